@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Prints 'N passed, N failed, N skipped' for `bazel test` invocations, added up.
+
+usage: test_summary.py BUILD_EVENT_JSON_FILE...
+
+Counts single test cases from every test.xml that the build event files (bazel test --build_event_json_file=...) name.
+Not from bazel-testlogs: that keeps the results of targets that were not run, or not even built, this time.
+
+A target that failed without a failed case (a crash, a time-out, a sanitizer's report), one that did not run, and an
+invocation that failed otherwise or ran no test at all count as one failure each. Exits with 1 if anything failed.
+"""
+import json
+import sys
+import urllib.parse
+import xml.etree.ElementTree as ET
+
+
+def count_cases(path):
+    """(passed, failed, skipped) of one test.xml."""
+    passed = failed = skipped = 0
+    for case in ET.parse(path).getroot().iter("testcase"):
+        if case.find("failure") is not None or case.find("error") is not None:
+            failed += 1
+        elif case.find("skipped") is not None or case.get("result") == "skipped":
+            skipped += 1
+        elif case.get("status") == "notrun" or case.get("result") == "suppressed":
+            # DISABLED_ tests. Others that were not run belong to another shard or a filter.
+            skipped += case.get("name", "").startswith("DISABLED_")
+        else:
+            passed += 1
+    return passed, failed, skipped
+
+
+def count_invocation(build_events):
+    """(passed, failed, skipped) of one `bazel test`; says on stderr what failed without a failed case."""
+    results = {}  # (label, run, shard) -> (attempt, status, path of test.xml or None)
+    targets = set()  # labels of the tests that should have run
+    exit_name = "did not finish"
+    with open(build_events, encoding="utf-8") as lines:
+        for line in lines:
+            event = json.loads(line)
+            ident = event["id"]
+            if "targetConfigured" in ident:
+                if event.get("configured", {}).get("targetKind", "").endswith("_test rule"):
+                    targets.add(ident["targetConfigured"]["label"])
+            elif "testResult" in ident:
+                i, result = ident["testResult"], event.get("testResult", {})
+                key = (i["label"], i.get("run", 1), i.get("shard", 1))
+                xml = [o["uri"] for o in result.get("testActionOutput", []) if o["name"] == "test.xml" and "uri" in o]
+                if key not in results or i.get("attempt", 1) >= results[key][0]:
+                    results[key] = (i.get("attempt", 1), result.get("status", "NO_STATUS"), xml[-1] if xml else None)
+            elif "buildFinished" in ident:
+                exit_name = event.get("finished", {}).get("exitCode", {}).get("name", "UNKNOWN")
+
+    passed = failed = skipped = 0
+    for (label, _, _), (_, status, xml) in sorted(results.items()):
+        p = f = s = 0
+        if xml:
+            try:
+                p, f, s = count_cases(urllib.parse.unquote(urllib.parse.urlparse(xml).path))
+            except (OSError, ET.ParseError) as error:
+                print(f"{label}: {error}", file=sys.stderr)
+        ok = status in ("PASSED", "FLAKY")
+        if not ok and f == 0:
+            f = 1
+            print(f"{label}: {status}", file=sys.stderr)
+        passed, failed, skipped = passed + p, failed + f, skipped + s
+    for label in sorted(targets - {key[0] for key in results}):
+        print(f"{label}: not run (did it build?)", file=sys.stderr)
+        failed += 1
+    if not failed and exit_name != "SUCCESS":
+        print(f"bazel: {exit_name}", file=sys.stderr)
+        failed += 1
+    if passed + failed == 0:
+        print(f"{build_events}: no test ran", file=sys.stderr)
+        failed += 1
+    return passed, failed, skipped
+
+
+def main(paths):
+    if not paths:
+        sys.exit(__doc__)
+    totals = [0, 0, 0]
+    for path in paths:
+        try:
+            counts = count_invocation(path)
+        except OSError as error:
+            print(error, file=sys.stderr)
+            counts = (0, 1, 0)
+        totals = [total + count for total, count in zip(totals, counts)]
+    print("{} passed, {} failed, {} skipped".format(*totals))
+    return 1 if totals[1] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
