@@ -1,0 +1,164 @@
+// What to do with the result of an op: the decisions, and the functions that take them.
+//
+//   ac2::Policy keep_products = [](const ac2::OpContext& op) {
+//     return op.is("aten::mm") ? ac2::CheckpointPolicy::MUST_SAVE
+//                              : ac2::CheckpointPolicy::PREFER_RECOMPUTE;
+//   };
+//   ac2::PolicyScope scope(keep_products);
+//
+// Threads: a Policy is a value; copies share the callable they were made from. The callable runs on the thread that
+// opened the region, one call at a time per region; used from several threads at once it must be thread-safe itself.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+namespace c10 {
+class OperatorHandle;
+}
+
+namespace ac2 {
+
+namespace internal {
+class OpContextFactory;
+}
+
+// The six names, meanings and order of torch.utils.checkpoint.CheckpointPolicy.
+enum class CheckpointPolicy : uint8_t {
+  MUST_SAVE,
+  PREFER_SAVE,
+  MUST_RECOMPUTE,
+  PREFER_RECOMPUTE,
+  MUST_CPU_OFFLOAD,    // saves, for now
+  PREFER_CPU_OFFLOAD,  // saves, for now
+};
+
+// "MUST_SAVE" and so on.
+const char* to_string(CheckpointPolicy policy);
+
+// Saves a result in another form. `pack` runs in forward, once, when something first needs the result for backward (and
+// not at all if nothing does); `unpack` runs in backward, as often as the value is needed again. A packed value may be any
+// IValue: a tensor, a tuple of codes and scales, a file name.
+//
+// `unpack` must return a tensor of the sizes, dtype and device that were packed; strides are free. Neither may write into
+// the tensor it is given. Ops inside both run as if no region were open. What they throw reaches the user: from the op
+// that made the value needed, or from backward.
+struct SaveWithHooks {
+  std::function<c10::IValue(const at::Tensor&)> pack;
+  std::function<at::Tensor(const c10::IValue&)> unpack;
+};
+
+// The verdict on one op. Implicit from CheckpointPolicy, SaveWithHooks, and bool (true = MUST_SAVE, false =
+// PREFER_RECOMPUTE).
+class PolicyDecision {
+ public:
+  PolicyDecision(CheckpointPolicy policy) : policy_(policy) {}  // NOLINT(google-explicit-constructor)
+  PolicyDecision(SaveWithHooks hooks);                          // NOLINT(google-explicit-constructor)
+  // Constrained, because pointers and lambdas convert to bool too.
+  template <std::same_as<bool> Bool>
+  PolicyDecision(Bool save)  // NOLINT(google-explicit-constructor)
+      : policy_(save ? CheckpointPolicy::MUST_SAVE : CheckpointPolicy::PREFER_RECOMPUTE) {}
+
+  // MUST_SAVE for SaveWithHooks.
+  CheckpointPolicy policy() const { return policy_; }
+  // Null unless made from SaveWithHooks. Copies of a decision share it.
+  const std::shared_ptr<const SaveWithHooks>& hooks() const { return hooks_; }
+
+  bool is_must() const {
+    return policy_ == CheckpointPolicy::MUST_SAVE || policy_ == CheckpointPolicy::MUST_RECOMPUTE ||
+           policy_ == CheckpointPolicy::MUST_CPU_OFFLOAD;
+  }
+  bool saves() const {
+    return policy_ != CheckpointPolicy::MUST_RECOMPUTE && policy_ != CheckpointPolicy::PREFER_RECOMPUTE;
+  }
+  // The same policy, and the very same hooks.
+  friend bool operator==(const PolicyDecision& a, const PolicyDecision& b) {
+    return a.policy_ == b.policy_ && a.hooks_ == b.hooks_;
+  }
+
+ private:
+  CheckpointPolicy policy_;
+  std::shared_ptr<const SaveWithHooks> hooks_;
+};
+
+// What a policy sees of one op, after it ran. Valid only during the call.
+class OpContext {
+ public:
+  OpContext(const OpContext&) = delete;
+  OpContext& operator=(const OpContext&) = delete;
+
+  const c10::OperatorHandle& op() const { return op_; }
+  std::string_view name() const;      // "aten::add"
+  std::string_view overload() const;  // "Tensor", or "" for the default overload
+  // True for "aten::add" (any overload) and for "aten::add.Tensor" (that one).
+  bool is(std::string_view qualified) const;
+  // One per argument of the schema, keyword arguments included. Their tensors' contents are those after the op.
+  c10::ArrayRef<c10::IValue> inputs() const { return inputs_; }
+  // One per return of the schema.
+  c10::ArrayRef<c10::IValue> outputs() const { return outputs_; }
+  // How many ops the outermost region saw before this one.
+  int64_t index() const { return index_; }
+
+ private:
+  friend class internal::OpContextFactory;
+  OpContext(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> inputs, c10::ArrayRef<c10::IValue> outputs,
+            int64_t index)
+      : op_(op), inputs_(inputs), outputs_(outputs), index_(index) {}
+
+  const c10::OperatorHandle& op_;
+  c10::ArrayRef<c10::IValue> inputs_;
+  c10::ArrayRef<c10::IValue> outputs_;
+  int64_t index_;
+};
+
+using PolicyFn = std::function<PolicyDecision(const OpContext&)>;
+// A policy that looks at the operator alone: asked once per operator and region, before the op runs.
+using OperatorPolicyFn = std::function<PolicyDecision(const c10::OperatorHandle&)>;
+
+// Decides op by op. Views and ops that return no tensor are never asked about: there is nothing to save.
+class Policy {
+ public:
+  // Throws c10::Error ("Unknown policy …") for a name other than "recompute_all" and "must_save_all".
+  Policy(std::string_view name);                                      // NOLINT(google-explicit-constructor)
+  Policy(const char* name) : Policy(std::string_view(name)) {}        // NOLINT(google-explicit-constructor)
+  Policy(const std::string& name) : Policy(std::string_view(name)) {}  // NOLINT(google-explicit-constructor)
+
+  // Every region entered with this policy, or with a copy of it, calls the same `fn`.
+  template <class Fn>
+    requires(!std::same_as<std::remove_cvref_t<Fn>, Policy> && std::is_constructible_v<PolicyFn, Fn> &&
+             std::is_invocable_r_v<PolicyDecision, std::remove_cvref_t<Fn>&, const OpContext&>)
+  Policy(Fn&& fn)  // NOLINT(google-explicit-constructor)
+      : Policy(share(PolicyFn(std::forward<Fn>(fn)))) {}
+
+  // A fresh PolicyFn, so fresh state, for every region entered.
+  static Policy factory(std::function<PolicyFn()> make);
+  // The same decision for every op. The cheapest policy: it costs nothing per op.
+  static Policy constant(PolicyDecision decision);
+  static Policy by_operator(OperatorPolicyFn fn);
+
+  // One region's own copy of the policy: exactly one of the three is set.
+  struct Instance {
+    std::optional<PolicyDecision> constant;
+    OperatorPolicyFn by_operator;
+    PolicyFn fn;
+  };
+  Instance enter() const { return enter_(); }
+
+ private:
+  explicit Policy(std::function<Instance()> enter) : enter_(std::move(enter)) {}
+  static std::function<Instance()> share(PolicyFn fn);
+
+  std::function<Instance()> enter_;
+};
+
+}  // namespace ac2

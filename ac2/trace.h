@@ -1,0 +1,60 @@
+// What a region has recorded, to look at.
+//
+//   ac2::PolicyScope scope;
+//   at::Tensor loss = model(x);
+//   std::cout << scope.trace()->stats().saved_bytes;
+//
+// Threads: every function here may be called from any thread, at any time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace ac2 {
+
+namespace internal {
+class Tape;
+class TraceAccess;
+}  // namespace internal
+
+// Bytes are those of whole storages: a view counts what it views, and a storage counts once.
+struct TraceStats {
+  int64_t recorded_ops = 0;      // ops seen by the region, views included
+  int64_t live_nodes = 0;        // op nodes still reachable
+  int64_t saved_bytes = 0;       // held for backward now, inputs and parameters that ops need included
+  int64_t recomputed_ops = 0;    // ops replayed so far
+  int64_t recomputed_bytes = 0;  // bytes of replayed results held now
+  int64_t copied_bytes = 0;      // copied so far because a value still needed was about to be overwritten
+  int64_t evicted_values = 0;    // values that a memory budget dropped (none yet)
+  int64_t offloaded_bytes = 0;   // bytes now in another memory (none yet)
+};
+
+// A handle on the recording of one outermost region. Shared by its scopes; may outlive them and backward, and keeps
+// nothing alive that backward would not: tensors belong to the autograd graph, which frees them.
+class Trace {
+ public:
+  ~Trace();
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+
+  TraceStats stats() const;
+
+ private:
+  friend class internal::TraceAccess;
+  explicit Trace(std::shared_ptr<internal::Tape> tape);
+
+  std::shared_ptr<internal::Tape> tape_;
+};
+
+// The ops still reachable and what they need, as a Graphviz digraph. Filled boxes are saved.
+std::string to_dot(const Trace& trace);
+
+// The ops still reachable as JSON that Perfetto and chrome://tracing open. Time is logical, one microsecond an op: the
+// recorder reads no clock.
+std::string to_chrome_trace(const Trace& trace);
+
+// Op nodes alive in all traces of the process: 0 when nothing is left behind.
+int64_t live_node_count();
+
+}  // namespace ac2
