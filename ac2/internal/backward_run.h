@@ -1,0 +1,34 @@
+// One call of backward(): from the engine's entry to its exit, failures included.
+//
+// At its end everything that was replayed for it and has not been asked for is let go of (a backward over a part of the
+// graph leaves such values).
+//
+// Threads: a run is found by the hooks through the thread that called backward(). Hooks that run on another thread (device
+// threads) leave their tape to the last run of the process to end.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace ac2::internal {
+
+class Tape;
+
+class BackwardRun {
+ public:
+  BackwardRun();
+  ~BackwardRun();
+  BackwardRun(const BackwardRun&) = delete;
+  BackwardRun& operator=(const BackwardRun&) = delete;
+
+  // The backward `graph_task` of this thread is about to use `tape`: everything that hooks hold is pinned, unless it
+  // already is.
+  static void enter(Tape& tape, int graph_task);
+
+ private:
+  BackwardRun* const outer_;
+  std::vector<std::pair<std::weak_ptr<Tape>, int>> entered_;
+};
+
+}  // namespace ac2::internal

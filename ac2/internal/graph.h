@@ -1,0 +1,131 @@
+// What the trace is made of: values (one version of one storage) and the op nodes that computed them.
+//
+//   hook ──► Value ──► producer Node ──► input Values ──► …
+//
+// References go backwards only, from results to what they were computed from, so a part of the graph dies when the last
+// hook and the last live tensor that could need it die. Counts are plain integers: Tape guards all of it with one mutex.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <c10/core/Storage.h>
+#include <c10/core/TensorImpl.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/SmallVector.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "ac2/internal/op_facts.h"
+#include "ac2/internal/tensor_meta.h"
+#include "ac2/policy.h"
+
+namespace ac2::internal {
+
+struct Node;
+
+// How a value is kept that is not simply a storage.
+struct OtherForm {
+  // SaveWithHooks: the tensor that pack saw, and what it returned.
+  std::shared_ptr<const SaveWithHooks> hooks;
+  TensorMeta packed_meta;
+  c10::IValue packed;
+  int64_t packed_bytes = 0;
+  bool is_packed = false;
+  bool is_packing = false;
+
+  // A tensor without plain storage, whole. Set while the value is used.
+  c10::weak_intrusive_ptr<c10::TensorImpl> opaque_origin{c10::intrusive_ptr<c10::TensorImpl>()};
+  at::Tensor opaque;
+};
+
+// The bytes of a storage between two writes.
+struct Value {
+  static constexpr uint32_t kNotTracked = ~uint32_t{0};
+
+  Node* producer = nullptr;  // owned; null for values from outside the region
+  uint32_t slot = 0;         // in producer->outputs
+  uint32_t ring_index = kNotTracked;
+  Value* next_dead = nullptr;
+
+  int32_t refs = 0;  // the map of current versions, hooks, nodes that take it as input
+  int32_t uses = 0;  // hooks, and nodes that may have to be replayed: what keeps a saved value's bytes
+  int32_t hooks = 0;  // of the uses, those that are hooks
+  int32_t pins = 0;  // hooks and needed nodes of the backwards under way: what keeps a replayed value's bytes
+
+  bool saved = true;           // kept while used; otherwise replayed from its producer
+  bool noted = false;          // version and noted_version are set
+  bool private_bytes = false;  // held is a copy that nobody else can write to
+  bool waits = false;          // pinned, and its producer must be replayed first
+  bool real_is_original = false;
+  uint32_t noted_version = 0;
+  size_t nbytes = 0;
+
+  c10::weak_intrusive_ptr<c10::StorageImpl> origin{c10::intrusive_ptr<c10::StorageImpl>()};  // what forward computed
+  c10::Storage held;                                                                         // while saved and used
+  c10::Storage real;                                                                         // while pinned
+  at::Tensor replayed;         // over `real`, as the op returned it
+  c10::VariableVersion version;
+  std::unique_ptr<OtherForm> other;
+
+  bool is_opaque() const { return other && other->hooks == nullptr; }
+  bool has_hooks() const { return other && other->hooks != nullptr; }
+  // By someone ac2 does not see, since `version` was noted.
+  bool changed_outside() const {
+    return noted && version.enabled() && version.current_version() != noted_version;
+  }
+};
+
+struct NodeInput {
+  Value* value = nullptr;  // owned; null where the op does not look at the old bytes (see NodeWrite)
+  TensorMeta meta;
+  uint16_t argument = 0;
+  int16_t write = -1;       // in Node::writes, if the op writes into this storage
+  int32_t list_index = -1;  // within a list argument
+};
+
+// A storage that the op writes into. Replay gives it a private one.
+struct NodeWrite {
+  Value* old = nullptr;  // that of the inputs; null if whatever stood there makes no difference
+  size_t nbytes = 0;
+  c10::Device device = c10::kCPU;
+};
+
+struct NodeOutput {
+  Value* value = nullptr;    // not owned; null once dead
+  int32_t flat_result = -1;  // among all result tensors in order, or
+  int16_t write = -1;        // in Node::writes
+};
+
+struct ListArgument {
+  uint16_t argument = 0;
+  bool optional_elements = false;
+  int32_t size = 0;
+};
+
+// One call of an op.
+struct Node {
+  const OpFacts* facts = nullptr;
+  c10::DispatchKeySet keys;                    // of the call below kRecordKey
+  c10::impl::PODLocalDispatchKeySet tls_keys;  // as they were around it
+  int64_t index = 0;
+  // Without tensors: those are in `inputs`.
+  c10::SmallVector<c10::IValue, 4> arguments;
+  c10::SmallVector<ListArgument, 0> lists;
+  c10::SmallVector<NodeInput, 2> inputs;
+  c10::SmallVector<NodeWrite, 0> writes;
+  c10::SmallVector<NodeOutput, 1> outputs;
+  at::Generator random_state;  // before the op; undefined if it does not draw
+  CheckpointPolicy decision = CheckpointPolicy::PREFER_SAVE;
+  bool replayable = true;
+
+  int32_t refs = 0;               // outputs alive
+  int32_t recomputed_outputs = 0;  // of those, not saved; while positive the inputs are used
+  int32_t needed = 0;             // outputs that wait for a replay; while positive the inputs are pinned
+  uint32_t replays = 0;
+  Node* next_dead = nullptr;
+};
+
+}  // namespace ac2::internal

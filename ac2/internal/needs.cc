@@ -1,0 +1,158 @@
+// The part of Tape that says what the backwards under way need: pins, and the bytes that pins keep.
+//
+// A value's first pin makes it needed: its bytes are taken where they are, or its producer is marked and the producer's
+// inputs are pinned in turn. The last unpin undoes that. Every edge is walked once, so n ops cost O(n); and nothing here
+// recurses, so n may be a million.
+#include <c10/util/Exception.h>
+#include <c10/util/SmallVector.h>
+
+#include <utility>
+
+#include "ac2/internal/tape.h"
+
+namespace ac2::internal {
+
+namespace {
+
+void check_unchanged(const Value& value) {
+  if (value.private_bytes || !value.changed_outside()) {
+    return;
+  }
+  const std::string what = value.producer != nullptr
+                               ? "the result of " + value.producer->facts->name + " (op " +
+                                     std::to_string(value.producer->index) + " of its region)"
+                               : std::string("a tensor that the region took as input");
+  TORCH_CHECK(false, "one of the variables needed for gradient computation has been modified by an inplace operation: ",
+              what, " of ", value.nbytes, " bytes is at version ", value.version.current_version(),
+              "; expected version ", value.noted_version,
+              " instead. It was saved by reference in an ac2 region and written to where the region could not see it "
+              "(after it, in DisableCheckpointing or in another thread). Write to a clone() of it, or after backward.");
+}
+
+}  // namespace
+
+const c10::Storage* Tape::available(Value* value) {
+  if (value->held) {
+    check_unchanged(*value);
+    return &value->held;
+  }
+  if (value->real) {
+    if (value->real_is_original) {
+      check_unchanged(*value);
+    }
+    return &value->real;
+  }
+  return nullptr;
+}
+
+void Tape::pin(Value* root) {
+  c10::SmallVector<Value*, 16> work{root};
+  while (!work.empty()) {
+    Value* value = work.pop_back_val();
+    if (value->pins++ > 0 || value->held || value->real || value->is_opaque() ||
+        (value->has_hooks() && value->other->is_packed)) {
+      continue;
+    }
+    // Inference tensors have no version counter: nobody can say that one is still what the op returned.
+    if (value->noted && value->version.enabled()) {
+      auto original = value->origin.lock();
+      if (original && !value->changed_outside() && original->nbytes() == value->nbytes) {
+        value->real = c10::Storage(std::move(original));
+        value->real_is_original = true;
+        continue;
+      }
+    }
+    Node* node = value->producer;
+    TORCH_INTERNAL_ASSERT(node != nullptr, "a value is neither kept nor computable");
+    value->waits = true;
+    if (node->needed++ == 0) {
+      for (const NodeInput& input : node->inputs) {
+        if (input.value != nullptr) {
+          work.push_back(input.value);
+        }
+      }
+    }
+  }
+}
+
+void Tape::unpin(Value* root) {
+  c10::SmallVector<Value*, 16> work{root};
+  while (!work.empty()) {
+    Value* value = work.pop_back_val();
+    if (--value->pins > 0) {
+      continue;
+    }
+    drop_real(value);
+    if (!std::exchange(value->waits, false)) {
+      continue;
+    }
+    Node* node = value->producer;
+    if (--node->needed == 0) {
+      for (const NodeInput& input : node->inputs) {
+        if (input.value != nullptr) {
+          work.push_back(input.value);
+        }
+      }
+    }
+  }
+}
+
+void Tape::set_real(Value* value, c10::Storage storage, at::Tensor replayed) {
+  drop_real(value);
+  value->real = std::move(storage);
+  value->replayed = std::move(replayed);
+  value->real_is_original = false;
+  recomputed_bytes_ += static_cast<int64_t>(value->nbytes);
+}
+
+void Tape::drop_real(Value* value) {
+  if (!value->real) {
+    return;
+  }
+  if (!value->real_is_original) {
+    recomputed_bytes_ -= static_cast<int64_t>(value->nbytes);
+  }
+  value->real_is_original = false;
+  trash_->storages.push_back(std::move(value->real));
+  value->real = c10::Storage();
+  if (value->replayed.defined()) {
+    trash_->tensors.push_back(std::move(value->replayed));
+    value->replayed = at::Tensor();
+  }
+}
+
+c10::Storage Tape::take_real(Value* value) {
+  TORCH_INTERNAL_ASSERT(value->real && !value->real_is_original);
+  recomputed_bytes_ -= static_cast<int64_t>(value->nbytes);
+  if (value->replayed.defined()) {
+    trash_->tensors.push_back(std::move(value->replayed));
+    value->replayed = at::Tensor();
+  }
+  return std::exchange(value->real, c10::Storage());
+}
+
+void Tape::need_again(Value* value) {
+  if (value->pins == 0 || value->waits || value->held || value->real) {
+    return;
+  }
+  // As if the pins had been set just now.
+  const int32_t pins = std::exchange(value->pins, 0);
+  pin(value);
+  value->pins = pins;
+}
+
+void Tape::realized(Node* node) {
+  for (const NodeOutput& output : node->outputs) {
+    if (output.value != nullptr) {
+      output.value->waits = false;
+    }
+  }
+  node->needed = 0;
+  for (const NodeInput& input : node->inputs) {
+    if (input.value != nullptr) {
+      unpin(input.value);
+    }
+  }
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,54 @@
+// What must be known of an operator to record and replay its calls, looked up once per operator.
+//
+// Threads: op_facts() may be called from any thread; the facts never change and are never freed, for nodes refer to them.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/SmallVector.h>
+
+#include <cstdint>
+#include <string>
+
+namespace ac2::internal {
+
+struct OpFacts {
+  explicit OpFacts(const c10::OperatorHandle& op);
+
+  c10::OperatorHandle op;
+  std::string name;            // "aten::add.Tensor"
+  uint16_t num_arguments = 0;
+  uint16_t num_returns = 0;
+
+  // Returns views of its arguments and nothing else: nothing to record.
+  bool is_view = false;
+  // Changes sizes and strides, or which storage a tensor has, but no bytes.
+  bool writes_metadata_only = false;
+
+  // Indices of the arguments that may be written.
+  c10::SmallVector<uint16_t, 2> written;
+  // Index of the bool argument that must be true for `written` to count, or -1.
+  int written_only_if = -1;
+  // It writes without saying so, and no result depends on what was there. PyTorch's version counters do not see it: what
+  // autograd has saved of it changes under its hands, there as here.
+  bool accumulates_unseen = false;
+  // Whatever stood in a written tensor before makes no difference to any result.
+  bool overwrites = false;
+  // Has a result other than the written arguments.
+  bool has_fresh_results = false;
+
+  // Draws from a generator (Tag::nondeterministic_seeded).
+  bool draws = false;
+  int generator_argument = -1;
+  bool is_aten = false;
+
+  // Its result may be filled by code that no dispatcher sees (torch::tensor, data_ptr()), or running it again would do
+  // something (a collective): results are values from outside, held by reference.
+  bool never_recompute = false;
+
+  // Results, by index, into which a backward kernel writes: handed out as copies.
+  c10::SmallVector<uint16_t, 1> clobbered_results;
+};
+
+const OpFacts& op_facts(const c10::OperatorHandle& op);
+
+}  // namespace ac2::internal

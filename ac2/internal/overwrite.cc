@@ -1,0 +1,161 @@
+#include "ac2/internal/overwrite.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "ac2/internal/storage_copy.h"
+
+namespace ac2::internal {
+
+namespace {
+
+bool is_written(const OpFacts& facts, size_t argument) {
+  return std::find(facts.written.begin(), facts.written.end(), argument) != facts.written.end();
+}
+
+template <class Fn>
+void for_each_tensor_in(const c10::IValue& value, Fn&& fn) {
+  if (value.isTensor()) {
+    if (value.toTensor().defined()) {
+      fn(value.toTensor(), -1);
+    }
+  } else if (value.isList()) {
+    int32_t index = 0;
+    for (const c10::IValue& element : value.toListRef()) {
+      if (element.isTensor() && element.toTensor().defined()) {
+        fn(element.toTensor(), index);
+      }
+      ++index;
+    }
+  }
+}
+
+}  // namespace
+
+void Overwrites::add(const at::Tensor& tensor, uint16_t argument, int32_t list_index) {
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  if (!has_plain_storage(impl)) {
+    opaque_ = true;
+    return;
+  }
+  c10::StorageImpl* storage = impl.storage().unsafeGetStorageImpl();
+  int target = target_of(storage);
+  if (target < 0) {
+    target = static_cast<int>(targets_.size());
+    Target& added = targets_.emplace_back();
+    added.storage = storage;
+    added.tensor = tensor;
+    added.nbytes = storage->nbytes();
+  }
+  Argument& added = arguments_.emplace_back();
+  added.argument = argument;
+  added.list_index = list_index;
+  added.target = static_cast<int16_t>(target);
+  added.meta = TensorMeta(impl);
+}
+
+int Overwrites::target_of(const c10::StorageImpl* storage) const {
+  for (size_t i = 0; i < targets_.size(); ++i) {
+    if (targets_[i].storage == storage) {
+      return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
+void Overwrites::collect(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments) {
+  for (const uint16_t i : facts.written) {
+    for_each_tensor_in(arguments[i], [&](const at::Tensor& tensor, int32_t index) { add(tensor, i, index); });
+  }
+  if (facts.accumulates_unseen) {
+    for (Target& target : targets_) {
+      target.of_no_matter = true;
+      target.accumulates = true;
+    }
+  }
+  if (!facts.overwrites) {
+    return;
+  }
+  absl::flat_hash_set<const c10::StorageImpl*> read;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!is_written(facts, i)) {
+      for_each_tensor_in(arguments[i], [&](const at::Tensor& tensor, int32_t) {
+        if (has_plain_storage(*tensor.unsafeGetTensorImpl())) {
+          read.insert(tensor.unsafeGetTensorImpl()->storage().unsafeGetStorageImpl());
+        }
+      });
+    }
+  }
+  for (const Argument& argument : arguments_) {
+    Target& target = targets_[argument.target];
+    target.of_no_matter |= argument.meta.covers(target.nbytes) && !read.contains(target.storage);
+  }
+}
+
+Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments, bool keep_old)
+    : tape_(tape) {
+  if (facts.written_only_if >= 0 && !arguments[facts.written_only_if].toBool()) {
+    return;
+  }
+  collect(facts, arguments);
+  struct Copy {
+    Value* value;
+    c10::Storage source;
+    bool of_real;  // an original that a backward under way has pinned
+  };
+  c10::SmallVector<Copy, 1> copies;
+  {
+    const Tape::Lock lock(tape);
+    for (Target& target : targets_) {
+      const bool must_know = keep_old && !target.of_no_matter;
+      Value* old = must_know ? tape.current(target.tensor) : tape.find_current(target.tensor);
+      if (old == nullptr) {
+        continue;
+      }
+      tape.ref(old);
+      target.old = old;
+      const bool packed = old->has_hooks() && old->other->is_packed;
+      target.recoverable_ = !old->saved || old->uses > 0 || packed || must_know;
+      if (old->real && old->real_is_original && old->pins > 0) {
+        copies.push_back({old, old->real, true});
+      }
+      const int32_t uses = target.accumulates ? old->uses - old->hooks : old->uses;
+      if (old->saved && !packed && !old->private_bytes && (uses > 0 || must_know)) {
+        copies.push_back({old, target.tensor.storage(), false});
+      }
+    }
+  }
+  for (Copy& copy : copies) {
+    c10::Storage bytes = copy_storage(copy.source, copy.value->nbytes);
+    const Tape::Lock lock(tape);
+    if (copy.of_real) {
+      tape.copy_real(copy.value, std::move(bytes));
+    } else {
+      tape.hold_copy(copy.value, std::move(bytes));
+    }
+  }
+  const Tape::Lock lock(tape);
+  for (Target& target : targets_) {
+    tape.forget_current(target.storage);
+    if (target.old != nullptr) {
+      tape.forget_origin(target.old);
+    }
+  }
+}
+
+Overwrites::~Overwrites() {
+  const bool any = std::any_of(targets_.begin(), targets_.end(), [](const Target& t) { return t.old != nullptr; });
+  if (!any) {
+    return;
+  }
+  const Tape::Lock lock(tape_);
+  for (const Target& target : targets_) {
+    if (target.old != nullptr) {
+      tape_.drop_unused(target.old);
+      tape_.unref(target.old);
+    }
+  }
+}
+
+}  // namespace ac2::internal

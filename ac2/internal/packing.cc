@@ -1,0 +1,95 @@
+#include "ac2/internal/packing.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty_strided.h>
+#include <c10/util/Exception.h>
+
+#include <utility>
+
+#include "ac2/internal/storage_copy.h"
+#include "ac2/internal/unrecorded.h"
+
+namespace ac2::internal {
+
+namespace {
+
+int64_t bytes_of(const c10::IValue& packed) {
+  if (packed.isTensor()) {
+    const at::Tensor& tensor = packed.toTensor();
+    return tensor.defined() && tensor.has_storage() ? static_cast<int64_t>(tensor.storage().nbytes()) : 0;
+  }
+  int64_t bytes = 0;
+  if (packed.isTuple()) {
+    for (const c10::IValue& element : packed.toTupleRef().elements()) {
+      bytes += bytes_of(element);
+    }
+  } else if (packed.isList()) {
+    for (const c10::IValue& element : packed.toListRef()) {
+      bytes += bytes_of(element);
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+void pack_values(Tape& tape, const c10::SmallVector<Value*, 2>& values) {
+  size_t done = 0;
+  try {
+    for (; done < values.size(); ++done) {
+      Value* value = values[done];
+      std::shared_ptr<const SaveWithHooks> hooks;
+      at::Tensor tensor;
+      {
+        const Tape::Lock lock(tape);
+        if (value->held && !value->other->is_packed && !value->other->is_packing) {
+          hooks = value->other->hooks;
+          tensor = value->other->packed_meta.over(value->held);
+          value->other->is_packing = true;
+        }
+      }
+      c10::IValue packed;
+      if (hooks) {
+        const Unrecorded guard;
+        packed = hooks->pack(tensor);
+      }
+      const Tape::Lock lock(tape);
+      if (hooks) {
+        value->other->is_packing = false;
+        const int64_t packed_bytes = bytes_of(packed);
+        tape.set_packed(value, std::move(packed), packed_bytes);
+      }
+      tape.unref(value);
+    }
+  } catch (...) {
+    const Tape::Lock lock(tape);
+    values[done]->other->is_packing = false;
+    for (; done < values.size(); ++done) {
+      tape.unref(values[done]);
+    }
+    throw;
+  }
+}
+
+c10::Storage unpack_value(const OtherForm& form) {
+  const Unrecorded guard;
+  const at::Tensor tensor = form.hooks->unpack(form.packed);
+  const TensorMeta& meta = form.packed_meta;
+  TORCH_CHECK(tensor.defined(), "The unpack hook of a SaveWithHooks returned an undefined tensor; expected one of sizes ",
+              meta.sizes(), " and dtype ", meta.dtype(), ". Return what pack was given.");
+  TORCH_CHECK(tensor.sizes() == meta.sizes() && tensor.scalar_type() == meta.dtype() &&
+                  tensor.device() == meta.device() && has_plain_storage(*tensor.unsafeGetTensorImpl()),
+              "The unpack hook of a SaveWithHooks returned a tensor of sizes ", tensor.sizes(), ", dtype ",
+              tensor.scalar_type(), " on ", tensor.device(), "; expected sizes ", meta.sizes(), ", dtype ", meta.dtype(),
+              " on ", meta.device(), ", as pack was given. Convert it in unpack.");
+  if (meta.has_layout_of(*tensor.unsafeGetTensorImpl())) {
+    return tensor.storage();
+  }
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  // Offset 0 and dense, like every tensor that is packed.
+  at::Tensor same_layout = at::empty_strided(meta.sizes(), meta.strides(), tensor.options());
+  same_layout.copy_(tensor);
+  return same_layout.storage();
+}
+
+}  // namespace ac2::internal

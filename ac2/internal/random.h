@@ -1,0 +1,63 @@
+// Generators: what an op drew from, in the state before it drew, so that its replay draws the same.
+//
+// Threads: an aten op that takes a Generator runs, while recorded on the CPU, on a private copy under the generator's lock,
+// so that threads which share a generator never see each other's draws between the copy and the op. Ops without a
+// Generator argument draw from the default generator, copied just before: two threads that both draw from it at that
+// moment are not told apart.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/ivalue.h>
+
+#include <mutex>
+
+#include "ac2/internal/op_facts.h"
+
+namespace ac2::internal {
+
+// Around the call that is recorded.
+class RecordedDraw {
+ public:
+  // `arguments` is the op's part of the stack; its generator may be replaced.
+  RecordedDraw(const OpFacts& facts, c10::IValue* arguments);
+  ~RecordedDraw();
+  RecordedDraw(const RecordedDraw&) = delete;
+  RecordedDraw& operator=(const RecordedDraw&) = delete;
+
+  const at::Generator& before() const { return before_; }
+
+ private:
+  at::Generator generator_;
+  at::Generator before_;
+  at::Generator own_;
+  std::unique_lock<std::mutex> lock_;
+};
+
+// While one lives, ops that reach the interceptor on this thread without a Generator draw from `generator` (replays of ops
+// that draw through other ops), or, where that cannot be, the default generator itself is in that state.
+class ReplayedDraw {
+ public:
+  ReplayedDraw(const OpFacts& facts, const at::Generator& before);
+  ~ReplayedDraw();
+  ReplayedDraw(const ReplayedDraw&) = delete;
+  ReplayedDraw& operator=(const ReplayedDraw&) = delete;
+
+  // For the op's own Generator argument.
+  const at::Generator& generator() const { return generator_; }
+  // Whether inner ops must reach the interceptor.
+  bool redirects() const { return redirects_; }
+
+  // That of the innermost redirecting one on this thread, or undefined.
+  static const at::Generator& redirected();
+
+ private:
+  at::Generator generator_;
+  at::Generator previous_;
+  bool redirects_ = false;
+  // Swapping a default generator.
+  at::Generator swapped_;
+  at::Generator swapped_state_;
+  std::unique_lock<std::mutex> swap_lock_;
+};
+
+}  // namespace ac2::internal

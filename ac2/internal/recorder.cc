@@ -1,0 +1,275 @@
+#include "ac2/internal/recorder.h"
+
+#include <c10/util/Exception.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "ac2/internal/op_context_factory.h"
+#include "ac2/internal/overwrite.h"
+#include "ac2/internal/packing.h"
+#include "ac2/internal/random.h"
+#include "ac2/internal/result_tensors.h"
+
+namespace ac2::internal {
+
+namespace {
+
+using Arguments = c10::SmallVector<c10::IValue, 8>;
+
+c10::ArrayRef<c10::IValue> top(const torch::jit::Stack& stack, size_t count) {
+  return c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - count);
+}
+
+// A result that the op has made, rather than passed on or kept a handle of.
+bool is_fresh(const at::Tensor& tensor, c10::ArrayRef<c10::IValue> results) {
+  const c10::Storage& storage = tensor.storage();
+  const size_t handles = storage.use_count();
+  if (handles == 1) {
+    return tensor.use_count() == 1;
+  }
+  size_t among_results = 0;
+  for_each_tensor(results, [&](const at::Tensor& result) {
+    among_results += result.defined() && result.has_storage() && result.storage().is_alias_of(storage) &&
+                     result.use_count() == 1;
+  });
+  return handles == among_results;
+}
+
+// What record_call() found out, on its way to a node.
+struct Call {
+  const OpFacts& facts;
+  c10::DispatchKeySet keys;
+  const c10::impl::PODLocalDispatchKeySet& tls_keys;
+  const Arguments& arguments;
+  c10::ArrayRef<c10::IValue> results;
+  const Overwrites* writes;  // null if it writes nothing
+  const at::Generator& random_state;
+  int64_t index;
+};
+
+class NodeBuilder {
+ public:
+  NodeBuilder(Tape& tape, const Call& call) : tape_(tape), call_(call) {}
+
+  // Needs the tape's lock. The node lives on in its results; nothing is left if it has none.
+  void build(const PolicyDecision& decision) {
+    auto node = std::make_unique<Node>();
+    node->facts = &call_.facts;
+    node->keys = call_.keys;
+    node->tls_keys = call_.tls_keys;
+    node->index = call_.index;
+    node->decision = decision.policy();
+    node->random_state = call_.random_state;
+    node->replayable = !call_.facts.draws || call_.random_state.defined();
+    node_ = node.get();
+    add_writes();
+    add_arguments();
+    saves_ = decision.saves() || !node->replayable;
+    attach_results(decision);
+    if (node->refs > 0) {
+      tape_.node_created();
+      node.release();  // NOLINT(bugprone-unused-return-value): its results own it
+      return;
+    }
+    for (const NodeInput& input : node->inputs) {
+      if (input.value != nullptr) {
+        tape_.unref(input.value);
+      }
+    }
+  }
+
+ private:
+  void add_writes() {
+    if (call_.writes == nullptr) {
+      return;
+    }
+    for (const Overwrites::Target& target : call_.writes->targets()) {
+      node_->writes.push_back({target.of_no_matter ? nullptr : target.old, target.nbytes, target.tensor.device()});
+      node_->replayable &= target.recoverable();
+    }
+    node_->replayable &= !call_.writes->opaque();
+  }
+
+  void add_arguments() {
+    for (size_t i = 0; i < call_.arguments.size(); ++i) {
+      const c10::IValue& argument = call_.arguments[i];
+      if (argument.isTensor()) {
+        node_->arguments.emplace_back();
+        add_input(argument.toTensor(), i, -1);
+      } else if (argument.isTensorList() || argument.isOptionalTensorList()) {
+        node_->arguments.emplace_back();
+        int32_t list_index = 0;
+        for (const c10::IValue& element : argument.toListRef()) {
+          if (element.isTensor()) {
+            add_input(element.toTensor(), i, list_index);
+          }
+          ++list_index;
+        }
+        node_->lists.push_back({static_cast<uint16_t>(i), argument.isOptionalTensorList(), list_index});
+      } else {
+        node_->arguments.push_back(argument);
+        for_each_tensor(c10::ArrayRef<c10::IValue>(argument), [&](const at::Tensor&) { node_->replayable = false; });
+      }
+    }
+  }
+
+  void add_input(const at::Tensor& tensor, size_t argument, int32_t list_index) {
+    if (!tensor.defined()) {
+      if (list_index < 0) {
+        node_->arguments.back() = tensor;
+      }
+      return;
+    }
+    NodeInput input;
+    input.argument = static_cast<uint16_t>(argument);
+    input.list_index = list_index;
+    const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+    const bool plain = has_plain_storage(impl);
+    const int target = call_.writes != nullptr && plain
+                           ? call_.writes->target_of(impl.storage().unsafeGetStorageImpl())
+                           : -1;
+    if (target >= 0) {
+      input.write = static_cast<int16_t>(target);
+      input.value = node_->writes[target].old;
+      input.meta = meta_before(tensor, argument, list_index);
+    } else {
+      input.value = tape_.current(tensor);
+      if (plain) {
+        input.meta = TensorMeta(impl);
+      }
+    }
+    if (input.value != nullptr) {
+      tape_.ref(input.value);
+    }
+    node_->inputs.push_back(std::move(input));
+  }
+
+  TensorMeta meta_before(const at::Tensor& tensor, size_t argument, int32_t list_index) const {
+    for (const Overwrites::Argument& written : call_.writes->arguments()) {
+      if (written.argument == argument && written.list_index == list_index) {
+        return written.meta;
+      }
+    }
+    return TensorMeta(*tensor.unsafeGetTensorImpl());
+  }
+
+  void attach_results(const PolicyDecision& decision) {
+    int32_t flat_index = -1;
+    for_each_tensor(call_.results, [&](const at::Tensor& tensor) {
+      ++flat_index;
+      if (!tensor.defined() || !has_plain_storage(*tensor.unsafeGetTensorImpl())) {
+        return;  // held whole, if anything needs it
+      }
+      c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+      if ((call_.writes != nullptr && call_.writes->target_of(storage) >= 0) || tape_.knows(storage) ||
+          !is_fresh(tensor, call_.results)) {
+        return;
+      }
+      attach(tape_.add(tensor, /*note_version=*/true), {.flat_result = flat_index}, tensor, decision);
+    });
+    if (call_.writes == nullptr) {
+      return;
+    }
+    int16_t write = -1;
+    for (const Overwrites::Target& target : call_.writes->targets()) {
+      ++write;
+      // Without its old bytes there is no computing it again: it is a value like those from outside.
+      if (target.accumulates || !target.recoverable() || target.tensor.storage().unsafeGetStorageImpl() != target.storage) {
+        continue;
+      }
+      // ADInplaceOrView bumps the version only after us: it is noted when the value is first used.
+      attach(tape_.add(target.tensor, /*note_version=*/false), {.write = write}, target.tensor, decision);
+    }
+  }
+
+  void attach(Value* value, NodeOutput output, const at::Tensor& tensor, const PolicyDecision& decision) {
+    tape_.attach(node_, value, output, saves_);
+    if (decision.hooks()) {
+      tape_.set_hooks(value, decision.hooks(), tensor);
+    }
+  }
+
+  Tape& tape_;
+  const Call& call_;
+  Node* node_ = nullptr;
+  bool saves_ = true;
+};
+
+bool has_result_tensors(c10::ArrayRef<c10::IValue> results) {
+  bool any = false;
+  for_each_tensor(results, [&](const at::Tensor& tensor) { any |= tensor.defined(); });
+  return any;
+}
+
+}  // namespace
+
+void run_unrecorded(Region& region, const OpFacts& facts, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  if (!facts.written.empty() && !facts.writes_metadata_only) {
+    const Overwrites writes(*region.tape, facts, top(*stack, facts.num_arguments), /*keep_old=*/false);
+    facts.op.redispatchBoxed(keys, stack);
+    return;
+  }
+  facts.op.redispatchBoxed(keys, stack);
+}
+
+void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
+                 const c10::impl::PODLocalDispatchKeySet& tls_keys, torch::jit::Stack* stack) {
+  // The region may be closed by a scope that a policy or an op destroys.
+  const std::shared_ptr<Tape> tape = region.tape;
+  const int64_t index = tape->next_op();
+  if (facts.is_view || facts.writes_metadata_only) {
+    facts.op.redispatchBoxed(keys, stack);
+    return;
+  }
+  if (facts.never_recompute) {
+    run_unrecorded(region, facts, keys, stack);
+    return;
+  }
+  const c10::ArrayRef<c10::IValue> on_stack = top(*stack, facts.num_arguments);
+  const Arguments arguments(on_stack.begin(), on_stack.end());
+  // A copy: an op may open scopes of its own.
+  std::optional<PolicyDecision> known;
+  if (const PolicyDecision* decision = region.policies.known(facts)) {
+    known = *decision;
+  }
+  const bool may_recompute = !known || !known->saves();
+
+  std::optional<Overwrites> writes;
+  if (!facts.written.empty()) {
+    writes.emplace(*tape, facts, arguments, may_recompute && facts.has_fresh_results);
+  }
+  at::Generator random_state;
+  if (facts.draws && may_recompute) {
+    const RecordedDraw draw(facts, stack->data() + (stack->size() - facts.num_arguments));
+    random_state = draw.before();
+    facts.op.redispatchBoxed(keys, stack);
+  } else {
+    facts.op.redispatchBoxed(keys, stack);
+  }
+  const c10::ArrayRef<c10::IValue> results = top(*stack, facts.num_returns);
+  if (!writes && !has_result_tensors(results)) {
+    return;
+  }
+  if (!known) {
+    known = region.policies.decide(facts, OpContextFactory::make(facts.op, arguments, results, index));
+  }
+  c10::SmallVector<Value*, 2> packs;
+  {
+    const Tape::Lock lock(*tape);
+    NodeBuilder(*tape, {.facts = facts,
+                        .keys = keys,
+                        .tls_keys = tls_keys,
+                        .arguments = arguments,
+                        .results = results,
+                        .writes = writes ? &*writes : nullptr,
+                        .random_state = random_state,
+                        .index = index})
+        .build(*known);
+    packs = tape->take_pending_packs();
+  }
+  pack_values(*tape, packs);
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,176 @@
+#include "ac2/internal/replayer.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "ac2/internal/packing.h"
+#include "ac2/internal/replay_call.h"
+#include "ac2/internal/storage_copy.h"
+
+namespace ac2::internal {
+
+namespace {
+
+bool at_hand(Tape& tape, Value* value) { return value->is_opaque() || tape.available(value) != nullptr; }
+
+at::Tensor tensor_of(Tape& tape, Value* value, const TensorMeta& meta) {
+  if (value->is_opaque()) {
+    TORCH_CHECK(!value->changed_outside(),
+                "one of the variables needed for gradient computation has been modified by an inplace operation: a ",
+                value->other->opaque.toString(), " is at version ", value->version.current_version(),
+                "; expected version ", value->noted_version, " instead. Write to a clone() of it, or after backward.");
+    return value->other->opaque;
+  }
+  const c10::Storage* storage = tape.available(value);
+  if (value->replayed.defined() && meta.describes(*value->replayed.unsafeGetTensorImpl())) {
+    return value->replayed;
+  }
+  TORCH_CHECK(storage->nbytes() >= meta.needed_bytes(),
+              "one of the variables needed for gradient computation has been modified by an inplace operation: its storage "
+              "was resized to ",
+              storage->nbytes(), " bytes; expected at least ", meta.needed_bytes(), ".");
+  return meta.over(*storage);
+}
+
+// The private storages that a replayed op writes into.
+struct PrivateWrites {
+  std::vector<c10::Storage> storages;
+  std::vector<Value*> taken;  // whose replayed bytes are being overwritten
+};
+
+PrivateWrites prepare_writes(Tape& tape, Node* node) {
+  PrivateWrites writes;
+  std::vector<c10::Storage> sources(node->writes.size());
+  writes.storages.resize(node->writes.size());
+  {
+    const Tape::Lock lock(tape);
+    for (size_t i = 0; i < node->writes.size(); ++i) {
+      Value* old = node->writes[i].old;
+      if (old == nullptr) {
+        continue;
+      }
+      const auto own_pins = std::count_if(node->inputs.begin(), node->inputs.end(),
+                                          [old](const NodeInput& input) { return input.value == old; });
+      if (!old->held && old->real && !old->real_is_original && old->pins == own_pins) {
+        writes.storages[i] = tape.take_real(old);
+        writes.taken.push_back(old);
+      } else {
+        sources[i] = *tape.available(old);
+      }
+    }
+  }
+  for (size_t i = 0; i < node->writes.size(); ++i) {
+    if (!writes.storages[i]) {
+      writes.storages[i] = sources[i] ? copy_storage(sources[i], node->writes[i].nbytes)
+                                      : allocate_storage(node->writes[i].nbytes, node->writes[i].device);
+    }
+  }
+  return writes;
+}
+
+void publish(Tape& tape, Node* node, const PrivateWrites& writes, const std::vector<at::Tensor>& results) {
+  const Tape::Lock lock(tape);
+  ++tape.recomputed_ops;
+  ++node->replays;
+  for (const NodeOutput& output : node->outputs) {
+    Value* value = output.value;
+    if (value == nullptr || value->pins == 0 || value->saved || tape.available(value) != nullptr) {
+      continue;
+    }
+    const bool written = output.write >= 0;
+    const at::Tensor result = written ? at::Tensor() : results.at(output.flat_result);
+    const c10::Storage& storage = written ? writes.storages[output.write] : result.storage();
+    TORCH_CHECK(storage.nbytes() == value->nbytes, "Replaying ", node->facts->name, " (op ", node->index,
+                " of its region) gave a result of ", storage.nbytes(), " bytes where forward had ", value->nbytes,
+                ". An op that is recomputed must do the same for the same inputs; save its result "
+                "(ac2::policies::save_ops or tag_with_policy).");
+    tape.set_real(value, storage, result);
+  }
+  tape.realized(node);
+}
+
+void replay(Tape& tape, Node* node) {
+  const PrivateWrites writes = prepare_writes(tape, node);
+  std::vector<at::Tensor> results;
+  try {
+    std::vector<at::Tensor> inputs;
+    inputs.reserve(node->inputs.size());
+    {
+      const Tape::Lock lock(tape);
+      for (const NodeInput& input : node->inputs) {
+        inputs.push_back(input.write >= 0 ? input.meta.over(writes.storages[input.write])
+                                          : tensor_of(tape, input.value, input.meta));
+      }
+    }
+    results = call_again(*node, std::move(inputs));
+  } catch (...) {
+    const Tape::Lock lock(tape);
+    for (Value* value : writes.taken) {
+      tape.need_again(value);
+    }
+    throw;
+  }
+  publish(tape, node, writes, results);
+}
+
+// Depth first over what is missing, with a stack of our own: a chain may be a million ops long.
+void realize(Tape& tape, Value* target) {
+  std::vector<Value*> missing{target};
+  while (!missing.empty()) {
+    Value* value = missing.back();
+    Node* node = nullptr;
+    bool unpack = false;
+    {
+      const Tape::Lock lock(tape);
+      if (at_hand(tape, value)) {
+        missing.pop_back();
+        continue;
+      }
+      unpack = value->has_hooks() && value->other->is_packed;
+      if (!unpack) {
+        node = value->producer;
+        const size_t before = missing.size();
+        for (const NodeInput& input : node->inputs) {
+          if (input.value != nullptr && !at_hand(tape, input.value)) {
+            missing.push_back(input.value);
+          }
+        }
+        if (missing.size() > before) {
+          continue;
+        }
+      }
+    }
+    if (unpack) {
+      c10::Storage storage = unpack_value(*value->other);
+      const Tape::Lock lock(tape);
+      tape.set_real(value, std::move(storage), at::Tensor());
+    } else {
+      replay(tape, node);
+    }
+  }
+}
+
+}  // namespace
+
+at::Tensor materialize(Tape& tape, Value* value, const TensorMeta& meta) {
+  realize(tape, value);
+  at::Tensor tensor;
+  bool clobbered = false;
+  {
+    const Tape::Lock lock(tape);
+    tensor = tensor_of(tape, value, meta);
+    if (const Node* node = value->producer) {
+      const auto& clobbers = node->facts->clobbered_results;
+      clobbered = std::find(clobbers.begin(), clobbers.end(), node->outputs[value->slot].flat_result) != clobbers.end();
+    }
+  }
+  if (clobbered) {
+    tensor = meta.over(copy_storage(tensor.storage(), tensor.storage().nbytes()));
+  }
+  return tensor;
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,19 @@
+// Backward's side: bringing a value back from the nearest ones that exist.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "ac2/internal/tape.h"
+#include "ac2/internal/tensor_meta.h"
+
+namespace ac2::internal {
+
+// The tensor that `meta` describes over a pinned value, replaying as few ops as will do. The caller has the tape's turn
+// (BackwardState::Turn) and not its lock. Throws what a replayed op or an unpack hook throws, and if a value that is needed
+// was changed from outside.
+at::Tensor materialize(Tape& tape, Value* value, const TensorMeta& meta);
+
+// Inside an op that is being replayed on this thread.
+bool is_replaying();
+
+}  // namespace ac2::internal

@@ -1,0 +1,94 @@
+#include "ac2/internal/saved_tensor_hook.h"
+
+#include <torch/csrc/autograd/graph_task.h>
+
+#include "ac2/internal/backward_run.h"
+#include "ac2/internal/backward_state.h"
+#include "ac2/internal/packing.h"
+#include "ac2/internal/replayer.h"
+
+namespace ac2::internal {
+
+SavedTensorHook::~SavedTensorHook() {
+  if (value_ == nullptr) {
+    return;
+  }
+  const Tape::Lock lock(*tape_);
+  tape_->erase_hook(this);
+  unpin();
+  --value_->hooks;
+  tape_->unuse(value_);
+  tape_->unref(value_);
+}
+
+// No op may be dispatched here: it would be recorded, and autograd is in the middle of one.
+void SavedTensorHook::call_pack_hook(const at::Tensor& tensor) {
+  c10::SmallVector<Value*, 2> packs;
+  {
+    const Tape::Lock lock(*tape_);
+    value_ = tape_->current(tensor);
+    if (!value_->is_opaque()) {
+      meta_ = TensorMeta(*tensor.unsafeGetTensorImpl());
+    }
+    tape_->ref(value_);
+    ++value_->hooks;
+    tape_->use(value_);
+    tape_->insert_hook(this);
+    packs = tape_->take_pending_packs();
+  }
+  pack_values(*tape_, packs);
+}
+
+at::Tensor SavedTensorHook::call_unpack_hook() {
+  const BackwardState::Turn turn(tape_->backward());
+  const int graph_task = torch::autograd::get_current_graph_task_id();
+  if (graph_task != -1) {
+    BackwardRun::enter(*tape_, graph_task);
+  }
+  {
+    const Tape::Lock lock(*tape_);
+    pin();
+  }
+  try {
+    at::Tensor tensor = materialize(*tape_, value_, meta_);
+    const Tape::Lock lock(*tape_);
+    unpin();
+    return tensor;
+  } catch (...) {
+    // Nobody may come to end this backward, if there is none.
+    const Tape::Lock lock(*tape_);
+    unpin();
+    throw;
+  }
+}
+
+void SavedTensorHook::pin() {
+  if (!pinned_) {
+    pinned_ = true;
+    tape_->pin(value_);
+  }
+}
+
+void SavedTensorHook::unpin() {
+  if (pinned_) {
+    pinned_ = false;
+    tape_->unpin(value_);
+  }
+}
+
+void Tape::insert_hook(SavedTensorHook* hook) {
+  hook->next_ = hooks_;
+  if (hooks_ != nullptr) {
+    hooks_->previous_ = hook;
+  }
+  hooks_ = hook;
+}
+
+void Tape::erase_hook(SavedTensorHook* hook) {
+  (hook->previous_ != nullptr ? hook->previous_->next_ : hooks_) = hook->next_;
+  if (hook->next_ != nullptr) {
+    hook->next_->previous_ = hook->previous_;
+  }
+}
+
+}  // namespace ac2::internal

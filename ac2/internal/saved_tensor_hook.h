@@ -1,0 +1,40 @@
+// What autograd holds in place of a tensor it saved: a value of the tape, and the tensor's view of it.
+//
+// Threads: the engine may unpack and destroy hooks on any thread. next(), pin() and unpin() need the tape's lock.
+#pragma once
+
+#include <torch/csrc/autograd/saved_variable_hooks.h>
+
+#include <memory>
+
+#include "ac2/internal/tape.h"
+#include "ac2/internal/tensor_meta.h"
+
+namespace ac2::internal {
+
+class SavedTensorHook final : public torch::autograd::SavedVariableHooks {
+ public:
+  explicit SavedTensorHook(std::shared_ptr<Tape> tape) : tape_(std::move(tape)) {}
+  ~SavedTensorHook() override;
+  SavedTensorHook(const SavedTensorHook&) = delete;
+  SavedTensorHook& operator=(const SavedTensorHook&) = delete;
+
+  void call_pack_hook(const at::Tensor& tensor) override;
+  at::Tensor call_unpack_hook() override;
+
+  SavedTensorHook* next() const { return next_; }
+  void pin();
+  void unpin();
+
+ private:
+  friend class Tape;
+
+  std::shared_ptr<Tape> tape_;
+  Value* value_ = nullptr;
+  TensorMeta meta_;
+  SavedTensorHook* next_ = nullptr;
+  SavedTensorHook* previous_ = nullptr;
+  bool pinned_ = false;
+};
+
+}  // namespace ac2::internal

@@ -1,0 +1,17 @@
+// Raw bytes on a device: fresh ones, and copies of a storage's.
+//
+// The ops these need are neither recorded nor seen by autograd.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/Storage.h>
+
+#include <cstddef>
+
+namespace ac2::internal {
+
+c10::Storage allocate_storage(size_t nbytes, c10::Device device);
+// Of the first `nbytes`; ordered after the work on the device's current stream.
+c10::Storage copy_storage(const c10::Storage& source, size_t nbytes);
+
+}  // namespace ac2::internal

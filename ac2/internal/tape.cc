@@ -1,0 +1,415 @@
+#include "ac2/internal/tape.h"
+
+#include <c10/util/Exception.h>
+
+#include <atomic>
+#include <utility>
+
+#include "ac2/internal/backward_state.h"
+#include "ac2/internal/live_nodes.h"
+#include "ac2/internal/saved_tensor_hook.h"
+
+namespace ac2::internal {
+
+Tape::Trash::~Trash() {
+  while (values != nullptr) {
+    delete std::exchange(values, values->next_dead);
+  }
+  while (nodes != nullptr) {
+    delete std::exchange(nodes, nodes->next_dead);
+  }
+}
+
+Tape::Tape() : backward_(std::make_unique<BackwardState>()) {}
+
+Tape::~Tape() {
+  // No hook is left, for each holds the tape: what remains is what close() would have let go of.
+  close();
+}
+
+// --- current versions --------------------------------------------------------------------------------------------------
+
+Value* Tape::find_current(const at::Tensor& tensor) {
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  if (!has_plain_storage(*impl)) {
+    return current_opaque(tensor, /*create=*/false);
+  }
+  c10::StorageImpl* storage = impl->storage().unsafeGetStorageImpl();
+  const auto it = current_.find(storage);
+  if (it == current_.end()) {
+    return nullptr;
+  }
+  Value* value = it->second;
+  if (value->changed_outside() || value->nbytes != storage->nbytes()) {
+    untrack(value);
+    return nullptr;
+  }
+  if (!value->noted) {
+    value->noted = true;
+    value->version = impl->version_counter();
+    value->noted_version = value->version.enabled() ? value->version.current_version() : 0;
+  }
+  return value;
+}
+
+Value* Tape::current(const at::Tensor& tensor) {
+  if (Value* value = find_current(tensor)) {
+    return value;
+  }
+  if (!has_plain_storage(*tensor.unsafeGetTensorImpl())) {
+    return current_opaque(tensor, /*create=*/true);
+  }
+  return add(tensor, /*note_version=*/true);
+}
+
+Value* Tape::add(const at::Tensor& tensor, bool note_version) {
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  c10::StorageImpl* storage = impl->storage().unsafeGetStorageImpl();
+  auto* value = new Value;
+  value->nbytes = storage->nbytes();
+  value->origin = impl->storage().getWeakStorageImpl();
+  if (note_version) {
+    value->noted = true;
+    value->version = impl->version_counter();
+    value->noted_version = value->version.enabled() ? value->version.current_version() : 0;
+  }
+  forget_current(storage);
+  track(storage, value);
+  return value;
+}
+
+void Tape::track(c10::StorageImpl* storage, Value* value) {
+  current_.emplace(storage, value);
+  value->ring_index = static_cast<uint32_t>(ring_.size());
+  ring_.push_back(value);
+  ref(value);
+}
+
+void Tape::untrack(Value* value) {
+  current_.erase(value->origin._unsafe_get_target());
+  ring_[value->ring_index] = ring_.back();
+  ring_[value->ring_index]->ring_index = value->ring_index;
+  ring_.pop_back();
+  value->ring_index = Value::kNotTracked;
+  unref(value);
+}
+
+void Tape::forget_current(c10::StorageImpl* storage) {
+  const auto it = current_.find(storage);
+  if (it != current_.end()) {
+    untrack(it->second);
+  }
+}
+
+Value* Tape::current_opaque(const at::Tensor& tensor, bool create) {
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  const auto it = current_opaque_.find(impl);
+  if (it != current_opaque_.end()) {
+    Value* value = it->second;
+    if (!value->changed_outside()) {
+      return value;
+    }
+    current_opaque_.erase(it);
+    unref(value);
+  }
+  if (!create) {
+    return nullptr;
+  }
+  auto* value = new Value;
+  value->other = std::make_unique<OtherForm>();
+  value->other->opaque_origin = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
+  value->noted = true;
+  value->version = impl->version_counter();
+  value->noted_version = value->version.enabled() ? value->version.current_version() : 0;
+  current_opaque_.emplace(impl, value);
+  ref(value);
+  return value;
+}
+
+bool Tape::sweep_one(size_t ring_index) {
+  Value* value = ring_[ring_index];
+  if (!value->origin.expired()) {
+    return false;
+  }
+  // Nobody uses it and nobody can begin to: without this, a loop that saves everything would grow a chain of producers.
+  if (value->saved && value->uses == 0 && value->producer != nullptr) {
+    detach_producer(value);
+  }
+  untrack(value);
+  return true;
+}
+
+void Tape::sweep_some() {
+  for (int i = 0; i < 2 && !ring_.empty(); ++i) {
+    if (cursor_ >= ring_.size()) {
+      cursor_ = 0;
+    }
+    if (!sweep_one(cursor_)) {
+      ++cursor_;
+    }
+  }
+}
+
+void Tape::sweep_all() {
+  // Letting go of one value can end another storage's life only outside the lock, so one round is enough for now.
+  for (size_t i = 0; i < ring_.size();) {
+    if (!sweep_one(i)) {
+      ++i;
+    }
+  }
+  for (auto it = current_opaque_.begin(); it != current_opaque_.end();) {
+    Value* value = it->second;
+    if (value->other->opaque_origin.expired()) {
+      current_opaque_.erase(it++);
+      unref(value);
+    } else {
+      ++it;
+    }
+  }
+}
+
+void Tape::close() {
+  const Lock lock(*this);
+  closed_ = true;
+  for (const auto& [impl, value] : current_opaque_) {
+    unref(value);
+  }
+  for (Value* value : ring_) {
+    value->ring_index = Value::kNotTracked;
+    unref(value);
+  }
+  current_ = {};
+  current_opaque_ = {};
+  ring_ = {};
+}
+
+// --- lifetime ----------------------------------------------------------------------------------------------------------
+
+void Tape::unref(Value* value) {
+  if (--value->refs > 0) {
+    return;
+  }
+  value->next_dead = std::exchange(dying_, value);
+  if (!reaping_) {
+    reap();
+  }
+}
+
+// A worklist: chains of any length are taken apart without recursion.
+void Tape::reap() {
+  reaping_ = true;
+  while (dying_ != nullptr) {
+    Value* value = std::exchange(dying_, dying_->next_dead);
+    if (value->producer != nullptr) {
+      detach_producer(value);
+    }
+    drop_held(value);
+    drop_real(value);
+    value->next_dead = std::exchange(trash_->values, value);
+  }
+  reaping_ = false;
+}
+
+void Tape::attach(Node* node, Value* value, NodeOutput output, bool saved) {
+  value->producer = node;
+  value->slot = static_cast<uint32_t>(node->outputs.size());
+  value->saved = saved;
+  output.value = value;
+  node->outputs.push_back(output);
+  ++node->refs;
+  if (!saved && ++node->recomputed_outputs == 1) {
+    activate(node);
+  }
+}
+
+void Tape::node_created() noexcept {
+  ++live_nodes_;
+  live_nodes().fetch_add(1, std::memory_order_relaxed);
+  sweep_some();
+}
+
+void Tape::detach_producer(Value* value) {
+  Node* node = std::exchange(value->producer, nullptr);
+  node->outputs[value->slot].value = nullptr;
+  if (!value->saved && --node->recomputed_outputs == 0) {
+    deactivate(node);
+  }
+  if (--node->refs > 0) {
+    return;
+  }
+  for (const NodeInput& input : node->inputs) {
+    if (input.value != nullptr) {
+      unref(input.value);
+    }
+  }
+  --live_nodes_;
+  live_nodes().fetch_sub(1, std::memory_order_relaxed);
+  node->next_dead = std::exchange(trash_->nodes, node);
+}
+
+void Tape::activate(Node* node) {
+  for (const NodeInput& input : node->inputs) {
+    if (input.value != nullptr) {
+      use(input.value);
+    }
+  }
+}
+
+void Tape::deactivate(Node* node) {
+  for (const NodeInput& input : node->inputs) {
+    if (input.value != nullptr) {
+      unuse(input.value);
+    }
+  }
+}
+
+void Tape::use(Value* value) {
+  if (value->uses++ == 0 && value->saved) {
+    hold(value);
+  }
+}
+
+void Tape::unuse(Value* value) {
+  if (--value->uses == 0) {
+    drop_held(value);
+  }
+}
+
+void Tape::hold(Value* value) {
+  if (value->held || (value->has_hooks() && value->other->is_packed)) {
+    return;
+  }
+  if (value->is_opaque()) {
+    auto impl = value->other->opaque_origin.lock();
+    TORCH_INTERNAL_ASSERT(impl, "a tensor without storage died before it was saved");
+    value->other->opaque = at::Tensor(std::move(impl)).variable_data();
+    return;
+  }
+  value->held = c10::Storage(value->origin.lock());
+  TORCH_INTERNAL_ASSERT(value->held, "a storage died before it was saved");
+  saved_bytes_ += static_cast<int64_t>(value->nbytes);
+  if (value->has_hooks() && !value->other->is_packing) {
+    pending_packs_.push_back(value);
+    ref(value);
+  }
+}
+
+void Tape::drop_held(Value* value) {
+  if (value->held) {
+    saved_bytes_ -= static_cast<int64_t>(value->nbytes);
+    trash_->storages.push_back(std::move(value->held));
+    value->held = c10::Storage();
+    value->private_bytes = false;
+  }
+  if (value->is_opaque() && value->other->opaque.defined()) {
+    trash_->tensors.push_back(std::move(value->other->opaque));
+    value->other->opaque = at::Tensor();
+  }
+  if (value->has_hooks() && value->other->is_packed) {
+    saved_bytes_ -= value->other->packed_bytes;
+    trash_->packed.push_back(std::move(value->other->packed));
+    value->other->packed = c10::IValue();
+    value->other->is_packed = false;
+  }
+}
+
+void Tape::hold_copy(Value* value, c10::Storage copy) {
+  drop_held(value);
+  value->held = std::move(copy);
+  value->private_bytes = true;
+  saved_bytes_ += static_cast<int64_t>(value->nbytes);
+  copied_bytes += static_cast<int64_t>(value->nbytes);
+}
+
+void Tape::copy_real(Value* value, c10::Storage copy) {
+  if (value->real && value->real_is_original) {
+    copied_bytes += static_cast<int64_t>(value->nbytes);
+    set_real(value, std::move(copy), at::Tensor());
+  }
+}
+
+void Tape::forget_origin(Value* value) {
+  value->origin = c10::weak_intrusive_ptr<c10::StorageImpl>(c10::intrusive_ptr<c10::StorageImpl>());
+}
+
+void Tape::drop_unused(Value* value) {
+  if (value->uses == 0) {
+    drop_held(value);
+  }
+}
+
+void Tape::make_saved(Value* value) {
+  if (value->saved) {
+    return;
+  }
+  value->saved = true;
+  if (value->uses > 0) {
+    hold(value);
+  }
+  // After hold(): the inputs may be what keeps the bytes alive.
+  if (--value->producer->recomputed_outputs == 0) {
+    deactivate(value->producer);
+  }
+}
+
+bool Tape::make_recomputed(Value* value) {
+  Node* node = value->producer;
+  if (!value->saved) {
+    return true;
+  }
+  if (node == nullptr || !node->replayable) {
+    return false;
+  }
+  if (node->recomputed_outputs == 0) {
+    for (const NodeInput& input : node->inputs) {
+      const Value* in = input.value;
+      if (in == nullptr || !in->saved || in->uses > 0) {
+        continue;
+      }
+      const bool alive = in->is_opaque() ? !in->other->opaque_origin.expired() : !in->origin.expired();
+      if (!alive || in->changed_outside()) {
+        return false;
+      }
+    }
+  }
+  if (++node->recomputed_outputs == 1) {
+    activate(node);
+  }
+  value->saved = false;
+  drop_held(value);
+  return true;
+}
+
+void Tape::set_hooks(Value* value, std::shared_ptr<const SaveWithHooks> hooks, const at::Tensor& tensor) {
+  const bool was_held = static_cast<bool>(value->held);
+  if (value->is_opaque()) {
+    return;  // held whole: there is no form that views of it could be rebuilt from
+  }
+  value->other = std::make_unique<OtherForm>();
+  value->other->hooks = std::move(hooks);
+  const TensorMeta meta(*tensor.unsafeGetTensorImpl());
+  value->other->packed_meta = meta.covers(value->nbytes) ? meta : meta.flattened(value->nbytes);
+  if (was_held) {
+    pending_packs_.push_back(value);
+    ref(value);
+  }
+}
+
+void Tape::set_packed(Value* value, c10::IValue packed, int64_t packed_bytes) {
+  // It may have been overwritten, tagged or let go of meanwhile.
+  if (!value->held) {
+    trash_->packed.push_back(std::move(packed));
+    return;
+  }
+  drop_held(value);
+  value->other->packed = std::move(packed);
+  value->other->packed_bytes = packed_bytes;
+  value->other->is_packed = true;
+  saved_bytes_ += packed_bytes;
+}
+
+c10::SmallVector<Value*, 2> Tape::take_pending_packs() {
+  return std::exchange(pending_packs_, {});
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,198 @@
+// The trace of one region: which values exist, which storage holds which, and how long each is kept.
+//
+//   Tape::Lock lock(tape);
+//   Value* v = tape.current(tensor);
+//   tape.ref(v);
+//   tape.use(v);      // kept until the matching unuse(), if it is a saved one
+//
+// Threads: everything needs a Lock. What dies under a Lock is freed after it is released, so that neither deleters nor
+// destructors of user objects ever run under the mutex. No op runs under it either.
+#pragma once
+
+#include <c10/util/SmallVector.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "ac2/internal/graph.h"
+#include "ac2/trace.h"
+
+namespace ac2::internal {
+
+class BackwardState;
+class SavedTensorHook;
+
+// One op node, for those who print.
+struct NodeSummary {
+  int64_t index = 0;
+  std::string name;
+  CheckpointPolicy decision = CheckpointPolicy::PREFER_SAVE;
+  int64_t output_bytes = 0;
+  int64_t saved_bytes = 0;
+  uint32_t replays = 0;
+  std::vector<int64_t> inputs;  // indices of the producing nodes; -1 for a value from outside
+};
+
+class Tape : public std::enable_shared_from_this<Tape> {
+ public:
+  Tape();
+  ~Tape();
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  // What died under a Lock.
+  struct Trash {
+    Trash() = default;
+    ~Trash();
+    Trash(const Trash&) = delete;
+    Trash& operator=(const Trash&) = delete;
+
+    Value* values = nullptr;
+    Node* nodes = nullptr;
+    c10::SmallVector<c10::Storage, 4> storages;
+    c10::SmallVector<at::Tensor, 2> tensors;
+    std::vector<c10::IValue> packed;
+  };
+
+  class Lock {
+   public:
+    explicit Lock(Tape& tape) : tape_(tape) {
+      tape_.mutex_.lock();
+      tape_.trash_ = &trash_;
+    }
+    ~Lock() {
+      tape_.trash_ = nullptr;
+      tape_.mutex_.unlock();
+    }
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+
+   private:
+    Tape& tape_;
+    Trash trash_;  // emptied after the body of ~Lock, so without the mutex
+  };
+
+  // --- which value a tensor's storage holds now ---------------------------------------------------------------------
+
+  // Made a saved value from outside if the tape does not know it, or if it has changed unseen. Tensor must be defined.
+  Value* current(const at::Tensor& tensor);
+  // Null if the tape does not know it.
+  Value* find_current(const at::Tensor& tensor);
+  bool knows(c10::StorageImpl* storage) const { return current_.contains(storage); }
+  // A new value for a storage that an op has just written or made. `tensor` has a plain storage.
+  Value* add(const at::Tensor& tensor, bool note_version);
+  // The storage is about to be written: what it held is current no longer.
+  void forget_current(c10::StorageImpl* storage);
+  // The region is over: only what hooks need stays.
+  void close();
+
+  // --- lifetime -----------------------------------------------------------------------------------------------------
+
+  void ref(Value* value) { ++value->refs; }
+  void unref(Value* value);
+  void use(Value* value);
+  void unuse(Value* value);
+  // Wires a finished node to its outputs; `node` is freed when the last of them dies.
+  void attach(Node* node, Value* value, NodeOutput output, bool saved);
+  void node_created() noexcept;
+  // `value` is computed again when needed. False, and nothing changed, if it cannot be.
+  bool make_recomputed(Value* value);
+  void make_saved(Value* value);
+  // From now on the bytes of a saved value are `copy`, which nobody else can write to.
+  void hold_copy(Value* value, c10::Storage copy);
+  // The same for the bytes that a backward under way has pinned.
+  void copy_real(Value* value, c10::Storage copy);
+  // What forward computed is about to be destroyed.
+  void forget_origin(Value* value);
+  // Lets go of a copy that nothing came to use.
+  void drop_unused(Value* value);
+  // `tensor` is what pack will see, if it covers the value's storage; else a flat view of all of that.
+  void set_hooks(Value* value, std::shared_ptr<const SaveWithHooks> hooks, const at::Tensor& tensor);
+
+  // --- values being used now (see needs.h) --------------------------------------------------------------------------
+
+  void pin(Value* value);
+  void unpin(Value* value);
+  // The bytes if they are at hand, else null. Throws if someone changed them from outside.
+  const c10::Storage* available(Value* value);
+  void set_real(Value* value, c10::Storage storage, at::Tensor replayed);
+  void drop_real(Value* value);
+  // Replayed bytes that nobody but the caller needs from now on.
+  c10::Storage take_real(Value* value);
+  // A pinned value has lost its bytes: its producer must run again.
+  void need_again(Value* value);
+  // The node has run and its pinned outputs are set: nothing waits for it, and it needs its inputs no more.
+  void realized(Node* node);
+
+  // --- bookkeeping --------------------------------------------------------------------------------------------------
+
+  // Values whose SaveWithHooks must be packed; taken by the caller, who packs them without the lock.
+  c10::SmallVector<Value*, 2> take_pending_packs();
+  // The bytes of `value` are in `packed` now, and no longer held by reference.
+  void set_packed(Value* value, c10::IValue packed, int64_t packed_bytes);
+
+  void insert_hook(SavedTensorHook* hook);
+  void erase_hook(SavedTensorHook* hook);
+  SavedTensorHook* first_hook() const { return hooks_; }
+
+  // Counts one op and returns how many came before it. By the recording thread alone; needs no lock.
+  int64_t next_op() {
+    const int64_t index = recorded_ops_.load(std::memory_order_relaxed);
+    recorded_ops_.store(index + 1, std::memory_order_relaxed);
+    return index;
+  }
+
+  TraceStats stats();
+  std::vector<NodeSummary> summarize();
+
+  int64_t recomputed_ops = 0;
+  int64_t copied_bytes = 0;
+
+  // Guards replays: see replayer.h.
+  BackwardState& backward() { return *backward_; }
+
+ private:
+  void hold(Value* value);
+  void drop_held(Value* value);
+  void detach_producer(Value* value);
+  void activate(Node* node);
+  void deactivate(Node* node);
+  void reap();
+  void track(c10::StorageImpl* storage, Value* value);
+  void untrack(Value* value);
+  // Looks at a few tracked storages and lets go of the dead ones: amortised O(1) an op, and no more than one round of the
+  // live ones late.
+  void sweep_some();
+  void sweep_all();
+  bool sweep_one(size_t ring_index);
+  std::vector<const Node*> reachable_nodes() const;
+  Value* current_opaque(const at::Tensor& tensor, bool create);
+
+  std::mutex mutex_;
+  Trash* trash_ = nullptr;       // of the Lock that is held
+  Value* dying_ = nullptr;       // refs == 0, not yet taken apart
+  bool reaping_ = false;
+
+  bool closed_ = false;
+  absl::flat_hash_map<c10::StorageImpl*, Value*> current_;
+  absl::flat_hash_map<c10::TensorImpl*, Value*> current_opaque_;
+  // The values of current_, in no order; the cursor goes round.
+  std::vector<Value*> ring_;
+  size_t cursor_ = 0;
+
+  SavedTensorHook* hooks_ = nullptr;
+  c10::SmallVector<Value*, 2> pending_packs_;
+  std::unique_ptr<BackwardState> backward_;
+
+  std::atomic<int64_t> recorded_ops_{0};
+  int64_t live_nodes_ = 0;
+  int64_t saved_bytes_ = 0;
+  int64_t recomputed_bytes_ = 0;
+};
+
+}  // namespace ac2::internal

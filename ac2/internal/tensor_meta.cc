@@ -1,0 +1,104 @@
+#include "ac2/internal/tensor_meta.h"
+
+#include <c10/core/TensorImpl.h>
+#include <c10/util/SmallVector.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace ac2::internal {
+
+namespace {
+
+constexpr c10::DispatchKeySet kNotPlain =
+    c10::DispatchKeySet({c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr, c10::DispatchKey::Quantized,
+                         c10::DispatchKey::NestedTensor, c10::DispatchKey::Python, c10::DispatchKey::MkldnnCPU,
+                         c10::DispatchKey::Vulkan, c10::DispatchKey::Metal, c10::DispatchKey::ZeroTensor,
+                         c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper,
+                         c10::DispatchKey::Batched, c10::DispatchKey::Functionalize});
+
+}  // namespace
+
+bool has_plain_storage(const c10::TensorImpl& impl) {
+  return impl.has_storage() && !impl.key_set().has_any(kNotPlain) && !impl.has_symbolic_sizes_strides() &&
+         impl.storage().unsafeGetStorageImpl() != nullptr;
+}
+
+TensorMeta::TensorMeta(const c10::TensorImpl& impl)
+    : storage_offset_(impl.storage_offset()),
+      key_set_(impl.key_set()),
+      dtype_(impl.dtype()),
+      device_(impl.device()),
+      wrapped_number_(impl.is_wrapped_number()) {
+  const c10::IntArrayRef sizes = impl.sizes();
+  sizes_and_strides_.resize(sizes.size());
+  sizes_and_strides_.set_sizes(sizes);
+  sizes_and_strides_.set_strides(impl.strides());
+}
+
+size_t TensorMeta::needed_bytes() const {
+  int64_t last = storage_offset_;
+  for (size_t d = 0; d < sizes_and_strides_.size(); ++d) {
+    const int64_t size = sizes_and_strides_.size_at_unchecked(d);
+    if (size == 0) {
+      return 0;
+    }
+    last += (size - 1) * sizes_and_strides_.stride_at_unchecked(d);
+  }
+  return static_cast<size_t>(last + 1) * dtype_.itemsize();
+}
+
+bool TensorMeta::has_layout_of(const c10::TensorImpl& impl) const {
+  return impl.storage_offset() == storage_offset_ && impl.sizes() == sizes() && impl.strides() == strides();
+}
+
+bool TensorMeta::describes(const c10::TensorImpl& impl) const {
+  return has_layout_of(impl) && impl.dtype() == dtype_ && impl.is_wrapped_number() == wrapped_number_ && impl.key_set() == key_set_;
+}
+
+bool TensorMeta::covers(size_t nbytes) const {
+  c10::SmallVector<std::pair<int64_t, int64_t>, 8> stride_and_size;
+  int64_t numel = 1;
+  for (size_t d = 0; d < sizes_and_strides_.size(); ++d) {
+    const int64_t size = sizes_and_strides_.size_at_unchecked(d);
+    numel *= size;
+    if (size != 1) {
+      stride_and_size.emplace_back(sizes_and_strides_.stride_at_unchecked(d), size);
+    }
+  }
+  if (storage_offset_ != 0 || static_cast<size_t>(numel) * dtype_.itemsize() != nbytes) {
+    return false;
+  }
+  std::sort(stride_and_size.begin(), stride_and_size.end());
+  int64_t dense_stride = 1;
+  for (const auto& [stride, size] : stride_and_size) {
+    if (stride != dense_stride) {
+      return false;
+    }
+    dense_stride *= size;
+  }
+  return true;
+}
+
+TensorMeta TensorMeta::flattened(size_t nbytes) const {
+  TensorMeta flat = *this;
+  flat.storage_offset_ = 0;
+  flat.wrapped_number_ = false;
+  flat.sizes_and_strides_.resize(1);
+  flat.sizes_and_strides_.size_at_unchecked(0) = static_cast<int64_t>(nbytes / dtype_.itemsize());
+  flat.sizes_and_strides_.stride_at_unchecked(0) = 1;
+  return flat;
+}
+
+at::Tensor TensorMeta::over(const c10::Storage& storage) const {
+  at::Tensor tensor =
+      at::Tensor(at::detail::make_tensor_base<c10::TensorImpl>(c10::Storage(storage), key_set_, dtype_));
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  impl->set_sizes_and_strides(sizes(), strides(), storage_offset_);
+  if (wrapped_number_) {
+    impl->set_wrapped_number(true);
+  }
+  return tensor;
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,51 @@
+// A tensor without its storage: what must be known to see the same elements again through another copy of the bytes.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Storage.h>
+#include <c10/core/impl/SizesAndStrides.h>
+#include <c10/util/typeid.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ac2::internal {
+
+// Whether `impl` is nothing but strided elements in a storage. Others (sparse, nested, quantized, opaque, subclasses,
+// symbolic shapes) are told apart by their TensorImpl and always saved whole.
+bool has_plain_storage(const c10::TensorImpl& impl);
+
+class TensorMeta {
+ public:
+  TensorMeta() = default;
+  // `impl` must have a plain storage.
+  explicit TensorMeta(const c10::TensorImpl& impl);
+
+  c10::IntArrayRef sizes() const { return sizes_and_strides_.sizes_arrayref(); }
+  c10::IntArrayRef strides() const { return sizes_and_strides_.strides_arrayref(); }
+  c10::Device device() const { return device_; }
+  c10::ScalarType dtype() const { return dtype_.toScalarType(); }
+  // Of the storage, up to the last element's end.
+  size_t needed_bytes() const;
+  // Sizes, strides and offset.
+  bool has_layout_of(const c10::TensorImpl& impl) const;
+  bool describes(const c10::TensorImpl& impl) const;
+  // Every byte of a storage of `nbytes`, each once.
+  bool covers(size_t nbytes) const;
+
+  // One dimension over all of a storage of `nbytes`.
+  TensorMeta flattened(size_t nbytes) const;
+
+  // A tensor without autograd history over `storage`, which must be large enough.
+  at::Tensor over(const c10::Storage& storage) const;
+
+ private:
+  c10::impl::SizesAndStrides sizes_and_strides_;
+  int64_t storage_offset_ = 0;
+  c10::DispatchKeySet key_set_;
+  caffe2::TypeMeta dtype_;
+  c10::Device device_ = c10::kCPU;
+  bool wrapped_number_ = false;
+};
+
+}  // namespace ac2::internal

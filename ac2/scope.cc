@@ -1,0 +1,82 @@
+#include "ac2/scope.h"
+
+#include <c10/util/Exception.h>
+
+#include <exception>
+#include <string>
+
+#include "ac2/internal/engine.h"
+#include "ac2/internal/interceptor.h"
+#include "ac2/internal/packing.h"
+#include "ac2/internal/region.h"
+#include "ac2/internal/replayer.h"
+
+namespace ac2 {
+
+using internal::Tape;
+using internal::ThreadRegions;
+using internal::Value;
+
+PolicyScope::PolicyScope(Policy policy, ScopeOptions options) {
+  TORCH_CHECK(!options.memory_budget, "ScopeOptions::memory_budget is not available yet, but was set to ",
+              *options.memory_budget, " bytes. Choose a policy instead.");
+  internal::install_interceptor();
+  internal::install_engine();
+  state_ = ThreadRegions::here().open(policy.enter());
+}
+
+PolicyScope::~PolicyScope() noexcept(false) {
+  const std::string complaint = ThreadRegions::here().close(state_);
+  if (complaint.empty()) {
+    return;
+  }
+  if (std::uncaught_exceptions() > 0) {
+    TORCH_WARN(complaint);
+    return;
+  }
+  TORCH_CHECK(false, complaint);
+}
+
+std::shared_ptr<const Trace> PolicyScope::trace() const { return state_->trace; }
+
+void tag_with_policy(const at::Tensor& tensor, PolicyDecision decision) {
+  TORCH_CHECK(tensor.defined(), "tag_with_policy was given an undefined tensor, which has nothing to keep. Tag the tensor "
+              "after it has been computed.");
+  internal::Region* region = ThreadRegions::here().recording();
+  if (region == nullptr) {
+    return;
+  }
+  TORCH_CHECK(!decision.saves() || !tensor.is_inference(),
+              "Saving inference tensors is not supported: tag_with_policy was given ", to_string(decision.policy()),
+              " for a tensor of sizes ", tensor.sizes(),
+              " made in InferenceMode, whose changes nobody can notice. Tag a clone() made outside InferenceMode.");
+  const std::shared_ptr<Tape> tape = region->tape;
+  c10::SmallVector<Value*, 2> packs;
+  {
+    const Tape::Lock lock(*tape);
+    Value* value = decision.hooks() ? tape->current(tensor) : tape->find_current(tensor);
+    if (value == nullptr) {
+      return;  // from outside: kept by reference, and there is no op to compute it again
+    }
+    if (!decision.saves()) {
+      tape->make_recomputed(value);
+      return;
+    }
+    if (decision.hooks()) {
+      tape->set_hooks(value, decision.hooks(), tensor);
+    }
+    tape->make_saved(value);
+    packs = tape->take_pending_packs();
+  }
+  internal::pack_values(*tape, packs);
+}
+
+bool is_checkpoint_enabled() { return ThreadRegions::here().innermost() != nullptr; }
+
+bool is_recomputing() { return internal::is_replaying(); }
+
+DisableCheckpointing::DisableCheckpointing() { ThreadRegions::here().disable(); }
+
+DisableCheckpointing::~DisableCheckpointing() { ThreadRegions::here().enable(); }
+
+}  // namespace ac2
