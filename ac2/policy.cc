@@ -24,14 +24,18 @@ const char* to_string(CheckpointPolicy policy) {
 }
 
 PolicyDecision::PolicyDecision(SaveWithHooks hooks) : policy_(CheckpointPolicy::MUST_SAVE) {
-  TORCH_CHECK(hooks.pack && hooks.unpack, "SaveWithHooks needs both functions, but ",
-              hooks.pack ? "unpack" : "pack", " is empty. Give it one, or use CheckpointPolicy::MUST_SAVE.");
+  TORCH_CHECK(hooks.pack && hooks.unpack, "SaveWithHooks needs both functions, but ", hooks.pack ? "unpack" : "pack",
+              " is empty. Give it one, or use CheckpointPolicy::MUST_SAVE.");
   hooks_ = std::make_shared<const SaveWithHooks>(std::move(hooks));
 }
 
-std::string_view OpContext::name() const { return op_.operator_name().name; }
+std::string_view OpContext::name() const {
+  return op_.operator_name().name;
+}
 
-std::string_view OpContext::overload() const { return op_.operator_name().overload_name; }
+std::string_view OpContext::overload() const {
+  return op_.operator_name().overload_name;
+}
 
 bool OpContext::is(std::string_view qualified) const {
   const std::string_view base = name();
@@ -76,16 +80,14 @@ Policy Policy::factory(std::function<PolicyFn()> make) {
 }
 
 Policy Policy::constant(PolicyDecision decision) {
-  return Policy(std::function<Instance()>([decision = std::move(decision)] {
-    return Instance{.constant = decision, .by_operator = {}, .fn = {}};
-  }));
+  return Policy(std::function<Instance()>(
+      [decision = std::move(decision)] { return Instance{.constant = decision, .by_operator = {}, .fn = {}}; }));
 }
 
 Policy Policy::by_operator(OperatorPolicyFn fn) {
   TORCH_CHECK(fn, "Policy::by_operator needs a function, but was given an empty std::function.");
-  return Policy(std::function<Instance()>([fn = std::move(fn)] {
-    return Instance{.constant = {}, .by_operator = fn, .fn = {}};
-  }));
+  return Policy(std::function<Instance()>(
+      [fn = std::move(fn)] { return Instance{.constant = {}, .by_operator = fn, .fn = {}}; }));
 }
 
 }  // namespace ac2

@@ -47,12 +47,12 @@ enum class CheckpointPolicy : uint8_t {
 const char* to_string(CheckpointPolicy policy);
 
 // Saves a result in another form. `pack` runs in forward, once, when something first needs the result for backward (and
-// not at all if nothing does); `unpack` runs in backward, as often as the value is needed again. A packed value may be any
-// IValue: a tensor, a tuple of codes and scales, a file name.
+// not at all if nothing does); `unpack` runs in backward, as often as the value is needed again. A packed value may be
+// any IValue: a tensor, a tuple of codes and scales, a file name.
 //
-// `unpack` must return a tensor of the sizes, dtype and device that were packed; strides are free. Neither may write into
-// the tensor it is given. Ops inside both run as if no region were open. What they throw reaches the user: from the op
-// that made the value needed, or from backward.
+// `unpack` must return a tensor of the sizes, dtype and device that were packed; strides are free. Neither may write
+// into the tensor it is given. Ops inside both run as if no region were open. What they throw reaches the user: from
+// the op that made the value needed, or from backward.
 struct SaveWithHooks {
   std::function<c10::IValue(const at::Tensor&)> pack;
   std::function<at::Tensor(const c10::IValue&)> unpack;
@@ -129,15 +129,15 @@ using OperatorPolicyFn = std::function<PolicyDecision(const c10::OperatorHandle&
 class Policy {
  public:
   // Throws c10::Error ("Unknown policy …") for a name other than "recompute_all" and "must_save_all".
-  Policy(std::string_view name);                                      // NOLINT(google-explicit-constructor)
-  Policy(const char* name) : Policy(std::string_view(name)) {}        // NOLINT(google-explicit-constructor)
+  Policy(std::string_view name);                                       // NOLINT(google-explicit-constructor)
+  Policy(const char* name) : Policy(std::string_view(name)) {}         // NOLINT(google-explicit-constructor)
   Policy(const std::string& name) : Policy(std::string_view(name)) {}  // NOLINT(google-explicit-constructor)
 
   // Every region entered with this policy, or with a copy of it, calls the same `fn`.
   template <class Fn>
-    requires(!std::same_as<std::remove_cvref_t<Fn>, Policy> && std::is_constructible_v<PolicyFn, Fn> &&
-             std::is_invocable_r_v<PolicyDecision, std::remove_cvref_t<Fn>&, const OpContext&>)
-  Policy(Fn&& fn)  // NOLINT(google-explicit-constructor)
+  requires(!std::same_as<std::remove_cvref_t<Fn>, Policy> && std::is_constructible_v<PolicyFn, Fn> &&
+           std::is_invocable_r_v<PolicyDecision, std::remove_cvref_t<Fn>&, const OpContext&>)
+      Policy(Fn&& fn)  // NOLINT(google-explicit-constructor)
       : Policy(share(PolicyFn(std::forward<Fn>(fn)))) {}
 
   // A fresh PolicyFn, so fresh state, for every region entered.

@@ -37,10 +37,13 @@ PolicyScope::~PolicyScope() noexcept(false) {
   TORCH_CHECK(false, complaint);
 }
 
-std::shared_ptr<const Trace> PolicyScope::trace() const { return state_->trace; }
+std::shared_ptr<const Trace> PolicyScope::trace() const {
+  return state_->trace;
+}
 
 void tag_with_policy(const at::Tensor& tensor, PolicyDecision decision) {
-  TORCH_CHECK(tensor.defined(), "tag_with_policy was given an undefined tensor, which has nothing to keep. Tag the tensor "
+  TORCH_CHECK(tensor.defined(),
+              "tag_with_policy was given an undefined tensor, which has nothing to keep. Tag the tensor "
               "after it has been computed.");
   internal::Region* region = ThreadRegions::here().recording();
   if (region == nullptr) {
@@ -71,12 +74,20 @@ void tag_with_policy(const at::Tensor& tensor, PolicyDecision decision) {
   internal::pack_values(*tape, packs);
 }
 
-bool is_checkpoint_enabled() { return ThreadRegions::here().innermost() != nullptr; }
+bool is_checkpoint_enabled() {
+  return ThreadRegions::here().innermost() != nullptr;
+}
 
-bool is_recomputing() { return internal::is_replaying(); }
+bool is_recomputing() {
+  return internal::is_replaying();
+}
 
-DisableCheckpointing::DisableCheckpointing() { ThreadRegions::here().disable(); }
+DisableCheckpointing::DisableCheckpointing() {
+  ThreadRegions::here().disable();
+}
 
-DisableCheckpointing::~DisableCheckpointing() { ThreadRegions::here().enable(); }
+DisableCheckpointing::~DisableCheckpointing() {
+  ThreadRegions::here().enable();
+}
 
 }  // namespace ac2

@@ -67,9 +67,9 @@ decltype(auto) apply_ac_policy_fn(Fn&& fn, Policy policy, Args&&... args) {
   return std::invoke(std::forward<Fn>(fn), std::forward<Args>(args)...);
 }
 
-// Decides for one tensor, whatever the policy stack says: how the storage that `tensor` lies in is kept for backward, in
-// its present version (a later in-place write is decided anew). Does nothing outside a region, so that a tagged model runs
-// without checkpointing too. RECOMPUTE decisions do nothing to a tensor that no op of the region computed.
+// Decides for one tensor, whatever the policy stack says: how the storage that `tensor` lies in is kept for backward,
+// in its present version (a later in-place write is decided anew). Does nothing outside a region, so that a tagged
+// model runs without checkpointing too. RECOMPUTE decisions do nothing to a tensor that no op of the region computed.
 // Throws c10::Error for an undefined tensor, and for saving an inference tensor.
 void tag_with_policy(const at::Tensor& tensor, PolicyDecision decision);
 

@@ -11,8 +11,12 @@ Trace::Trace(std::shared_ptr<internal::Tape> tape) : tape_(std::move(tape)) {}
 
 Trace::~Trace() = default;
 
-TraceStats Trace::stats() const { return tape_->stats(); }
+TraceStats Trace::stats() const {
+  return tape_->stats();
+}
 
-int64_t live_node_count() { return internal::live_nodes().load(std::memory_order_relaxed); }
+int64_t live_node_count() {
+  return internal::live_nodes().load(std::memory_order_relaxed);
+}
 
 }  // namespace ac2

@@ -60,7 +60,8 @@ std::string to_chrome_trace(const Trace& trace) {
   absl::StrAppend(&json, "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":0,\"tid\":0,\"args\":{\"name\":\"forward\"}}");
   int64_t held = 0;
   for (const internal::NodeSummary& node : internal::TraceAccess::tape(trace).summarize()) {
-    absl::StrAppend(&json, ",\n{\"name\":\"", escape(node.name), "\",\"cat\":\"forward\",\"ph\":\"X\",\"pid\":0,\"tid\":0,");
+    absl::StrAppend(&json, ",\n{\"name\":\"", escape(node.name),
+                    "\",\"cat\":\"forward\",\"ph\":\"X\",\"pid\":0,\"tid\":0,");
     absl::StrAppend(&json, "\"ts\":", node.index, ",\"dur\":1,\"args\":{\"decision\":\"", to_string(node.decision),
                     "\",\"output_bytes\":", node.output_bytes, ",\"saved_bytes\":", node.saved_bytes,
                     ",\"replays\":", node.replays, "}}");

@@ -73,8 +73,8 @@ void BackwardRun::enter(Tape& tape, int graph_task) {
       return;
     }
     active.push_back(graph_task);
-    // All of them now, not one by one as they are unpacked: what the first needs is then kept for the others, instead of
-    // being replayed for each.
+    // All of them now, not one by one as they are unpacked: what the first needs is then kept for the others, instead
+    // of being replayed for each.
     for (SavedTensorHook* hook = tape.first_hook(); hook != nullptr; hook = hook->next()) {
       hook->pin();
     }
@@ -87,8 +87,8 @@ void BackwardRun::enter(Tape& tape, int graph_task) {
   {
     const std::lock_guard lock(unattended().mutex);
     if (unattended().runs == 0) {
-      // An engine that does not go through ours (a Python process's): nobody says when its backwards end, so the next one
-      // says it of those before.
+      // An engine that does not go through ours (a Python process's): nobody says when its backwards end, so the next
+      // one says it of those before.
       stale = std::exchange(unattended().entered, {});
     }
     unattended().entered.emplace_back(tape.weak_from_this(), graph_task);

@@ -3,8 +3,8 @@
 // At its end everything that was replayed for it and has not been asked for is let go of (a backward over a part of the
 // graph leaves such values).
 //
-// Threads: a run is found by the hooks through the thread that called backward(). Hooks that run on another thread (device
-// threads) leave their tape to the last run of the process to end.
+// Threads: a run is found by the hooks through the thread that called backward(). Hooks that run on another thread
+// (device threads) leave their tape to the last run of the process to end.
 #pragma once
 
 #include <memory>

@@ -11,8 +11,8 @@ namespace ac2::internal {
 
 class BackwardState {
  public:
-  // One thread at a time replays on a tape, so that no op runs twice for two threads that need it. The mutex is not held
-  // meanwhile: a replayed op may itself come back here, on the same thread, and is let in.
+  // One thread at a time replays on a tape, so that no op runs twice for two threads that need it. The mutex is not
+  // held meanwhile: a replayed op may itself come back here, on the same thread, and is let in.
   class Turn {
    public:
     explicit Turn(BackwardState& state) : state_(state) {

@@ -29,8 +29,9 @@ class RecordingEngine final : public Engine {
   void put_in_front_of(Engine& engine) { behind_.store(&engine, std::memory_order_release); }
 
   torch::autograd::variable_list execute(const torch::autograd::edge_list& roots,
-                                         const torch::autograd::variable_list& inputs, bool keep_graph, bool create_graph,
-                                         bool accumulate_grad, const torch::autograd::edge_list& outputs) override {
+                                         const torch::autograd::variable_list& inputs, bool keep_graph,
+                                         bool create_graph, bool accumulate_grad,
+                                         const torch::autograd::edge_list& outputs) override {
     const BackwardRun run;
     return behind().execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
   }

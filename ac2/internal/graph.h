@@ -3,7 +3,8 @@
 //   hook ──► Value ──► producer Node ──► input Values ──► …
 //
 // References go backwards only, from results to what they were computed from, so a part of the graph dies when the last
-// hook and the last live tensor that could need it die. Counts are plain integers: Tape guards all of it with one mutex.
+// hook and the last live tensor that could need it die. Counts are plain integers: Tape guards all of it with one
+// mutex.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -50,10 +51,10 @@ struct Value {
   uint32_t ring_index = kNotTracked;
   Value* next_dead = nullptr;
 
-  int32_t refs = 0;  // the map of current versions, hooks, nodes that take it as input
-  int32_t uses = 0;  // hooks, and nodes that may have to be replayed: what keeps a saved value's bytes
+  int32_t refs = 0;   // the map of current versions, hooks, nodes that take it as input
+  int32_t uses = 0;   // hooks, and nodes that may have to be replayed: what keeps a saved value's bytes
   int32_t hooks = 0;  // of the uses, those that are hooks
-  int32_t pins = 0;  // hooks and needed nodes of the backwards under way: what keeps a replayed value's bytes
+  int32_t pins = 0;   // hooks and needed nodes of the backwards under way: what keeps a replayed value's bytes
 
   bool saved = true;           // kept while used; otherwise replayed from its producer
   bool noted = false;          // version and noted_version are set
@@ -66,21 +67,19 @@ struct Value {
   c10::weak_intrusive_ptr<c10::StorageImpl> origin{c10::intrusive_ptr<c10::StorageImpl>()};  // what forward computed
   c10::Storage held;                                                                         // while saved and used
   c10::Storage real;                                                                         // while pinned
-  at::Tensor replayed;         // over `real`, as the op returned it
+  at::Tensor replayed;  // over `real`, as the op returned it
   c10::VariableVersion version;
   std::unique_ptr<OtherForm> other;
 
   bool is_opaque() const { return other && other->hooks == nullptr; }
   bool has_hooks() const { return other && other->hooks != nullptr; }
   // By someone ac2 does not see, since `version` was noted.
-  bool changed_outside() const {
-    return noted && version.enabled() && version.current_version() != noted_version;
-  }
+  bool changed_outside() const { return noted && version.enabled() && version.current_version() != noted_version; }
 };
 
 struct NodeInput {
-  Value* value = nullptr;  // owned; null where the op does not look at the old bytes (see NodeWrite)
-  TensorMeta meta;
+  Value* value = nullptr;            // owned; null where the op does not look at the old bytes (see NodeWrite)
+  const TensorMeta* meta = nullptr;  // null for tensors without plain storage
   uint16_t argument = 0;
   int16_t write = -1;       // in Node::writes, if the op writes into this storage
   int32_t list_index = -1;  // within a list argument
@@ -120,10 +119,11 @@ struct Node {
   at::Generator random_state;  // before the op; undefined if it does not draw
   CheckpointPolicy decision = CheckpointPolicy::PREFER_SAVE;
   bool replayable = true;
+  bool grad_mode = false;  // some kernels look at it (oneDNN's RNN keeps a workspace only if it is on)
 
-  int32_t refs = 0;               // outputs alive
+  int32_t refs = 0;                // outputs alive
   int32_t recomputed_outputs = 0;  // of those, not saved; while positive the inputs are used
-  int32_t needed = 0;             // outputs that wait for a replay; while positive the inputs are pinned
+  int32_t needed = 0;              // outputs that wait for a replay; while positive the inputs are pinned
   uint32_t replays = 0;
   Node* next_dead = nullptr;
 };

@@ -62,10 +62,11 @@ void install_interceptor() {
   if (installed) {
     return;
   }
-  TORCH_CHECK(!c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kRecordKey),
-              "ac2 records ops with a fallback kernel on the dispatch key ", c10::toString(kRecordKey),
-              ", but another library has registered one there already. Only one can be in a process: do not load the other "
-              "library (torchdistx's fake tensors and PyTorch's own C++ FakeTensor mode use this key) together with ac2.");
+  TORCH_CHECK(
+      !c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kRecordKey),
+      "ac2 records ops with a fallback kernel on the dispatch key ", c10::toString(kRecordKey),
+      ", but another library has registered one there already. Only one can be in a process: do not load the other "
+      "library (torchdistx's fake tensors and PyTorch's own C++ FakeTensor mode use this key) together with ac2.");
   // Leaked with its registration: ops may run during static destruction.
   static auto* library = new torch::Library(torch::Library::IMPL, "_", kRecordKey, __FILE__, __LINE__);
   library->fallback(torch::CppFunction::makeFromBoxedFunction<&intercept>());

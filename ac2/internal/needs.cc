@@ -1,8 +1,8 @@
 // The part of Tape that says what the backwards under way need: pins, and the bytes that pins keep.
 //
 // A value's first pin makes it needed: its bytes are taken where they are, or its producer is marked and the producer's
-// inputs are pinned in turn. The last unpin undoes that. Every edge is walked once, so n ops cost O(n); and nothing here
-// recurses, so n may be a million.
+// inputs are pinned in turn. The last unpin undoes that. Every edge is walked once, so n ops cost O(n); and nothing
+// here recurses, so n may be a million.
 #include <c10/util/Exception.h>
 #include <c10/util/SmallVector.h>
 
@@ -18,13 +18,13 @@ void check_unchanged(const Value& value) {
   if (value.private_bytes || !value.changed_outside()) {
     return;
   }
-  const std::string what = value.producer != nullptr
-                               ? "the result of " + value.producer->facts->name + " (op " +
-                                     std::to_string(value.producer->index) + " of its region)"
-                               : std::string("a tensor that the region took as input");
-  TORCH_CHECK(false, "one of the variables needed for gradient computation has been modified by an inplace operation: ",
-              what, " of ", value.nbytes, " bytes is at version ", value.version.current_version(),
-              "; expected version ", value.noted_version,
+  const std::string what = value.producer != nullptr ? "the result of " + value.producer->facts->name + " (op " +
+                                                           std::to_string(value.producer->index) + " of its region)"
+                                                     : std::string("a tensor that the region took as input");
+  TORCH_CHECK(false,
+              "one of the variables needed for gradient computation has been modified by an inplace operation: ", what,
+              " of ", value.nbytes, " bytes is at version ", value.version.current_version(), "; expected version ",
+              value.noted_version,
               " instead. It was saved by reference in an ac2 region and written to where the region could not see it "
               "(after it, in DisableCheckpointing or in another thread). Write to a clone() of it, or after backward.");
 }

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "ac2/internal/hidden_writes.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "ac2/internal/hidden_writes.h"
 
 namespace ac2::internal {
 
@@ -22,14 +22,38 @@ namespace {
 // running the factory again; torch::tensor() itself fills an aten::empty that way.
 bool is_constant_factory(const std::string& name) {
   static const absl::flat_hash_set<std::string> names = {
-      "aten::empty",          "aten::empty_like",    "aten::empty_strided",      "aten::empty_permuted",
-      "aten::empty_quantized", "aten::new_empty",    "aten::new_empty_strided",  "aten::_empty_affine_quantized",
-      "aten::zeros",          "aten::zeros_like",    "aten::new_zeros",          "aten::_efficientzerotensor",
-      "aten::ones",           "aten::ones_like",     "aten::new_ones",           "aten::full",
-      "aten::full_like",      "aten::new_full",      "aten::scalar_tensor",      "aten::arange",
-      "aten::range",          "aten::linspace",      "aten::logspace",           "aten::eye",
-      "aten::tril_indices",   "aten::triu_indices",  "aten::from_file",          "aten::bartlett_window",
-      "aten::blackman_window", "aten::hamming_window", "aten::hann_window",      "aten::kaiser_window",
+      "aten::empty",
+      "aten::empty_like",
+      "aten::empty_strided",
+      "aten::empty_permuted",
+      "aten::empty_quantized",
+      "aten::new_empty",
+      "aten::new_empty_strided",
+      "aten::_empty_affine_quantized",
+      "aten::zeros",
+      "aten::zeros_like",
+      "aten::new_zeros",
+      "aten::_efficientzerotensor",
+      "aten::ones",
+      "aten::ones_like",
+      "aten::new_ones",
+      "aten::full",
+      "aten::full_like",
+      "aten::new_full",
+      "aten::scalar_tensor",
+      "aten::arange",
+      "aten::range",
+      "aten::linspace",
+      "aten::logspace",
+      "aten::eye",
+      "aten::tril_indices",
+      "aten::triu_indices",
+      "aten::from_file",
+      "aten::bartlett_window",
+      "aten::blackman_window",
+      "aten::hamming_window",
+      "aten::hann_window",
+      "aten::kaiser_window",
   };
   return names.contains(name);
 }
@@ -37,20 +61,25 @@ bool is_constant_factory(const std::string& name) {
 // In-place ops whose result does not depend on what was there. (out= arguments are overwritten by definition.)
 bool is_overwriting(const std::string& name) {
   static const absl::flat_hash_set<std::string> names = {
-      "aten::fill_",   "aten::zero_",        "aten::copy_",       "aten::normal_",      "aten::uniform_",
-      "aten::random_", "aten::bernoulli_",   "aten::exponential_", "aten::cauchy_",     "aten::log_normal_",
-      "aten::geometric_",
+      "aten::fill_",    "aten::zero_",       "aten::copy_",      "aten::normal_",
+      "aten::uniform_", "aten::random_",     "aten::bernoulli_", "aten::exponential_",
+      "aten::cauchy_",  "aten::log_normal_", "aten::geometric_",
   };
+  return names.contains(name);
+}
+
+// These may move the bytes, and leave those that are added undefined.
+bool is_resize(const std::string& name) {
+  static const absl::flat_hash_set<std::string> names = {"aten::resize_", "aten::resize_as_", "aten::resize_as_sparse_",
+                                                         "aten::_resize_output_"};
   return names.contains(name);
 }
 
 bool writes_metadata_only(const std::string& name, const c10::OperatorHandle& op) {
   static const absl::flat_hash_set<std::string> names = {
-      "aten::set_",      "aten::resize_",   "aten::resize_as_",   "aten::resize_as_sparse_",
-      "aten::detach_",   "aten::rename_",   "aten::requires_grad_", "aten::_resize_output_",
-      "aten::set_data",  "aten::retain_grad",
+      "aten::set_", "aten::detach_", "aten::rename_", "aten::requires_grad_", "aten::set_data", "aten::retain_grad",
   };
-  return names.contains(name) || op.hasTag(at::Tag::inplace_view);
+  return names.contains(name) || (op.hasTag(at::Tag::inplace_view) && !is_resize(name));
 }
 
 struct ClobberedResult {
@@ -143,14 +172,18 @@ OpFacts::OpFacts(const c10::OperatorHandle& handle) : op(handle) {
   is_aten = base.starts_with("aten::");
 
   const HiddenWrites* hidden = find_hidden_writes(base);
-  accumulates_unseen = hidden != nullptr && !hidden->results_depend_on_old;
   bool only_out = true;
   for (uint16_t i = 0; i < num_arguments; ++i) {
     const c10::Argument& argument = schema.arguments()[i];
     bool is_written = is_alias_write(argument);
     if (hidden != nullptr) {
       for (const std::string_view written_name : hidden->arguments) {
-        is_written |= argument.name() == written_name;
+        if (argument.name() == written_name) {
+          is_written = true;
+          if (!hidden->results_depend_on_old) {
+            written_unseen.push_back(i);
+          }
+        }
       }
       if (!hidden->only_if.empty() && argument.name() == hidden->only_if) {
         written_only_if = i;
@@ -178,8 +211,10 @@ OpFacts::OpFacts(const c10::OperatorHandle& handle) : op(handle) {
   is_view = returns_views && written.empty() && op.hasKernelForDispatchKey(c10::DispatchKey::ADInplaceOrView);
 
   draws = op.hasTag(at::Tag::nondeterministic_seeded);
-  never_recompute = is_constant_factory(base) || base.starts_with("c10d::") || base.starts_with("_c10d_functional::") ||
-                    base.starts_with("c10d_functional::");
+  bumps_version_only = writes_metadata_only && op.hasTag(at::Tag::inplace_view) && base != "aten::set_" &&
+                       base != "aten::detach_" && op.hasKernelForDispatchKey(c10::DispatchKey::ADInplaceOrView);
+  never_recompute = is_constant_factory(base) || is_resize(base) || base.starts_with("c10d::") ||
+                    base.starts_with("_c10d_functional::") || base.starts_with("c10d_functional::");
   for (const ClobberedResult& row : kClobbered) {
     if (row.op == base) {
       clobbered_results.push_back(row.result);

@@ -1,6 +1,7 @@
 // What must be known of an operator to record and replay its calls, looked up once per operator.
 //
-// Threads: op_facts() may be called from any thread; the facts never change and are never freed, for nodes refer to them.
+// Threads: op_facts() may be called from any thread; the facts never change and are never freed, for nodes refer to
+// them.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -15,7 +16,7 @@ struct OpFacts {
   explicit OpFacts(const c10::OperatorHandle& op);
 
   c10::OperatorHandle op;
-  std::string name;            // "aten::add.Tensor"
+  std::string name;  // "aten::add.Tensor"
   uint16_t num_arguments = 0;
   uint16_t num_returns = 0;
 
@@ -23,14 +24,16 @@ struct OpFacts {
   bool is_view = false;
   // Changes sizes and strides, or which storage a tensor has, but no bytes.
   bool writes_metadata_only = false;
+  // Of these, ADInplaceOrView will count a new version all the same.
+  bool bumps_version_only = false;
 
   // Indices of the arguments that may be written.
   c10::SmallVector<uint16_t, 2> written;
   // Index of the bool argument that must be true for `written` to count, or -1.
   int written_only_if = -1;
-  // It writes without saying so, and no result depends on what was there. PyTorch's version counters do not see it: what
-  // autograd has saved of it changes under its hands, there as here.
-  bool accumulates_unseen = false;
+  // Those of `written` of which no version counter is told and on whose old bytes no result depends. What autograd has
+  // saved of them changes under its hands, there as here.
+  c10::SmallVector<uint16_t, 2> written_unseen;
   // Whatever stood in a written tensor before makes no difference to any result.
   bool overwrites = false;
   // Has a result other than the written arguments.

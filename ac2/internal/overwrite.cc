@@ -52,7 +52,7 @@ void Overwrites::add(const at::Tensor& tensor, uint16_t argument, int32_t list_i
   added.argument = argument;
   added.list_index = list_index;
   added.target = static_cast<int16_t>(target);
-  added.meta = TensorMeta(impl);
+  added.meta = tape_.intern(tensor);
 }
 
 int Overwrites::target_of(const c10::StorageImpl* storage) const {
@@ -68,10 +68,11 @@ void Overwrites::collect(const OpFacts& facts, c10::ArrayRef<c10::IValue> argume
   for (const uint16_t i : facts.written) {
     for_each_tensor_in(arguments[i], [&](const at::Tensor& tensor, int32_t index) { add(tensor, i, index); });
   }
-  if (facts.accumulates_unseen) {
-    for (Target& target : targets_) {
-      target.of_no_matter = true;
-      target.accumulates = true;
+  for (const Argument& argument : arguments_) {
+    if (std::find(facts.written_unseen.begin(), facts.written_unseen.end(), argument.argument) !=
+        facts.written_unseen.end()) {
+      targets_[argument.target].of_no_matter = true;
+      targets_[argument.target].accumulates = true;
     }
   }
   if (!facts.overwrites) {
@@ -89,7 +90,7 @@ void Overwrites::collect(const OpFacts& facts, c10::ArrayRef<c10::IValue> argume
   }
   for (const Argument& argument : arguments_) {
     Target& target = targets_[argument.target];
-    target.of_no_matter |= argument.meta.covers(target.nbytes) && !read.contains(target.storage);
+    target.of_no_matter |= argument.meta->covers(target.nbytes) && !read.contains(target.storage);
   }
 }
 
@@ -98,7 +99,6 @@ Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IVal
   if (facts.written_only_if >= 0 && !arguments[facts.written_only_if].toBool()) {
     return;
   }
-  collect(facts, arguments);
   struct Copy {
     Value* value;
     c10::Storage source;
@@ -107,6 +107,7 @@ Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IVal
   c10::SmallVector<Copy, 1> copies;
   {
     const Tape::Lock lock(tape);
+    collect(facts, arguments);
     for (Target& target : targets_) {
       const bool must_know = keep_old && !target.of_no_matter;
       Value* old = must_know ? tape.current(target.tensor) : tape.find_current(target.tensor);

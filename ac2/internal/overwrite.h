@@ -22,9 +22,9 @@ class Overwrites {
   // A storage that is written.
   struct Target {
     c10::StorageImpl* storage = nullptr;
-    at::Tensor tensor;     // the first argument in it
-    Value* old = nullptr;  // what it held; referenced; null if unknown or of no matter
-    size_t nbytes = 0;     // before the op
+    at::Tensor tensor;          // the first argument in it
+    Value* old = nullptr;       // what it held; referenced; null if unknown or of no matter
+    size_t nbytes = 0;          // before the op
     bool of_no_matter = false;  // what it held makes no difference to any result
     // What the op leaves there does depend on it all the same, and is a value like those from outside.
     bool accumulates = false;
@@ -40,7 +40,7 @@ class Overwrites {
     uint16_t argument = 0;
     int32_t list_index = -1;
     int16_t target = 0;
-    TensorMeta meta;
+    const TensorMeta* meta = nullptr;
   };
 
   // `keep_old`: the op's other results may have to be computed again, so it needs its targets' old bytes for that.
@@ -57,6 +57,7 @@ class Overwrites {
   int target_of(const c10::StorageImpl* storage) const;
 
  private:
+  // Needs the tape's lock.
   void collect(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments);
   void add(const at::Tensor& tensor, uint16_t argument, int32_t list_index);
 

@@ -71,17 +71,20 @@ void pack_values(Tape& tape, const c10::SmallVector<Value*, 2>& values) {
   }
 }
 
-c10::Storage unpack_value(const OtherForm& form) {
+c10::Storage unpack_value(const Value& value) {
+  const OtherForm& form = *value.other;
+  const std::string op = value.producer != nullptr ? "the result of " + value.producer->facts->name : "a tagged tensor";
   const Unrecorded guard;
   const at::Tensor tensor = form.hooks->unpack(form.packed);
   const TensorMeta& meta = form.packed_meta;
-  TORCH_CHECK(tensor.defined(), "The unpack hook of a SaveWithHooks returned an undefined tensor; expected one of sizes ",
-              meta.sizes(), " and dtype ", meta.dtype(), ". Return what pack was given.");
+  TORCH_CHECK(tensor.defined(), "The unpack hook of a SaveWithHooks for ", op,
+              " returned an undefined tensor; expected one of sizes ", meta.sizes(), " and dtype ", meta.dtype(),
+              ". Return what pack was given.");
   TORCH_CHECK(tensor.sizes() == meta.sizes() && tensor.scalar_type() == meta.dtype() &&
                   tensor.device() == meta.device() && has_plain_storage(*tensor.unsafeGetTensorImpl()),
-              "The unpack hook of a SaveWithHooks returned a tensor of sizes ", tensor.sizes(), ", dtype ",
-              tensor.scalar_type(), " on ", tensor.device(), "; expected sizes ", meta.sizes(), ", dtype ", meta.dtype(),
-              " on ", meta.device(), ", as pack was given. Convert it in unpack.");
+              "The unpack hook of a SaveWithHooks for ", op, " returned a tensor of sizes ", tensor.sizes(), ", dtype ",
+              tensor.scalar_type(), " on ", tensor.device(), "; expected sizes ", meta.sizes(), ", dtype ",
+              meta.dtype(), " on ", meta.device(), ", as pack was given. Convert it in unpack.");
   if (meta.has_layout_of(*tensor.unsafeGetTensorImpl())) {
     return tensor.storage();
   }

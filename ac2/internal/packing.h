@@ -8,11 +8,11 @@
 
 namespace ac2::internal {
 
-// `values` come from Tape::take_pending_packs(), which gave the caller a reference to each; it ends here. If a pack throws,
-// that value and the ones after it stay held by reference, and the exception goes on.
+// `values` come from Tape::take_pending_packs(), which gave the caller a reference to each; it ends here. If a pack
+// throws, that value and the ones after it stay held by reference, and the exception goes on.
 void pack_values(Tape& tape, const c10::SmallVector<Value*, 2>& values);
 
 // The storage of a packed and pinned value, in the layout that pack saw.
-c10::Storage unpack_value(const OtherForm& form);
+c10::Storage unpack_value(const Value& value);
 
 }  // namespace ac2::internal

@@ -63,9 +63,11 @@ std::mutex& swap_mutex() {
 }  // namespace
 
 RecordedDraw::RecordedDraw(const OpFacts& facts, c10::IValue* arguments)
-    : generator_(generator_of(facts, c10::ArrayRef<c10::IValue>(arguments, facts.num_arguments))), lock_(generator_.mutex()) {
+    : generator_(generator_of(facts, c10::ArrayRef<c10::IValue>(arguments, facts.num_arguments))),
+      lock_(generator_.mutex()) {
   before_ = generator_.clone();
-  // A kernel of someone else's may use the default generator besides its argument, and would wait for the lock for ever.
+  // A kernel of someone else's may use the default generator besides its argument, and would wait for the lock for
+  // ever.
   if (facts.is_aten && facts.generator_argument >= 0 && generator_.device().is_cpu()) {
     own_ = generator_.clone();
     arguments[facts.generator_argument] = own_;
@@ -80,7 +82,9 @@ RecordedDraw::~RecordedDraw() {
   }
 }
 
-const at::Generator& ReplayedDraw::redirected() { return redirected_generator; }
+const at::Generator& ReplayedDraw::redirected() {
+  return redirected_generator;
+}
 
 ReplayedDraw::ReplayedDraw(const OpFacts& facts, const at::Generator& before) : generator_(before.clone()) {
   if (facts.generator_argument >= 0) {

@@ -1,7 +1,7 @@
 // Generators: what an op drew from, in the state before it drew, so that its replay draws the same.
 //
-// Threads: an aten op that takes a Generator runs, while recorded on the CPU, on a private copy under the generator's lock,
-// so that threads which share a generator never see each other's draws between the copy and the op. Ops without a
+// Threads: an aten op that takes a Generator runs, while recorded on the CPU, on a private copy under the generator's
+// lock, so that threads which share a generator never see each other's draws between the copy and the op. Ops without a
 // Generator argument draw from the default generator, copied just before: two threads that both draw from it at that
 // moment are not told apart.
 #pragma once
@@ -33,8 +33,8 @@ class RecordedDraw {
   std::unique_lock<std::mutex> lock_;
 };
 
-// While one lives, ops that reach the interceptor on this thread without a Generator draw from `generator` (replays of ops
-// that draw through other ops), or, where that cannot be, the default generator itself is in that state.
+// While one lives, ops that reach the interceptor on this thread without a Generator draw from `generator` (replays of
+// ops that draw through other ops), or, where that cannot be, the default generator itself is in that state.
 class ReplayedDraw {
  public:
   ReplayedDraw(const OpFacts& facts, const at::Generator& before);

@@ -1,5 +1,6 @@
 #include "ac2/internal/recorder.h"
 
+#include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 
 #include <memory>
@@ -31,8 +32,8 @@ bool is_fresh(const at::Tensor& tensor, c10::ArrayRef<c10::IValue> results) {
   }
   size_t among_results = 0;
   for_each_tensor(results, [&](const at::Tensor& result) {
-    among_results += result.defined() && result.has_storage() && result.storage().is_alias_of(storage) &&
-                     result.use_count() == 1;
+    among_results +=
+        result.defined() && result.has_storage() && result.storage().is_alias_of(storage) && result.use_count() == 1;
   });
   return handles == among_results;
 }
@@ -61,6 +62,7 @@ class NodeBuilder {
     node->tls_keys = call_.tls_keys;
     node->index = call_.index;
     node->decision = decision.policy();
+    node->grad_mode = at::GradMode::is_enabled();
     node->random_state = call_.random_state;
     node->replayable = !call_.facts.draws || call_.random_state.defined();
     node_ = node.get();
@@ -127,9 +129,8 @@ class NodeBuilder {
     input.list_index = list_index;
     const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
     const bool plain = has_plain_storage(impl);
-    const int target = call_.writes != nullptr && plain
-                           ? call_.writes->target_of(impl.storage().unsafeGetStorageImpl())
-                           : -1;
+    const int target =
+        call_.writes != nullptr && plain ? call_.writes->target_of(impl.storage().unsafeGetStorageImpl()) : -1;
     if (target >= 0) {
       input.write = static_cast<int16_t>(target);
       input.value = node_->writes[target].old;
@@ -137,7 +138,7 @@ class NodeBuilder {
     } else {
       input.value = tape_.current(tensor);
       if (plain) {
-        input.meta = TensorMeta(impl);
+        input.meta = tape_.intern(tensor);
       }
     }
     if (input.value != nullptr) {
@@ -146,13 +147,13 @@ class NodeBuilder {
     node_->inputs.push_back(std::move(input));
   }
 
-  TensorMeta meta_before(const at::Tensor& tensor, size_t argument, int32_t list_index) const {
+  const TensorMeta* meta_before(const at::Tensor& tensor, size_t argument, int32_t list_index) const {
     for (const Overwrites::Argument& written : call_.writes->arguments()) {
       if (written.argument == argument && written.list_index == list_index) {
         return written.meta;
       }
     }
-    return TensorMeta(*tensor.unsafeGetTensorImpl());
+    return tape_.intern(tensor);  // it only reads there
   }
 
   void attach_results(const PolicyDecision& decision) {
@@ -176,7 +177,8 @@ class NodeBuilder {
     for (const Overwrites::Target& target : call_.writes->targets()) {
       ++write;
       // Without its old bytes there is no computing it again: it is a value like those from outside.
-      if (target.accumulates || !target.recoverable() || target.tensor.storage().unsafeGetStorageImpl() != target.storage) {
+      if (target.accumulates || !target.recoverable() ||
+          target.tensor.storage().unsafeGetStorageImpl() != target.storage) {
         continue;
       }
       // ADInplaceOrView bumps the version only after us: it is noted when the value is first used.
@@ -220,6 +222,12 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
   const std::shared_ptr<Tape> tape = region.tape;
   const int64_t index = tape->next_op();
   if (facts.is_view || facts.writes_metadata_only) {
+    if (facts.bumps_version_only &&
+        !c10::impl::LocalDispatchKeySet(tls_keys).excluded_.has(c10::DispatchKey::ADInplaceOrView)) {
+      const Tape::Lock lock(*tape);
+      for_each_tensor(top(*stack, facts.num_arguments),
+                      [&](const at::Tensor& tensor) { tape->expect_new_version(tensor); });
+    }
     facts.op.redispatchBoxed(keys, stack);
     return;
   }

@@ -50,15 +50,17 @@ std::string ThreadRegions::close(const std::shared_ptr<ScopeState>& scope) {
   const bool in_order = !scopes_.empty() && scopes_.back() == scope;
   scope->closed = true;
   remove(*scope);
-  return in_order ? ""
-                  : "PolicyScopes were closed out of order: one was closed before a scope opened inside it. Both are closed "
-                    "correctly, but the ops between were under the inner policy alone. Close scopes in the reverse order "
-                    "of their opening; local variables do.";
+  return in_order
+             ? ""
+             : "PolicyScopes were closed out of order: one was closed before a scope opened inside it. Both are closed "
+               "correctly, but the ops between were under the inner policy alone. Close scopes in the reverse order "
+               "of their opening; local variables do.";
 }
 
 void ThreadRegions::remove(ScopeState& scope) {
-  scopes_.erase(std::remove_if(scopes_.begin(), scopes_.end(), [&](const auto& other) { return other.get() == &scope; }),
-                scopes_.end());
+  scopes_.erase(
+      std::remove_if(scopes_.begin(), scopes_.end(), [&](const auto& other) { return other.get() == &scope; }),
+      scopes_.end());
   Region* region = scope.region;
   region->policies.remove(scope.policy);
   const bool last = std::none_of(scopes_.begin(), scopes_.end(), [&](const auto& s) { return s->region == region; });
@@ -82,12 +84,16 @@ void ThreadRegions::remove_closed_elsewhere() {
   }
 }
 
-Region* ThreadRegions::recording() {
+Region* ThreadRegions::innermost() {
   if (closed_elsewhere_->load(std::memory_order_relaxed)) {
     remove_closed_elsewhere();
   }
+  return disabled_ > 0 || regions_.empty() || Unrecorded::here() ? nullptr : regions_.back().get();
+}
+
+Region* ThreadRegions::recording() {
   Region* region = innermost();
-  if (region == nullptr || Unrecorded::here() || region->graph_task != torch::autograd::get_current_graph_task_id()) {
+  if (region == nullptr || region->graph_task != torch::autograd::get_current_graph_task_id()) {
     return nullptr;
   }
   return region;

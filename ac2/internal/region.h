@@ -22,8 +22,8 @@ struct Region {
   std::shared_ptr<Tape> tape;
   std::shared_ptr<const Trace> trace;
   PolicyStack policies;
-  // Of the backward that was running where the region was opened, or -1. Ops of any other backward are the engine's, not the
-  // user's, and are not recorded.
+  // Of the backward that was running where the region was opened, or -1. Ops of any other backward are the engine's,
+  // not the user's, and are not recorded.
   int graph_task = -1;
 };
 
@@ -50,7 +50,7 @@ class ThreadRegions {
   // Where ops of this thread are recorded at this moment; null if nowhere. Cheap: asked for every op.
   Region* recording();
   // Where they would be, were no backward running.
-  Region* innermost() { return disabled_ > 0 || regions_.empty() ? nullptr : regions_.back().get(); }
+  Region* innermost();
 
   void disable();
   void enable();

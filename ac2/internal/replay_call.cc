@@ -70,7 +70,9 @@ c10::impl::LocalDispatchKeySet dispatch_state(const Node& node, bool intercept_i
 
 }  // namespace
 
-bool is_replaying() { return replay_depth > 0; }
+bool is_replaying() {
+  return replay_depth > 0;
+}
 
 std::vector<at::Tensor> call_again(const Node& node, std::vector<at::Tensor> inputs) {
   torch::jit::Stack stack = rebuild_arguments(node, inputs);
@@ -84,7 +86,7 @@ std::vector<at::Tensor> call_again(const Node& node, std::vector<at::Tensor> inp
   }
   {
     const ReplayingHere replaying;
-    const at::AutoGradMode no_grad(false);
+    const at::AutoGradMode grad_mode(node.grad_mode);
     const c10::impl::LocalDispatchKeySet keys = dispatch_state(node, draw && draw->redirects());
     const c10::impl::ForceDispatchKeyGuard guard(keys.included_, keys.excluded_);
     node.facts->op.redispatchBoxed(node.keys, &stack);

@@ -9,8 +9,8 @@
 
 namespace ac2::internal {
 
-// `inputs` stand for node.inputs, one for one. Returns all result tensors in order, those in lists included. Throws what
-// the op throws.
+// `inputs` stand for node.inputs, one for one. Returns all result tensors in order, those in lists included. Throws
+// what the op throws.
 std::vector<at::Tensor> call_again(const Node& node, std::vector<at::Tensor> inputs);
 
 }  // namespace ac2::internal

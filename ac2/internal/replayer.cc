@@ -14,9 +14,11 @@ namespace ac2::internal {
 
 namespace {
 
-bool at_hand(Tape& tape, Value* value) { return value->is_opaque() || tape.available(value) != nullptr; }
+bool at_hand(Tape& tape, Value* value) {
+  return value->is_opaque() || tape.available(value) != nullptr;
+}
 
-at::Tensor tensor_of(Tape& tape, Value* value, const TensorMeta& meta) {
+at::Tensor tensor_of(Tape& tape, Value* value, const TensorMeta* meta) {
   if (value->is_opaque()) {
     TORCH_CHECK(!value->changed_outside(),
                 "one of the variables needed for gradient computation has been modified by an inplace operation: a ",
@@ -25,14 +27,15 @@ at::Tensor tensor_of(Tape& tape, Value* value, const TensorMeta& meta) {
     return value->other->opaque;
   }
   const c10::Storage* storage = tape.available(value);
-  if (value->replayed.defined() && meta.describes(*value->replayed.unsafeGetTensorImpl())) {
+  if (value->replayed.defined() && meta->describes(*value->replayed.unsafeGetTensorImpl())) {
     return value->replayed;
   }
-  TORCH_CHECK(storage->nbytes() >= meta.needed_bytes(),
-              "one of the variables needed for gradient computation has been modified by an inplace operation: its storage "
-              "was resized to ",
-              storage->nbytes(), " bytes; expected at least ", meta.needed_bytes(), ".");
-  return meta.over(*storage);
+  TORCH_CHECK(
+      storage->nbytes() >= meta->needed_bytes(),
+      "one of the variables needed for gradient computation has been modified by an inplace operation: its storage "
+      "was resized to ",
+      storage->nbytes(), " bytes; expected at least ", meta->needed_bytes(), ".");
+  return meta->over(*storage);
 }
 
 // The private storages that a replayed op writes into.
@@ -101,7 +104,7 @@ void replay(Tape& tape, Node* node) {
     {
       const Tape::Lock lock(tape);
       for (const NodeInput& input : node->inputs) {
-        inputs.push_back(input.write >= 0 ? input.meta.over(writes.storages[input.write])
+        inputs.push_back(input.write >= 0 ? input.meta->over(writes.storages[input.write])
                                           : tensor_of(tape, input.value, input.meta));
       }
     }
@@ -144,7 +147,7 @@ void realize(Tape& tape, Value* target) {
       }
     }
     if (unpack) {
-      c10::Storage storage = unpack_value(*value->other);
+      c10::Storage storage = unpack_value(*value);
       const Tape::Lock lock(tape);
       tape.set_real(value, std::move(storage), at::Tensor());
     } else {
@@ -155,7 +158,7 @@ void realize(Tape& tape, Value* target) {
 
 }  // namespace
 
-at::Tensor materialize(Tape& tape, Value* value, const TensorMeta& meta) {
+at::Tensor materialize(Tape& tape, Value* value, const TensorMeta* meta) {
   realize(tape, value);
   at::Tensor tensor;
   bool clobbered = false;
@@ -168,7 +171,7 @@ at::Tensor materialize(Tape& tape, Value* value, const TensorMeta& meta) {
     }
   }
   if (clobbered) {
-    tensor = meta.over(copy_storage(tensor.storage(), tensor.storage().nbytes()));
+    tensor = meta->over(copy_storage(tensor.storage(), tensor.storage().nbytes()));
   }
   return tensor;
 }

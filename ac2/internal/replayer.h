@@ -8,10 +8,10 @@
 
 namespace ac2::internal {
 
-// The tensor that `meta` describes over a pinned value, replaying as few ops as will do. The caller has the tape's turn
-// (BackwardState::Turn) and not its lock. Throws what a replayed op or an unpack hook throws, and if a value that is needed
-// was changed from outside.
-at::Tensor materialize(Tape& tape, Value* value, const TensorMeta& meta);
+// The tensor that `meta` (null for one without plain storage) describes over a pinned value, replaying as few ops as
+// will do. The caller has the tape's turn (BackwardState::Turn) and not its lock. Throws what a replayed op or an
+// unpack hook throws, and if a value that is needed was changed from outside.
+at::Tensor materialize(Tape& tape, Value* value, const TensorMeta* meta);
 
 // Inside an op that is being replayed on this thread.
 bool is_replaying();

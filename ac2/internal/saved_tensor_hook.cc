@@ -28,7 +28,7 @@ void SavedTensorHook::call_pack_hook(const at::Tensor& tensor) {
     const Tape::Lock lock(*tape_);
     value_ = tape_->current(tensor);
     if (!value_->is_opaque()) {
-      meta_ = TensorMeta(*tensor.unsafeGetTensorImpl());
+      meta_ = tape_->intern(tensor);
     }
     tape_->ref(value_);
     ++value_->hooks;

@@ -31,7 +31,7 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks {
 
   std::shared_ptr<Tape> tape_;
   Value* value_ = nullptr;
-  TensorMeta meta_;
+  const TensorMeta* meta_ = nullptr;
   SavedTensorHook* next_ = nullptr;
   SavedTensorHook* previous_ = nullptr;
   bool pinned_ = false;

@@ -27,7 +27,8 @@ Tape::~Tape() {
   close();
 }
 
-// --- current versions --------------------------------------------------------------------------------------------------
+// --- current versions
+// --------------------------------------------------------------------------------------------------
 
 Value* Tape::find_current(const at::Tensor& tensor) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
@@ -76,6 +77,16 @@ Value* Tape::add(const at::Tensor& tensor, bool note_version) {
   forget_current(storage);
   track(storage, value);
   return value;
+}
+
+void Tape::expect_new_version(const at::Tensor& tensor) {
+  if (!tensor.defined() || !has_plain_storage(*tensor.unsafeGetTensorImpl())) {
+    return;
+  }
+  Value* value = find_current(tensor);
+  if (value != nullptr && value->version.enabled()) {
+    ++value->noted_version;
+  }
 }
 
 void Tape::track(c10::StorageImpl* storage, Value* value) {
@@ -183,7 +194,8 @@ void Tape::close() {
   ring_ = {};
 }
 
-// --- lifetime ----------------------------------------------------------------------------------------------------------
+// --- lifetime
+// ----------------------------------------------------------------------------------------------------------
 
 void Tape::unref(Value* value) {
   if (--value->refs > 0) {

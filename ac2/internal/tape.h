@@ -20,6 +20,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "ac2/internal/graph.h"
+#include "ac2/internal/meta_table.h"
 #include "ac2/trace.h"
 
 namespace ac2::internal {
@@ -86,6 +87,8 @@ class Tape : public std::enable_shared_from_this<Tape> {
   bool knows(c10::StorageImpl* storage) const { return current_.contains(storage); }
   // A new value for a storage that an op has just written or made. `tensor` has a plain storage.
   Value* add(const at::Tensor& tensor, bool note_version);
+  // The version counter is about to go up by one, though nothing is written.
+  void expect_new_version(const at::Tensor& tensor);
   // The storage is about to be written: what it held is current no longer.
   void forget_current(c10::StorageImpl* storage);
   // The region is over: only what hooks need stays.
@@ -147,6 +150,8 @@ class Tape : public std::enable_shared_from_this<Tape> {
     return index;
   }
 
+  const TensorMeta* intern(const at::Tensor& tensor) { return metas_.intern(*tensor.unsafeGetTensorImpl()); }
+
   TraceStats stats();
   std::vector<NodeSummary> summarize();
 
@@ -165,8 +170,8 @@ class Tape : public std::enable_shared_from_this<Tape> {
   void reap();
   void track(c10::StorageImpl* storage, Value* value);
   void untrack(Value* value);
-  // Looks at a few tracked storages and lets go of the dead ones: amortised O(1) an op, and no more than one round of the
-  // live ones late.
+  // Looks at a few tracked storages and lets go of the dead ones: amortised O(1) an op, and no more than one round of
+  // the live ones late.
   void sweep_some();
   void sweep_all();
   bool sweep_one(size_t ring_index);
@@ -174,8 +179,8 @@ class Tape : public std::enable_shared_from_this<Tape> {
   Value* current_opaque(const at::Tensor& tensor, bool create);
 
   std::mutex mutex_;
-  Trash* trash_ = nullptr;       // of the Lock that is held
-  Value* dying_ = nullptr;       // refs == 0, not yet taken apart
+  Trash* trash_ = nullptr;  // of the Lock that is held
+  Value* dying_ = nullptr;  // refs == 0, not yet taken apart
   bool reaping_ = false;
 
   bool closed_ = false;
@@ -185,6 +190,7 @@ class Tape : public std::enable_shared_from_this<Tape> {
   std::vector<Value*> ring_;
   size_t cursor_ = 0;
 
+  MetaTable metas_;
   SavedTensorHook* hooks_ = nullptr;
   c10::SmallVector<Value*, 2> pending_packs_;
   std::unique_ptr<BackwardState> backward_;

@@ -10,12 +10,11 @@ namespace ac2::internal {
 
 namespace {
 
-constexpr c10::DispatchKeySet kNotPlain =
-    c10::DispatchKeySet({c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr, c10::DispatchKey::Quantized,
-                         c10::DispatchKey::NestedTensor, c10::DispatchKey::Python, c10::DispatchKey::MkldnnCPU,
-                         c10::DispatchKey::Vulkan, c10::DispatchKey::Metal, c10::DispatchKey::ZeroTensor,
-                         c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper,
-                         c10::DispatchKey::Batched, c10::DispatchKey::Functionalize});
+constexpr c10::DispatchKeySet kNotPlain = c10::DispatchKeySet(
+    {c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr, c10::DispatchKey::Quantized, c10::DispatchKey::NestedTensor,
+     c10::DispatchKey::Python, c10::DispatchKey::MkldnnCPU, c10::DispatchKey::Vulkan, c10::DispatchKey::Metal,
+     c10::DispatchKey::ZeroTensor, c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper,
+     c10::DispatchKey::Batched, c10::DispatchKey::Functionalize});
 
 }  // namespace
 
@@ -52,8 +51,21 @@ bool TensorMeta::has_layout_of(const c10::TensorImpl& impl) const {
   return impl.storage_offset() == storage_offset_ && impl.sizes() == sizes() && impl.strides() == strides();
 }
 
+size_t TensorMeta::hash(const c10::TensorImpl& impl) {
+  // Cheap, and good enough to tell the shapes of one model apart.
+  uint64_t hash = static_cast<uint64_t>(impl.storage_offset()) * 31 + static_cast<uint64_t>(impl.dtype().itemsize());
+  for (const int64_t size : impl.sizes()) {
+    hash = hash * 0x9E3779B97F4A7C15 + static_cast<uint64_t>(size);
+  }
+  for (const int64_t stride : impl.strides()) {
+    hash = hash * 0x9E3779B97F4A7C15 + static_cast<uint64_t>(stride);
+  }
+  return hash ^ (hash >> 32);
+}
+
 bool TensorMeta::describes(const c10::TensorImpl& impl) const {
-  return has_layout_of(impl) && impl.dtype() == dtype_ && impl.is_wrapped_number() == wrapped_number_ && impl.key_set() == key_set_;
+  return has_layout_of(impl) && impl.dtype() == dtype_ && impl.is_wrapped_number() == wrapped_number_ &&
+         impl.key_set() == key_set_ && impl.device() == device_;
 }
 
 bool TensorMeta::covers(size_t nbytes) const {

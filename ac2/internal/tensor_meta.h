@@ -29,7 +29,10 @@ class TensorMeta {
   size_t needed_bytes() const;
   // Sizes, strides and offset.
   bool has_layout_of(const c10::TensorImpl& impl) const;
+  // Everything.
   bool describes(const c10::TensorImpl& impl) const;
+  // Of what describes() compares.
+  static size_t hash(const c10::TensorImpl& impl);
   // Every byte of a storage of `nbytes`, each once.
   bool covers(size_t nbytes) const;
 

@@ -6,8 +6,8 @@
 
 namespace ac2::internal {
 
-// Below ADInplaceOrView and Autograd, above every backend. PyTorch is about to use it for a FakeTensor mode of its own, so
-// nothing but this line may name it.
+// Below ADInplaceOrView and Autograd, above every backend. PyTorch is about to use it for a FakeTensor mode of its own,
+// so nothing but this line may name it.
 inline constexpr c10::DispatchKey kRecordKey = c10::DispatchKey::Fake;
 
 // The keys that an op recorded at kRecordKey goes on to.
