@@ -56,7 +56,7 @@ class NodeBuilder {
 
   // Needs the tape's lock. The node lives on in its results; nothing is left if it has none.
   void build(const PolicyDecision& decision) {
-    auto node = std::make_unique<Node>();
+    Node* node = node_ = tape_.make_node();
     node->facts = &call_.facts;
     node->keys = call_.keys;
     node->tls_keys = call_.tls_keys;
@@ -65,20 +65,14 @@ class NodeBuilder {
     node->grad_mode = at::GradMode::is_enabled();
     node->random_state = call_.random_state;
     node->replayable = !call_.facts.draws || call_.random_state.defined();
-    node_ = node.get();
     add_writes();
     add_arguments();
     saves_ = decision.saves() || !node->replayable;
     attach_results(decision);
     if (node->refs > 0) {
-      tape_.node_created();
-      node.release();  // NOLINT(bugprone-unused-return-value): its results own it
-      return;
-    }
-    for (const NodeInput& input : node->inputs) {
-      if (input.value != nullptr) {
-        tape_.unref(input.value);
-      }
+      tape_.node_recorded();
+    } else {
+      tape_.discard(node);
     }
   }
 
@@ -164,11 +158,12 @@ class NodeBuilder {
         return;  // held whole, if anything needs it
       }
       c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
-      if ((call_.writes != nullptr && call_.writes->target_of(storage) >= 0) || tape_.knows(storage) ||
-          !is_fresh(tensor, call_.results)) {
+      if ((call_.writes != nullptr && call_.writes->target_of(storage) >= 0) || !is_fresh(tensor, call_.results)) {
         return;
       }
-      attach(tape_.add(tensor, /*note_version=*/true), {.flat_result = flat_index}, tensor, decision);
+      if (Value* value = tape_.add_made(tensor)) {
+        attach(value, {.flat_result = flat_index}, tensor, decision);
+      }
     });
     if (call_.writes == nullptr) {
       return;
@@ -181,8 +176,7 @@ class NodeBuilder {
           target.tensor.storage().unsafeGetStorageImpl() != target.storage) {
         continue;
       }
-      // ADInplaceOrView bumps the version only after us: it is noted when the value is first used.
-      attach(tape_.add(target.tensor, /*note_version=*/false), {.write = write}, target.tensor, decision);
+      attach(tape_.add_written(target.tensor), {.write = write}, target.tensor, decision);
     }
   }
 

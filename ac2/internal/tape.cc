@@ -11,12 +11,22 @@
 
 namespace ac2::internal {
 
+namespace {
+
+void note_version(Value* value, const at::Tensor& tensor) {
+  value->noted = true;
+  value->version = tensor.unsafeGetTensorImpl()->version_counter();
+  value->noted_version = value->version.enabled() ? value->version.current_version() : 0;
+}
+
+}  // namespace
+
 Tape::Trash::~Trash() {
   while (values != nullptr) {
-    delete std::exchange(values, values->next_dead);
+    tape.values_.destroy(std::exchange(values, values->next_dead));
   }
   while (nodes != nullptr) {
-    delete std::exchange(nodes, nodes->next_dead);
+    tape.nodes_.destroy(std::exchange(nodes, nodes->next_dead));
   }
 }
 
@@ -46,9 +56,7 @@ Value* Tape::find_current(const at::Tensor& tensor) {
     return nullptr;
   }
   if (!value->noted) {
-    value->noted = true;
-    value->version = impl->version_counter();
-    value->noted_version = value->version.enabled() ? value->version.current_version() : 0;
+    note_version(value, tensor);
   }
   return value;
 }
@@ -60,22 +68,34 @@ Value* Tape::current(const at::Tensor& tensor) {
   if (!has_plain_storage(*tensor.unsafeGetTensorImpl())) {
     return current_opaque(tensor, /*create=*/true);
   }
-  return add(tensor, /*note_version=*/true);
+  Value* value = make_value(tensor);
+  note_version(value, tensor);
+  track(tensor.unsafeGetTensorImpl()->storage().unsafeGetStorageImpl(), value);
+  return value;
 }
 
-Value* Tape::add(const at::Tensor& tensor, bool note_version) {
-  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  c10::StorageImpl* storage = impl->storage().unsafeGetStorageImpl();
-  auto* value = new Value;
-  value->nbytes = storage->nbytes();
-  value->origin = impl->storage().getWeakStorageImpl();
-  if (note_version) {
-    value->noted = true;
-    value->version = impl->version_counter();
-    value->noted_version = value->version.enabled() ? value->version.current_version() : 0;
+Value* Tape::make_value(const at::Tensor& tensor) {
+  const c10::Storage& storage = tensor.unsafeGetTensorImpl()->storage();
+  Value* value = values_.make();
+  value->nbytes = storage.unsafeGetStorageImpl()->nbytes();
+  value->origin = storage.getWeakStorageImpl();
+  return value;
+}
+
+Value* Tape::add_made(const at::Tensor& tensor) {
+  c10::StorageImpl* storage = tensor.unsafeGetTensorImpl()->storage().unsafeGetStorageImpl();
+  if (current_.contains(storage)) {
+    return nullptr;
   }
-  forget_current(storage);
+  Value* value = make_value(tensor);
+  note_version(value, tensor);
   track(storage, value);
+  return value;
+}
+
+Value* Tape::add_written(const at::Tensor& tensor) {
+  Value* value = make_value(tensor);
+  track(tensor.unsafeGetTensorImpl()->storage().unsafeGetStorageImpl(), value);
   return value;
 }
 
@@ -126,12 +146,10 @@ Value* Tape::current_opaque(const at::Tensor& tensor, bool create) {
   if (!create) {
     return nullptr;
   }
-  auto* value = new Value;
+  Value* value = values_.make();
   value->other = std::make_unique<OtherForm>();
   value->other->opaque_origin = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
-  value->noted = true;
-  value->version = impl->version_counter();
-  value->noted_version = value->version.enabled() ? value->version.current_version() : 0;
+  note_version(value, tensor);
   current_opaque_.emplace(impl, value);
   ref(value);
   return value;
@@ -151,13 +169,14 @@ bool Tape::sweep_one(size_t ring_index) {
 }
 
 void Tape::sweep_some() {
-  for (int i = 0; i < 2 && !ring_.empty(); ++i) {
-    if (cursor_ >= ring_.size()) {
-      cursor_ = 0;
-    }
-    if (!sweep_one(cursor_)) {
-      ++cursor_;
-    }
+  ++sweeps_;
+  const size_t age = sweeps_ % 8;
+  if (age < ring_.size()) {
+    sweep_one(ring_.size() - 1 - age);
+  }
+  if (age == 0 && !ring_.empty()) {
+    cursor_ = cursor_ < ring_.size() ? cursor_ : 0;
+    cursor_ += sweep_one(cursor_) ? 0 : 1;
   }
 }
 
@@ -181,7 +200,6 @@ void Tape::sweep_all() {
 
 void Tape::close() {
   const Lock lock(*this);
-  closed_ = true;
   for (const auto& [impl, value] : current_opaque_) {
     unref(value);
   }
@@ -234,10 +252,19 @@ void Tape::attach(Node* node, Value* value, NodeOutput output, bool saved) {
   }
 }
 
-void Tape::node_created() noexcept {
+void Tape::node_recorded() {
   ++live_nodes_;
   live_nodes().fetch_add(1, std::memory_order_relaxed);
   sweep_some();
+}
+
+void Tape::discard(Node* node) {
+  for (const NodeInput& input : node->inputs) {
+    if (input.value != nullptr) {
+      unref(input.value);
+    }
+  }
+  node->next_dead = std::exchange(trash_->nodes, node);
 }
 
 void Tape::detach_producer(Value* value) {

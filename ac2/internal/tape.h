@@ -21,6 +21,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "ac2/internal/graph.h"
 #include "ac2/internal/meta_table.h"
+#include "ac2/internal/pool.h"
 #include "ac2/trace.h"
 
 namespace ac2::internal {
@@ -48,11 +49,12 @@ class Tape : public std::enable_shared_from_this<Tape> {
 
   // What died under a Lock.
   struct Trash {
-    Trash() = default;
+    explicit Trash(Tape& tape) : tape(tape) {}
     ~Trash();
     Trash(const Trash&) = delete;
     Trash& operator=(const Trash&) = delete;
 
+    Tape& tape;
     Value* values = nullptr;
     Node* nodes = nullptr;
     c10::SmallVector<c10::Storage, 4> storages;
@@ -62,7 +64,7 @@ class Tape : public std::enable_shared_from_this<Tape> {
 
   class Lock {
    public:
-    explicit Lock(Tape& tape) : tape_(tape) {
+    explicit Lock(Tape& tape) : tape_(tape), trash_(tape) {
       tape_.mutex_.lock();
       tape_.trash_ = &trash_;
     }
@@ -84,9 +86,12 @@ class Tape : public std::enable_shared_from_this<Tape> {
   Value* current(const at::Tensor& tensor);
   // Null if the tape does not know it.
   Value* find_current(const at::Tensor& tensor);
-  bool knows(c10::StorageImpl* storage) const { return current_.contains(storage); }
-  // A new value for a storage that an op has just written or made. `tensor` has a plain storage.
-  Value* add(const at::Tensor& tensor, bool note_version);
+  // A new value for a storage that an op has made, or null if the tape knows that storage. `tensor` has a plain
+  // storage.
+  Value* add_made(const at::Tensor& tensor);
+  // A new value for a storage that an op has just written, and that the tape has been told to forget. Its version is
+  // noted when it is first used: ADInplaceOrView counts it only after the op.
+  Value* add_written(const at::Tensor& tensor);
   // The version counter is about to go up by one, though nothing is written.
   void expect_new_version(const at::Tensor& tensor);
   // The storage is about to be written: what it held is current no longer.
@@ -102,7 +107,10 @@ class Tape : public std::enable_shared_from_this<Tape> {
   void unuse(Value* value);
   // Wires a finished node to its outputs; `node` is freed when the last of them dies.
   void attach(Node* node, Value* value, NodeOutput output, bool saved);
-  void node_created() noexcept;
+  // A node without outputs yet: attach() it to some, or discard() it.
+  Node* make_node() { return nodes_.make(); }
+  void node_recorded();
+  void discard(Node* node);
   // `value` is computed again when needed. False, and nothing changed, if it cannot be.
   bool make_recomputed(Value* value);
   void make_saved(Value* value);
@@ -170,8 +178,9 @@ class Tape : public std::enable_shared_from_this<Tape> {
   void reap();
   void track(c10::StorageImpl* storage, Value* value);
   void untrack(Value* value);
-  // Looks at a few tracked storages and lets go of the dead ones: amortised O(1) an op, and no more than one round of
-  // the live ones late.
+  Value* make_value(const at::Tensor& tensor);
+  // Looks at a few tracked storages and lets go of the dead ones. Mostly at young ones: that is where the dead are, and
+  // what the cache holds.
   void sweep_some();
   void sweep_all();
   bool sweep_one(size_t ring_index);
@@ -183,12 +192,15 @@ class Tape : public std::enable_shared_from_this<Tape> {
   Value* dying_ = nullptr;  // refs == 0, not yet taken apart
   bool reaping_ = false;
 
-  bool closed_ = false;
+  Pool<Value> values_;
+  Pool<Node> nodes_;
+
   absl::flat_hash_map<c10::StorageImpl*, Value*> current_;
   absl::flat_hash_map<c10::TensorImpl*, Value*> current_opaque_;
   // The values of current_, in no order; the cursor goes round.
   std::vector<Value*> ring_;
   size_t cursor_ = 0;
+  uint32_t sweeps_ = 0;
 
   MetaTable metas_;
   SavedTensorHook* hooks_ = nullptr;

@@ -1,0 +1,67 @@
+// Memory for the many small objects of one tape: carved from chunks, reused, and given back when the tape goes.
+//
+// Per tape, because a pool per thread would keep its memory for ever.
+//
+// Threads: make() needs the tape's lock. destroy() does not: objects are destroyed after the lock has been released,
+// and their memory is handed back through a stack that only make() empties.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <utility>
+#include <vector>
+
+namespace ac2::internal {
+
+template <class T>
+class Pool {
+ public:
+  Pool() = default;
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+  T* make() { return new (allocate()) T; }
+
+  void destroy(T* object) {
+    object->~T();
+    Slot* slot = new (static_cast<void*>(object)) Slot{returned_.load(std::memory_order_relaxed)};
+    while (!returned_.compare_exchange_weak(slot->next, slot, std::memory_order_release, std::memory_order_relaxed)) {
+    }
+  }
+
+ private:
+  struct Slot {
+    Slot* next;
+  };
+  static_assert(sizeof(T) >= sizeof(Slot) && alignof(T) >= alignof(Slot));
+
+  static constexpr size_t kChunk = size_t{1} << 15;
+  static constexpr size_t kPerChunk = kChunk / sizeof(T);
+
+  void* allocate() {
+    if (free_ == nullptr) {
+      free_ = returned_.exchange(nullptr, std::memory_order_acquire);
+    }
+    if (free_ != nullptr) {
+      return std::exchange(free_, free_->next);
+    }
+    if (left_ == 0) {
+      chunks_.push_back(std::make_unique_for_overwrite<Storage[]>(kPerChunk));
+      left_ = kPerChunk;
+    }
+    return &chunks_.back()[--left_];
+  }
+
+  struct Storage {
+    alignas(T) std::byte bytes[sizeof(T)];
+  };
+
+  Slot* free_ = nullptr;
+  size_t left_ = 0;
+  std::vector<std::unique_ptr<Storage[]>> chunks_;
+  std::atomic<Slot*> returned_{nullptr};
+};
+
+}  // namespace ac2::internal
