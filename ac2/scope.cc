@@ -61,14 +61,13 @@ void tag_with_policy(const at::Tensor& tensor, PolicyDecision decision) {
     if (value == nullptr) {
       return;  // from outside: kept by reference, and there is no op to compute it again
     }
-    if (!decision.saves()) {
-      tape->make_recomputed(value);
-      return;
-    }
-    if (decision.hooks()) {
+    if (decision.saves()) {
       tape->set_hooks(value, decision.hooks(), tensor);
+      tape->make_saved(value);
+    } else {
+      tape->make_recomputed(value);
     }
-    tape->make_saved(value);
+    // Of the value itself, or of what computing it again now needs.
     packs = tape->take_pending_packs();
   }
   internal::pack_values(*tape, packs);

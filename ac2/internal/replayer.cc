@@ -57,7 +57,8 @@ PrivateWrites prepare_writes(Tape& tape, Node* node) {
       }
       const auto own_pins = std::count_if(node->inputs.begin(), node->inputs.end(),
                                           [old](const NodeInput& input) { return input.value == old; });
-      if (!old->held && old->real && !old->real_is_original && old->pins == own_pins) {
+      // What unpack returned may be the very tensor that pack did.
+      if (!old->held && old->real && !old->real_is_original && !old->has_hooks() && old->pins == own_pins) {
         writes.storages[i] = tape.take_real(old);
         writes.taken.push_back(old);
       } else {

@@ -420,17 +420,20 @@ bool Tape::make_recomputed(Value* value) {
 }
 
 void Tape::set_hooks(Value* value, std::shared_ptr<const SaveWithHooks> hooks, const at::Tensor& tensor) {
-  const bool was_held = static_cast<bool>(value->held);
-  if (value->is_opaque()) {
-    return;  // held whole: there is no form that views of it could be rebuilt from
+  if (value->is_opaque() || (hooks == nullptr && !value->has_hooks())) {
+    return;  // an opaque tensor is held whole: there is no form that views of it could be rebuilt from
   }
-  value->other = std::make_unique<OtherForm>();
-  value->other->hooks = std::move(hooks);
-  const TensorMeta meta(*tensor.unsafeGetTensorImpl());
-  value->other->packed_meta = meta.covers(value->nbytes) ? meta : meta.flattened(value->nbytes);
-  if (was_held) {
-    pending_packs_.push_back(value);
-    ref(value);
+  // In whatever form it is kept now, the tensor at hand has the bytes.
+  drop_held(value);
+  value->other.reset();
+  if (hooks != nullptr) {
+    const TensorMeta meta(*tensor.unsafeGetTensorImpl());
+    value->other = std::make_unique<OtherForm>();
+    value->other->hooks = std::move(hooks);
+    value->other->packed_meta = meta.covers(value->nbytes) ? meta : meta.flattened(value->nbytes);
+  }
+  if (value->saved && value->uses > 0) {
+    hold(value);
   }
 }
 

@@ -122,7 +122,8 @@ class Tape : public std::enable_shared_from_this<Tape> {
   void forget_origin(Value* value);
   // Lets go of a copy that nothing came to use.
   void drop_unused(Value* value);
-  // `tensor` is what pack will see, if it covers the value's storage; else a flat view of all of that.
+  // How a saved value is saved; null: by reference. `tensor`, which lies in its storage, is what pack will see if it
+  // covers all of that, else a flat view of it.
   void set_hooks(Value* value, std::shared_ptr<const SaveWithHooks> hooks, const at::Tensor& tensor);
 
   // --- values being used now (see needs.h) --------------------------------------------------------------------------
