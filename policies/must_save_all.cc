@@ -1,0 +1,9 @@
+#include "policies/must_save_all.h"
+
+namespace ac2::policies {
+
+Policy must_save_all() {
+  return Policy::constant(CheckpointPolicy::MUST_SAVE);
+}
+
+}  // namespace ac2::policies

@@ -1,0 +1,16 @@
+#include "policies/recompute_ops.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include "policies/internal/op_names.h"
+
+namespace ac2::policies {
+
+Policy recompute_ops(const std::vector<std::string>& ops) {
+  return Policy::by_operator([recomputed =
+                                  internal::OpNameSet::parse("recompute_ops", ops)](const c10::OperatorHandle& op) {
+    return recomputed.contains(op.operator_name()) ? CheckpointPolicy::MUST_RECOMPUTE : CheckpointPolicy::PREFER_SAVE;
+  });
+}
+
+}  // namespace ac2::policies

@@ -1,0 +1,15 @@
+#include "policies/save_ops.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include "policies/internal/op_names.h"
+
+namespace ac2::policies {
+
+Policy save_ops(const std::vector<std::string>& ops) {
+  return Policy::by_operator([saved = internal::OpNameSet::parse("save_ops", ops)](const c10::OperatorHandle& op) {
+    return saved.contains(op.operator_name()) ? CheckpointPolicy::MUST_SAVE : CheckpointPolicy::PREFER_RECOMPUTE;
+  });
+}
+
+}  // namespace ac2::policies

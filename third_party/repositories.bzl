@@ -1,0 +1,47 @@
+"""All that ac2 needs from outside, for its own WORKSPACE and for those of projects that depend on it."""
+
+load("//third_party/bazel_shims:repositories.bzl", "offline_bazel_repositories")
+load("//third_party/cuda:cuda_configure.bzl", "cuda_configure")
+load("//third_party/libtorch:libtorch_configure.bzl", "libtorch_configure")
+load("//third_party/sysdeps:pkg_config.bzl", "pkg_config_repository")
+
+def ac2_repositories():
+    """Declares @libtorch, @absl, @gtest, @benchmark and @local_cuda.
+
+    Call it first in a WORKSPACE, so that Bazel's own suffix finds its repositories declared and downloads nothing.
+    """
+    offline_bazel_repositories()
+    libtorch_configure(name = "libtorch")
+    cuda_configure(name = "local_cuda")
+
+    # Bazel target = pkg-config modules. Add the ones you need; bazelw installs the packages.
+    pkg_config_repository(
+        name = "absl",
+        debian_package = "libabsl-dev",
+        modules = {
+            "flags": "absl_flags absl_flags_parse absl_flags_usage",
+            "flat_hash_map": "absl_flat_hash_map",
+            "flat_hash_set": "absl_flat_hash_set",
+            "inlined_vector": "absl_inlined_vector",
+            "span": "absl_span",
+            "status": "absl_status",
+            "statusor": "absl_statusor",
+            "str_format": "absl_str_format",
+            "strings": "absl_strings absl_str_format",
+            "synchronization": "absl_synchronization",
+        },
+    )
+    pkg_config_repository(
+        name = "gtest",
+        debian_package = "libgtest-dev libgmock-dev",
+        modules = {
+            "gmock": "gmock",
+            "gtest": "gtest",
+            "gtest_main": "gtest_main",
+        },
+    )
+    pkg_config_repository(
+        name = "benchmark",
+        debian_package = "libbenchmark-dev",
+        modules = {"benchmark": "benchmark"},
+    )
