@@ -1,6 +1,7 @@
 #include "ac2/internal/recorder.h"
 
 #include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
 
 #include <memory>
@@ -216,8 +217,7 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
   const std::shared_ptr<Tape> tape = region.tape;
   const int64_t index = tape->next_op();
   if (facts.is_view || facts.writes_metadata_only) {
-    if (facts.bumps_version_only &&
-        !c10::impl::LocalDispatchKeySet(tls_keys).excluded_.has(c10::DispatchKey::ADInplaceOrView)) {
+    if (facts.bumps_version_only && !c10::InferenceMode::is_enabled()) {
       const Tape::Lock lock(*tape);
       for_each_tensor(top(*stack, facts.num_arguments),
                       [&](const at::Tensor& tensor) { tape->expect_new_version(tensor); });
