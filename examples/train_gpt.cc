@@ -1,0 +1,163 @@
+// Trains a small GPT, character by character, on a text, with activation checkpointing.
+//
+//   train_gpt                                  two minutes on the C++ headers of LibTorch
+//   train_gpt --text=book.txt --layers=8       on your own text
+//   train_gpt --policy=save_compute_intensive  saves matrix products and attention, recomputes the rest
+//   train_gpt --compare                        every policy side by side: time, memory, the same losses
+//
+// Bytes are counted exactly, by an allocator of its own beneath LibTorch's tensors.
+#include <absl/flags/flag.h>
+#include <absl/flags/parse.h>
+#include <absl/flags/usage.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <exception>
+#include <iostream>
+#include <optional>
+#include <string>
+
+#include "examples/compare.h"
+#include "examples/generate.h"
+#include "examples/named_policies.h"
+#include "examples/progress.h"
+#include "examples/table.h"
+#include "examples/text_data.h"
+#include "examples/trainer.h"
+
+ABSL_FLAG(std::string, text, "",
+          "what to train on: a file, or a directory with .h files; default: LibTorch's C++ headers");
+ABSL_FLAG(std::string, policy, "recompute_all", "none, recompute_all, save_compute_intensive or must_save_all");
+ABSL_FLAG(bool, compare, false, "train the same steps under every policy and print one table");
+ABSL_FLAG(std::optional<int64_t>, steps, std::nullopt, "training steps; default: 1200, or 30 with --compare");
+ABSL_FLAG(int64_t, layers, 4, "Transformer blocks");
+ABSL_FLAG(int64_t, dim, 128, "channels");
+ABSL_FLAG(int64_t, heads, 4, "attention heads; must divide dim");
+ABSL_FLAG(int64_t, context, 128, "characters seen at once");
+ABSL_FLAG(int64_t, batch, 8, "excerpts per step");
+ABSL_FLAG(double, dropout, 0.05, "share of values set to zero, 0 to 1");
+ABSL_FLAG(double, lr, 3e-3, "learning rate after warm-up");
+ABSL_FLAG(int64_t, threads, 0,
+          "threads of LibTorch; 0: its own choice, one per core. Fewer are faster where other programs run");
+ABSL_FLAG(uint64_t, seed, 1, "of weights, batches, dropout and the sample");
+ABSL_FLAG(std::string, prompt, "", "what the sample begins with; default: the text's first line");
+ABSL_FLAG(int64_t, sample, 400, "characters to write at the end");
+
+namespace gpt {
+namespace {
+
+constexpr int64_t kDefaultSteps = 1200;
+constexpr int64_t kDefaultCompareSteps = 30;
+constexpr double kTemperature = 0.8;
+
+TrainOptions options_from_flags() {
+  const int64_t default_steps = absl::GetFlag(FLAGS_compare) ? kDefaultCompareSteps : kDefaultSteps;
+  TrainOptions options{
+      .model = {.context = absl::GetFlag(FLAGS_context),
+                .layers = absl::GetFlag(FLAGS_layers),
+                .dim = absl::GetFlag(FLAGS_dim),
+                .heads = absl::GetFlag(FLAGS_heads),
+                .dropout = absl::GetFlag(FLAGS_dropout)},
+      .batch = absl::GetFlag(FLAGS_batch),
+      .steps = absl::GetFlag(FLAGS_steps).value_or(default_steps),
+      .learning_rate = absl::GetFlag(FLAGS_lr),
+      .seed = absl::GetFlag(FLAGS_seed),
+  };
+  check_options(options);
+  const int64_t sample = absl::GetFlag(FLAGS_sample);
+  TORCH_CHECK(sample >= 0, "sample is ", sample, "; it must be 0 (no sample) or more.");
+  const int64_t threads = absl::GetFlag(FLAGS_threads);
+  TORCH_CHECK(threads >= 0, "threads is ", threads, "; it must be 0 (LibTorch's choice) or more.");
+  return options;
+}
+
+TextData load_text() {
+  std::string path = absl::GetFlag(FLAGS_text);
+  if (path.empty()) path = AC2_LIBTORCH_INCLUDE "/torch/csrc/api/include";
+  TextData text = TextData::load(path);
+  std::cout << "Text: " << path << ", " << text.size() << " bytes, " << text.vocabulary() << " different characters\n";
+  return text;
+}
+
+std::string first_line(const TextData& text, int64_t most) {
+  return std::string(text.text().substr(0, std::min(text.text().find('\n'), static_cast<size_t>(most - 1)) + 1));
+}
+
+void print_memory(const std::string& policy, Trainer& trainer) {
+  std::cout << "\nMeasured on the last batch, under this policy and without checkpointing:\n\n";
+  std::vector<std::vector<std::string>> rows;
+  for (const std::string& name : {policy, std::string("none")}) {
+    const StepResult measured = trainer.measure(policy_by_name(name));
+    rows.push_back({name, mebibytes(measured.held_bytes), mebibytes(measured.peak_bytes), exact(measured.loss)});
+    if (policy == "none") break;
+  }
+  print_table(std::cout, {"policy", "held for backward", "peak", "loss"}, rows);
+}
+
+void train(const TextData& text, const TrainOptions& options) {
+  const std::string policy = absl::GetFlag(FLAGS_policy);
+  Trainer trainer(text, options, policy);
+  // Before two minutes of training, not after.
+  std::string prompt = absl::GetFlag(FLAGS_prompt);
+  if (prompt.empty()) prompt = first_line(text, options.model.context);
+  text.encode(prompt);
+
+  int64_t parameters = 0;
+  for (const auto& parameter : trainer.model()->parameters()) parameters += parameter.numel();
+  std::cout << "Model: " << options.model.layers << " layers, " << options.model.dim << " channels, " << parameters
+            << " parameters; policy " << policy << '\n';
+
+  Progress progress(std::cout, options.steps, isatty(STDOUT_FILENO) != 0);
+  const auto tokens = static_cast<double>(options.batch * options.model.context);
+  for (int64_t done = 1; done <= options.steps; ++done) {
+    const StepResult step = trainer.step();
+    progress.update(done, "loss " + fixed(step.loss, 3) + "  " + fixed(tokens / step.seconds, 0) + " tokens/s");
+  }
+  print_memory(policy, trainer);
+  const int64_t length = absl::GetFlag(FLAGS_sample);
+  if (length == 0) return;
+  std::cout << "\nWhat the model writes after its prompt:\n\n"
+            << printable(generate(trainer.model(), text, prompt, length, kTemperature, options.seed)) << '\n';
+}
+
+bool compare(const TextData& text, const TrainOptions& options) {
+  Progress progress(std::cout, options.steps, isatty(STDOUT_FILENO) != 0);
+  const auto compared =
+      compare_policies(text, options, [&](int64_t done) { progress.update(done, "under every policy"); });
+  std::cout << '\n';
+  return print_comparison(std::cout, compared);
+}
+
+bool run() {
+  const TrainOptions options = options_from_flags();
+  policy_by_name(absl::GetFlag(FLAGS_policy));
+  if (const int64_t threads = absl::GetFlag(FLAGS_threads); threads > 0) at::set_num_threads(static_cast<int>(threads));
+  // Before any tensor, so that every tensor is counted.
+  ac2::testing::CountingAllocator::install();
+  const TextData text = load_text();
+  if (absl::GetFlag(FLAGS_compare)) return compare(text, options);
+  train(text, options);
+  return true;
+}
+
+}  // namespace
+}  // namespace gpt
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("Trains a small GPT on a text, with activation checkpointing.");
+  const auto arguments = absl::ParseCommandLine(argc, argv);
+  if (arguments.size() > 1) {
+    std::cerr << "train_gpt: unexpected argument \"" << arguments[1] << "\"; flags are written --name=value.\n";
+    return EXIT_FAILURE;
+  }
+  try {
+    return gpt::run() ? EXIT_SUCCESS : EXIT_FAILURE;
+  } catch (const c10::Error& error) {
+    std::cerr << "train_gpt: " << error.what_without_backtrace() << '\n';
+  } catch (const std::exception& error) {
+    std::cerr << "train_gpt: " << error.what() << '\n';
+  }
+  return EXIT_FAILURE;
+}

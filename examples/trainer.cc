@@ -1,0 +1,117 @@
+#include "examples/trainer.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <mutex>
+#include <numbers>
+
+#include "examples/named_policies.h"
+
+namespace gpt {
+namespace {
+
+namespace F = torch::nn::functional;
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// While one lives, the default generator continues from `state`, which then takes over how far it came.
+class GeneratorTurn {
+ public:
+  explicit GeneratorTurn(at::Tensor& state) : state_(state), generator_(at::detail::getDefaultCPUGenerator()) {
+    const std::lock_guard lock(generator_.mutex());
+    generator_.set_state(state_);
+  }
+  ~GeneratorTurn() {
+    const std::lock_guard lock(generator_.mutex());
+    state_ = generator_.get_state();
+  }
+  GeneratorTurn(const GeneratorTurn&) = delete;
+  GeneratorTurn& operator=(const GeneratorTurn&) = delete;
+
+ private:
+  at::Tensor& state_;
+  at::Generator generator_;
+};
+
+// Fresh weights and the generator right after drawing them.
+Gpt initial_model(const TextData& text, TrainOptions& options, at::Tensor& generator_state) {
+  options.model.vocabulary = text.vocabulary();
+  check_options(options);
+  torch::manual_seed(options.seed);
+  Gpt model(options.model);
+  generator_state = at::detail::getDefaultCPUGenerator().get_state();
+  return model;
+}
+
+}  // namespace
+
+void check_options(const TrainOptions& options) {
+  check_options(options.model);
+  TORCH_CHECK(options.batch > 0, "batch is ", options.batch, "; it must be at least 1.");
+  TORCH_CHECK(options.steps > 0, "steps is ", options.steps, "; it must be at least 1.");
+  TORCH_CHECK(options.learning_rate > 0 && std::isfinite(options.learning_rate), "lr is ", options.learning_rate,
+              "; the learning rate must be a positive number, such as 0.001.");
+}
+
+Trainer::Trainer(const TextData& text, TrainOptions options, const std::string& policy_name)
+    : options_(options),
+      policy_(policy_by_name(policy_name)),
+      memory_(ac2::testing::CountingAllocator::install()),
+      model_(initial_model(text, options_, generator_state_)),
+      optimizer_(model_->parameters(), torch::optim::AdamWOptions(options.learning_rate).betas({0.9, 0.99})),
+      sampler_(text, options.batch, options.model.context, options.seed) {}
+
+// A tenth of the steps up to the given rate, then half a cosine down to a tenth of it.
+void Trainer::set_learning_rate() {
+  const auto step = static_cast<double>(steps_done_);
+  const double warmup = std::max(1.0, 0.1 * static_cast<double>(options_.steps));
+  const double rest = std::max(1.0, static_cast<double>(options_.steps) - warmup);
+  const double share = step < warmup ? (step + 1) / warmup
+                                     : 0.55 + 0.45 * std::cos(std::numbers::pi * std::min(1.0, (step - warmup) / rest));
+  for (auto& group : optimizer_.param_groups()) group.options().set_lr(options_.learning_rate * share);
+}
+
+StepResult Trainer::forward_backward(const std::optional<ac2::Policy>& policy) {
+  const int64_t before = memory_.current_bytes();
+  memory_.reset_peak();
+  at::Tensor loss =
+      F::cross_entropy(model_->forward(batch_.tokens, policy).flatten(0, 1), batch_.next_tokens.flatten());
+  StepResult result;
+  result.held_bytes = memory_.current_bytes() - before;
+  loss.backward();
+  result.peak_bytes = memory_.peak_bytes() - before;
+  result.loss = loss.item<float>();
+  return result;
+}
+
+StepResult Trainer::step() {
+  const GeneratorTurn turn(generator_state_);
+  batch_ = sampler_.next();
+  set_learning_rate();
+  const auto start = Clock::now();
+  StepResult result = forward_backward(policy_);
+  optimizer_.step();
+  optimizer_.zero_grad();
+  result.seconds = seconds_since(start);
+  ++steps_done_;
+  return result;
+}
+
+StepResult Trainer::measure(const std::optional<ac2::Policy>& policy) {
+  at::Tensor draws_of_its_own = generator_state_.clone();
+  const GeneratorTurn turn(draws_of_its_own);
+  const auto start = Clock::now();
+  StepResult result = forward_backward(policy);
+  optimizer_.zero_grad();
+  result.seconds = seconds_since(start);
+  return result;
+}
+
+}  // namespace gpt

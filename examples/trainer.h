@@ -1,0 +1,72 @@
+// Trains one GPT and measures every step: time, bytes held for backward, peak.
+//
+//   gpt::Trainer trainer(text, options, "recompute_all");
+//   for (int64_t i = 0; i < options.steps; ++i) std::cout << trainer.step().loss << '\n';
+//
+// Trainers with equal options and text train equally, bit by bit, whatever their policies are and however their steps
+// are interleaved: each has its own model, batches, and state of the default generator.
+//
+// Threads: one thread, for all trainers of the process: they share the default generator and the byte counter.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "ac2/testing/counting_allocator.h"
+#include "examples/gpt_model.h"
+#include "examples/text_data.h"
+
+namespace gpt {
+
+struct TrainOptions {
+  GptOptions model;  // its vocabulary is set from the text
+  int64_t batch = 16;
+  int64_t steps = 500;
+  double learning_rate = 1e-3;
+  uint64_t seed = 1;
+};
+
+// Throws c10::Error for options that cannot be trained with.
+void check_options(const TrainOptions& options);
+
+struct StepResult {
+  float loss = 0;
+  double seconds = 0;
+  int64_t held_bytes = 0;  // allocated by forward and still held when it has ended, the loss included
+  int64_t peak_bytes = 0;  // the most that forward and backward held on top of parameters and optimizer state
+};
+
+class Trainer {
+ public:
+  // `policy_name` as in named_policies.h; `text` must outlive the trainer.
+  // Throws c10::Error for an unknown policy or options that do not fit the text.
+  Trainer(const TextData& text, TrainOptions options, const std::string& policy_name);
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  // One batch: forward, backward, update.
+  StepResult step();
+  // The last batch again (one must have been) under another policy, without an update: leaves no trace in the training.
+  StepResult measure(const std::optional<ac2::Policy>& policy);
+
+  Gpt model() const { return model_; }
+
+ private:
+  StepResult forward_backward(const std::optional<ac2::Policy>& policy);
+  void set_learning_rate();
+
+  TrainOptions options_;
+  std::optional<ac2::Policy> policy_;
+  ac2::testing::CountingAllocator& memory_;
+  at::Tensor generator_state_;
+  Gpt model_;
+  torch::optim::AdamW optimizer_;
+  BatchSampler sampler_;
+  Batch batch_;
+  int64_t steps_done_ = 0;
+};
+
+}  // namespace gpt

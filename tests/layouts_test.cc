@@ -1,0 +1,178 @@
+// Tensors that are more, or other, than strided real numbers: sparse, complex, conjugated, negated.
+#include <torch/csrc/autograd/autograd.h>
+
+#include <ostream>
+
+#include "tests/support/regions.h"
+
+namespace ac2::test {
+namespace {
+
+using SparseTest = CleanTest;
+using ComplexTest = CleanTest;
+
+at::Tensor sparse_matrix() {
+  at::Tensor indices = at::tensor({0, 0, 2, 1, 3, 1}).to(at::kLong).view({2, 3});
+  return at::sparse_coo_tensor(indices, at::tensor({1.5F, -2.0F, 0.5F}), {3, 4});
+}
+
+TEST_F(SparseTest, ASparseInputTimesARecomputedMatrix) {
+  expect_same_gradients_and_replays(
+      [](const Tensors& in) {
+        at::Tensor dense = in[0].sin();
+        return Tensors{at::_sparse_mm(sparse_matrix(), dense).cos().sum()};
+      },
+      {sample({4, 2})}, 2);  // sin, and the product for cos
+}
+
+TEST_F(SparseTest, ASparseResultIsHeldWhole) {
+  // A gradient through a sparse tensor that the region itself makes from dense values.
+  expect_same_gradients(
+      [](const Tensors& in) {
+        at::Tensor indices = at::tensor({0, 2, 1, 3}).to(at::kLong).view({2, 2});
+        at::Tensor sparse = at::sparse_coo_tensor(indices, in[0].sin(), {3, 4});
+        return Tensors{at::_sparse_mm(sparse, in[1].cos()).sin()};
+      },
+      {sample({2}), sample({4, 2})});
+}
+
+TEST_F(SparseTest, ASparseTensorsOwnOps) {
+  expect_same_gradients(
+      [](const Tensors& in) {
+        at::Tensor sparse = in[0].sin().to_sparse();
+        at::Tensor sum = at::_sparse_sum(sparse.coalesce(), at::IntArrayRef({1}));
+        return Tensors{sum.to_dense().cos(), (sparse * 2).to_dense().sin()};
+      },
+      {sample({3, 4})});
+}
+
+TEST_F(SparseTest, AnEmbeddingWithASparseGradient) {
+  expect_same_gradients(
+      [](const Tensors& in) {
+        at::Tensor rows = at::embedding(in[0], in[1], -1, false, /*sparse=*/true);
+        return Tensors{rows.sin().cos()};
+      },
+      {sample({5, 3}), at::tensor({1, 4, 1}).to(at::kLong)});
+}
+
+TEST_F(SparseTest, CompressedRows) {
+  expect_same_gradients(
+      [](const Tensors& in) {
+        at::Tensor csr = sparse_matrix().to_sparse_csr();
+        return Tensors{csr.matmul(in[0].sin()).cos()};
+      },
+      {sample({4, 2})});
+}
+
+TEST_F(ComplexTest, ElementwiseOpsAndProducts) {
+  expect_same_gradients_and_replays(
+      [](const Tensors& in) { return Tensors{at::matmul(in[0].sin(), in[1].cos()).exp().abs().sum()}; },
+      // sin, cos, their product, and exp, for itself and for abs.
+      {sample({3, 4}, at::kComplexFloat), sample({4, 2}, at::kComplexFloat)}, 4);
+}
+
+TEST_F(ComplexTest, AConjugateIsAView) {
+  Stats stats = expect_same_gradients(
+      [](const Tensors& in) {
+        at::Tensor a = in[0].sin();
+        EXPECT_TRUE(a.conj().is_conj());
+        return Tensors{a.conj() * in[0]};
+      },
+      {sample({4}, at::kComplexFloat)});
+  EXPECT_EQ(stats.forward.saved_bytes, 4 * 8);  // in[0]
+}
+
+TEST_F(ComplexTest, AConjugateIsWrittenThrough) {
+  expect_same_gradients(
+      [](const Tensors& in) {
+        at::Tensor a = in[0].sin();
+        a.conj().mul_(in[1]);
+        return Tensors{a.cos(), a.conj().t().sin()};
+      },
+      {sample({4, 4}, at::kComplexFloat), constant({4, 4}, at::kComplexFloat)});
+}
+
+TEST_F(ComplexTest, ANegatedImaginaryPartIsAView) {
+  expect_same_gradients(
+      [](const Tensors& in) {
+        at::Tensor imaginary = at::imag(in[0].sin().conj());
+        EXPECT_TRUE(imaginary.is_neg());
+        return Tensors{imaginary.cos(), imaginary * at::real(in[0])};
+      },
+      {sample({4}, at::kComplexFloat)});
+}
+
+TEST_F(ComplexTest, FourierTransformThereAndBack) {
+  expect_same_gradients(
+      [](const Tensors& in) {
+        at::Tensor spectrum = at::fft_rfft(in[0].sin());
+        at::Tensor filtered = spectrum * at::complex(in[1].cos(), in[1].sin());
+        return Tensors{at::fft_irfft(filtered, 8).tanh()};
+      },
+      {sample({3, 8}), sample({5})});
+}
+
+TEST(OpaqueTest, MkldnnTensorsAreHeldWhole) {
+  if (!at::hasMKLDNN()) GTEST_SKIP() << "LibTorch without oneDNN";
+  expect_same_gradients(
+      [](const Tensors& in) {
+        at::Tensor opaque = in[0].sin().to_mkldnn();
+        return Tensors{opaque.relu().to_dense().cos(), opaque.to_dense().exp()};
+      },
+      {sample({2, 3, 4, 4})});
+}
+
+TEST(OpaqueTest, NestedTensorsAreHeldWhole) {
+  expect_same_gradients(
+      [](const Tensors& in) {
+        at::Tensor nested = at::_nested_tensor_from_tensor_list({in[0].sin(), in[1].sin()});
+        return Tensors{nested.mul(2).to_padded_tensor(0.0).cos()};
+      },
+      {sample({2, 3}), sample({4, 3})});
+}
+
+TEST(OpaqueTest, TensorsWithoutDataAreRecomputedWithoutData) {
+  at::Tensor x = at::empty({4}, at::kMeta).requires_grad_(true);
+  at::Tensor y = apply_ac_policy_fn([&] { return x.sin().cos(); }, "recompute_all");
+  at::Tensor gradient = torch::autograd::grad({y.sum()}, {x})[0];
+  EXPECT_TRUE(gradient.is_meta());
+  EXPECT_EQ(gradient.sizes(), x.sizes());
+  y.reset();
+  expect_nothing_left();
+}
+
+TEST(OpaqueTest, QuantizedTensorsInTheMiddle) {
+  expect_same_gradients(
+      [](const Tensors& in) {
+        at::Tensor quantized = at::quantize_per_tensor(in[1].sin(), 0.1, 0, at::kQInt8);
+        return Tensors{(in[0].sin() * quantized.dequantize()).cos()};
+      },
+      {sample({4}), constant({4})});
+}
+
+struct Type {
+  const char* name;
+  at::ScalarType type;
+};
+
+void PrintTo(const Type& type, std::ostream* out) {
+  *out << type.name;
+}
+
+class EveryTypeTest : public CleanTest, public ::testing::WithParamInterface<Type> {};
+
+TEST_P(EveryTypeTest, IsReplayedInItsOwnType) {
+  at::ScalarType type = GetParam().type;
+  expect_same_gradients_and_replays([](const Tensors& in) { return Tensors{in[0].sin().mul(1.25).exp().sum()}; },
+                                    {sample({7}, at::kFloat).detach().to(type).requires_grad_(true)}, 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, EveryTypeTest,
+                         ::testing::Values(Type{"float64", at::kDouble}, Type{"float32", at::kFloat},
+                                           Type{"float16", at::kHalf}, Type{"bfloat16", at::kBFloat16},
+                                           Type{"complex64", at::kComplexFloat},
+                                           Type{"complex128", at::kComplexDouble}),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace ac2::test

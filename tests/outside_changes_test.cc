@@ -1,0 +1,154 @@
+// Values that change after the region, or behind its back.
+#include <ATen/core/grad_mode.h>
+
+#include "tests/support/regions.h"
+
+namespace ac2::test {
+namespace {
+
+using OutsideChangesTest = CleanTest;
+
+constexpr const char* kModified = "has been modified by an inplace operation";
+
+TEST_F(OutsideChangesTest, AnInputThatBackwardUsesIsAnError) {
+  for (const char* policy : {"recompute_all", "must_save_all"}) {
+    at::Tensor x = sample({4}), w = constant({4});
+    at::Tensor y = apply_ac_policy_fn([&] { return x * w; }, policy);
+    w.add_(1);
+    expect_error([&] { gradient_of(y, x); }, {kModified});
+  }
+  expect_next_region_works();
+}
+
+TEST_F(OutsideChangesTest, AnInputThatReplayUsesIsAnError) {
+  at::Tensor x = sample({4}), w = constant({4});
+  at::Tensor y = apply_ac_policy_fn([&] { return (x + w).cos(); }, "recompute_all");
+  w.add_(1);
+  expect_error([&] { gradient_of(y, x); }, {kModified});
+  expect_next_region_works();
+}
+
+TEST_F(OutsideChangesTest, AChangeThroughAViewIsAnErrorToo) {
+  at::Tensor x = sample({4}), w = constant({3, 4});
+  at::Tensor row = w[2];
+  at::Tensor y = apply_ac_policy_fn([&] { return x * w[0]; }, "recompute_all");
+  row.add_(1);
+  expect_error([&] { gradient_of(y, x); }, {kModified});
+}
+
+TEST_F(OutsideChangesTest, AChangedInputThatBackwardDoesNotUseIsNoError) {
+  at::Tensor x = sample({4}), w = constant({4});
+  at::Tensor left, right;
+  {
+    PolicyScope scope;
+    left = x.sin().cos();
+    right = x * w;
+  }
+  w.add_(1);
+  at::Tensor gradient = gradient_of(left, x, /*retain_graph=*/true);
+  EXPECT_TRUE(same_bits(gradient, gradient_of(x.sin().cos(), x)));
+  expect_error([&] { gradient_of(right, x, /*retain_graph=*/true); }, {kModified});
+  // Nothing recorded is lost by the failure.
+  EXPECT_TRUE(same_bits(gradient_of(left, x), gradient));
+}
+
+TEST_F(OutsideChangesTest, AnInputThatIsOnlyAddedMayChange) {
+  at::Tensor x = sample({4}), w = constant({4});
+  at::Tensor y = apply_ac_policy_fn([&] { return x.sin() + w; }, "recompute_all");
+  at::Tensor expected = gradient_of(x.sin() + w, x);
+  w.zero_();
+  EXPECT_TRUE(same_bits(gradient_of(y, x), expected));
+}
+
+TEST_F(OutsideChangesTest, ARecomputableResultThatChangedIsRecomputed) {
+  at::Tensor x = sample({4});
+  at::Tensor kept;
+  at::Tensor y;
+  std::shared_ptr<const Trace> trace;
+  {
+    PolicyScope scope;
+    trace = scope.trace();
+    kept = x.sin();
+    y = kept.cos();
+  }
+  {
+    at::NoGradGuard guard;
+    kept.zero_();  // no longer what cos saw, and not needed for it
+  }
+  EXPECT_TRUE(same_bits(gradient_of(y, x), gradient_of(x.sin().cos(), x)));
+  EXPECT_EQ(trace->stats().recomputed_ops, 1);
+}
+
+TEST_F(OutsideChangesTest, ASavedResultThatChangedIsAnError) {
+  at::Tensor x = sample({4});
+  at::Tensor kept;
+  at::Tensor y = apply_ac_policy_fn(
+      [&] {
+        kept = x.sin();
+        return kept.cos();
+      },
+      "must_save_all");
+  kept.detach().zero_();
+  expect_error([&] { gradient_of(y, x); }, {kModified, "aten::sin"});
+}
+
+TEST_F(OutsideChangesTest, AChangeInTheNextRegionIsAChangeFromOutside) {
+  at::Tensor x = sample({4}), w = constant({4});
+  at::Tensor y = apply_ac_policy_fn([&] { return x * w; }, "recompute_all");
+  apply_ac_policy_fn([&] { w.add_(1); }, "recompute_all");
+  expect_error([&] { gradient_of(y, x); }, {kModified});
+}
+
+TEST_F(OutsideChangesTest, AChangeWhileDisabledIsAnErrorIfUsed) {
+  at::Tensor x = sample({4}), w = constant({4});
+  at::Tensor used, unused;
+  {
+    PolicyScope scope;
+    used = x * w;
+    unused = x.sin().cos();
+    DisableCheckpointing disable;
+    w.add_(1);
+  }
+  EXPECT_TRUE(same_bits(gradient_of(unused, x), gradient_of(x.sin().cos(), x)));
+  expect_error([&] { gradient_of(used, x); }, {kModified});
+}
+
+TEST_F(OutsideChangesTest, AnOptimizersStepBetweenTwoBackwardsIsAnError) {
+  at::Tensor x = sample({4}), w = sample({4});
+  at::Tensor y = apply_ac_policy_fn([&] { return (x * w).cos(); }, "recompute_all");
+  gradient_of(y, x, /*retain_graph=*/true);
+  {
+    at::NoGradGuard guard;
+    w.sub_(0.1);
+  }
+  expect_error([&] { gradient_of(y, x); }, {kModified});
+}
+
+TEST_F(OutsideChangesTest, TheErrorNamesWhatChanged) {
+  at::Tensor x = sample({4, 3}), w = constant({3, 5});
+  at::Tensor y = apply_ac_policy_fn([&] { return x.mm(w); }, "recompute_all");
+  w.add_(1);
+  expect_error([&] { gradient_of(y, x); }, {kModified, "input", "60 bytes", "version"});
+}
+
+TEST_F(OutsideChangesTest, AResultWhoseMemoryWasFreedIsRecomputed) {
+  at::Tensor x = sample({4});
+  at::Tensor kept;
+  at::Tensor y;
+  std::shared_ptr<const Trace> trace;
+  {
+    PolicyScope scope;
+    trace = scope.trace();
+    kept = x.sin();
+    y = kept.cos();
+  }
+  // As programs do that give a tensor's memory back and keep the tensor.
+  c10::StorageImpl* storage = kept.storage().unsafeGetStorageImpl();
+  storage->set_data_ptr_noswap(storage->allocator()->allocate(0));
+  storage->set_nbytes(size_t{0});
+  EXPECT_TRUE(same_bits(gradient_of(y, x), gradient_of(x.sin().cos(), x)));
+  EXPECT_EQ(trace->stats().recomputed_ops, 1);
+}
+
+}  // namespace
+}  // namespace ac2::test

@@ -1,0 +1,218 @@
+// The ready-made policies: what each decides about an operator, and which lists of names they refuse.
+// What they do to a region is in policies_region_test.cc.
+#include "policies/policies.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/Exception.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/library.h>
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace ac2::policies {
+namespace {
+
+using enum CheckpointPolicy;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+TORCH_LIBRARY(ac2_policies_test, library) {
+  library.def("twice(Tensor x) -> Tensor");
+}
+
+CheckpointPolicy decide(const Policy& policy, const char* op, const char* overload = "") {
+  const Policy::Instance instance = policy.enter();
+  if (instance.constant) {
+    return instance.constant->policy();
+  }
+  return instance.by_operator(c10::Dispatcher::singleton().findSchemaOrThrow(op, overload)).policy();
+}
+
+std::string error_of(const std::function<void()>& make) {
+  try {
+    make();
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+  return "(no error)";
+}
+
+std::string save_ops_error(const std::string& op) {
+  return error_of([&] { save_ops({op}); });
+}
+
+std::vector<std::string> warnings_of(const std::function<void()>& make) {
+  struct Collector : c10::WarningHandler {
+    std::vector<std::string> messages;
+    void process(const c10::Warning& warning) override { messages.push_back(warning.msg()); }
+  } collector;
+  const c10::WarningUtils::WarningHandlerGuard guard(&collector);
+  make();
+  return collector.messages;
+}
+
+TEST(RecomputeAllTest, PrefersToRecomputeWhateverTheOp) {
+  EXPECT_EQ(decide(recompute_all(), "aten::mm"), PREFER_RECOMPUTE);
+  EXPECT_EQ(decide(recompute_all(), "aten::sin"), PREFER_RECOMPUTE);
+  EXPECT_TRUE(recompute_all().enter().constant) << "asked op by op";
+}
+
+TEST(MustSaveAllTest, SavesWhateverTheOp) {
+  EXPECT_EQ(decide(must_save_all(), "aten::mm"), MUST_SAVE);
+  EXPECT_EQ(decide(must_save_all(), "aten::sin"), MUST_SAVE);
+  EXPECT_TRUE(must_save_all().enter().constant) << "asked op by op";
+}
+
+TEST(SaveOpsTest, SavesTheListedOpsAndPrefersToRecomputeTheOthers) {
+  const Policy policy = save_ops({"aten::mm", "aten::_softmax"});
+  EXPECT_EQ(decide(policy, "aten::mm"), MUST_SAVE);
+  EXPECT_EQ(decide(policy, "aten::_softmax"), MUST_SAVE);
+  EXPECT_EQ(decide(policy, "aten::bmm"), PREFER_RECOMPUTE);
+}
+
+TEST(SaveOpsTest, TakesABareNameForEveryOverload) {
+  const Policy policy = save_ops({"aten::add"});
+  EXPECT_EQ(decide(policy, "aten::add", "Tensor"), MUST_SAVE);
+  EXPECT_EQ(decide(policy, "aten::add", "Scalar"), MUST_SAVE);
+}
+
+TEST(SaveOpsTest, TakesANameWithAnOverloadForThatOneAlone) {
+  const Policy policy = save_ops({"aten::add.Tensor", "aten::mul.Tensor", "aten::mul.Scalar"});
+  EXPECT_EQ(decide(policy, "aten::add", "Tensor"), MUST_SAVE);
+  EXPECT_EQ(decide(policy, "aten::add", "Scalar"), PREFER_RECOMPUTE);
+  EXPECT_EQ(decide(policy, "aten::mul", "Tensor"), MUST_SAVE);
+  EXPECT_EQ(decide(policy, "aten::mul", "Scalar"), MUST_SAVE);
+}
+
+TEST(SaveOpsTest, TakesTheBareNameWhereBothFormsAreListed) {
+  for (const auto& ops : {std::vector<std::string>{"aten::add.Tensor", "aten::add"},
+                          std::vector<std::string>{"aten::add", "aten::add.Tensor"}}) {
+    EXPECT_EQ(decide(save_ops(ops), "aten::add", "Scalar"), MUST_SAVE);
+  }
+}
+
+TEST(SaveOpsTest, DoesNotTakeAnOpForItsInPlaceForm) {
+  const Policy policy = save_ops({"aten::relu"});
+  EXPECT_EQ(decide(policy, "aten::relu"), MUST_SAVE);
+  EXPECT_EQ(decide(policy, "aten::relu_"), PREFER_RECOMPUTE);
+}
+
+TEST(SaveOpsTest, SavesNothingWhenTheListIsEmpty) {
+  EXPECT_EQ(decide(save_ops({}), "aten::mm"), PREFER_RECOMPUTE);
+}
+
+TEST(SaveOpsTest, KnowsTheOpsThatTheProgramRegistered) {
+  EXPECT_EQ(decide(save_ops({"ac2_policies_test::twice"}), "ac2_policies_test::twice"), MUST_SAVE);
+}
+
+TEST(SaveOpsTest, CoversAnOverloadThatIsRegisteredLater) {
+  const Policy policy = save_ops({"ac2_policies_test::twice"});
+  torch::Library late(torch::Library::FRAGMENT, "ac2_policies_test", {}, __FILE__, __LINE__);
+  late.def("twice.late(Tensor x, int times) -> Tensor");
+  EXPECT_EQ(decide(policy, "ac2_policies_test::twice", "late"), MUST_SAVE);
+}
+
+TEST(SaveOpsTest, RejectsAnUnknownOpAndSuggestsTheNearest) {
+  EXPECT_THAT(save_ops_error("aten::mmm"), AllOf(HasSubstr("save_ops: no operator named \"aten::mmm\" is registered"),
+                                                 HasSubstr("Did you mean"), HasSubstr("aten::mm")));
+  EXPECT_THAT(save_ops_error("aten::_sofmax"), HasSubstr("Did you mean aten::_softmax"));
+  EXPECT_THAT(save_ops_error("aten::native_layernorm"), HasSubstr("aten::native_layer_norm"));
+}
+
+TEST(SaveOpsTest, SuggestsTheOverloadTooWhereItExists) {
+  EXPECT_THAT(save_ops_error("aten::hardsgmoid.out"), HasSubstr("Did you mean aten::hardsigmoid.out"));
+}
+
+TEST(SaveOpsTest, SuggestsNothingWhereNothingIsNear) {
+  EXPECT_THAT(save_ops_error("my_library::fused_everything_forward"),
+              AllOf(HasSubstr("my_library::fused_everything_forward"), HasSubstr("load that library before"),
+                    Not(HasSubstr("Did you mean"))));
+}
+
+TEST(SaveOpsTest, RejectsAnUnknownOverloadAndListsTheKnownOnes) {
+  EXPECT_THAT(save_ops_error("aten::add.Tensr"),
+              AllOf(HasSubstr("\"aten::add\" has no overload \"Tensr\""), HasSubstr("\"Tensor\""),
+                    HasSubstr("\"Scalar\""), HasSubstr("\"aten::add\" means all of them")));
+  EXPECT_THAT(save_ops_error("aten::mm.default"), HasSubstr("one without a name"));
+}
+
+TEST(SaveOpsTest, RejectsANameWithoutANamespaceAndSaysHowItIsWritten) {
+  EXPECT_THAT(save_ops_error("mm"), AllOf(HasSubstr("save_ops: \"mm\" is not an operator's name"),
+                                          HasSubstr("\"aten::add.Tensor\""), HasSubstr("Did you mean aten::mm?")));
+}
+
+TEST(SaveOpsTest, UnderstandsPythonsSpellingEnoughToSuggest) {
+  EXPECT_THAT(save_ops_error("aten.mm"), HasSubstr("Did you mean aten::mm?"));
+  EXPECT_THAT(save_ops_error("torch.ops.aten.add.Tensor"), HasSubstr("Did you mean aten::add.Tensor?"));
+}
+
+TEST(SaveOpsTest, RejectsMalformedNames) {
+  for (const char* name : {"", "::", "aten::", "::mm", "aten::mm.", "aten:mm", "aten::mm, aten::bmm", "aten:: mm",
+                           "aten::mm(Tensor self, Tensor mat2)"}) {
+    EXPECT_THAT(save_ops_error(name), HasSubstr("\"" + std::string(name) + "\" is not an operator's name"));
+  }
+}
+
+TEST(SaveOpsTest, WarnsOnceOfAnOpThatTrainingNeverRuns) {
+  const auto make = [] { save_ops({"aten::linear", "aten::mm"}); };
+  EXPECT_THAT(warnings_of(make), ElementsAre(AllOf(HasSubstr("aten::linear"), HasSubstr("made of other operators"))));
+  EXPECT_THAT(warnings_of(make), IsEmpty());
+}
+
+TEST(RecomputeOpsTest, RecomputesTheListedOpsAndPrefersToSaveTheOthers) {
+  const Policy policy = recompute_ops({"aten::gelu", "aten::add.Tensor"});
+  EXPECT_EQ(decide(policy, "aten::gelu"), MUST_RECOMPUTE);
+  EXPECT_EQ(decide(policy, "aten::add", "Tensor"), MUST_RECOMPUTE);
+  EXPECT_EQ(decide(policy, "aten::add", "Scalar"), PREFER_SAVE);
+  EXPECT_EQ(decide(policy, "aten::mm"), PREFER_SAVE);
+}
+
+TEST(RecomputeOpsTest, RejectsAnUnknownOpAndSuggestsTheNearest) {
+  EXPECT_THAT(error_of([] {
+                recompute_ops({"aten::gelu", "aten::dropuot"});
+              }),
+              AllOf(HasSubstr("recompute_ops: no operator named \"aten::dropuot\""), HasSubstr("aten::dropout")));
+}
+
+TEST(SaveComputeIntensiveTest, SavesProductsConvolutionsAndAttention) {
+  const Policy policy = save_compute_intensive();
+  for (const char* op : {"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::mv", "aten::convolution",
+                         "aten::mkldnn_convolution", "aten::cudnn_convolution", "aten::linear", "aten::matmul",
+                         "aten::_scaled_mm", "aten::_scaled_dot_product_flash_attention_for_cpu",
+                         "aten::_scaled_dot_product_efficient_attention", "aten::scaled_dot_product_attention"}) {
+    EXPECT_EQ(decide(policy, op), MUST_SAVE) << op;
+  }
+}
+
+TEST(SaveComputeIntensiveTest, PrefersToRecomputeTheRest) {
+  const Policy policy = save_compute_intensive();
+  for (const char* op : {"aten::gelu", "aten::native_layer_norm", "aten::native_dropout", "aten::relu_",
+                         "aten::native_batch_norm", "aten::_softmax", "aten::embedding"}) {
+    EXPECT_EQ(decide(policy, op), PREFER_RECOMPUTE) << op;
+  }
+}
+
+TEST(SaveComputeIntensiveTest, ListsOnlyOpsThatExist) {
+  std::set<std::string> registered;
+  for (const c10::OperatorName& op : c10::Dispatcher::singleton().getAllOpNames()) {
+    registered.insert(op.name);
+  }
+  for (const std::string& op : compute_intensive_ops()) {
+    EXPECT_TRUE(registered.contains(op)) << op;
+  }
+}
+
+TEST(SaveComputeIntensiveTest, ListsNoOpTwice) {
+  const std::vector<std::string>& ops = compute_intensive_ops();
+  EXPECT_EQ(std::set<std::string>(ops.begin(), ops.end()).size(), ops.size());
+}
+
+}  // namespace
+}  // namespace ac2::policies

@@ -1,0 +1,174 @@
+// The main job, tiny: every policy trains bit for bit alike and holds less, and bad input is named.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "ac2/ac2.h"
+#include "examples/compare.h"
+#include "examples/generate.h"
+#include "examples/named_policies.h"
+#include "examples/text_data.h"
+#include "examples/trainer.h"
+
+namespace gpt {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Tests run side by side; the spinning threads of several of them on few cores would take minutes for these seconds.
+const bool one_thread = [] {
+  at::set_num_threads(1);
+  return true;
+}();
+
+TextData some_text() {
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "line " + std::to_string(i * 7) + "\n";
+  return TextData(std::move(text));
+}
+
+TrainOptions tiny_options() {
+  TrainOptions options;
+  options.model = {.vocabulary = 0, .context = 16, .layers = 2, .dim = 16, .heads = 2, .dropout = 0.1};
+  options.batch = 4;
+  options.steps = 6;
+  return options;
+}
+
+// What c10::Error says when `fn` is called, or "" if it is not thrown.
+template <class Fn>
+std::string error_of(Fn&& fn) {
+  try {
+    fn();
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+  return "";
+}
+
+std::string temporary_file(const std::string& name, const std::string& content) {
+  const std::string path = ::testing::TempDir() + name;
+  std::ofstream(path, std::ios::binary) << content;
+  return path;
+}
+
+TEST(TrainGptTest, PoliciesTrainBitForBitAlike) {
+  const TextData text = some_text();
+  int64_t rounds = 0;
+  const auto compared = compare_policies(text, tiny_options(), [&](int64_t done) { rounds = done; });
+  EXPECT_EQ(rounds, tiny_options().steps);
+  ASSERT_EQ(compared.size(), policy_names().size());
+  for (const auto& policy : compared) {
+    EXPECT_TRUE(policy.same_losses) << policy.name;
+    EXPECT_TRUE(policy.same_parameters) << policy.name;
+    EXPECT_EQ(policy.final_loss, compared[0].final_loss) << policy.name;
+  }
+  std::ostringstream out;
+  EXPECT_TRUE(print_comparison(out, compared));
+  EXPECT_THAT(out.str(), AllOf(HasSubstr("| save_compute_intensive |"), HasSubstr("same bits")));
+  EXPECT_EQ(ac2::live_node_count(), 0);
+}
+
+TEST(TrainGptTest, PoliciesHoldWhatTheirNamesSay) {
+  const TextData text = some_text();
+  Trainer trainer(text, tiny_options(), "none");
+  trainer.step();
+  const auto held = [&](const char* policy) { return trainer.measure(policy_by_name(policy)).held_bytes; };
+  const int64_t none = held("none");
+  EXPECT_LT(held("recompute_all"), held("save_compute_intensive"));
+  EXPECT_LT(held("save_compute_intensive"), none);
+  EXPECT_EQ(held("must_save_all"), none);
+}
+
+TEST(TrainGptTest, MeasuringLeavesTheTrainingAsItIs) {
+  const TextData text = some_text();
+  Trainer measured(text, tiny_options(), "recompute_all"), undisturbed(text, tiny_options(), "recompute_all");
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(measured.step().loss, undisturbed.step().loss);
+    EXPECT_EQ(measured.measure(std::nullopt).loss, measured.measure("recompute_all").loss);
+  }
+}
+
+TEST(TrainGptTest, LossFalls) {
+  const TextData text = some_text();
+  TrainOptions options = tiny_options();
+  options.steps = 60;
+  Trainer trainer(text, options, "recompute_all");
+  const float first = trainer.step().loss;
+  float last = first;
+  for (int64_t i = 1; i < options.steps; ++i) last = trainer.step().loss;
+  EXPECT_LT(last, first - 0.3F);
+}
+
+TEST(TrainGptTest, DifferencesAreReported) {
+  const TextData text = some_text();
+  auto compared = compare_policies(text, tiny_options(), [](int64_t) {});
+  compared[2].same_losses = false;
+  std::ostringstream out;
+  EXPECT_FALSE(print_comparison(out, compared));
+  EXPECT_THAT(out.str(), HasSubstr("DIFFERENT from none: the losses under save_compute_intensive"));
+}
+
+TEST(TrainGptTest, GeneratesFromThePrompt) {
+  const TextData text = some_text();
+  Trainer trainer(text, tiny_options(), "none");
+  trainer.step();
+  const std::string sample = generate(trainer.model(), text, "line", 40, 0.8, 1);
+  EXPECT_EQ(sample.size(), 44U);
+  EXPECT_EQ(sample.substr(0, 4), "line");
+  EXPECT_EQ(sample, generate(trainer.model(), text, "line", 40, 0.8, 1));
+  EXPECT_THAT(error_of([&] { generate(trainer.model(), text, "Zebra", 1, 0.8, 1); }),
+              HasSubstr("no token for byte 90 of \"Zebra\""));
+}
+
+TEST(TrainGptTest, ReadsAFileAndADirectory) {
+  EXPECT_EQ(TextData::load(temporary_file("abc.txt", "cabba")).vocabulary(), 3);
+  const std::string directory = ::testing::TempDir() + "headers";
+  std::filesystem::create_directories(directory + "/sub");
+  std::ofstream(directory + "/z.h") << "last";
+  std::ofstream(directory + "/sub/a.h") << "first ";
+  std::ofstream(directory + "/ignored.txt") << "no";
+  EXPECT_EQ(TextData::load(directory).text(), "first last");
+}
+
+TEST(TrainGptTest, NamesBadText) {
+  EXPECT_THAT(error_of([] { TextData::load("no/such/file"); }), HasSubstr("\"no/such/file\" does not exist"));
+  EXPECT_THAT(error_of([] { TextData::load(temporary_file("empty.txt", "")); }), HasSubstr("is empty"));
+  // Opens, and cannot be read.
+  EXPECT_THAT(error_of([] { TextData::load("/proc/self/mem"); }), HasSubstr("Cannot read the text file"));
+  const std::string directory = ::testing::TempDir() + "nothing";
+  std::filesystem::create_directories(directory);
+  EXPECT_THAT(error_of([&] { TextData::load(directory); }), HasSubstr("has no .h files"));
+  const TextData text(std::string("sixteen letters."));
+  EXPECT_THAT(error_of([&] { Trainer(text, tiny_options(), "none"); }),
+              AllOf(HasSubstr("The text has 16 bytes"), HasSubstr("at least 17"), HasSubstr("--context of 15")));
+}
+
+TEST(TrainGptTest, NamesBadOptions) {
+  const TextData text = some_text();
+  const auto error_with = [&](auto change) {
+    TrainOptions options = tiny_options();
+    change(options);
+    return error_of([&] { Trainer(text, options, "none"); });
+  };
+  EXPECT_THAT(error_with([](TrainOptions& o) { o.model.heads = 3; }), HasSubstr("dim 16 is not divisible by heads 3"));
+  EXPECT_THAT(error_with([](TrainOptions& o) { o.model.layers = 0; }), HasSubstr("layers is 0"));
+  EXPECT_THAT(error_with([](TrainOptions& o) { o.model.context = -5; }), HasSubstr("context is -5"));
+  EXPECT_THAT(error_with([](TrainOptions& o) { o.batch = 0; }), HasSubstr("batch is 0"));
+  EXPECT_THAT(error_with([](TrainOptions& o) { o.steps = -1; }), HasSubstr("steps is -1"));
+  EXPECT_THAT(error_with([](TrainOptions& o) { o.model.dropout = 1; }), HasSubstr("dropout is 1"));
+  EXPECT_THAT(error_with([](TrainOptions& o) { o.learning_rate = 0; }), HasSubstr("lr is 0"));
+  EXPECT_THAT(error_of([&] { Trainer(text, tiny_options(), "save_everything"); }),
+              AllOf(HasSubstr("Unknown policy \"save_everything\""),
+                    HasSubstr("none, recompute_all, save_compute_intensive, must_save_all")));
+}
+
+}  // namespace
+}  // namespace gpt
