@@ -63,8 +63,9 @@ at::Tensor BlockImpl::attend(const at::Tensor& x) {
   const int64_t batch = x.size(0), time = x.size(1), dim = x.size(2);
   // [batch, time, 3, heads, channels] -> three of [batch, heads, time, channels], all views.
   const auto qkv = qkv_->forward(x).view({batch, time, 3, heads_, dim / heads_}).permute({2, 0, 3, 1, 4}).unbind(0);
+  // No dropout in here: with it, LibTorch's CPU attention falls back to one that builds [time, time] matrices.
   const at::Tensor mixed = at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], /*attn_mask=*/{},
-                                                            is_training() ? dropout_ : 0.0, /*is_causal=*/true);
+                                                            /*dropout_p=*/0.0, /*is_causal=*/true);
   return projection_->forward(mixed.transpose(1, 2).reshape({batch, time, dim}));
 }
 

@@ -31,7 +31,7 @@ struct GptOptions {
 // Throws c10::Error for sizes that make no model.
 void check_options(const GptOptions& options);
 
-// x + attention(norm(x)), then x + mlp(norm(x)).
+// x + dropout(attention(norm(x))), then x + dropout(mlp(norm(x))).
 class BlockImpl : public torch::nn::Module {
  public:
   explicit BlockImpl(const GptOptions& options);

@@ -18,8 +18,9 @@ void Progress::update(int64_t steps_done, const std::string& details) {
   const auto now = Clock::now();
   const double step = std::chrono::duration<double>(now - last_step_).count();
   last_step_ = now;
-  // Weighted towards the recent steps: the first ones warm up, and machines get busy and idle.
-  seconds_per_step_ = steps_done == 1 ? step : 0.9 * seconds_per_step_ + 0.1 * step;
+  // Of the last fifty steps or so: the first ones warm up, and machines get busy and idle.
+  const double weight = std::max(0.02, 1.0 / static_cast<double>(steps_done));
+  seconds_per_step_ += weight * (step - seconds_per_step_);
   const bool at_end = steps_done == steps_;
   const int64_t interval = std::max<int64_t>(1, steps_ / 20);
   const bool due = live_ ? now - last_print_ >= std::chrono::milliseconds(100) : steps_done % interval == 0;

@@ -4,6 +4,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <atomic>
 #include <optional>
 #include <ostream>
 #include <thread>
@@ -221,9 +222,11 @@ TEST_F(RandomTest, ThreadsWithGeneratorsOfTheirOwnDoNotDisturbEachOther) {
 
 TEST_F(RandomTest, ThreadsThatShareTheDefaultGeneratorReplayWhatTheyDrew) {
   constexpr int kThreads = 4, kSteps = 100;
+  std::atomic<int> mismatches = 0;
   at::Tensor x = at::ones({30}).requires_grad_(true);
-  // With output gradients of one, the gradient of x · noise at one is the noise, which is also the result.
-  auto noise = [](const at::Tensor& x) { return at::dropout(x * at::rand_like(x), 0.3, true) * at::randn({30}); };
+  // At x = 1 and with output gradients of one, the gradient is the noise, and so is the result; to the last bit, for
+  // dropout's factor is a power of two.
+  auto noise = [](const at::Tensor& x) { return at::dropout(x * at::rand_like(x), 0.5, true); };
   at::manual_seed(3);
   for (int i = 0; i < kThreads * kSteps; ++i) noise(x);
   at::Tensor state_after_as_many_draws = generator_state();
@@ -234,11 +237,12 @@ TEST_F(RandomTest, ThreadsThatShareTheDefaultGeneratorReplayWhatTheyDrew) {
       for (int step = 0; step < kSteps; ++step) {
         at::Tensor y = apply_ac_policy_fn(noise, "recompute_all", x);
         at::Tensor gradient = torch::autograd::grad({y}, {x}, {at::ones({30})})[0];
-        ASSERT_TRUE(at::equal(gradient, y.detach()));
+        mismatches += !at::equal(gradient, y.detach());
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(mismatches, 0);
   // The replays drew nothing from it.
   EXPECT_TRUE(same_bits(generator_state(), state_after_as_many_draws));
 }
