@@ -22,6 +22,7 @@
 #include "examples/compare.h"
 #include "examples/generate.h"
 #include "examples/named_policies.h"
+#include "examples/passive_threads.h"
 #include "examples/progress.h"
 #include "examples/table.h"
 #include "examples/text_data.h"
@@ -39,8 +40,7 @@ ABSL_FLAG(int64_t, context, 128, "characters seen at once");
 ABSL_FLAG(int64_t, batch, 8, "excerpts per step");
 ABSL_FLAG(double, dropout, 0.05, "share of values set to zero, 0 to 1");
 ABSL_FLAG(double, lr, 3e-3, "learning rate after warm-up");
-ABSL_FLAG(int64_t, threads, 0,
-          "threads of LibTorch; 0: its own choice, one per core. Fewer are faster where other programs run");
+ABSL_FLAG(int64_t, threads, 0, "threads of LibTorch; 0: its own choice, one per core");
 ABSL_FLAG(uint64_t, seed, 1, "of weights, batches, dropout and the sample");
 ABSL_FLAG(std::string, prompt, "", "what the sample begins with; default: the text's first line");
 ABSL_FLAG(int64_t, sample, 400, "characters to write at the end");
@@ -146,6 +146,7 @@ bool run() {
 }  // namespace gpt
 
 int main(int argc, char** argv) {
+  gpt::use_passive_threads(argv);
   absl::SetProgramUsageMessage("Trains a small GPT on a text, with activation checkpointing.");
   const auto arguments = absl::ParseCommandLine(argc, argv);
   if (arguments.size() > 1) {

@@ -63,8 +63,14 @@ std::mutex& swap_mutex() {
 }  // namespace
 
 RecordedDraw::RecordedDraw(const OpFacts& facts, c10::IValue* arguments)
-    : generator_(generator_of(facts, c10::ArrayRef<c10::IValue>(arguments, facts.num_arguments))),
-      lock_(generator_.mutex()) {
+    : generator_(generator_of(facts, c10::ArrayRef<c10::IValue>(arguments, facts.num_arguments))) {
+  // An op without a Generator argument takes the generator's lock itself, somewhere inside, so we cannot hold that: the
+  // copy and the op are kept together, against other regions, by a lock of our own.
+  static std::mutex default_generator_mutex;
+  if (facts.is_aten && generator_ == at::detail::getDefaultCPUGenerator()) {
+    turn_ = std::unique_lock(default_generator_mutex);
+  }
+  lock_ = std::unique_lock(generator_.mutex());
   before_ = generator_.clone();
   // A kernel of someone else's may use the default generator besides its argument, and would wait for the lock for
   // ever.

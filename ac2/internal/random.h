@@ -2,8 +2,8 @@
 //
 // Threads: an aten op that takes a Generator runs, while recorded on the CPU, on a private copy under the generator's
 // lock, so that threads which share a generator never see each other's draws between the copy and the op. Ops without a
-// Generator argument draw from the default generator, copied just before: two threads that both draw from it at that
-// moment are not told apart.
+// Generator argument draw from the default generator, copied just before; regions take turns at that, but a thread outside
+// all regions may come between.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -30,6 +30,8 @@ class RecordedDraw {
   at::Generator generator_;
   at::Generator before_;
   at::Generator own_;
+  // Of regions that draw from the default generator, in whatever thread, one at a time.
+  std::unique_lock<std::mutex> turn_;
   std::unique_lock<std::mutex> lock_;
 };
 
