@@ -2,8 +2,10 @@
 
 #include <c10/util/Exception.h>
 
+#include <cstdlib>
 #include <exception>
 #include <string>
+#include <string_view>
 
 #include "ac2/internal/engine.h"
 #include "ac2/internal/interceptor.h"
@@ -17,12 +19,25 @@ using internal::Tape;
 using internal::ThreadRegions;
 using internal::Value;
 
+namespace {
+
+bool verify_by_environment() {
+  const char* const value = std::getenv("AC2_VERIFY");
+  const std::string_view text = value == nullptr ? "" : value;
+  TORCH_CHECK(text.empty() || text == "0" || text == "1", "The environment variable AC2_VERIFY is \"", text,
+              "\"; expected 1 (every region verifies its replays) or 0.");
+  return text == "1";
+}
+
+}  // namespace
+
 PolicyScope::PolicyScope(Policy policy, ScopeOptions options) {
   TORCH_CHECK(!options.memory_budget, "ScopeOptions::memory_budget is not available yet, but was set to ",
               *options.memory_budget, " bytes. Choose a policy instead.");
+  const bool verify = options.verify || verify_by_environment();
   internal::install_interceptor();
   internal::install_engine();
-  state_ = ThreadRegions::here().open(policy.enter());
+  state_ = ThreadRegions::here().open(policy.enter(), verify);
 }
 
 PolicyScope::~PolicyScope() noexcept(false) {

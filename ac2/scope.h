@@ -35,7 +35,13 @@ struct ScopeState;
 
 struct ScopeOptions {
   // Bytes this region may hold for backward. Not available yet: a scope opened with it throws.
-  std::optional<int64_t> memory_budget;
+  std::optional<int64_t> memory_budget = std::nullopt;
+  // Checks the region, from here to its end, at the price of reading every tensor several times: each replayed value is
+  // compared bit for bit (by a 64-bit fingerprint) with what forward computed, and each op with what its schema says it
+  // writes. A difference is a c10::Error, from the op or from backward, that names the op and what may be the reason.
+  // For trying an op of your own before trusting it. The environment variable AC2_VERIFY=1 sets it for every region.
+  // What was kept through a SaveWithHooks that gives back other bits, and all that is computed from it, is exempt.
+  bool verify = false;
 };
 
 // The outermost scope of a thread opens a trace; an inner one adds its policy to the stack. Policies are asked from the
@@ -43,7 +49,7 @@ struct ScopeOptions {
 // counts as one) replaces any PREFER_* and is replaced by none; two different MUST decisions for one op are an error.
 class PolicyScope {
  public:
-  // Throws c10::Error if the dispatch key that ac2 needs is taken, or an option is invalid.
+  // Throws c10::Error if the dispatch key that ac2 needs is taken, or an option or AC2_VERIFY is invalid.
   explicit PolicyScope(Policy policy = "recompute_all", ScopeOptions options = {});
   // Throws c10::Error (a warning while another exception is in flight) if scopes are closed out of order or on a thread
   // other than their own. The scope is closed all the same, and the thread's other scopes stay as they are.

@@ -22,6 +22,7 @@ def ac2_repositories():
             "flags": "absl_flags absl_flags_parse absl_flags_usage",
             "flat_hash_map": "absl_flat_hash_map",
             "flat_hash_set": "absl_flat_hash_set",
+            "hash": "absl_hash",
             "inlined_vector": "absl_inlined_vector",
             "span": "absl_span",
             "status": "absl_status",

@@ -8,6 +8,7 @@
 
 #include "ac2/internal/storage_copy.h"
 #include "ac2/internal/unrecorded.h"
+#include "ac2/internal/verifier.h"
 
 namespace ac2::internal {
 
@@ -49,6 +50,9 @@ void pack_values(Tape& tape, const c10::SmallVector<Value*, 2>& values) {
         }
       }
       c10::IValue packed;
+      if (hooks && tape.verifier() != nullptr) {
+        note_packed(tape, *value, tensor);
+      }
       if (hooks) {
         const Unrecorded guard;
         packed = hooks->pack(tensor);

@@ -2,8 +2,8 @@
 //
 // Threads: an aten op that takes a Generator runs, while recorded on the CPU, on a private copy under the generator's
 // lock, so that threads which share a generator never see each other's draws between the copy and the op. Ops without a
-// Generator argument draw from the default generator, copied just before; regions take turns at that, but a thread outside
-// all regions may come between.
+// Generator argument draw from the default generator, copied just before; regions take turns at that, but a thread
+// outside all regions may come between.
 #pragma once
 
 #include <ATen/core/Generator.h>

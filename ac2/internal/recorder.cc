@@ -13,6 +13,7 @@
 #include "ac2/internal/packing.h"
 #include "ac2/internal/random.h"
 #include "ac2/internal/result_tensors.h"
+#include "ac2/internal/verifier.h"
 
 namespace ac2::internal {
 
@@ -238,6 +239,10 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
   }
   const bool may_recompute = !known || !known->saves();
 
+  std::optional<VerifiedCall> verified;
+  if (tape->verifier() != nullptr) {
+    verified.emplace(*tape, facts, arguments, index);
+  }
   std::optional<Overwrites> writes;
   if (!facts.written.empty()) {
     writes.emplace(*tape, facts, arguments, may_recompute && facts.has_fresh_results);
@@ -249,6 +254,9 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
     facts.op.redispatchBoxed(keys, stack);
   } else {
     facts.op.redispatchBoxed(keys, stack);
+  }
+  if (verified) {
+    verified->check_arguments();
   }
   const c10::ArrayRef<c10::IValue> results = top(*stack, facts.num_returns);
   if (!writes && !has_result_tensors(results)) {
@@ -270,6 +278,9 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
                         .index = index})
         .build(*known);
     packs = tape->take_pending_packs();
+  }
+  if (verified) {
+    verified->note_results(results);
   }
   pack_values(*tape, packs);
 }

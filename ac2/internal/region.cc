@@ -16,7 +16,7 @@ ThreadRegions& ThreadRegions::here() {
   return regions;
 }
 
-std::shared_ptr<ScopeState> ThreadRegions::open(Policy::Instance policy) {
+std::shared_ptr<ScopeState> ThreadRegions::open(Policy::Instance policy, bool verify) {
   remove_closed_elsewhere();
   const int graph_task = torch::autograd::get_current_graph_task_id();
   auto scope = std::make_shared<ScopeState>();
@@ -28,6 +28,9 @@ std::shared_ptr<ScopeState> ThreadRegions::open(Policy::Instance policy) {
     region->trace = TraceAccess::make(region->tape);
     region->graph_task = graph_task;
     regions_.push_back(std::move(region));
+  }
+  if (verify) {
+    regions_.back()->tape->start_verifying();
   }
   scope->thread = std::this_thread::get_id();
   scope->region = regions_.back().get();

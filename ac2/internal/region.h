@@ -43,7 +43,8 @@ class ThreadRegions {
  public:
   static ThreadRegions& here();
 
-  std::shared_ptr<ScopeState> open(Policy::Instance policy);
+  // `verify`: see ScopeOptions.
+  std::shared_ptr<ScopeState> open(Policy::Instance policy, bool verify);
   // What was wrong with closing it here and now, or empty.
   std::string close(const std::shared_ptr<ScopeState>& scope);
 

@@ -9,6 +9,7 @@
 #include "ac2/internal/packing.h"
 #include "ac2/internal/replay_call.h"
 #include "ac2/internal/storage_copy.h"
+#include "ac2/internal/verifier.h"
 
 namespace ac2::internal {
 
@@ -75,23 +76,37 @@ PrivateWrites prepare_writes(Tape& tape, Node* node) {
   return writes;
 }
 
-void publish(Tape& tape, Node* node, const PrivateWrites& writes, const std::vector<at::Tensor>& results) {
+// What the replay made of each output that is waited for.
+std::vector<c10::Storage> wanted_storages(Tape& tape, const Node& node, const PrivateWrites& writes,
+                                          const std::vector<at::Tensor>& results) {
+  std::vector<c10::Storage> storages(node.outputs.size());
   const Tape::Lock lock(tape);
-  ++tape.recomputed_ops;
-  ++node->replays;
-  for (const NodeOutput& output : node->outputs) {
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    const NodeOutput& output = node.outputs[i];
     Value* value = output.value;
     if (value == nullptr || value->pins == 0 || value->saved || tape.available(value) != nullptr) {
       continue;
     }
-    const bool written = output.write >= 0;
-    const at::Tensor result = written ? at::Tensor() : results.at(output.flat_result);
-    const c10::Storage& storage = written ? writes.storages[output.write] : result.storage();
-    TORCH_CHECK(storage.nbytes() == value->nbytes, "Replaying ", node->facts->name, " (op ", node->index,
-                " of its region) gave a result of ", storage.nbytes(), " bytes where forward had ", value->nbytes,
+    storages[i] = output.write >= 0 ? writes.storages[output.write] : results.at(output.flat_result).storage();
+    TORCH_CHECK(storages[i].nbytes() == value->nbytes, "Replaying ", node.facts->name, " (op ", node.index,
+                " of its region) gave a result of ", storages[i].nbytes(), " bytes where forward had ", value->nbytes,
                 ". An op that is recomputed must do the same for the same inputs; save its result "
                 "(ac2::policies::save_ops or tag_with_policy).");
-    tape.set_real(value, storage, result);
+  }
+  return storages;
+}
+
+void publish(Tape& tape, Node* node, const std::vector<c10::Storage>& storages,
+             const std::vector<at::Tensor>& results) {
+  const Tape::Lock lock(tape);
+  ++tape.recomputed_ops;
+  ++node->replays;
+  for (size_t i = 0; i < storages.size(); ++i) {
+    const NodeOutput& output = node->outputs[i];
+    // It may have been let go of meanwhile.
+    if (storages[i] && output.value != nullptr && output.value->pins > 0) {
+      tape.set_real(output.value, storages[i], output.write >= 0 ? at::Tensor() : results.at(output.flat_result));
+    }
   }
   tape.realized(node);
 }
@@ -99,6 +114,7 @@ void publish(Tape& tape, Node* node, const PrivateWrites& writes, const std::vec
 void replay(Tape& tape, Node* node) {
   const PrivateWrites writes = prepare_writes(tape, node);
   std::vector<at::Tensor> results;
+  std::vector<c10::Storage> storages;
   try {
     std::vector<at::Tensor> inputs;
     inputs.reserve(node->inputs.size());
@@ -110,6 +126,10 @@ void replay(Tape& tape, Node* node) {
       }
     }
     results = call_again(*node, std::move(inputs));
+    storages = wanted_storages(tape, *node, writes, results);
+    if (tape.verifier() != nullptr) {
+      check_replay(tape, *node, storages);
+    }
   } catch (...) {
     const Tape::Lock lock(tape);
     for (Value* value : writes.taken) {
@@ -117,7 +137,7 @@ void replay(Tape& tape, Node* node) {
     }
     throw;
   }
-  publish(tape, node, writes, results);
+  publish(tape, node, storages, results);
 }
 
 // Depth first over what is missing, with a stack of our own: a chain may be a million ops long.
@@ -149,6 +169,9 @@ void realize(Tape& tape, Value* target) {
     }
     if (unpack) {
       c10::Storage storage = unpack_value(*value);
+      if (tape.verifier() != nullptr) {
+        check_unpacked(tape, *value, storage);
+      }
       const Tape::Lock lock(tape);
       tape.set_real(value, std::move(storage), at::Tensor());
     } else {

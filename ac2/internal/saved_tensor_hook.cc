@@ -6,6 +6,7 @@
 #include "ac2/internal/backward_state.h"
 #include "ac2/internal/packing.h"
 #include "ac2/internal/replayer.h"
+#include "ac2/internal/verifier.h"
 
 namespace ac2::internal {
 
@@ -23,6 +24,9 @@ SavedTensorHook::~SavedTensorHook() {
 
 // No op may be dispatched here: it would be recorded, and autograd is in the middle of one.
 void SavedTensorHook::call_pack_hook(const at::Tensor& tensor) {
+  if (tape_->verifier() != nullptr) {
+    check_unchanged(*tape_, tensor);
+  }
   c10::SmallVector<Value*, 2> packs;
   {
     const Tape::Lock lock(*tape_);

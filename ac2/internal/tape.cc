@@ -1,3 +1,4 @@
+// The part of Tape that says how long values and nodes live, and in what form a saved value is kept.
 #include "ac2/internal/tape.h"
 
 #include <c10/util/Exception.h>
@@ -8,18 +9,9 @@
 #include "ac2/internal/backward_state.h"
 #include "ac2/internal/live_nodes.h"
 #include "ac2/internal/saved_tensor_hook.h"
+#include "ac2/internal/verifier.h"
 
 namespace ac2::internal {
-
-namespace {
-
-void note_version(Value* value, const at::Tensor& tensor) {
-  value->noted = true;
-  value->version = tensor.unsafeGetTensorImpl()->version_counter();
-  value->noted_version = value->version.enabled() ? value->version.current_version() : 0;
-}
-
-}  // namespace
 
 Tape::Trash::~Trash() {
   while (values != nullptr) {
@@ -36,184 +28,6 @@ Tape::~Tape() {
   // No hook is left, for each holds the tape: what remains is what close() would have let go of.
   close();
 }
-
-// --- current versions
-// --------------------------------------------------------------------------------------------------
-
-Value* Tape::find_current(const at::Tensor& tensor) {
-  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  if (!has_plain_storage(*impl)) {
-    return current_opaque(tensor, /*create=*/false);
-  }
-  c10::StorageImpl* storage = impl->storage().unsafeGetStorageImpl();
-  const auto it = current_.find(storage);
-  if (it == current_.end()) {
-    return nullptr;
-  }
-  Value* value = it->second;
-  if (value->changed_outside() || value->nbytes != storage->nbytes()) {
-    untrack(value);
-    return nullptr;
-  }
-  if (!value->noted) {
-    note_version(value, tensor);
-  }
-  return value;
-}
-
-Value* Tape::current(const at::Tensor& tensor) {
-  if (Value* value = find_current(tensor)) {
-    return value;
-  }
-  if (!has_plain_storage(*tensor.unsafeGetTensorImpl())) {
-    return current_opaque(tensor, /*create=*/true);
-  }
-  Value* value = make_value(tensor);
-  note_version(value, tensor);
-  track(tensor.unsafeGetTensorImpl()->storage().unsafeGetStorageImpl(), value);
-  return value;
-}
-
-Value* Tape::make_value(const at::Tensor& tensor) {
-  const c10::Storage& storage = tensor.unsafeGetTensorImpl()->storage();
-  Value* value = values_.make();
-  value->nbytes = storage.unsafeGetStorageImpl()->nbytes();
-  value->origin = storage.getWeakStorageImpl();
-  return value;
-}
-
-Value* Tape::add_made(const at::Tensor& tensor) {
-  c10::StorageImpl* storage = tensor.unsafeGetTensorImpl()->storage().unsafeGetStorageImpl();
-  if (current_.contains(storage)) {
-    return nullptr;
-  }
-  Value* value = make_value(tensor);
-  note_version(value, tensor);
-  track(storage, value);
-  return value;
-}
-
-Value* Tape::add_written(const at::Tensor& tensor) {
-  Value* value = make_value(tensor);
-  track(tensor.unsafeGetTensorImpl()->storage().unsafeGetStorageImpl(), value);
-  return value;
-}
-
-void Tape::expect_new_version(const at::Tensor& tensor) {
-  if (!tensor.defined() || !has_plain_storage(*tensor.unsafeGetTensorImpl())) {
-    return;
-  }
-  Value* value = find_current(tensor);
-  if (value != nullptr && value->version.enabled()) {
-    ++value->noted_version;
-  }
-}
-
-void Tape::track(c10::StorageImpl* storage, Value* value) {
-  current_.emplace(storage, value);
-  value->ring_index = static_cast<uint32_t>(ring_.size());
-  ring_.push_back(value);
-  ref(value);
-}
-
-void Tape::untrack(Value* value) {
-  current_.erase(value->origin._unsafe_get_target());
-  ring_[value->ring_index] = ring_.back();
-  ring_[value->ring_index]->ring_index = value->ring_index;
-  ring_.pop_back();
-  value->ring_index = Value::kNotTracked;
-  unref(value);
-}
-
-void Tape::forget_current(c10::StorageImpl* storage) {
-  const auto it = current_.find(storage);
-  if (it != current_.end()) {
-    untrack(it->second);
-  }
-}
-
-Value* Tape::current_opaque(const at::Tensor& tensor, bool create) {
-  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  const auto it = current_opaque_.find(impl);
-  if (it != current_opaque_.end()) {
-    Value* value = it->second;
-    if (!value->changed_outside()) {
-      return value;
-    }
-    current_opaque_.erase(it);
-    unref(value);
-  }
-  if (!create) {
-    return nullptr;
-  }
-  Value* value = values_.make();
-  value->other = std::make_unique<OtherForm>();
-  value->other->opaque_origin = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
-  note_version(value, tensor);
-  current_opaque_.emplace(impl, value);
-  ref(value);
-  return value;
-}
-
-bool Tape::sweep_one(size_t ring_index) {
-  Value* value = ring_[ring_index];
-  if (!value->origin.expired()) {
-    return false;
-  }
-  // Nobody uses it and nobody can begin to: without this, a loop that saves everything would grow a chain of producers.
-  if (value->saved && value->uses == 0 && value->producer != nullptr) {
-    detach_producer(value);
-  }
-  untrack(value);
-  return true;
-}
-
-void Tape::sweep_some() {
-  ++sweeps_;
-  const size_t age = sweeps_ % 8;
-  if (age < ring_.size()) {
-    sweep_one(ring_.size() - 1 - age);
-  }
-  if (age == 0 && !ring_.empty()) {
-    cursor_ = cursor_ < ring_.size() ? cursor_ : 0;
-    cursor_ += sweep_one(cursor_) ? 0 : 1;
-  }
-}
-
-void Tape::sweep_all() {
-  // Letting go of one value can end another storage's life only outside the lock, so one round is enough for now.
-  for (size_t i = 0; i < ring_.size();) {
-    if (!sweep_one(i)) {
-      ++i;
-    }
-  }
-  for (auto it = current_opaque_.begin(); it != current_opaque_.end();) {
-    Value* value = it->second;
-    if (value->other->opaque_origin.expired()) {
-      current_opaque_.erase(it++);
-      unref(value);
-    } else {
-      ++it;
-    }
-  }
-}
-
-void Tape::close() {
-  const Lock lock(*this);
-  for (const auto& [impl, value] : current_opaque_) {
-    unref(value);
-  }
-  for (Value* value : ring_) {
-    value->ring_index = Value::kNotTracked;
-    unref(value);
-  }
-  current_ = {};
-  current_opaque_ = {};
-  ring_ = {};
-}
-
-// --- lifetime
-// ----------------------------------------------------------------------------------------------------------
 
 void Tape::unref(Value* value) {
   if (--value->refs > 0) {
@@ -235,6 +49,9 @@ void Tape::reap() {
     }
     drop_held(value);
     drop_real(value);
+    if (owned_verifier_) {
+      owned_verifier_->forget(value);
+    }
     value->next_dead = std::exchange(trash_->values, value);
   }
   reaping_ = false;
@@ -452,6 +269,14 @@ void Tape::set_packed(Value* value, c10::IValue packed, int64_t packed_bytes) {
 
 c10::SmallVector<Value*, 2> Tape::take_pending_packs() {
   return std::exchange(pending_packs_, {});
+}
+
+void Tape::start_verifying() {
+  const Lock lock(*this);
+  if (!owned_verifier_) {
+    owned_verifier_ = std::make_unique<Verifier>();
+    verifier_.store(owned_verifier_.get(), std::memory_order_release);
+  }
 }
 
 }  // namespace ac2::internal

@@ -28,6 +28,7 @@ namespace ac2::internal {
 
 class BackwardState;
 class SavedTensorHook;
+class Verifier;
 
 // One op node, for those who print.
 struct NodeSummary {
@@ -84,6 +85,8 @@ class Tape : public std::enable_shared_from_this<Tape> {
 
   // Made a saved value from outside if the tape does not know it, or if it has changed unseen. Tensor must be defined.
   Value* current(const at::Tensor& tensor);
+  // Whatever the tape has for its storage, and nothing noted or let go of; null if nothing. Plain storages only.
+  const Value* known(const at::Tensor& tensor) const;
   // Null if the tape does not know it.
   Value* find_current(const at::Tensor& tensor);
   // A new value for a storage that an op has made, or null if the tape knows that storage. `tensor` has a plain
@@ -164,6 +167,11 @@ class Tape : public std::enable_shared_from_this<Tape> {
   TraceStats stats();
   std::vector<NodeSummary> summarize();
 
+  // From now on, what ops compute is remembered as fingerprints. By the recording thread.
+  void start_verifying();
+  // Null unless verifying. Which it is needs no lock.
+  Verifier* verifier() { return verifier_.load(std::memory_order_acquire); }
+
   int64_t recomputed_ops = 0;
   int64_t copied_bytes = 0;
 
@@ -207,6 +215,8 @@ class Tape : public std::enable_shared_from_this<Tape> {
   SavedTensorHook* hooks_ = nullptr;
   c10::SmallVector<Value*, 2> pending_packs_;
   std::unique_ptr<BackwardState> backward_;
+  std::unique_ptr<Verifier> owned_verifier_;
+  std::atomic<Verifier*> verifier_{nullptr};
 
   std::atomic<int64_t> recorded_ops_{0};
   int64_t live_nodes_ = 0;
