@@ -1,10 +1,12 @@
 // Regions, backward and the end of graphs on several threads. No test depends on how they
 // interleave: results must be right for any.
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include <atomic>
 #include <barrier>
 #include <functional>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -177,6 +179,53 @@ TEST_F(ThreadsTest, GraphsAreDroppedWhileOthersAreRecorded) {
     at::Tensor y = apply_ac_policy_fn(network, "recompute_all", x, w);
     dropped[(i + 1) % kThreads].reset();
     expect_same_bits(gradients_of({y}, {x, w}), expected, "gradient");
+  });
+}
+
+// A checkpoint written by hand: its backward runs its forward again, in a region, and takes a backward of that.
+struct RegionInsideBackward : torch::autograd::Function<RegionInsideBackward> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& w,
+                            int64_t depth, bool in_regions) {
+    context->save_for_backward({x, w});
+    context->saved_data["depth"] = depth;
+    context->saved_data["in_regions"] = in_regions;
+    return forward_of(x, w, depth, in_regions);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const at::AutoGradMode enable(true);
+    Tensors leaves;
+    for (const at::Tensor& saved : context->get_saved_variables())
+      leaves.push_back(saved.detach().requires_grad_(true));
+    const int64_t depth = context->saved_data["depth"].toInt();
+    const bool in_regions = context->saved_data["in_regions"].toBool();
+    std::optional<PolicyScope> scope;
+    if (in_regions) scope.emplace();
+    at::Tensor y = forward_of(leaves[0], leaves[1], depth, in_regions);
+    scope.reset();
+    Tensors result = torch::autograd::grad({y}, leaves, {gradients[0]});
+    return {result[0], result[1], at::Tensor(), at::Tensor()};
+  }
+  static at::Tensor forward_of(const at::Tensor& x, const at::Tensor& w, int64_t depth, bool in_regions) {
+    at::Tensor y = network(x, w);
+    return depth > 0 ? network(apply(y, w, depth - 1, in_regions), w) : y;
+  }
+};
+
+TEST_F(ThreadsTest, ReentrantBackwardsWithRegionsInsideThemOnSeveralThreads) {
+  at::Tensor x = sample({3, 6}), w = sample({6, 6});
+  Tensors expected = gradients_of({RegionInsideBackward::apply(x, w, 2, false)}, {x, w});
+  std::barrier start(kThreads);
+  on_threads([&](int i) {
+    start.arrive_and_wait();
+    for (int step = 0; step < 3; ++step) {
+      at::Tensor y;
+      {
+        PolicyScope scope(i % 2 ? "recompute_all" : "must_save_all");
+        y = RegionInsideBackward::apply(x, w, 2, true);
+      }
+      expect_same_bits(gradients_of({y}, {x, w}), expected, "gradient");
+    }
   });
 }
 

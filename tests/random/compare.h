@@ -1,0 +1,32 @@
+// Running a program plain and in regions, and saying what differs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tests/random/program.h"
+
+namespace ac2::test {
+
+enum class Backward { kOnce, kThreeTimes, kTwoDerivatives };
+
+// Which of the ways to run a program a seed stands for.
+struct Way {
+  Setting setting;
+  Backward backward = Backward::kOnce;
+
+  static Way draw(uint32_t seed);
+  // As an initializer in C++.
+  std::string source() const;
+};
+
+// What was different in regions: outputs, inputs and gradients to the last bit, the default generator's state, errors,
+// or a node left behind. Empty if nothing. `counts` is false, and nothing is said, where plain autograd fails itself.
+struct Verdict {
+  bool counts = true;
+  std::string difference;
+  int64_t replayed_ops = 0;
+};
+Verdict compare(const ProgramFn& program, uint32_t input_seed, const Way& way);
+
+}  // namespace ac2::test

@@ -1,0 +1,45 @@
+#include "tests/random/program.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include "tests/random/dice.h"
+#include "tests/random/machine.h"
+#include "tests/random/steps.h"
+
+namespace ac2::test {
+
+Program Program::draw(uint32_t seed, int num_steps) {
+  Dice dice(seed);
+  Program program;
+  for (int i = 0; i < num_steps; ++i) program.steps.push_back(dice.any());
+  return program;
+}
+
+Tensors Program::run(const Tensors& in, Regions& regions, std::vector<std::string>* source) const {
+  Machine machine(in, regions, source);
+  machine.begin_region();
+  for (const uint32_t step : steps) {
+    machine.begin_step(step);
+    Dice dice(step);
+    any_step(machine, dice);
+  }
+  return machine.finish();
+}
+
+std::vector<std::string> Program::source(const Tensors& in) const {
+  std::vector<std::string> lines;
+  Regions none(nullptr);
+  run(in, none, &lines);
+  return lines;
+}
+
+Tensors inputs_of(uint32_t seed) {
+  at::Generator generator = at::detail::createCPUGenerator(seed);
+  const auto make = [&generator](at::IntArrayRef sizes, at::ScalarType type, bool requires_grad) {
+    return at::randn(sizes, generator, at::TensorOptions().dtype(type)).requires_grad_(requires_grad);
+  };
+  return {make({4, 4}, at::kFloat, true),  make({4}, at::kFloat, true),        make({2, 4}, at::kDouble, true),
+          make({4, 4}, at::kFloat, false), make({2, 2, 4}, at::kFloat, false), make({}, at::kDouble, false)};
+}
+
+}  // namespace ac2::test

@@ -1,0 +1,20 @@
+// From a program that fails to a test that a person can read.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "tests/random/compare.h"
+#include "tests/random/program.h"
+
+namespace ac2::test {
+
+// The steps without which `fails` is false, given that it is true of `program`: no further step can be taken out of the
+// result. (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002.)
+Program reduced(Program program, const std::function<bool(const Program&)>& fails);
+
+// A test in C++ that runs the same ops.
+std::string as_test(const Program& program, uint32_t input_seed, const Way& way);
+
+}  // namespace ac2::test

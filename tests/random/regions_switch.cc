@@ -1,0 +1,73 @@
+#include "tests/random/regions_switch.h"
+
+namespace ac2::test {
+
+namespace {
+
+// One for all, because two different SaveWithHooks for one op are a conflict.
+const PolicyDecision& clone_and_hand_back() {
+  static const PolicyDecision decision = SaveWithHooks{[](const at::Tensor& t) { return c10::IValue(t.clone()); },
+                                                       [](const c10::IValue& v) { return v.toTensor(); }};
+  return decision;
+}
+
+}  // namespace
+
+PolicyDecision Regions::decision_of(uint32_t decision) const {
+  switch (decision) {
+    case 0:
+      return setting_->must == 0   ? CheckpointPolicy::MUST_SAVE
+             : setting_->must == 1 ? clone_and_hand_back()
+                                   : CheckpointPolicy::MUST_RECOMPUTE;
+    case 1:
+      return CheckpointPolicy::PREFER_SAVE;
+    default:
+      return CheckpointPolicy::PREFER_RECOMPUTE;
+  }
+}
+
+Policy Regions::policy_of(uint32_t policy) const {
+  if (policy == 0) return "recompute_all";
+  if (policy == 1) return Policy::constant(decision_of(0));
+  std::vector<PolicyDecision> decisions;
+  for (uint32_t i = 0; i < 5; ++i) decisions.push_back(decision_of((policy * 7 + i * i) % 5));
+  return [policy, decisions](const OpContext& op) {
+    return decisions[(static_cast<uint32_t>(op.index()) * 2654435761U + policy * 40503U) >> 13 & 3U];
+  };
+}
+
+void Regions::begin() {
+  end();
+  if (setting_ != nullptr) {
+    scopes_.push_back(
+        std::make_unique<PolicyScope>(policy_of(setting_->policy), ScopeOptions{.verify = setting_->verify}));
+    traces_.push_back(scopes_.back()->trace());
+  }
+}
+
+void Regions::open(uint32_t policy) {
+  if (setting_ != nullptr) scopes_.push_back(std::make_unique<PolicyScope>(policy_of(policy)));
+}
+
+void Regions::close() {
+  if (scopes_.size() > 1) scopes_.pop_back();
+}
+
+void Regions::end() {
+  enable();
+  while (!scopes_.empty()) scopes_.pop_back();
+}
+
+void Regions::disable() {
+  if (setting_ != nullptr && !disabled_) disabled_ = std::make_unique<DisableCheckpointing>();
+}
+
+void Regions::enable() {
+  disabled_.reset();
+}
+
+void Regions::tag(const at::Tensor& tensor, uint32_t decision) {
+  if (setting_ != nullptr) tag_with_policy(tensor, decision_of(decision));
+}
+
+}  // namespace ac2::test

@@ -1,0 +1,57 @@
+// Regions that are there or not, so that one and the same program runs plain and in regions.
+//
+//   Regions regions(&setting);  // or nullptr: nothing below has any effect
+//   regions.begin();
+//   regions.open(17);
+//   …ops…
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tests/support/regions.h"
+
+namespace ac2::test {
+
+// How a program is run in regions.
+struct Setting {
+  uint32_t policy = 0;  // of the outermost scopes; see Regions::policy_of
+  uint32_t must = 0;    // the one MUST of all policies: 0 MUST_SAVE, 1 SaveWithHooks, 2 MUST_RECOMPUTE
+  bool verify = false;
+};
+
+class Regions {
+ public:
+  explicit Regions(const Setting* setting) : setting_(setting) {}
+  ~Regions() { end(); }
+  Regions(const Regions&) = delete;
+  Regions& operator=(const Regions&) = delete;
+
+  // A new outermost region, after the end of the one before.
+  void begin();
+  // An inner scope.
+  void open(uint32_t policy);
+  // The innermost scope, unless it is the outermost.
+  void close();
+  void end();
+  void disable();
+  void enable();
+  // What `decision` means: 0 the MUST of the setting, 1 PREFER_SAVE, 2 PREFER_RECOMPUTE.
+  void tag(const at::Tensor& tensor, uint32_t decision);
+
+  // Of all regions so far.
+  const std::vector<std::shared_ptr<const Trace>>& traces() const { return traces_; }
+
+ private:
+  PolicyDecision decision_of(uint32_t decision) const;
+  // 0 and 1 decide the same for all ops, the others by the op's index.
+  Policy policy_of(uint32_t policy) const;
+
+  const Setting* setting_;
+  std::vector<std::unique_ptr<PolicyScope>> scopes_;
+  std::vector<std::shared_ptr<const Trace>> traces_;
+  std::unique_ptr<DisableCheckpointing> disabled_;
+};
+
+}  // namespace ac2::test
