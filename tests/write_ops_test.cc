@@ -129,6 +129,19 @@ TEST_F(WriteOpsTest, SeveralOutArguments) {
       {sample({4, 4}), constant({4, 4})});
 }
 
+// A boxed call of an op that returns several of its arguments drops its handles on them before it returns them.
+TEST_F(WriteOpsTest, SeveralOutArgumentsThatNobodyElseHolds) {
+  for (int i = 0; i < 20; ++i) {
+    expect_same_gradients_and_replays(
+        [](const Tensors& in) {
+          at::Tensor values = at::empty({4}), places = at::empty({4}, at::kLong);
+          at::max_out(values, places, in[1], 1);
+          return Tensors{in[0] * values};
+        },
+        {sample({4, 4}), constant({4, 4})}, 1);
+  }
+}
+
 TEST_F(WriteOpsTest, ABufferFilledRowByRow) {
   expect_same_gradients(
       [](const Tensors& in) {
