@@ -84,6 +84,12 @@ std::vector<at::Tensor> call_again(const Node& node, std::vector<at::Tensor> inp
       stack[node.facts->generator_argument] = draw->generator();
     }
   }
+  // What the op returns may be references to these: a boxed kernel (make_boxed_from_unboxed_functor.h) turns several
+  // returned arguments into values only after it has dropped the stack's handles on them.
+  std::vector<c10::IValue> written;
+  for (const uint16_t i : node.facts->written) {
+    written.push_back(stack[i]);
+  }
   {
     const ReplayingHere replaying;
     const at::AutoGradMode grad_mode(node.grad_mode);
