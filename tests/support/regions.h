@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "ac2/ac2.h"
+#include "ac2/policy.h"
+#include "ac2/scope.h"
+#include "ac2/trace.h"
 
 namespace ac2::test {
 

@@ -1,0 +1,125 @@
+// Modules whose forward runs in a region.
+//
+//   torch::nn::Sequential model(
+//       ac2::checkpoint_wrapper(Block(256)),                                         // a module you have
+//       ac2::nn::Checkpointed<torch::nn::Linear>(256, 10));                          // or a type, made as Linear is
+//   model->forward(x).sum().backward();                                              // recomputes what is in the
+//   blocks
+//
+// Everything but forward is M's own: Checkpointed<M> derives from M. named_parameters(), torch::save and torch::load,
+// to(), train(), apply(), pretty printing, M's members and its place in Sequential, ModuleList, and ModuleDict stay as
+// they are, and archives of plain and checkpointed models can be loaded into each other. A Sequential, which does not
+// fit into a Sequential, does so once it is checkpointed.
+//
+// forward takes what M's takes: several arguments, default arguments, tuples, and what is no tensor. Called on the
+// module itself rather than through a holder, default arguments are those that M declares with
+// FORWARD_HAS_DEFAULT_ARGS. M's forward is not virtual, so a call through a pointer or reference to M, such as
+// `list->at<LinearImpl>(0).forward(x)`, runs M's, without a region; say at<Checkpointed<LinearImpl>>(0). If M's forward
+// is virtual, every call is in a region.
+//
+// Lifetime: checkpoint_wrapper's result takes the place of the module it was given. It shares that one's parameters,
+// buffers and submodules; all else, the training mode and plain members included, is a copy. Go on with the result.
+// clone() is M's, with the settings. The settings do not follow a clone() of a parent that makes its children anew in
+// reset(): they are then what reset() gave them.
+// Threads: as M.
+#pragma once
+
+#include <torch/nn/pimpl.h>
+
+#include <concepts>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "ac2/nn/checkpointing.h"
+#include "ac2/nn/internal/checkpointed_calls.h"
+#include "ac2/nn/internal/default_arguments.h"
+#include "ac2/nn/internal/forward_of.h"
+
+namespace ac2::nn {
+
+// For a module type (torch::nn::LinearImpl) a module type; for a holder (torch::nn::Linear) a holder of that. Made as M
+// is; `checkpointing()` has the policy and the options. The second parameter is for specialisations alone.
+template <class M, class Forward = internal::ForwardOf<M>>
+class Checkpointed : public internal::CheckpointedCalls<M> {
+  using Base = internal::CheckpointedCalls<M>;
+
+ public:
+  using Base::Base;
+  using Base::forward;
+};
+
+template <class Holder>
+requires torch::detail::is_module_holder<Holder>::value class Checkpointed<Holder, void>
+    : public torch::nn::ModuleHolder<Checkpointed<typename Holder::ContainedType>> {
+  using Base = torch::nn::ModuleHolder<Checkpointed<typename Holder::ContainedType>>;
+  using Calls = internal::CheckpointedCalls<typename Holder::ContainedType>;
+
+ public:
+  using Impl = Checkpointed<typename Holder::ContainedType>;
+  using Base::Base;
+
+  Checkpointed() = default;
+
+  // The module, as a class on which forward() takes M's own default arguments and braces.
+  Calls* operator->() { return this->get(); }
+  const Calls* operator->() const { return this->get(); }
+
+  template <class... Args>
+  decltype(auto) operator()(Args&&... args) {
+    return static_cast<Calls*>(this->get())->forward(std::forward<Args>(args)...);
+  }
+};
+
+namespace internal {
+
+template <class M>
+std::shared_ptr<Checkpointed<M>> wrap(const std::shared_ptr<M>& module, Policy policy, CheckpointOptions options) {
+  static_assert(
+      std::is_copy_constructible_v<M>,
+      "checkpoint_wrapper copies the module (not its tensors): make this one as Checkpointed<M>(...) instead");
+  TORCH_CHECK(module != nullptr, "checkpoint_wrapper was given an empty module. Make the module first.");
+  TORCH_CHECK(typeid(*module) == typeid(M), "checkpoint_wrapper was given a ", c10::demangle(typeid(*module).name()),
+              " as a ", c10::demangle(typeid(M).name()),
+              ", and would lose what it adds. Pass it as a pointer to its own type.");
+  return std::make_shared<Checkpointed<M>>(FromModule(), std::as_const(*module), std::move(policy), std::move(options));
+}
+
+template <class M>
+std::shared_ptr<Checkpointed<M>> wrap_holder(const std::shared_ptr<M>& module, Policy policy,
+                                             CheckpointOptions options) {
+  return wrap(module, std::move(policy), std::move(options));
+}
+
+template <class Holder>
+requires torch::detail::is_module_holder<Holder>::value Checkpointed<Holder> wrap_holder(const Holder& module,
+                                                                                         Policy policy,
+                                                                                         CheckpointOptions options) {
+  TORCH_CHECK(!module.is_empty(), "checkpoint_wrapper was given an empty module. Make the module first.");
+  return Checkpointed<Holder>(wrap(module.ptr(), std::move(policy), std::move(options)));
+}
+
+}  // namespace internal
+
+// A holder in, Checkpointed<Holder> out; a shared_ptr<M> in, shared_ptr<Checkpointed<M>> out.
+// Throws c10::Error for an empty holder, and for a shared_ptr to a base class of the module.
+template <class Holder>
+auto checkpoint_wrapper(Holder module, Policy policy = "recompute_all", ScopeOptions options = {}) {
+  CheckpointOptions all;
+  all.scope = std::move(options);
+  return internal::wrap_holder(module, std::move(policy), std::move(all));
+}
+
+// A template in `Options`, so that `{}` is never ambiguous.
+template <class Holder, std::same_as<CheckpointOptions> Options>
+auto checkpoint_wrapper(Holder module, Policy policy, Options options) {
+  return internal::wrap_holder(module, std::move(policy), std::move(options));
+}
+
+}  // namespace ac2::nn
+
+namespace ac2 {
+using nn::checkpoint_wrapper;
+}
+
+#include "ac2/nn/internal/checkpointed_arities.h"

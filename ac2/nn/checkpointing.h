@@ -1,0 +1,101 @@
+// How a checkpointed module runs: the policy, the options, and what the last region recorded. Every Checkpointed<M> has
+// one.
+//
+//   auto block = ac2::nn::checkpoint_wrapper(Block(256));
+//   block->checkpointing().set_policy(ac2::policies::save_compute_intensive());
+//   ...
+//   std::cout << block->checkpointing().last_trace()->stats().saved_bytes;
+//
+// Threads: forwards of one module may run on several threads at once. The setters must not run beside a forward.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <type_traits>
+#include <utility>
+
+#include "ac2/nn/internal/tensors_in.h"
+#include "ac2/policy.h"
+#include "ac2/scope.h"
+#include "ac2/trace.h"
+
+namespace ac2::nn {
+
+struct CheckpointOptions {
+  // Tags the tensors that forward returns MUST_SAVE: everything inside is recomputed but the output, as MindSpore's
+  // Cell.recompute() does. Looks into tuples, optionals, and containers; tensors in a struct of your own are not found:
+  // tag those in forward.
+  bool keep_output = false;
+  // Tags forward's tensor arguments MUST_CPU_OFFLOAD. For now that saves them where they are, see CheckpointPolicy.
+  bool offload_inputs = false;
+  // No region while the module is in evaluation mode.
+  bool off_in_eval = false;
+  // No region where no gradient is recorded (NoGradGuard, InferenceMode). Saves the cost of recording; nothing is held
+  // there either way.
+  bool off_under_no_grad = false;
+  ScopeOptions scope;
+};
+
+class Checkpointing {
+ public:
+  explicit Checkpointing(Policy policy = "recompute_all", CheckpointOptions options = {});
+  // A copy has the settings, and has run nothing yet.
+  Checkpointing(const Checkpointing& other);
+  Checkpointing& operator=(const Checkpointing& other);
+
+  const Policy& policy() const { return policy_; }
+  void set_policy(Policy policy) { policy_ = std::move(policy); }
+  const CheckpointOptions& options() const { return options_; }
+  void set_options(CheckpointOptions options) { options_ = std::move(options); }
+  // While off, forward runs as if it were not wrapped: plain, or as part of the regions around it.
+  bool is_on() const { return on_; }
+  void set_on(bool on) { on_ = on; }
+
+  // Of the last forward that opened a region; inside another region, that one's. Null before.
+  std::shared_ptr<const Trace> last_trace() const;
+
+  // Calls forward() with `inputs`, which it may move from, in a region if the options say so.
+  template <class Forward, class... Inputs>
+  decltype(auto) run(bool is_training, Forward&& forward, const Inputs&... inputs) {
+    if (!opens_region(is_training)) return std::forward<Forward>(forward)();
+    PolicyScope scope(policy_, options_.scope);
+    remember(scope.trace());
+    if (options_.offload_inputs) (internal::for_each_tensor(inputs, &Checkpointing::offload), ...);
+    if constexpr (std::is_void_v<std::invoke_result_t<Forward>>) {
+      std::forward<Forward>(forward)();
+    } else {
+      return finish(std::forward<Forward>(forward)());
+    }
+  }
+
+ private:
+  bool opens_region(bool is_training) const;
+  void remember(std::shared_ptr<const Trace> trace);
+  static void offload(const at::Tensor& input);
+  static void keep(const at::Tensor& output);
+
+  template <class Result>
+  Result finish(Result&& result) const {
+    if (options_.keep_output) internal::for_each_tensor(result, &Checkpointing::keep);
+    return std::forward<Result>(result);
+  }
+
+  Policy policy_;
+  CheckpointOptions options_;
+  bool on_ = true;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const Trace> last_trace_;  // under mutex_
+};
+
+// What every Checkpointed<M> is besides an M: `dynamic_cast<CheckpointedModule*>(&module)` finds it.
+class CheckpointedModule {
+ public:
+  virtual Checkpointing& checkpointing() = 0;
+  virtual const Checkpointing& checkpointing() const = 0;
+
+ protected:
+  ~CheckpointedModule() = default;
+};
+
+}  // namespace ac2::nn
