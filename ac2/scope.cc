@@ -3,10 +3,10 @@
 #include <c10/util/Exception.h>
 
 #include <cstdlib>
-#include <exception>
 #include <string>
 #include <string_view>
 
+#include "ac2/internal/close_scope.h"
 #include "ac2/internal/engine.h"
 #include "ac2/internal/interceptor.h"
 #include "ac2/internal/packing.h"
@@ -41,15 +41,7 @@ PolicyScope::PolicyScope(Policy policy, ScopeOptions options) {
 }
 
 PolicyScope::~PolicyScope() noexcept(false) {
-  const std::string complaint = ThreadRegions::here().close(state_);
-  if (complaint.empty()) {
-    return;
-  }
-  if (std::uncaught_exceptions() > 0) {
-    TORCH_WARN(complaint);
-    return;
-  }
-  TORCH_CHECK(false, complaint);
+  internal::close_scope(state_);
 }
 
 std::shared_ptr<const Trace> PolicyScope::trace() const {

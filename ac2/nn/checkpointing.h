@@ -34,7 +34,7 @@ struct CheckpointOptions {
   // No region where no gradient is recorded (NoGradGuard, InferenceMode). Saves the cost of recording; nothing is held
   // there either way.
   bool off_under_no_grad = false;
-  ScopeOptions scope;
+  ScopeOptions scope = {};
 };
 
 class Checkpointing {

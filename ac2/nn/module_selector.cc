@@ -1,0 +1,73 @@
+#include "ac2/nn/module_selector.h"
+
+#include <c10/util/Exception.h>
+#include <fnmatch.h>
+
+#include <utility>
+
+#include "absl/strings/str_split.h"
+
+namespace ac2::nn {
+namespace {
+
+using Parts = std::vector<std::string>;
+
+// As many of `name`'s parts as `**` may stand for are tried by going back to the last one.
+bool matches(const Parts& pattern, const Parts& name) {
+  size_t p = 0, n = 0;
+  size_t after_stars = pattern.size() + 1, retry = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == "**") {
+      after_stars = ++p;
+      retry = n;
+    } else if (p < pattern.size() && fnmatch(pattern[p].c_str(), name[n].c_str(), 0) == 0) {
+      ++p;
+      ++n;
+    } else if (after_stars <= pattern.size()) {
+      p = after_stars;
+      n = ++retry;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == "**") ++p;
+  return p == pattern.size();
+}
+
+}  // namespace
+
+ModuleSelector::ModuleSelector(std::string pattern)
+    : predicate_([parts = Parts(absl::StrSplit(pattern, '.'))](const std::string& name, const torch::nn::Module&) {
+        return !name.empty() && matches(parts, absl::StrSplit(name, '.'));
+      }),
+      description_("named \"" + pattern + "\"") {
+  TORCH_CHECK(!pattern.empty(),
+              "A ModuleSelector was made from an empty pattern. Use \"*\" for every child of the model, ",
+              "\"**\" for every module in it.");
+}
+
+ModuleSelector::ModuleSelector(Predicate predicate, std::string description)
+    : predicate_(std::move(predicate)), description_(std::move(description)) {}
+
+ModuleSelector ModuleSelector::every(int64_t n, int64_t first) const {
+  TORCH_CHECK(n >= 1 && first >= 0, "ModuleSelector::every(", n, ", ", first,
+              ") was called: the step is 1 or more, and the first is 0 or more.");
+  ModuleSelector result = *this;
+  result.every_ = n;
+  result.first_ = first;
+  return result;
+}
+
+std::vector<size_t> ModuleSelector::select(const std::vector<std::string>& names,
+                                           const std::vector<const torch::nn::Module*>& modules) const {
+  std::vector<size_t> selected;
+  int64_t seen = 0;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (!predicate_(names[i], *modules[i])) continue;
+    const int64_t position = seen++ - first_;
+    if (position >= 0 && position % every_ == 0) selected.push_back(i);
+  }
+  return selected;
+}
+
+}  // namespace ac2::nn

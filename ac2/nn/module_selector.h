@@ -1,0 +1,60 @@
+// Which submodules of a model are meant: by name, by type, or by a function of your own.
+//
+//   ac2::nn::ModuleSelector blocks = "blocks.*";                                // blocks.0, blocks.1, ...
+//   ac2::nn::ModuleSelector half = ac2::nn::ModuleSelector("blocks.*").every(2); // blocks.0, blocks.2, ...
+//   auto layers = ac2::nn::ModuleSelector::type<torch::nn::TransformerEncoderLayer>();
+//
+// Threads: a selector is a value; used from several threads at once, its function must be thread-safe.
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace ac2::nn {
+
+class ModuleSelector {
+ public:
+  // The dotted name, as in named_modules(); the model itself has the name "".
+  using Predicate = std::function<bool(const std::string& name, const torch::nn::Module& module)>;
+
+  // A pattern for names, part by part between dots: `*`, `?` and `[a-z]` as in a shell, within one part; `**` stands
+  // for any number of parts. The model itself matches none. Throws c10::Error for an empty pattern.
+  ModuleSelector(std::string pattern);                                           // NOLINT(google-explicit-constructor)
+  ModuleSelector(const char* pattern) : ModuleSelector(std::string(pattern)) {}  // NOLINT(google-explicit-constructor)
+  // `description` names it in errors.
+  ModuleSelector(Predicate predicate, std::string description);
+
+  // Modules of type M, or of one derived from it. M is a module type or a holder.
+  template <class M>
+  static ModuleSelector type() {
+    if constexpr (torch::detail::is_module_holder<M>::value) {
+      return type<typename M::ContainedType>();
+    } else {
+      return ModuleSelector([](const std::string&,
+                               const torch::nn::Module& module) { return dynamic_cast<const M*>(&module) != nullptr; },
+                            "of type " + c10::demangle(typeid(M).name()));
+    }
+  }
+
+  // Of these modules, in the order of named_modules(), those at first, first + n, first + 2n and so on.
+  // Throws c10::Error if n is less than 1 or first is negative.
+  ModuleSelector every(int64_t n, int64_t first = 0) const;
+
+  // Positions in `names`, ascending. `names` and `modules` are as long.
+  std::vector<size_t> select(const std::vector<std::string>& names,
+                             const std::vector<const torch::nn::Module*>& modules) const;
+  const std::string& description() const { return description_; }
+
+ private:
+  Predicate predicate_;
+  std::string description_;
+  int64_t every_ = 1;
+  int64_t first_ = 0;
+};
+
+}  // namespace ac2::nn

@@ -1,0 +1,29 @@
+#include "ac2/op_scopes.h"
+
+#include "ac2/internal/close_scope.h"
+#include "ac2/internal/region.h"
+
+namespace ac2 {
+namespace {
+
+std::shared_ptr<internal::ScopeState> open_inside(CheckpointPolicy decision) {
+  internal::ThreadRegions& regions = internal::ThreadRegions::here();
+  if (regions.recording() == nullptr) return nullptr;
+  return regions.open(Policy::constant(decision).enter(), /*verify=*/false);
+}
+
+}  // namespace
+
+RecomputeScope::RecomputeScope() : state_(open_inside(CheckpointPolicy::MUST_RECOMPUTE)) {}
+
+RecomputeScope::~RecomputeScope() noexcept(false) {
+  if (state_) internal::close_scope(state_);
+}
+
+SaveScope::SaveScope() : state_(open_inside(CheckpointPolicy::MUST_SAVE)) {}
+
+SaveScope::~SaveScope() noexcept(false) {
+  if (state_) internal::close_scope(state_);
+}
+
+}  // namespace ac2
