@@ -1,10 +1,8 @@
 // Modules whose forward runs in a region.
 //
-//   torch::nn::Sequential model(
-//       ac2::checkpoint_wrapper(Block(256)),                                         // a module you have
-//       ac2::nn::Checkpointed<torch::nn::Linear>(256, 10));                          // or a type, made as Linear is
-//   model->forward(x).sum().backward();                                              // recomputes what is in the
-//   blocks
+//   torch::nn::Sequential model(ac2::checkpoint_wrapper(Block(256)),                  // a module you have
+//                               ac2::nn::Checkpointed<torch::nn::Linear>(256, 10));   // made as Linear is
+//   model->forward(x).sum().backward();                                               // blocks are recomputed
 //
 // Everything but forward is M's own: Checkpointed<M> derives from M. named_parameters(), torch::save and torch::load,
 // to(), train(), apply(), pretty printing, M's members and its place in Sequential, ModuleList, and ModuleDict stay as

@@ -52,7 +52,8 @@ class Checkpointing {
   bool is_on() const { return on_; }
   void set_on(bool on) { on_ = on; }
 
-  // Of the last forward that opened a region; inside another region, that one's. Null before.
+  // Of the last forward that opened a region; inside another region, that one's. Null before. Until the next forward
+  // this keeps the recording's own memory (64 KiB, more after some hundred ops), but no tensor.
   std::shared_ptr<const Trace> last_trace() const;
 
   // Calls forward() with `inputs`, which it may move from, in a region if the options say so.
