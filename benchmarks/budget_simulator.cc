@@ -1,0 +1,129 @@
+// What a memory budget would cost on a recorded step: the runtime's own evictor, run on paper.
+//
+//   budget_simulator densenet121.log --budget 0.7,0.5,0.3
+//   budget_simulator densenet121.log --budget 0.5 --known_step
+//
+// TRACE is a file of the DTR prototype (arXiv 2006.09616; see dtr_trace.h). A budget is a fraction of the bytes that the step
+// holds at its peak without one, what comes from outside (weights, inputs) included. Printed for each: the budget and the
+// peak in bytes, the time of all ops run and that over the recorded time, how many needed values were dropped and ops run
+// again, and the evictor's own time per value dropped.
+//
+// Exit status: 0; 1 if the trace cannot be read or a budget cannot be met; 2 for a wrong command line.
+#include <absl/flags/flag.h>
+#include <absl/flags/parse.h>
+#include <absl/flags/usage.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "ac2/internal/rule_search.h"
+#include "ac2/internal/step_simulator.h"
+#include "benchmarks/dtr_trace.h"
+
+ABSL_FLAG(std::vector<std::string>, budget, std::vector<std::string>({"0.7", "0.5", "0.3"}),
+          "budgets, each a fraction of the peak without one: above 0, at most 1");
+ABSL_FLAG(bool, known_step, false,
+          "the evictor has a recording of the step: it knows when each value is used next, and tries the constants of its "
+          "rule out on it");
+
+namespace {
+
+using ac2::internal::RecordedStep;
+using ac2::internal::RuleChoice;
+using ac2::internal::SimulatorOptions;
+using ac2::internal::StepResult;
+
+RuleChoice run(const RecordedStep& step, int64_t budget, bool known_step) {
+  if (known_step) {
+    return ac2::internal::best_rule(step, budget);
+  }
+  RuleChoice choice;
+  choice.options.budget = budget;
+  choice.result = ac2::internal::simulate(step, choice.options);
+  return choice;
+}
+
+// Between `failing` and `met`, to a thousandth of `peak`.
+int64_t smallest_budget(const RecordedStep& step, int64_t failing, int64_t met, int64_t peak, bool known_step) {
+  while (met - failing > peak / 1000) {
+    const int64_t middle = failing + (met - failing) / 2;
+    (run(step, middle, known_step).result.outcome == StepResult::kCompleted ? met : failing) = middle;
+  }
+  return met;
+}
+
+void explain_failure(const RecordedStep& step, double fraction, int64_t budget, const StepResult& result, int64_t peak,
+                     bool known_step) {
+  std::string why = absl::StrFormat("running took more than %.0f times the recorded time", SimulatorOptions().give_up_at);
+  if (result.outcome == StepResult::kOutOfMemory) {
+    const std::string op = result.failed_op == ac2::internal::kNoId
+                               ? "what comes from outside"
+                               : absl::StrFormat("%s (op %d)", step.ops[result.failed_op].name, result.failed_op);
+    why = absl::StrFormat("%s needs %d bytes more", op, result.missing_bytes);
+  }
+  const int64_t smallest = smallest_budget(step, budget, peak, peak, known_step);
+  absl::FPrintF(stderr,
+                "budget_simulator: a budget of %g (%d bytes) cannot be met: %s. The smallest that was met on trying is %.3f "
+                "(%d bytes).\n",
+                fraction, budget, why, std::ceil(1000.0 * smallest / peak) / 1000, smallest);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("what a memory budget would cost on a recorded step\n\n  budget_simulator TRACE --budget 0.7,0.5");
+  const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
+  if (arguments.size() != 2) {
+    absl::FPrintF(stderr, "budget_simulator: expected one trace, got %d. See --help.\n", arguments.size() - 1);
+    return 2;
+  }
+  std::vector<double> fractions;
+  for (const std::string& text : absl::GetFlag(FLAGS_budget)) {
+    double fraction = 0;
+    if (!absl::SimpleAtod(text, &fraction) || !(fraction > 0 && fraction <= 1)) {
+      absl::FPrintF(stderr,
+                    "budget_simulator: --budget has \"%s\"; expected fractions of the peak, above 0 and at most 1, such as "
+                    "--budget 0.7,0.5\n",
+                    text);
+      return 2;
+    }
+    fractions.push_back(fraction);
+  }
+  const absl::StatusOr<RecordedStep> step = ac2::benchmarks::read_dtr_trace(arguments[1]);
+  if (!step.ok()) {
+    absl::FPrintF(stderr, "budget_simulator: %s\n", std::string(step.status().message()));
+    return 1;
+  }
+  const bool known_step = absl::GetFlag(FLAGS_known_step);
+  const StepResult plain = ac2::internal::simulate(*step, {});
+  const int64_t peak = plain.peak_bytes;
+  absl::PrintF("%d ops, %d values, peak without budget %d bytes, recorded time %.3f ms%s\n\n", step->ops.size(),
+               step->values.size(), peak, plain.cost / 1e6, known_step ? ", step known" : "");
+  absl::PrintF("%6s %15s %15s %11s %11s %9s %10s %11s\n", "budget", "bytes", "peak", "time ms", "/ recorded", "evictions",
+               "recomputed", "us/eviction");
+  int status = 0;
+  for (const double fraction : fractions) {
+    const int64_t budget = static_cast<int64_t>(fraction * static_cast<double>(peak));
+    if (budget < 1) {
+      absl::FPrintF(stderr, "budget_simulator: a budget of %g is less than one byte\n", fraction);
+      return 2;
+    }
+    const StepResult result = run(*step, budget, known_step).result;
+    if (result.outcome != StepResult::kCompleted) {
+      std::fflush(stdout);
+      explain_failure(*step, fraction, budget, result, peak, known_step);
+      status = 1;
+      continue;
+    }
+    const double per_eviction =
+        result.evictions == 0 ? 0 : result.evictor_seconds * 1e6 / static_cast<double>(result.evictions);
+    absl::PrintF("%6g %15d %15d %11.3f %11.4f %9d %10d %11.2f\n", fraction, budget, result.peak_bytes, result.cost / 1e6,
+                 result.cost / plain.cost, result.evictions, result.recomputed_ops, per_eviction);
+  }
+  return status;
+}
