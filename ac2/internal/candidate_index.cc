@@ -33,8 +33,8 @@ void CandidateIndex::insert(ValueId id, double rate, double key) {
   erase(id);
   const int32_t number = bucket_of(rate);
   Bucket& bucket = buckets_[number];
-  bucket.rate = std::exp2((number + 0.5) / kBucketsPerOctave);
   stamps_[id].bucket = number;
+  stamps_[id].rate = rate;
   ++bucket.live;
   ++size_;
   push(bucket, {key, id, stamps_[id].stamp});

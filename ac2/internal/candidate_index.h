@@ -41,7 +41,7 @@ class CandidateIndex {
         continue;
       }
       const Entry& head = it->second.entries.front();
-      const double score = it->second.rate / weight(head.key);
+      const double score = stamps_[head.id].rate / weight(head.key);
       if (best == kNoId || score < best_score) {
         best = head.id;
         best_score = score;
@@ -53,7 +53,7 @@ class CandidateIndex {
 
  private:
   static constexpr int32_t kNone = INT32_MIN;
-  static constexpr double kBucketsPerOctave = 8;
+  static constexpr double kBucketsPerOctave = 16;
 
   struct Entry {
     double key = 0;
@@ -61,7 +61,6 @@ class CandidateIndex {
     uint32_t stamp = 0;
   };
   struct Bucket {
-    double rate = 0;             // its middle
     std::vector<Entry> entries;  // a heap, the smallest key first; some are out of date
     size_t live = 0;
   };
@@ -69,6 +68,7 @@ class CandidateIndex {
   struct Stamp {
     uint32_t stamp = 0;
     int32_t bucket = kNone;
+    double rate = 0;
   };
 
   static bool later(const Entry& a, const Entry& b) { return a.key != b.key ? a.key > b.key : a.id > b.id; }

@@ -1,7 +1,6 @@
 #include "ac2/internal/eviction_rule.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace ac2::internal {
 
@@ -145,9 +144,9 @@ void EvictionRule::affected_by(const EvictorGraph& graph, ValueId root, std::vec
 }
 
 double EvictionRule::weight(double distance, double time) const {
+  // One unit of the clock, so that nothing is divided by 0.
   const double horizon = constants_.horizon * time + 1;
-  const double weight = (distance + constants_.floor * horizon) / (distance + horizon);
-  return constants_.exponent == 1 ? weight : std::pow(weight, constants_.exponent);
+  return (distance + constants_.floor * horizon + 1) / (distance + horizon);
 }
 
 }  // namespace ac2::internal

@@ -12,7 +12,7 @@
 //
 // and is divided by bytes · w(D), where D is the time since v was last used, or until it is used next if that is known:
 //
-//   w(D) = (D + floor · T) / (D + T),  T = horizon · (time run so far, or length of the step if that is known)
+//   w(D) = (D + floor · T) / (D + T),  T = horizon · (time for which there has been pressure, or the step's length if known)
 //
 // Beyond T all are equally far away: what is dropped in forward is missed only after the peak, however old it is. Below it
 // the younger goes later, but not without limit: in a long replay everything is young.
@@ -27,9 +27,8 @@ namespace ac2::internal {
 
 struct RuleConstants {
   double share = 0.5;
-  double horizon = 0.1;
+  double horizon = 0.3;
   double floor = 0.02;
-  double exponent = 1;  // of w
 };
 
 class EvictionRule {
@@ -41,7 +40,7 @@ class EvictionRule {
   // Puts into `affected` values that are there and whose cost has changed because `value` came or went. Near ones, and at
   // most kMaxAffected.
   void affected_by(const EvictorGraph& graph, ValueId value, std::vector<ValueId>& affected);
-  // w(distance).
+  // w(distance); `time` is what T is `horizon` times of.
   double weight(double distance, double time) const;
 
   const RuleConstants& constants() const { return constants_; }

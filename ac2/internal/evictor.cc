@@ -276,7 +276,7 @@ double Evictor::key(ValueId id) const {
 
 double Evictor::weight(double key) const {
   const double distance = step_length_ > 0 ? -key - program_time_ : time_ - key;
-  return rule_.weight(std::max(0.0, distance), step_length_ > 0 ? step_length_ : time_);
+  return rule_.weight(std::max(0.0, distance), step_length_ > 0 ? step_length_ : time_ - pressed_since_);
 }
 
 ValueId Evictor::best_of(CandidateIndex& index) {
@@ -297,10 +297,13 @@ ValueId Evictor::best_of(CandidateIndex& index) {
 }
 
 ValueId Evictor::next_victim() {
-  pressed_ = true;
   const ValueId unneeded = take_unneeded();
   if (unneeded != kNoId) {
     return unneeded;
+  }
+  pressed_ = true;
+  if (graph_.missing() == 0) {
+    pressed_since_ = time_;
   }
   score_stale();
   refresh_some();

@@ -160,6 +160,7 @@ class Evictor {
   bool pressed_ = false;  // next_victim() has been called: before, nothing is indexed
   double time_ = 0;       // all ops
   double program_time_ = 0;
+  double pressed_since_ = 0;  // when needed values began to be dropped, all since then not being back yet
   int64_t held_bytes_ = 0;
   int64_t unevictable_bytes_ = 0;
 };

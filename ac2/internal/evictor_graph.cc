@@ -88,6 +88,7 @@ void EvictorGraph::remove_node(NodeId id) {
 
 void EvictorGraph::begin_missing(NodeId id) {
   Node& node = nodes_[id];
+  ++missing_;
   if (node.missing++ == 0) {
     for (const Input& input : node.inputs) {
       work_.push_back(input.value);
@@ -97,6 +98,7 @@ void EvictorGraph::begin_missing(NodeId id) {
 
 void EvictorGraph::end_missing(NodeId id) {
   Node& node = nodes_[id];
+  --missing_;
   if (--node.missing == 0) {
     for (const Input& input : node.inputs) {
       work_.push_back(input.value);

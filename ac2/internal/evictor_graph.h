@@ -67,6 +67,8 @@ class EvictorGraph {
   size_t value_limit() const { return values_.size(); }
   size_t node_limit() const { return nodes_.size(); }
 
+  // How many needed values have no bytes.
+  int64_t missing() const { return missing_; }
   bool is_needed(ValueId id) const { return values_[id].needs > 0; }
   // No longer needed since the last call, and with bytes then. In the order of the changes; may repeat.
   std::vector<ValueId>& turned_unneeded() { return turned_unneeded_; }
@@ -86,6 +88,7 @@ class EvictorGraph {
   std::vector<NodeId> free_nodes_;
   std::vector<ValueId> work_;  // values whose `needs` is about to change by one
   std::vector<ValueId> turned_unneeded_;
+  int64_t missing_ = 0;
 };
 
 }  // namespace ac2::internal
