@@ -3,10 +3,10 @@
 //   budget_simulator densenet121.log --budget 0.7,0.5,0.3
 //   budget_simulator densenet121.log --budget 0.5 --known_step
 //
-// TRACE is a file of the DTR prototype (arXiv 2006.09616; see dtr_trace.h). A budget is a fraction of the bytes that the step
-// holds at its peak without one, what comes from outside (weights, inputs) included. Printed for each: the budget and the
-// peak in bytes, the time of all ops run and that over the recorded time, how many needed values were dropped and ops run
-// again, and the evictor's own time per value dropped.
+// TRACE is a file of the DTR prototype (arXiv 2006.09616; see dtr_trace.h). A budget is a fraction of the bytes that
+// the step holds at its peak without one, what comes from outside (weights, inputs) included. Printed for each: the
+// budget and the peak in bytes, the time of all ops run and that over the recorded time, how many needed values were
+// dropped and ops run again, and the evictor's own time per value dropped.
 //
 // Exit status: 0; 1 if the trace cannot be read or a budget cannot be met; 2 for a wrong command line.
 #include <absl/flags/flag.h>
@@ -27,9 +27,10 @@
 
 ABSL_FLAG(std::vector<std::string>, budget, std::vector<std::string>({"0.7", "0.5", "0.3"}),
           "budgets, each a fraction of the peak without one: above 0, at most 1");
-ABSL_FLAG(bool, known_step, false,
-          "the evictor has a recording of the step: it knows when each value is used next, and tries the constants of its "
-          "rule out on it");
+ABSL_FLAG(
+    bool, known_step, false,
+    "the evictor has a recording of the step: it knows when each value is used next, and tries the constants of its "
+    "rule out on it");
 
 namespace {
 
@@ -59,7 +60,8 @@ int64_t smallest_budget(const RecordedStep& step, int64_t failing, int64_t met, 
 
 void explain_failure(const RecordedStep& step, double fraction, int64_t budget, const StepResult& result, int64_t peak,
                      bool known_step) {
-  std::string why = absl::StrFormat("running took more than %.0f times the recorded time", SimulatorOptions().give_up_at);
+  std::string why =
+      absl::StrFormat("running took more than %.0f times the recorded time", SimulatorOptions().give_up_at);
   if (result.outcome == StepResult::kOutOfMemory) {
     const std::string op = result.failed_op == ac2::internal::kNoId
                                ? "what comes from outside"
@@ -67,16 +69,18 @@ void explain_failure(const RecordedStep& step, double fraction, int64_t budget, 
     why = absl::StrFormat("%s needs %d bytes more", op, result.missing_bytes);
   }
   const int64_t smallest = smallest_budget(step, budget, peak, peak, known_step);
-  absl::FPrintF(stderr,
-                "budget_simulator: a budget of %g (%d bytes) cannot be met: %s. The smallest that was met on trying is %.3f "
-                "(%d bytes).\n",
-                fraction, budget, why, std::ceil(1000.0 * smallest / peak) / 1000, smallest);
+  absl::FPrintF(
+      stderr,
+      "budget_simulator: a budget of %g (%d bytes) cannot be met: %s. The smallest that was met on trying is %.3f "
+      "(%d bytes).\n",
+      fraction, budget, why, std::ceil(1000.0 * smallest / peak) / 1000, smallest);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("what a memory budget would cost on a recorded step\n\n  budget_simulator TRACE --budget 0.7,0.5");
+  absl::SetProgramUsageMessage(
+      "what a memory budget would cost on a recorded step\n\n  budget_simulator TRACE --budget 0.7,0.5");
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
   if (arguments.size() != 2) {
     absl::FPrintF(stderr, "budget_simulator: expected one trace, got %d. See --help.\n", arguments.size() - 1);
@@ -86,13 +90,18 @@ int main(int argc, char** argv) {
   for (const std::string& text : absl::GetFlag(FLAGS_budget)) {
     double fraction = 0;
     if (!absl::SimpleAtod(text, &fraction) || !(fraction > 0 && fraction <= 1)) {
-      absl::FPrintF(stderr,
-                    "budget_simulator: --budget has \"%s\"; expected fractions of the peak, above 0 and at most 1, such as "
-                    "--budget 0.7,0.5\n",
-                    text);
+      absl::FPrintF(
+          stderr,
+          "budget_simulator: --budget has \"%s\"; expected fractions of the peak, above 0 and at most 1, such as "
+          "--budget 0.7,0.5\n",
+          text);
       return 2;
     }
     fractions.push_back(fraction);
+  }
+  if (fractions.empty()) {
+    absl::FPrintF(stderr, "budget_simulator: --budget is empty; expected fractions above 0 and at most 1\n");
+    return 2;
   }
   const absl::StatusOr<RecordedStep> step = ac2::benchmarks::read_dtr_trace(arguments[1]);
   if (!step.ok()) {
@@ -104,8 +113,8 @@ int main(int argc, char** argv) {
   const int64_t peak = plain.peak_bytes;
   absl::PrintF("%d ops, %d values, peak without budget %d bytes, recorded time %.3f ms%s\n\n", step->ops.size(),
                step->values.size(), peak, plain.cost / 1e6, known_step ? ", step known" : "");
-  absl::PrintF("%6s %15s %15s %11s %11s %9s %10s %11s\n", "budget", "bytes", "peak", "time ms", "/ recorded", "evictions",
-               "recomputed", "us/eviction");
+  absl::PrintF("%6s %15s %15s %11s %11s %9s %10s %11s\n", "budget", "bytes", "peak", "time ms", "/ recorded",
+               "evictions", "recomputed", "us/eviction");
   int status = 0;
   for (const double fraction : fractions) {
     const int64_t budget = static_cast<int64_t>(fraction * static_cast<double>(peak));
@@ -122,8 +131,8 @@ int main(int argc, char** argv) {
     }
     const double per_eviction =
         result.evictions == 0 ? 0 : result.evictor_seconds * 1e6 / static_cast<double>(result.evictions);
-    absl::PrintF("%6g %15d %15d %11.3f %11.4f %9d %10d %11.2f\n", fraction, budget, result.peak_bytes, result.cost / 1e6,
-                 result.cost / plain.cost, result.evictions, result.recomputed_ops, per_eviction);
+    absl::PrintF("%6g %15d %15d %11.3f %11.4f %9d %10d %11.2f\n", fraction, budget, result.peak_bytes,
+                 result.cost / 1e6, result.cost / plain.cost, result.evictions, result.recomputed_ops, per_eviction);
   }
   return status;
 }

@@ -51,8 +51,9 @@ std::string text(const Json& object, const char* key) {
 // Numbers are written as strings in these files; plain ones do as well.
 int64_t number(const Json& value, const char* key, int64_t least) {
   int64_t result = 0;
-  const bool valid = value.is_number_integer() ? (result = value.get<int64_t>(), true)
-                                               : value.is_string() && absl::SimpleAtoi(value.get<std::string>(), &result);
+  const bool valid = value.is_number_integer()
+                         ? (result = value.get<int64_t>(), true)
+                         : value.is_string() && absl::SimpleAtoi(value.get<std::string>(), &result);
   if (!valid || result < least) {
     malformed(absl::StrCat("\"", key, "\" is ", value.dump(), "; expected a whole number from ", least, " up"));
   }
@@ -88,8 +89,9 @@ class Reader {
       }
     }
     if (!started) {
-      malformed("is the last, and none was {\"INSTRUCTION\":\"ANNOTATE\",\"ANNOTATION\":\"START\"}: expected a trace of the "
-                "DTR prototype");
+      malformed(
+          "is the last, and none was {\"INSTRUCTION\":\"ANNOTATE\",\"ANNOTATION\":\"START\"}: expected a trace of the "
+          "DTR prototype");
     }
     if (step_.ops.empty()) {
       malformed("is the last, and none after START was a CALL or MUTATE: the step is empty");
@@ -218,7 +220,8 @@ class Reader {
     for (const Json& element : list(object, "MUTATE")) {
       const int64_t argument = number(element, "MUTATE", 0);
       if (argument >= static_cast<int64_t>(op.arguments.size())) {
-        malformed(absl::StrCat("\"MUTATE\" names argument ", argument, ", but ", op.name, " has ", op.arguments.size()));
+        malformed(
+            absl::StrCat("\"MUTATE\" names argument ", argument, ", but ", op.name, " has ", op.arguments.size()));
       }
       old.push_back(op.arguments[argument]);
       const int64_t bytes = step_.values[step_.tensors[old.back()].value].bytes;

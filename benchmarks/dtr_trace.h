@@ -1,10 +1,11 @@
-// Reads a step recorded by the prototype of Dynamic Tensor Rematerialization (arXiv 2006.09616): one JSON object a line.
+// Reads a step recorded by the prototype of Dynamic Tensor Rematerialization (arXiv 2006.09616): one JSON object a
+// line.
 //
 //   absl::StatusOr<ac2::internal::RecordedStep> step = ac2::benchmarks::read_dtr_trace("densenet121.log");
 //
-// What stands before the annotation START is skipped. Costs are ns. MUTATE is an op that makes a new value for each name it
-// writes; other names of the old value keep that. A constant stays to the end, whether or not its name does. Errors name
-// the line, what was found and what was expected.
+// What stands before the annotation START is skipped. Costs are ns. MUTATE is an op that makes a new value for each
+// name it writes; other names of the old value keep that. A constant stays to the end, whether or not its name does.
+// Errors name the line, what was found and what was expected.
 #pragma once
 
 #include <istream>

@@ -1,8 +1,8 @@
 // The values that may be dropped, arranged so that the best is found without looking at all of them.
 //
-// A candidate has a rate (cost of dropping it per byte) and an age key (its last use, or minus its next: the smaller, the
-// further away). Rates are put into buckets a tenth apart; within a bucket the smallest key is the best, whatever the
-// weight of time is, so only the heads of the buckets are compared. There are as many buckets as tenths between the
+// A candidate has a rate (cost of dropping it per byte) and an age key (its last use, or minus its next: the smaller,
+// the further away). Rates are put into buckets a tenth apart; within a bucket the smallest key is the best, whatever
+// the weight of time is, so only the heads of the buckets are compared. There are as many buckets as tenths between the
 // rates of a program, some dozens.
 //
 // Ties go to the lower rate, then to the smaller id. Not thread-safe.
@@ -28,8 +28,8 @@ class CandidateIndex {
   static int32_t bucket_of(double rate);
   int32_t bucket(ValueId id) const { return stamps_[id].bucket; }
 
-  // The candidate with the least rate / weight(key), or kNoId. `weight` falls as the key rises. `key_now(id)` is the key as
-  // it is now: it may have risen since insert().
+  // The candidate with the least rate / weight(key), or kNoId. `weight` falls as the key rises. `key_now(id)` is the
+  // key as it is now: it may have risen since insert().
   template <class KeyNow, class Weight>
   ValueId best(const KeyNow& key_now, const Weight& weight) {
     ValueId best = kNoId;

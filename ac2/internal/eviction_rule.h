@@ -7,15 +7,17 @@
 //
 //   own      the op that makes v, unless it must run again anyway
 //   forced   ops that only v would make run again: those of its ancestors that are neither there nor needed
-//   shared   the other ops of v's ancestors and descendants that must run again; b the bytes of those and of v. While all
+//   shared   the other ops of v's ancestors and descendants that must run again; b the bytes of those and of v. While
+//   all
 //            that fits into the budget they run once whatever becomes of v.
 //
 // and is divided by bytes · w(D), where D is the time since v was last used, or until it is used next if that is known:
 //
-//   w(D) = (D + floor · T) / (D + T),  T = horizon · (time for which there has been pressure, or the step's length if known)
+//   w(D) = (D + floor · T) / (D + T),  T = horizon · (time for which there has been pressure, or the step's length if
+//   known)
 //
-// Beyond T all are equally far away: what is dropped in forward is missed only after the peak, however old it is. Below it
-// the younger goes later, but not without limit: in a long replay everything is young.
+// Beyond T all are equally far away: what is dropped in forward is missed only after the peak, however old it is. Below
+// it the younger goes later, but not without limit: in a long replay everything is young.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +39,8 @@ class EvictionRule {
 
   // Of a value that is there and has a producer. Looks at the evicted values around it and at no others.
   double cost_of_dropping(const EvictorGraph& graph, ValueId value);
-  // Puts into `affected` values that are there and whose cost has changed because `value` came or went. Near ones, and at
-  // most kMaxAffected.
+  // Puts into `affected` values that are there and whose cost has changed because `value` came or went. Near ones, and
+  // at most kMaxAffected.
   void affected_by(const EvictorGraph& graph, ValueId value, std::vector<ValueId>& affected);
   // w(distance); `time` is what T is `horizon` times of.
   double weight(double distance, double time) const;

@@ -8,8 +8,8 @@ namespace ac2::internal {
 
 namespace {
 
-// Candidates whose cost is counted anew in one call of next_victim() because they look best or have waited long. Few are
-// needed: what changes is marked.
+// Candidates whose cost is counted anew in one call of next_victim() because they look best or have waited long. Few
+// are needed: what changes is marked.
 constexpr int kMaxRescored = 32;
 constexpr int kRefreshed = 2;
 constexpr int kRefreshSteps = 16;

@@ -1,5 +1,5 @@
-// Which values to drop so that what is held stays within a number of bytes. Knows sizes, costs and the graph; no tensors,
-// nothing of LibTorch. The runtime and the simulator of benchmarks/ drive it with the same calls.
+// Which values to drop so that what is held stays within a number of bytes. Knows sizes, costs and the graph; no
+// tensors, nothing of LibTorch. The runtime and the simulator of benchmarks/ drive it with the same calls.
 //
 //   Evictor evictor({.budget = 1 << 30});
 //   // an op is about to run: its inputs must stay, its results need room
@@ -18,36 +18,37 @@
 //   for (ValueId v : inputs) { evictor.used(v); evictor.unpin(v); }
 //
 // What the caller reports, and when:
-//   add_outside   a value without a producer is met: a parameter, an input, the result of an op that cannot be replayed.
-//   add_node, add_result
-//                 an op that can be replayed has run; once per storage that it made or wrote. A write makes a new value: the
-//                 old one is an input of the node, and is set to kNowhere when its bytes are overwritten. Views make no
-//                 node. The producer of a droppable value must stay: forget() a value only when nobody holds it and no
-//                 node takes it; the node goes with its last result.
+//   add_outside   a value without a producer is met: a parameter, an input, the result of an op that cannot be
+//   replayed. add_node, add_result
+//                 an op that can be replayed has run; once per storage that it made or wrote. A write makes a new
+//                 value: the old one is an input of the node, and is set to kNowhere when its bytes are overwritten.
+//                 Views make no node. The producer of a droppable value must stay: forget() a value only when nobody
+//                 holds it and no node takes it; the node goes with its last result.
 //   set_place     every time bytes come or go: kHeld when they are kept for backward and count, or when a replay has
-//                 brought them back; kElsewhere while the program keeps the storage alive by itself, so that they are there
-//                 but dropping them would free nothing; kNowhere when they are gone, by our advice or not. A needed value
-//                 may go to kNowhere only if it has a producer. While a node takes a value from outside, that value
-//                 must not go to kNowhere, and neither must one that is kMustSave.
+//                 brought them back; kElsewhere while the program keeps the storage alive by itself, so that they are
+//                 there but dropping them would free nothing; kNowhere when they are gone, by our advice or not. A
+//                 needed value may go to kNowhere only if it has a producer. While a node takes a value from outside,
+//                 that value must not go to kNowhere, and neither must one that is kMustSave.
 //   add_holder, remove_holder
 //                 somebody begins or ceases to want the value for its own sake: a hook of autograd that has not been
 //                 unpacked; in the simulator a name. What only other values' replays want has no holder.
-//   pin, unpin    the bytes must stay just now: around the running of an op, for its inputs; while a replay collects inputs.
-//   used          after an op (recorded or replayed) that took the value, and when backward has unpacked it.
+//   pin, unpin    the bytes must stay just now: around the running of an op, for its inputs; while a replay collects
+//   inputs. used          after an op (recorded or replayed) that took the value, and when backward has unpacked it.
 //   ran           after each op, with its cost. kFirst if the program ran it, kAgain if it was replayed.
 //   set_next_use  only if Options::step_length > 0: after add_result(), and after each use by the program.
-// Costs are in any unit that is the same throughout, a clock's nanoseconds or a model's; the clock is their sum. The same
-// calls give the same victims: no address, hash order or real time matters.
+// Costs are in any unit that is the same throughout, a clock's nanoseconds or a model's; the clock is their sum. The
+// same calls give the same victims: no address, hash order or real time matters.
 //
 // What it answers:
-//   next_victim   what to drop next: values that nobody needs (largest first), then the best of those that policies prefer to
-//                 recompute, then the best of the others. Never what is pinned, must be saved, has no producer or is not
-//                 kHeld. kNoId if there is none. It does not drop by itself.
+//   next_victim   what to drop next: values that nobody needs (largest first), then the best of those that policies
+//   prefer to
+//                 recompute, then the best of the others. Never what is pinned, must be saved, has no producer or is
+//                 not kHeld. kNoId if there is none. It does not drop by itself.
 //   take_unneeded what can be dropped for nothing: to be called after a replay, and when a holder goes.
 //
-// An event costs O(1) while there is no pressure, plus the changes of need that it causes. next_victim() looks at the heads
-// of some dozens of buckets, at the evicted neighbours of a few candidates, and at what changed since the last call.
-// Not thread-safe: the runtime calls it under the tape's lock.
+// An event costs O(1) while there is no pressure, plus the changes of need that it causes. next_victim() looks at the
+// heads of some dozens of buckets, at the evicted neighbours of a few candidates, and at what changed since the last
+// call. Not thread-safe: the runtime calls it under the tape's lock.
 #pragma once
 
 #include <algorithm>
@@ -103,6 +104,7 @@ class Evictor {
 
   bool is_needed(ValueId value) const { return graph_.is_needed(value); }
   Place place(ValueId value) const { return states_[value].place; }
+  Retention retention(ValueId value) const { return states_[value].retention; }
   int64_t held_bytes() const { return held_bytes_; }
   // Of the held: pinned, to be saved, or without producer. Never above held_bytes().
   int64_t unevictable_bytes() const { return unevictable_bytes_; }

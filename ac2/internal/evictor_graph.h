@@ -2,8 +2,8 @@
 // bytes now, and which are needed. No tensors, no LibTorch.
 //
 // A value is *needed* if somebody holds it, or if an op that takes it must run again: one that has a needed result
-// without bytes. That is kept up to date change by change. Each change walks over the ops whose need it turns, and those
-// alone; in loops, so that a chain may be a million ops long.
+// without bytes. That is kept up to date change by change. Each change walks over the ops whose need it turns, and
+// those alone; in loops, so that a chain may be a million ops long.
 //
 // Ids are small numbers that are used again after forget(); the same calls give the same ids. Not thread-safe.
 #pragma once
@@ -43,7 +43,7 @@ class EvictorGraph {
   };
   struct Node {
     double cost = 0;
-    int32_t missing = 0;  // needed results without bytes; while positive the node must run again
+    int32_t missing = 0;                   // needed results without bytes; while positive the node must run again
     absl::InlinedVector<Input, 2> inputs;  // each value once
     absl::InlinedVector<ValueId, 1> results;
   };

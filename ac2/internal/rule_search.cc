@@ -24,7 +24,9 @@ RuleChoice best_rule(const RecordedStep& step, int64_t budget) {
     for (const double horizon : {0.03, 0.1, 0.3, 1.0, 3.0}) {
       for (const double floor : {0.0, 0.01, 0.03, 0.1}) {
         for (const double share : {0.1, 0.25, 0.5, 1.0}) {
-          attempt({.budget = budget, .step_known = step_known, .rule = {.share = share, .horizon = horizon, .floor = floor}});
+          attempt({.budget = budget,
+                   .step_known = step_known,
+                   .rule = {.share = share, .horizon = horizon, .floor = floor}});
         }
       }
     }

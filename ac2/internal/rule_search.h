@@ -1,5 +1,5 @@
-// For a step that is known: the constants of the eviction rule that make it cheapest under a budget, found by simulating the
-// step with each of a fixed set. The evictor then runs the step with those.
+// For a step that is known: the constants of the eviction rule that make it cheapest under a budget, found by
+// simulating the step with each of a fixed set. The evictor then runs the step with those.
 //
 //   RuleChoice choice = best_rule(step, budget);
 //   StepResult result = simulate(step, choice.options);

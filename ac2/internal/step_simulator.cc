@@ -60,7 +60,7 @@ class Simulation {
   // An op whose inputs are being brought back.
   struct Frame {
     uint32_t op = 0;
-    size_t next = 0;  // argument
+    size_t next = 0;               // argument
     std::vector<uint32_t> pinned;  // values
   };
 
@@ -131,7 +131,8 @@ class Simulation {
     }
   }
 
-  // --- memory ---------------------------------------------------------------------------------------------------------
+  // --- memory
+  // ---------------------------------------------------------------------------------------------------------
 
   void make_room(int64_t bytes, uint32_t op) {
     while (evictor_.held_bytes() > options_.budget - bytes) {
@@ -159,7 +160,8 @@ class Simulation {
     }
   }
 
-  // --- running --------------------------------------------------------------------------------------------------------
+  // --- running
+  // --------------------------------------------------------------------------------------------------------
 
   void spend(double cost, Run run) {
     result_.cost += cost;
@@ -268,8 +270,8 @@ class Simulation {
     }
   }
 
-  // Depth first, with a stack of our own. Runs `op` again if there is a `target`, which is one of its results; otherwise leaves
-  // its inputs pinned.
+  // Depth first, with a stack of our own. Runs `op` again if there is a `target`, which is one of its results;
+  // otherwise leaves its inputs pinned.
   void bring(uint32_t op, uint32_t target) {
     std::vector<Frame> stack;
     stack.emplace_back().op = op;

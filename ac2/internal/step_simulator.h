@@ -4,11 +4,11 @@
 //   StepResult plain = simulate(step, {});                  // plain.peak_bytes
 //   StepResult half = simulate(step, {.budget = plain.peak_bytes / 2});
 //
-// The rules: ops run in order. Before one runs, what it takes and has no bytes is computed again, at the recorded cost. An op
-// has its inputs and all its results in memory at once, a result that exists already twice; what is not needed goes
-// right after. A view of bytes that were computed again is made again, at its cost. What comes from outside
-// counts and never goes. A value without names is let go of, unless it is needed to compute another. At the end all that
-// still has a name is brought back, together.
+// The rules: ops run in order. Before one runs, what it takes and has no bytes is computed again, at the recorded cost.
+// An op has its inputs and all its results in memory at once, a result that exists already twice; what is not needed
+// goes right after. A view of bytes that were computed again is made again, at its cost. What comes from outside counts
+// and never goes. A value without names is let go of, unless it is needed to compute another. At the end all that still
+// has a name is brought back, together.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct RecordedStep {
   // A tensor: a value's bytes, seen in one way.
   struct Tensor {
     uint32_t value = 0;
-    uint32_t op = kNoId;           // that made it; kNoId: from outside
-    uint32_t viewed = kNoId;       // the tensor that it is a view of
+    uint32_t op = kNoId;      // that made it; kNoId: from outside
+    uint32_t viewed = kNoId;  // the tensor that it is a view of
   };
   struct Value {
     int64_t bytes = 0;
@@ -66,8 +66,8 @@ struct StepResult {
   enum Outcome : uint8_t { kCompleted, kOutOfMemory, kGivenUp };
   Outcome outcome = kCompleted;
   int64_t peak_bytes = 0;
-  double cost = 0;            // of all that ran
-  int64_t evictions = 0;      // of values that were needed
+  double cost = 0;        // of all that ran
+  int64_t evictions = 0;  // of values that were needed
   int64_t recomputed_ops = 0;
   int64_t missing_bytes = 0;  // kOutOfMemory: how much more the op that failed would have taken
   uint32_t failed_op = kNoId;
