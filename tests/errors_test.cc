@@ -83,6 +83,19 @@ TEST_F(ErrorsTest, AWriteThatThrowsMayHaveWrittenSoWhatIsThereIsKept) {
   EXPECT_EQ(trace->stats().recomputed_ops, 0);
 }
 
+// Found by random program 27110.
+TEST_F(ErrorsTest, AChangeOfSizesThatThrowsIsNoNewVersion) {
+  at::Tensor x = sample({2, 2, 2});
+  at::Tensor factor = at::ones({2, 2, 2});
+  at::Tensor y;
+  {
+    PolicyScope scope;
+    y = (x * factor).cos();
+    expect_error([&] { factor.t_(); }, {"t_"});
+  }
+  EXPECT_TRUE(same_bits(gradient_of(y, x), gradient_of((x * factor).cos(), x)));
+}
+
 TEST_F(ErrorsTest, APolicyThatThrowsReachesTheUserAndTheRegionGoesOn) {
   at::Tensor x = sample({4});
   at::Tensor y;

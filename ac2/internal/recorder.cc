@@ -201,6 +201,22 @@ bool has_result_tensors(c10::ArrayRef<c10::IValue> results) {
   return any;
 }
 
+// Nothing to record, but ADInplaceOrView may be about to count a new version of bytes that stay as they are. Told to
+// the tape after the op, for it may throw.
+void change_metadata(Tape& tape, const OpFacts& facts, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  c10::SmallVector<at::Tensor, 1> tensors;
+  if (facts.bumps_version_only && !c10::InferenceMode::is_enabled()) {
+    for_each_tensor(top(*stack, facts.num_arguments), [&](const at::Tensor& tensor) { tensors.push_back(tensor); });
+  }
+  facts.op.redispatchBoxed(keys, stack);
+  if (!tensors.empty()) {
+    const Tape::Lock lock(tape);
+    for (const at::Tensor& tensor : tensors) {
+      tape.expect_new_version(tensor);
+    }
+  }
+}
+
 }  // namespace
 
 void run_unrecorded(Region& region, const OpFacts& facts, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
@@ -218,12 +234,7 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
   const std::shared_ptr<Tape> tape = region.tape;
   const int64_t index = tape->next_op();
   if (facts.is_view || facts.writes_metadata_only) {
-    if (facts.bumps_version_only && !c10::InferenceMode::is_enabled()) {
-      const Tape::Lock lock(*tape);
-      for_each_tensor(top(*stack, facts.num_arguments),
-                      [&](const at::Tensor& tensor) { tape->expect_new_version(tensor); });
-    }
-    facts.op.redispatchBoxed(keys, stack);
+    change_metadata(*tape, facts, keys, stack);
     return;
   }
   if (facts.never_recompute) {
