@@ -216,6 +216,17 @@ TEST(EvictorTest, DropsTheValueWhoseNextUseIsFarthestIfTheStepIsKnown) {
   EXPECT_EQ(program.drop_next(), near);
 }
 
+TEST(EvictorTest, ABiasMakesAValueDearerOrCheaperThanItsCost) {
+  Program program;
+  const ValueId one = program.run(10, {program.input}, 10);
+  const ValueId two = program.run(20, {program.input}, 10);
+  program.pass_time(1e9);
+  program.evictor.set_bias(one, 4);
+  EXPECT_EQ(program.drop_next(), two);
+  EXPECT_EQ(program.drop_next(), one);
+  EXPECT_THROW(program.evictor.set_bias(one, 0), std::logic_error);
+}
+
 TEST(EvictorTest, AForgottenValuesIdIsUsedAgainWithoutItsPast) {
   Program program;
   const ValueId value = program.run(1, {program.input}, 10);

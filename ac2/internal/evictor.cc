@@ -165,6 +165,12 @@ void Evictor::set_next_use(ValueId id, double time) {
   mark_stale(id);
 }
 
+void Evictor::set_bias(ValueId id, double factor) {
+  evictor_check(factor > 0, "a bias must be positive");
+  states_[id].bias = factor;
+  mark_stale(id);
+}
+
 void Evictor::ran(double cost, Run run) {
   time_ += cost;
   if (run == Run::kFirst) {
@@ -230,7 +236,8 @@ void Evictor::score(ValueId id) {
     unindex(id);
     return;
   }
-  const double rate = rule_.cost_of_dropping(graph_, id) / static_cast<double>(graph_.value(id).bytes);
+  const double rate =
+      states_[id].bias * rule_.cost_of_dropping(graph_, id) / static_cast<double>(graph_.value(id).bytes);
   index_of(id).insert(id, rate, key(id));
 }
 

@@ -96,6 +96,8 @@ class Evictor {
   void used(ValueId value);
   // `time` on the clock of the ops of the program; kNever if it only serves to compute others.
   void set_next_use(ValueId value, double time);
+  // What dropping the value is taken to cost, times this. 1 unless a plan of the step says otherwise.
+  void set_bias(ValueId value, double factor);
   void ran(double cost, Run run);
 
   ValueId next_victim();
@@ -123,6 +125,7 @@ class Evictor {
     int32_t pins = 0;
     double last_use = 0;
     double next_use = kNever;
+    double bias = 1;
   };
 
   bool evictable(ValueId id) const;

@@ -1,37 +1,126 @@
 #include "ac2/internal/rule_search.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 namespace ac2::internal {
 
-RuleChoice best_rule(const RecordedStep& step, int64_t budget) {
-  RuleChoice best;
-  best.options = {.budget = budget, .step_known = true};
-  best.result = simulate(step, best.options);
-  const double step_cost = step.cost();
+namespace {
 
-  const auto attempt = [&](SimulatorOptions options) {
-    const bool completed = best.result.outcome == StepResult::kCompleted;
-    // What is dearer than the best so far need not be finished.
-    options.give_up_at = completed ? best.result.cost / step_cost : options.give_up_at;
-    const StepResult result = simulate(step, options);
-    if (result.outcome == StepResult::kCompleted && (!completed || result.cost < best.result.cost)) {
-      options.give_up_at = SimulatorOptions().give_up_at;
-      best = {options, result};
+// Values that play the same part in a program that repeats itself: results of ops of one name, of one size.
+using Kind = std::tuple<std::string, size_t, int64_t>;  // op, which of its results, bytes
+
+// The kinds with the most bytes in all, those first.
+std::vector<std::vector<uint32_t>> largest_kinds(const RecordedStep& step, size_t count) {
+  std::map<Kind, std::vector<uint32_t>> values;
+  for (const RecordedStep::Op& op : step.ops) {
+    for (size_t i = 0; i < op.results.size(); ++i) {
+      const RecordedStep::Tensor& tensor = step.tensors[op.results[i]];
+      const int64_t bytes = step.values[tensor.value].bytes;
+      if (tensor.viewed == kNoId && bytes > 0) {
+        values[{op.name, i, bytes}].push_back(tensor.value);
+      }
     }
-  };
-  for (const bool step_known : {true, false}) {
-    for (const double horizon : {0.03, 0.1, 0.3, 1.0, 3.0}) {
-      for (const double floor : {0.0, 0.01, 0.03, 0.1}) {
-        for (const double share : {0.1, 0.25, 0.5, 1.0}) {
-          attempt({.budget = budget,
-                   .step_known = step_known,
-                   .rule = {.share = share, .horizon = horizon, .floor = floor}});
+  }
+  std::vector<std::pair<int64_t, std::vector<uint32_t>>> sorted;
+  for (auto& [kind, members] : values) {
+    sorted.emplace_back(-std::get<2>(kind) * static_cast<int64_t>(members.size()), std::move(members));
+  }
+  std::sort(sorted.begin(), sorted.end());
+  std::vector<std::vector<uint32_t>> kinds;
+  for (size_t i = 0; i < sorted.size() && i < count; ++i) {
+    kinds.push_back(std::move(sorted[i].second));
+  }
+  return kinds;
+}
+
+class Search {
+ public:
+  Search(const RecordedStep& step, int64_t budget) : step_(step), step_cost_(step.cost()) {
+    best_.options = {.budget = budget, .step_known = true};
+    best_.result = simulate(step, best_.options);
+  }
+
+  RuleChoice run() {
+    try_everywhere();
+    try_around();
+    try_kinds();
+    return std::move(best_);
+  }
+
+ private:
+  static constexpr size_t kKinds = 24;
+
+  // Keeps it if it is better than the best.
+  void attempt(SimulatorOptions options) {
+    const bool completed = best_.result.outcome == StepResult::kCompleted;
+    // What is dearer than the best so far need not be finished.
+    const double give_up_at =
+        std::exchange(options.give_up_at, completed ? best_.result.cost / step_cost_ : options.give_up_at);
+    const StepResult result = simulate(step_, options);
+    if (result.outcome != StepResult::kCompleted || (completed && result.cost >= best_.result.cost)) {
+      return;
+    }
+    options.give_up_at = give_up_at;
+    best_ = {std::move(options), result};
+  }
+
+  void try_everywhere() {
+    SimulatorOptions options = best_.options;
+    for (const bool step_known : {true, false}) {
+      options.step_known = step_known;
+      for (const double horizon : {0.03, 0.1, 0.3, 1.0, 3.0}) {
+        for (const double floor : {0.0, 0.01, 0.03, 0.1}) {
+          for (const double share : {0.1, 0.25, 0.5, 1.0}) {
+            options.rule = {.share = share, .horizon = horizon, .floor = floor};
+            attempt(options);
+          }
         }
       }
     }
   }
-  return best;
+
+  // One constant at a time, in smaller and smaller steps.
+  void try_around() {
+    for (const double ratio : {1.5, 1.2, 1.1, 1.05}) {
+      for (double RuleConstants::*constant : {&RuleConstants::share, &RuleConstants::horizon, &RuleConstants::floor}) {
+        for (const double factor : {ratio, 1 / ratio, ratio * ratio, 1 / (ratio * ratio)}) {
+          SimulatorOptions options = best_.options;
+          options.rule.*constant *= factor;
+          attempt(std::move(options));
+        }
+      }
+    }
+  }
+
+  // Dropping all values of a kind sooner, or later.
+  void try_kinds() {
+    const std::vector<std::vector<uint32_t>> kinds = largest_kinds(step_, kKinds);
+    for (const double factor : {2.0, 0.5, 1.25, 0.8}) {
+      for (const std::vector<uint32_t>& kind : kinds) {
+        SimulatorOptions options = best_.options;
+        options.bias.resize(step_.values.size(), 1.0);
+        for (const uint32_t value : kind) {
+          options.bias[value] *= factor;
+        }
+        attempt(std::move(options));
+      }
+    }
+  }
+
+  const RecordedStep& step_;
+  const double step_cost_;
+  RuleChoice best_;
+};
+
+}  // namespace
+
+RuleChoice best_rule(const RecordedStep& step, int64_t budget) {
+  return Search(step, budget).run();
 }
 
 }  // namespace ac2::internal

@@ -1,5 +1,6 @@
-// For a step that is known: the constants of the eviction rule that make it cheapest under a budget, found by
-// simulating the step with each of a fixed set. The evictor then runs the step with those.
+// For a step that is known: how the evictor should weigh its values to make the step cheapest under a budget, found by
+// simulating the step some three hundred times. First the constants of the rule, from a fixed set and then around the
+// best of it; then, for the kinds of values with the most bytes, whether to drop all of the kind sooner or later.
 //
 //   RuleChoice choice = best_rule(step, budget);
 //   StepResult result = simulate(step, choice.options);

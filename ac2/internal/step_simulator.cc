@@ -188,6 +188,9 @@ class Simulation {
         ValueState& value = values_[made];
         value.id = evictor_.add_result(node, step_.values[made].bytes, Retention::kPreferSave);
         value.epoch = 1;
+        if (!options_.bias.empty()) {
+          evictor_.set_bias(value.id, options_.bias[made]);
+        }
         evictor_.set_place(value.id, Place::kHeld);
         if (options_.step_known && !value.uses.empty()) {
           evictor_.add_holder(value.id);

@@ -58,6 +58,8 @@ struct SimulatorOptions {
   // The evictor is told when each value will be used. Otherwise it learns what the program does as it does it.
   bool step_known = false;
   RuleConstants rule = {};
+  // For each value of the step, what dropping it is taken to cost, times this; empty: 1 for all.
+  std::vector<double> bias = {};
   // A run is given up when it has cost this many times the step's own cost.
   double give_up_at = 100;
 };
