@@ -1,9 +1,9 @@
 // The values that may be dropped, arranged so that the best is found without looking at all of them.
 //
-// A candidate has a rate (cost of dropping it per byte) and an age key (its last use, or minus its next: the smaller, the
-// further away). Rates are put into buckets, 16 to an octave; within a bucket the smallest key is the best but for less
-// than the bucket's width, whatever the weight of time is, so only the heads of the buckets are compared. A program has
-// some dozens of buckets that are not empty.
+// A candidate has a rate (cost of dropping it per byte) and an age key (its last use, or minus its next: the smaller,
+// the further away). Rates are put into buckets, 16 to an octave; within a bucket the smallest key is the best but for
+// less than the bucket's width, whatever the weight of time is, so only the heads of the buckets are compared. A
+// program has some dozens of buckets that are not empty.
 //
 // Ties go to the lower rate, then to the smaller id. Not thread-safe.
 #pragma once
