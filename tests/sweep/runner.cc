@@ -3,8 +3,12 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
 
+#include <memory>
+#include <unordered_set>
 #include <utility>
+#include <vector>
 
 namespace ac2::test::sweep {
 
@@ -123,6 +127,21 @@ void empty_the_engines_queue() {
   torch::autograd::grad({x.neg()}, {x});
 }
 
+// An op that writes a tensor it has saved itself (mul_ by itself) makes plain LibTorch's graph a cycle. A backward that
+// comes to its end breaks it; one that throws does not.
+void break_cycles(const Tensors& ends) {
+  std::vector<std::shared_ptr<torch::autograd::Node>> nodes;
+  for (const at::Tensor& end : ends) nodes.push_back(end.grad_fn());
+  std::unordered_set<torch::autograd::Node*> seen;
+  while (!nodes.empty()) {
+    const std::shared_ptr<torch::autograd::Node> node = std::move(nodes.back());
+    nodes.pop_back();
+    if (node == nullptr || !seen.insert(node.get()).second) continue;
+    node->release_variables();
+    for (const torch::autograd::Edge& edge : node->next_edges()) nodes.push_back(edge.function);
+  }
+}
+
 uint64_t mixed(uint64_t x) {  // splitmix64's finaliser
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
@@ -169,7 +188,10 @@ Result run(const Case& row, const Tensors& inputs, const Plan& plan, const Polic
   if (result.error.empty()) {
     result.error = error_in([&] { differentiate(result, ends, differentiated, plan.backward); });
     scope.reset();
-    if (!result.error.empty() && plan.backward != Backward::kNone) empty_the_engines_queue();
+    if (!result.error.empty()) {
+      empty_the_engines_queue();
+      if (policy == nullptr) break_cycles(ends);
+    }
   }
   scope.reset();
   result.generator_after_backward = generator_state();
