@@ -81,10 +81,6 @@ Tensors square() {
   return {sample({5, 5})};
 }
 
-Tensors squares() {
-  return {sample({5, 5}), sample({5, 5})};
-}
-
 Tensors regular() {
   return {leaf(constant({5, 5}) * 0.3 + at::eye(5) * 3)};
 }

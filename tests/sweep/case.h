@@ -101,7 +101,6 @@ Tensors two_positive();  // 2 of them
 Tensors unit();          // 4×6, between -0.9 and 0.9
 Tensors fraction();      // 4×6, between 0.05 and 0.95
 Tensors square();        // 5×5
-Tensors squares();       // 2 of 5×5
 Tensors regular();       // 5×5, well away from singular
 Tensors symmetric();     // 5×5, positive definite
 Tensors batch();         // 2×4×5
