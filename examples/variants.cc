@@ -26,6 +26,7 @@ struct Step {
   double seconds = 0;
   int64_t held_bytes = 0;
   int64_t peak_bytes = 0;
+  float loss = 0;
   std::vector<at::Tensor> gradients;
 };
 
@@ -42,7 +43,9 @@ Step train_step(const Variant& variant, int64_t seed) {
   loss.backward();
   step.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   step.peak_bytes = memory.peak_bytes() - before;
+  step.loss = loss.item<float>();
   for (const at::Tensor& parameter : variant.model->parameters()) step.gradients.push_back(parameter.grad().clone());
+  if (variant.update) variant.update();
   return step;
 }
 
@@ -66,6 +69,7 @@ std::vector<Measured> run(const std::vector<Variant>& variants, int64_t steps) {
       measured[i].held_bytes = std::max(measured[i].held_bytes, result.held_bytes);
       measured[i].peak_bytes = std::max(measured[i].peak_bytes, result.peak_bytes);
       measured[i].same_gradients = measured[i].same_gradients && same(result.gradients, expected);
+      measured[i].losses.push_back(result.loss);
       if (step > 0 || steps == 1) seconds[i].push_back(result.seconds);
     }
   }
@@ -88,7 +92,7 @@ bool print(std::ostream& out, const std::vector<Measured>& measured) {
     all_same = all_same && same;
   }
   gpt::print_table(out, {"variant", "step time", "held after forward", "peak", "gradients"}, rows);
-  out << (all_same ? "\nEvery gradient of every step has the same bits.\n"
+  out << (all_same ? "\nEvery gradient of every step has the same bits, and so have all buffers at the end.\n"
                    : "\nDIFFERENT: gradients or buffers of a variant are not those of the first.\n");
   return all_same;
 }

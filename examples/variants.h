@@ -25,6 +25,8 @@ struct Variant {
   // Its own, with the parameters and buffers that the other variants' models have at the start.
   std::shared_ptr<torch::nn::Module> model;
   std::function<at::Tensor()> loss;
+  // After each step, untimed: an optimizer's step. None: the parameters stay as they are.
+  std::function<void()> update = {};
 };
 
 struct Measured {
@@ -32,12 +34,13 @@ struct Measured {
   double seconds = 0;           // median of a forward and a backward
   int64_t held_bytes = 0;       // by forward for backward, the loss included; the most of any step
   int64_t peak_bytes = 0;       // of forward and backward, besides the models
+  std::vector<float> losses;    // of each step
   bool same_gradients = false;  // as the first variant's, in every step
   bool same_buffers = false;    // at the end: BatchNorm's statistics
 };
 
-// `steps` steps of each, in turn, none of which changes a parameter. Each step draws the same random numbers in every
-// variant. The first is not timed, if there are more. Throws c10::Error if `steps` is less than 1.
+// `steps` steps of each, in turn. Each step draws the same random numbers in every variant. The first is not timed, if
+// there are more. Throws c10::Error if `steps` is less than 1.
 std::vector<Measured> run(const std::vector<Variant>& variants, int64_t steps);
 
 // A table and a verdict. True if all are the same.
