@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Prints 'N passed, N failed, N skipped' for `bazel test` invocations, added up.
+"""Prints 'N passed, N failed, N skipped' for `bazel test` and `ctest` invocations, added up.
 
-usage: test_summary.py BUILD_EVENT_JSON_FILE...
+usage: test_summary.py FILE...
 
-Counts single test cases from every test.xml that the build event files (bazel test --build_event_json_file=...) name.
-Not from bazel-testlogs: that keeps the results of targets that were not run, or not even built, this time.
+A FILE that ends with .xml is what `ctest --output-junit` wrote, any other one what `bazel test
+--build_event_json_file` did.
+
+Counts single test cases from every test.xml that the build event files name, and each CTest test as one. Not from bazel-testlogs: that keeps the results of targets that were not run, or not even built, this time.
 
 A target that failed without a failed case (a crash, a time-out, a sanitizer's report), one that did not run, and an
 invocation that failed otherwise or ran no test at all count as one failure each. Exits with 1 if anything failed.
@@ -77,14 +79,33 @@ def count_invocation(build_events):
     return passed, failed, skipped
 
 
+def count_ctest(path):
+    """(passed, failed, skipped) of one `ctest`. What it could not start (never built, a fixture failed) has failed."""
+    passed = failed = skipped = 0
+    for case in ET.parse(path).getroot().iter("testcase"):
+        status = case.get("status")
+        note = case.find("skipped")
+        if status == "run":
+            passed += 1
+        elif status == "disabled" or (note is not None and note.get("message", "").startswith("SKIP_")):
+            skipped += 1
+        else:
+            failed += 1
+            print(f"{case.get('name')}: {status if note is None else note.get('message')}", file=sys.stderr)
+    if passed + failed == 0:
+        print(f"{path}: no test ran", file=sys.stderr)
+        failed += 1
+    return passed, failed, skipped
+
+
 def main(paths):
     if not paths:
         sys.exit(__doc__)
     totals = [0, 0, 0]
     for path in paths:
         try:
-            counts = count_invocation(path)
-        except OSError as error:
+            counts = count_ctest(path) if path.endswith(".xml") else count_invocation(path)
+        except (OSError, ET.ParseError) as error:
             print(error, file=sys.stderr)
             counts = (0, 1, 0)
         totals = [total + count for total, count in zip(totals, counts)]
