@@ -1,0 +1,79 @@
+# cmake -D... -P package_test.cmake NAME: one of the tests of package_tests.cmake.
+cmake_minimum_required(VERSION 3.22)
+math(EXPR last "${CMAKE_ARGC} - 1")
+set(test "${CMAKE_ARGV${last}}")
+# Beside the build tree: from here nothing leads into it.
+set(work "${BUILD}/package_test")
+set(prefix "${work}/moved")
+
+# Fails the test unless the command succeeds (`expected` "") or fails and its output matches `expected`. Its output is in
+# `output`.
+function(run expected)
+  execute_process(COMMAND ${ARGN} WORKING_DIRECTORY "${work}" RESULT_VARIABLE failed
+    OUTPUT_VARIABLE out ERROR_VARIABLE err)
+  # CMake breaks messages into lines.
+  string(REGEX REPLACE "[ \n]+" " " output "${out}${err}")
+  set(output "${output}" PARENT_SCOPE)
+  if(expected STREQUAL "" AND failed)
+    message(FATAL_ERROR "${ARGN}: ${failed}\n${out}${err}")
+  elseif(NOT expected STREQUAL "" AND NOT failed)
+    message(FATAL_ERROR "${ARGN}: succeeded, but should fail with: ${expected}\n${out}${err}")
+  elseif(NOT output MATCHES "${expected}")
+    message(FATAL_ERROR "${ARGN}: does not say: ${expected}\n${out}${err}")
+  endif()
+endfunction()
+
+function(configure_consumer expected build)
+  file(REMOVE_RECURSE "${work}/${build}")
+  run("${expected}" "${CMAKE_COMMAND}" -E env --unset=LIBTORCH_HOME ${ENVIRONMENT}
+    "${CMAKE_COMMAND}" -G "${GENERATOR}" -S "${SOURCE}/examples/cmake_consumer" -B "${work}/${build}"
+    "-DCMAKE_PREFIX_PATH=${prefix};${PREFIX_PATH}" "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_BUILD_TYPE=${CONFIG}" ${ARGN})
+endfunction()
+
+if(test STREQUAL "installs_what_can_be_moved")
+  file(REMOVE_RECURSE "${work}")
+  file(MAKE_DIRECTORY "${work}")
+  run("" "${CMAKE_COMMAND}" --install "${BUILD}" --config "${CONFIG}" --prefix "${work}/installed")
+  file(RENAME "${work}/installed" "${prefix}")
+  file(GLOB_RECURSE package "${prefix}/*.cmake")
+  list(LENGTH package files)
+  if(files LESS 5)  # Config, ConfigVersion, Targets, Targets-<config>, FindLibTorch
+    message(FATAL_ERROR "Too few files in the package: ${package}")
+  endif()
+  foreach(file IN LISTS package)
+    file(READ "${file}" text)
+    foreach(path "${BUILD}" "${SOURCE}" "${LIBTORCH_HOME}" "${work}")
+      string(FIND "${text}" "${path}" at)
+      if(NOT at EQUAL -1)
+        message(FATAL_ERROR "${file} names a path of this machine: ${path}")
+      endif()
+    endforeach()
+  endforeach()
+elseif(test STREQUAL "consumer_builds_and_runs")
+  configure_consumer("" consumer "-DLIBTORCH_HOME=${LIBTORCH_HOME}")
+  run("" "${CMAKE_COMMAND}" --build "${work}/consumer" --config "${CONFIG}")
+  find_program(consumer consumer PATHS "${work}/consumer" "${work}/consumer/${CONFIG}" NO_DEFAULT_PATH REQUIRED)
+  run("" "${consumer}")
+  if(NOT output MATCHES "gradients equal, [1-9][0-9]* ops recomputed")
+    message(FATAL_ERROR "The consumer printed: ${output}")
+  endif()
+  message("${output}")
+elseif(test STREQUAL "consumer_is_told_what_is_missing")
+  set(missing "${work}/missing")
+  configure_consumer("ac2 needs LibTorch. LIBTORCH_HOME=${missing} has no include" refused "-DLIBTORCH_HOME=${missing}")
+  # No LibTorch anywhere: no Python, an empty cache.
+  set(ENVIRONMENT "PYTHON=${missing}" "AC2_CACHE=${missing}")
+  configure_consumer("ac2 needs LibTorch. No LibTorch was found. Set LIBTORCH_HOME" refused)
+  set(ENVIRONMENT "")
+  configure_consumer("ac2 needs abseil. Install it" refused "-DLIBTORCH_HOME=${LIBTORCH_HOME}"
+    -DCMAKE_DISABLE_FIND_PACKAGE_absl=ON)
+  # A LibTorch of another series.
+  file(WRITE "${work}/other/include/torch/headeronly/version.h"
+    "#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR 9\n#define TORCH_VERSION_PATCH 1\n")
+  file(WRITE "${work}/other/include/ATen/ATen.h" "")
+  file(WRITE "${work}/other/lib/libtorch_cpu.so" "")
+  configure_consumer("ac2 was built with LibTorch [0-9.]+, and ${work}/other has 2.9.1. Set LIBTORCH_HOME to" refused
+    "-DLIBTORCH_HOME=${work}/other")
+else()
+  message(FATAL_ERROR "No test is called \"${test}\".")
+endif()

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# What CI runs of the CMake build: the library, a few tests, and the installed package with a program that uses it.
+#
+#   tools/cmake_check.sh RESULT.xml     CTest's results as JUnit XML; not written if something does not build
+#
+# All tests build with -DAC2_BUILD_TESTS=ON, but compiling them a second time would take CI longer than all else. That
+# CMake knows every test that Bazel knows is compared by name.
+set -euo pipefail
+result="$(realpath -m "${1:?usage: tools/cmake_check.sh RESULT.xml}")"
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
+. tools/install_packages.sh
+
+# Quick to compile and to run; what they link covers the library, the policies and the tests' own libraries.
+tests=(
+  tests/budget_simulator_test
+  tests/evictor_test
+  tests/policies_test
+  tests/replay_test
+)
+
+install_packages cmake_check "cmake: the build system" "ninja-build: the same"
+command -v cmake >/dev/null || { echo "cmake_check: no CMake found; install cmake and ninja-build" >&2; exit 1; }
+
+build="$(mktemp -d)"
+trap 'rm -rf "$build"' EXIT
+cmake -G Ninja -S . -B "$build" -DAC2_BUILD_TESTS=ON
+
+diff <(./bazelw query 'tests(//...)' 2>/dev/null | sed 's|^//||; s|:|/|' | sort) \
+  <(ctest --test-dir "$build" -N | sed -n 's|^ *Test *#[0-9]*: \(tests/.*\)|\1|p' | sort) ||
+  { echo "cmake_check: Bazel (<) and CMake (>) know different tests" >&2; exit 1; }
+
+cmake --build "$build" --target ac2 "${tests[@]##*/}"
+chosen="$(printf '%s|' "${tests[@]}")"
+ctest --test-dir "$build" --output-on-failure --output-junit "$result" -R "^(${chosen}package/.*)\$"
