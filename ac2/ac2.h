@@ -1,8 +1,9 @@
 // Everything of ac2 but the ready-made policies, which are in policies/policies.h.
 #pragma once
 
-#include "ac2/nn/nn.h"      // IWYU pragma: export
-#include "ac2/op_scopes.h"  // IWYU pragma: export
-#include "ac2/policy.h"     // IWYU pragma: export
-#include "ac2/scope.h"      // IWYU pragma: export
-#include "ac2/trace.h"      // IWYU pragma: export
+#include "ac2/memory_budget.h"  // IWYU pragma: export
+#include "ac2/nn/nn.h"          // IWYU pragma: export
+#include "ac2/op_scopes.h"      // IWYU pragma: export
+#include "ac2/policy.h"         // IWYU pragma: export
+#include "ac2/scope.h"          // IWYU pragma: export
+#include "ac2/trace.h"          // IWYU pragma: export

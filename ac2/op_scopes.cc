@@ -9,7 +9,7 @@ namespace {
 std::shared_ptr<internal::ScopeState> open_inside(CheckpointPolicy decision) {
   internal::ThreadRegions& regions = internal::ThreadRegions::here();
   if (regions.recording() == nullptr) return nullptr;
-  return regions.open(Policy::constant(decision).enter(), /*verify=*/false);
+  return regions.open(Policy::constant(decision).enter());
 }
 
 }  // namespace

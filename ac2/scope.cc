@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "ac2/internal/close_scope.h"
 #include "ac2/internal/engine.h"
@@ -32,13 +33,22 @@ bool verify_by_environment() {
 }  // namespace
 
 PolicyScope::PolicyScope(Policy policy, ScopeOptions options) {
-  TORCH_CHECK(!options.memory_budget, "ScopeOptions::memory_budget is not available yet, but was set to ",
-              *options.memory_budget, " bytes. Choose a policy instead.");
+  TORCH_CHECK(
+      !options.memory_budget || !options.shared_budget,
+      "ScopeOptions has both a memory_budget and a shared_budget; expected one of them. Open an inner scope for "
+      "the second if both shall hold.");
+  if (options.memory_budget) {
+    options.shared_budget.emplace(*options.memory_budget, options.modelled_costs);
+  }
   const bool verify = options.verify || verify_by_environment();
   internal::install_interceptor();
   internal::install_engine();
-  state_ = ThreadRegions::here().open(policy.enter(), verify);
+  state_ = ThreadRegions::here().open(
+      policy.enter(), {.verify = verify, .budget = options.shared_budget ? options.shared_budget->budget_ : nullptr});
 }
+
+PolicyScope::PolicyScope(ScopeOptions options)
+    : PolicyScope(Policy::constant(CheckpointPolicy::PREFER_SAVE), std::move(options)) {}
 
 PolicyScope::~PolicyScope() noexcept(false) {
   internal::close_scope(state_);
@@ -68,7 +78,10 @@ void tag_with_policy(const at::Tensor& tensor, PolicyDecision decision) {
     if (value == nullptr) {
       return;  // from outside: kept by reference, and there is no op to compute it again
     }
-    if (decision.saves()) {
+    if (value->budgeted) {
+      tape->set_hooks(value, decision.hooks(), tensor);
+      tape->retain(value, decision);
+    } else if (decision.saves()) {
       tape->set_hooks(value, decision.hooks(), tensor);
       tape->make_saved(value);
     } else {

@@ -24,6 +24,7 @@
 #include <optional>
 #include <utility>
 
+#include "ac2/memory_budget.h"
 #include "ac2/policy.h"
 #include "ac2/trace.h"
 
@@ -34,8 +35,15 @@ struct ScopeState;
 }
 
 struct ScopeOptions {
-  // Bytes this region may hold for backward. Not available yet: a scope opened with it throws.
+  // Bytes this region may hold for backward, positive; see memory_budget.h for what counts and what is dropped. Results
+  // that policies prefer to recompute are kept too while they fit. On an inner scope it bounds the whole region from
+  // there on; of several, the smallest rules. A budget that cannot be met is a c10::Error from the op, or from
+  // backward, that names the op and the bytes it takes.
   std::optional<int64_t> memory_budget = std::nullopt;
+  // The same, shared with other regions. At most one of the two may be set.
+  std::optional<MemoryBudget> shared_budget = std::nullopt;
+  // With memory_budget: see MemoryBudget's constructor.
+  bool modelled_costs = false;
   // Checks the region, from here to its end, at the price of reading every tensor several times: each replayed value is
   // compared bit for bit (by a 64-bit fingerprint) with what forward computed, and each op with what its schema says it
   // writes. A difference is a c10::Error, from the op or from backward, that names the op and what may be the reason.
@@ -51,6 +59,8 @@ class PolicyScope {
  public:
   // Throws c10::Error if the dispatch key that ac2 needs is taken, or an option or AC2_VERIFY is invalid.
   explicit PolicyScope(Policy policy = "recompute_all", ScopeOptions options = {});
+  // Without a policy: everything is saved, except for what a budget drops.
+  explicit PolicyScope(ScopeOptions options);
   // Throws c10::Error (a warning while another exception is in flight) if scopes are closed out of order or on a thread
   // other than their own. The scope is closed all the same, and the thread's other scopes stay as they are.
   ~PolicyScope() noexcept(false);

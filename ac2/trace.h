@@ -26,7 +26,7 @@ struct TraceStats {
   int64_t recomputed_ops = 0;    // ops replayed so far
   int64_t recomputed_bytes = 0;  // bytes of replayed results held now
   int64_t copied_bytes = 0;      // copied so far because a value still needed was about to be overwritten
-  int64_t evicted_values = 0;    // values that a memory budget dropped (none yet)
+  int64_t evicted_values = 0;    // values that a memory budget dropped so far
   int64_t offloaded_bytes = 0;   // bytes now in another memory (none yet)
 };
 

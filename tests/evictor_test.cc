@@ -62,6 +62,12 @@ TEST(EvictorTest, DropsWhatCostsLeastPerByte) {
   EXPECT_EQ(program.evictor.held_bytes(), 0);
 }
 
+TEST(EvictorTest, WithoutValuesThereIsNoVictim) {
+  Evictor evictor({.budget = 100});
+  EXPECT_EQ(evictor.next_victim(), kNoId);
+  EXPECT_EQ(evictor.take_unneeded(), kNoId);
+}
+
 TEST(EvictorTest, DropsTheOldestOfEquals) {
   Program program;
   const ValueId first = program.run(10, {program.input}, 10);

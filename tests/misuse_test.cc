@@ -106,8 +106,19 @@ TEST_F(MisuseTest, ClosingOutOfOrderWhileUnwindingKeepsTheFirstException) {
   expect_next_region_works();
 }
 
-TEST_F(MisuseTest, AMemoryBudgetIsRefusedUntilThereIsOne) {
-  expect_error([] { PolicyScope scope("recompute_all", {.memory_budget = 1 << 20}); }, {"memory_budget"});
+TEST_F(MisuseTest, AMemoryBudgetMustBePositive) {
+  for (int64_t bytes : {0, -4096}) {
+    expect_error([&] { PolicyScope scope("recompute_all", {.memory_budget = bytes}); },
+                 {"memory budget", std::to_string(bytes).c_str(), "positive"});
+    expect_error([&] { MemoryBudget budget(bytes); }, {"memory budget", "positive"});
+  }
+  EXPECT_FALSE(is_checkpoint_enabled());
+  expect_next_region_works();
+}
+
+TEST_F(MisuseTest, OneScopeHasOneBudget) {
+  expect_error([] { PolicyScope scope({.memory_budget = 1 << 20, .shared_budget = MemoryBudget(1 << 20)}); },
+               {"memory_budget", "shared_budget", "one of them"});
   EXPECT_FALSE(is_checkpoint_enabled());
   expect_next_region_works();
 }

@@ -1,6 +1,6 @@
 // Programs drawn at random: several shapes and dtypes, views, writes through them and through other aliases, products,
 // draws, nested and adjacent regions under random policies, tags, no_grad, tensors dropped at any time, retained
-// graphs, second derivatives. Whatever comes out must be what plain autograd says.
+// graphs, second derivatives, memory budgets. Whatever comes out must be what plain autograd says.
 //
 // Any number of seeds:
 //   ./bazelw run //tests:random_programs_test -- --first_seed=0 --seeds=100000
@@ -27,7 +27,7 @@ using RandomProgramsTest = CleanTest;
 TEST_F(RandomProgramsTest, GiveWhatPlainAutogradGives) {
   const uint32_t first = absl::GetFlag(FLAGS_first_seed), count = absl::GetFlag(FLAGS_seeds);
   uint32_t compared = 0;
-  int64_t replayed_ops = 0;
+  int64_t replayed_ops = 0, evicted_values = 0;
   for (uint32_t i = 0; i < count; ++i) {
     const uint32_t seed = first + i;
     const Program program = Program::draw(seed);
@@ -35,6 +35,7 @@ TEST_F(RandomProgramsTest, GiveWhatPlainAutogradGives) {
     const Verdict verdict = compare(program, seed, way);
     compared += verdict.counts;
     replayed_ops += verdict.replayed_ops;
+    evicted_values += verdict.evicted_values;
     if (!verdict.difference.empty()) {
       const Program fewest =
           reduced(program, [&](const Program& candidate) { return !compare(candidate, seed, way).difference.empty(); });
@@ -44,10 +45,13 @@ TEST_F(RandomProgramsTest, GiveWhatPlainAutogradGives) {
     }
     if ((i + 1) % 10000 == 0) std::cerr << i + 1 << " programs\n";
   }
-  std::cerr << compared << " of " << count << " programs compared, " << replayed_ops << " ops replayed\n";
-  // The others fail in plain autograd: a write that it forbids, a derivative that it has not.
+  std::cerr << compared << " of " << count << " programs compared, " << replayed_ops << " ops replayed, "
+            << evicted_values << " values evicted\n";
+  // The others fail in plain autograd: a write that it forbids, a derivative that it has not; or their budget is too
+  // small.
   EXPECT_GE(compared, count / 2) << "of " << count;
   EXPECT_GE(replayed_ops, compared);
+  EXPECT_GE(evicted_values, compared);
 }
 
 TEST_F(RandomProgramsTest, TheSameSeedIsTheSameProgram) {
@@ -95,7 +99,8 @@ TEST_F(RandomProgramsTest, Program74) {
     return {at::scalar_tensor(0), t0 * 1, t8 * 1};
   };
   EXPECT_EQ(compare(program, 74,
-                    {.setting = {.policy = 0, .must = 1, .verify = false}, .backward = Backward::kTwoDerivatives})
+                    {.setting = {.policy = 0, .must = 1, .verify = false, .budget = 0},
+                     .backward = Backward::kTwoDerivatives})
                 .difference,
             "");
 }

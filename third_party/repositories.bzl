@@ -19,6 +19,7 @@ def ac2_repositories():
         name = "absl",
         debian_package = "libabsl-dev",
         modules = {
+            "btree": "absl_btree",
             "flags": "absl_flags absl_flags_parse absl_flags_usage",
             "flat_hash_map": "absl_flat_hash_map",
             "flat_hash_set": "absl_flat_hash_set",

@@ -145,8 +145,12 @@ bool Tape::sweep_one(size_t ring_index) {
     return false;
   }
   // Nobody uses it and nobody can begin to: without this, a loop that saves everything would grow a chain of producers.
-  if (value->saved && value->uses == 0 && value->producer != nullptr) {
+  // Not under a budget, which knows the producer by what it made.
+  if (value->saved && value->uses == 0 && value->producer != nullptr && !value->budgeted) {
     detach_producer(value);
+  }
+  if (owned_budget_) {
+    update_place(value);
   }
   untrack(value);
   return true;

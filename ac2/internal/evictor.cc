@@ -250,6 +250,9 @@ void Evictor::score_stale() {
 }
 
 void Evictor::refresh_some() {
+  if (states_.empty()) {
+    return;
+  }
   int refreshed = 0;
   for (int step = 0; step < kRefreshSteps && refreshed < kRefreshed; ++step) {
     cursor_ = cursor_ + 1 < states_.size() ? cursor_ + 1 : 0;

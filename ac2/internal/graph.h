@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "ac2/internal/evictor_graph.h"
 #include "ac2/internal/op_facts.h"
 #include "ac2/internal/tensor_meta.h"
 #include "ac2/policy.h"
@@ -61,6 +62,12 @@ struct Value {
   bool private_bytes = false;  // held is a copy that nobody else can write to
   bool waits = false;          // pinned, and its producer must be replayed first
   bool real_is_original = false;
+  // Under a budget only.
+  bool budgeted = false;     // the budget may drop its bytes
+  bool keep = false;         // not saved, but kept while hooks want it and the budget allows
+  bool held_counts = false;  // `held`, or what was packed, is in the budget's fixed bytes
+  bool real_counts = false;  // `real` is
+  ValueId budget_id = kNoId;
   uint32_t noted_version = 0;
   size_t nbytes = 0;
 
@@ -125,6 +132,7 @@ struct Node {
   int32_t recomputed_outputs = 0;  // of those, not saved; while positive the inputs are used
   int32_t needed = 0;              // outputs that wait for a replay; while positive the inputs are pinned
   uint32_t replays = 0;
+  NodeId budget_node = kNoId;
   Node* next_dead = nullptr;
 };
 

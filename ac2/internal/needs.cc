@@ -49,6 +49,9 @@ void Tape::pin(Value* root) {
   c10::SmallVector<Value*, 16> work{root};
   while (!work.empty()) {
     Value* value = work.pop_back_val();
+    if (value->keep && value->held && !value->private_bytes && value->changed_outside()) {
+      drop_held(value);
+    }
     if (value->pins++ > 0 || value->held || value->real || value->is_opaque() ||
         (value->has_hooks() && value->other->is_packed)) {
       continue;
@@ -65,6 +68,9 @@ void Tape::pin(Value* root) {
     Node* node = value->producer;
     TORCH_INTERNAL_ASSERT(node != nullptr, "a value is neither kept nor computable");
     value->waits = true;
+    if (owned_budget_) {
+      update_place(value);
+    }
     if (node->needed++ == 0) {
       for (const NodeInput& input : node->inputs) {
         if (input.value != nullptr) {
@@ -103,6 +109,10 @@ void Tape::set_real(Value* value, c10::Storage storage, at::Tensor replayed) {
   value->replayed = std::move(replayed);
   value->real_is_original = false;
   recomputed_bytes_ += static_cast<int64_t>(value->nbytes);
+  if (owned_budget_) {
+    count_fixed(value, value->real_counts, static_cast<int64_t>(value->nbytes));
+    update_place(value);
+  }
 }
 
 void Tape::drop_real(Value* value) {
@@ -119,6 +129,10 @@ void Tape::drop_real(Value* value) {
     trash_->tensors.push_back(std::move(value->replayed));
     value->replayed = at::Tensor();
   }
+  if (owned_budget_) {
+    uncount_fixed(value->real_counts, static_cast<int64_t>(value->nbytes));
+    update_place(value);
+  }
 }
 
 c10::Storage Tape::take_real(Value* value) {
@@ -128,7 +142,12 @@ c10::Storage Tape::take_real(Value* value) {
     trash_->tensors.push_back(std::move(value->replayed));
     value->replayed = at::Tensor();
   }
-  return std::exchange(value->real, c10::Storage());
+  c10::Storage bytes = std::exchange(value->real, c10::Storage());
+  if (owned_budget_) {
+    uncount_fixed(value->real_counts, static_cast<int64_t>(value->nbytes));
+    update_place(value);
+  }
+  return bytes;
 }
 
 void Tape::need_again(Value* value) {

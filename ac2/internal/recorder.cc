@@ -4,10 +4,13 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include "ac2/internal/budget.h"
+#include "ac2/internal/cost_model.h"
 #include "ac2/internal/op_context_factory.h"
 #include "ac2/internal/overwrite.h"
 #include "ac2/internal/packing.h"
@@ -50,7 +53,13 @@ struct Call {
   const Overwrites* writes;  // null if it writes nothing
   const at::Generator& random_state;
   int64_t index;
+  double cost;  // if the tape has a budget
 };
+
+// Whether results are never computed again. A budget may drop what policies merely prefer to save.
+bool saves(const PolicyDecision& decision, bool budget) {
+  return decision.saves() && (!budget || decision.is_must());
+}
 
 class NodeBuilder {
  public:
@@ -69,9 +78,12 @@ class NodeBuilder {
     node->replayable = !call_.facts.draws || call_.random_state.defined();
     add_writes();
     add_arguments();
-    saves_ = decision.saves() || !node->replayable;
+    saves_ = saves(decision, tape_.budget() != nullptr) || !node->replayable;
     attach_results(decision);
     if (node->refs > 0) {
+      if (tape_.budget() != nullptr && !saves_) {
+        tape_.add_to_budget(node, call_.cost);
+      }
       tape_.node_recorded();
     } else {
       tape_.discard(node);
@@ -248,7 +260,8 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
   if (const PolicyDecision* decision = region.policies.known(facts)) {
     known = *decision;
   }
-  const bool may_recompute = !known || !known->saves();
+  Budget* const budget = tape->budget();
+  const bool may_recompute = !known || !saves(*known, budget != nullptr);
 
   std::optional<VerifiedCall> verified;
   if (tape->verifier() != nullptr) {
@@ -258,6 +271,7 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
   if (!facts.written.empty()) {
     writes.emplace(*tape, facts, arguments, may_recompute && facts.has_fresh_results);
   }
+  const auto started = budget != nullptr ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
   at::Generator random_state;
   if (facts.draws && may_recompute) {
     const RecordedDraw draw(facts, stack->data() + (stack->size() - facts.num_arguments));
@@ -266,6 +280,8 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
   } else {
     facts.op.redispatchBoxed(keys, stack);
   }
+  const std::chrono::duration<double, std::nano> elapsed =
+      budget != nullptr ? std::chrono::steady_clock::now() - started : std::chrono::nanoseconds(0);
   if (verified) {
     verified->check_arguments();
   }
@@ -286,7 +302,9 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
                         .results = results,
                         .writes = writes ? &*writes : nullptr,
                         .random_state = random_state,
-                        .index = index})
+                        .index = index,
+                        .cost = budget != nullptr && budget->modelled_costs() ? modelled_cost(facts, arguments, results)
+                                                                              : elapsed.count()})
         .build(*known);
     packs = tape->take_pending_packs();
   }
@@ -294,6 +312,9 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
     verified->note_results(results);
   }
   pack_values(*tape, packs);
+  if (budget != nullptr) {
+    budget->make_room(0, [&] { return facts.name; });
+  }
 }
 
 }  // namespace ac2::internal

@@ -16,7 +16,7 @@ ThreadRegions& ThreadRegions::here() {
   return regions;
 }
 
-std::shared_ptr<ScopeState> ThreadRegions::open(Policy::Instance policy, bool verify) {
+std::shared_ptr<ScopeState> ThreadRegions::open(Policy::Instance policy, const RegionOptions& options) {
   remove_closed_elsewhere();
   const int graph_task = torch::autograd::get_current_graph_task_id();
   auto scope = std::make_shared<ScopeState>();
@@ -29,8 +29,14 @@ std::shared_ptr<ScopeState> ThreadRegions::open(Policy::Instance policy, bool ve
     region->graph_task = graph_task;
     regions_.push_back(std::move(region));
   }
-  if (verify) {
-    regions_.back()->tape->start_verifying();
+  Tape& tape = *regions_.back()->tape;
+  if (options.verify) {
+    tape.start_verifying();
+  }
+  if (options.budget && tape.budget() == nullptr) {
+    tape.set_budget(options.budget);
+  } else if (options.budget && tape.budget() != options.budget.get()) {
+    tape.limit_budget(options.budget->bytes());
   }
   scope->thread = std::this_thread::get_id();
   scope->region = regions_.back().get();

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "ac2/internal/budget.h"
 #include "ac2/internal/policy_stack.h"
 #include "ac2/internal/tape.h"
 #include "ac2/policy.h"
@@ -25,6 +26,12 @@ struct Region {
   // Of the backward that was running where the region was opened, or -1. Ops of any other backward are the engine's,
   // not the user's, and are not recorded.
   int graph_task = -1;
+};
+
+// Of ScopeOptions, what concerns the region.
+struct RegionOptions {
+  bool verify = false;
+  std::shared_ptr<Budget> budget;
 };
 
 // What a PolicyScope and its thread share.
@@ -43,8 +50,7 @@ class ThreadRegions {
  public:
   static ThreadRegions& here();
 
-  // `verify`: see ScopeOptions.
-  std::shared_ptr<ScopeState> open(Policy::Instance policy, bool verify);
+  std::shared_ptr<ScopeState> open(Policy::Instance policy, const RegionOptions& options = {});
   // What was wrong with closing it here and now, or empty.
   std::string close(const std::shared_ptr<ScopeState>& scope);
 

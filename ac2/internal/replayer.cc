@@ -3,9 +3,12 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "ac2/internal/budget.h"
 #include "ac2/internal/packing.h"
 #include "ac2/internal/replay_call.h"
 #include "ac2/internal/storage_copy.h"
@@ -111,7 +114,41 @@ void publish(Tape& tape, Node* node, const std::vector<c10::Storage>& storages,
   tape.realized(node);
 }
 
+// Before what the op takes and makes stands side by side.
+void make_room_for_results(Tape& tape, const Node& node) {
+  Budget* budget = tape.budget();
+  if (budget == nullptr) {
+    return;
+  }
+  int64_t bytes = 0;
+  {
+    const Tape::Lock lock(tape);
+    for (const NodeOutput& output : node.outputs) {
+      bytes += output.value != nullptr ? static_cast<int64_t>(output.value->nbytes) : 0;
+    }
+  }
+  budget->make_room(bytes, [&] { return "the replay of " + node.facts->name; });
+}
+
+void after_replay(Tape& tape, const Node& node) {
+  Budget* budget = tape.budget();
+  if (budget == nullptr) {
+    return;
+  }
+  {
+    const Tape::Lock lock(tape);
+    budget->replayed(node);
+    for (const NodeInput& input : node.inputs) {
+      if (input.value != nullptr) {
+        budget->used(*input.value);
+      }
+    }
+  }
+  budget->drop_unneeded();
+}
+
 void replay(Tape& tape, Node* node) {
+  make_room_for_results(tape, *node);
   const PrivateWrites writes = prepare_writes(tape, node);
   std::vector<at::Tensor> results;
   std::vector<c10::Storage> storages;
@@ -138,33 +175,29 @@ void replay(Tape& tape, Node* node) {
     throw;
   }
   publish(tape, node, storages, results);
+  after_replay(tape, *node);
 }
+
+// A value without bytes, and, once its inputs are being gathered, what keeps those that are there already.
+struct Missing {
+  Value* value;
+  std::optional<BudgetPins> inputs;
+};
 
 // Depth first over what is missing, with a stack of our own: a chain may be a million ops long.
 void realize(Tape& tape, Value* target) {
-  std::vector<Value*> missing{target};
+  std::vector<Missing> missing;
+  missing.push_back({target, std::nullopt});
+  std::vector<Value*> inputs;
   while (!missing.empty()) {
-    Value* value = missing.back();
+    Value* value = missing.back().value;
     Node* node = nullptr;
     bool unpack = false;
     {
       const Tape::Lock lock(tape);
-      if (at_hand(tape, value)) {
-        missing.pop_back();
-        continue;
-      }
-      unpack = value->has_hooks() && value->other->is_packed;
-      if (!unpack) {
+      if (!at_hand(tape, value)) {
+        unpack = value->has_hooks() && value->other->is_packed;
         node = value->producer;
-        const size_t before = missing.size();
-        for (const NodeInput& input : node->inputs) {
-          if (input.value != nullptr && !at_hand(tape, input.value)) {
-            missing.push_back(input.value);
-          }
-        }
-        if (missing.size() > before) {
-          continue;
-        }
       }
     }
     if (unpack) {
@@ -174,8 +207,29 @@ void realize(Tape& tape, Value* target) {
       }
       const Tape::Lock lock(tape);
       tape.set_real(value, std::move(storage), at::Tensor());
-    } else {
+      continue;
+    }
+    if (node == nullptr) {
+      missing.pop_back();
+      continue;
+    }
+    if (!missing.back().inputs) {
+      missing.back().inputs.emplace(tape, *node);
+    }
+    inputs.clear();
+    {
+      const Tape::Lock lock(tape);
+      for (const NodeInput& input : node->inputs) {
+        if (input.value != nullptr && !at_hand(tape, input.value)) {
+          inputs.push_back(input.value);
+        }
+      }
+    }
+    if (inputs.empty()) {
       replay(tape, node);
+    }
+    for (Value* input : inputs) {
+      missing.push_back({input, std::nullopt});
     }
   }
 }
@@ -183,6 +237,7 @@ void realize(Tape& tape, Value* target) {
 }  // namespace
 
 at::Tensor materialize(Tape& tape, Value* value, const TensorMeta* meta) {
+  const BudgetPins handing_over(tape, value);
   realize(tape, value);
   at::Tensor tensor;
   bool clobbered = false;

@@ -4,6 +4,7 @@
 
 #include "ac2/internal/backward_run.h"
 #include "ac2/internal/backward_state.h"
+#include "ac2/internal/budget.h"
 #include "ac2/internal/packing.h"
 #include "ac2/internal/replayer.h"
 #include "ac2/internal/verifier.h"
@@ -18,6 +19,7 @@ SavedTensorHook::~SavedTensorHook() {
   tape_->erase_hook(this);
   unpin();
   --value_->hooks;
+  tape_->remove_holder(value_);
   tape_->unuse(value_);
   tape_->unref(value_);
 }
@@ -37,10 +39,14 @@ void SavedTensorHook::call_pack_hook(const at::Tensor& tensor) {
     tape_->ref(value_);
     ++value_->hooks;
     tape_->use(value_);
+    tape_->add_holder(value_);
     tape_->insert_hook(this);
     packs = tape_->take_pending_packs();
   }
   pack_values(*tape_, packs);
+  if (Budget* budget = tape_->budget()) {
+    budget->make_room(0, [&] { return c10::str("the saving of a tensor of shape ", tensor.sizes()); });
+  }
 }
 
 at::Tensor SavedTensorHook::call_unpack_hook() {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ac2/internal/backward_state.h"
+#include "ac2/internal/budget.h"
 #include "ac2/internal/live_nodes.h"
 #include "ac2/internal/saved_tensor_hook.h"
 #include "ac2/internal/verifier.h"
@@ -49,6 +50,9 @@ void Tape::reap() {
     }
     drop_held(value);
     drop_real(value);
+    if (owned_budget_) {
+      owned_budget_->forget(*value);
+    }
     if (owned_verifier_) {
       owned_verifier_->forget(value);
     }
@@ -144,6 +148,10 @@ void Tape::hold(Value* value) {
   value->held = c10::Storage(value->origin.lock());
   TORCH_INTERNAL_ASSERT(value->held, "a storage died before it was saved");
   saved_bytes_ += static_cast<int64_t>(value->nbytes);
+  if (owned_budget_) {
+    count_fixed(value, value->held_counts, static_cast<int64_t>(value->nbytes));
+    update_place(value);
+  }
   if (value->has_hooks() && !value->other->is_packing) {
     pending_packs_.push_back(value);
     ref(value);
@@ -156,6 +164,7 @@ void Tape::drop_held(Value* value) {
     trash_->storages.push_back(std::move(value->held));
     value->held = c10::Storage();
     value->private_bytes = false;
+    uncount_fixed(value->held_counts, static_cast<int64_t>(value->nbytes));
   }
   if (value->is_opaque() && value->other->opaque.defined()) {
     trash_->tensors.push_back(std::move(value->other->opaque));
@@ -163,9 +172,13 @@ void Tape::drop_held(Value* value) {
   }
   if (value->has_hooks() && value->other->is_packed) {
     saved_bytes_ -= value->other->packed_bytes;
+    uncount_fixed(value->held_counts, value->other->packed_bytes);
     trash_->packed.push_back(std::move(value->other->packed));
     value->other->packed = c10::IValue();
     value->other->is_packed = false;
+  }
+  if (owned_budget_) {
+    update_place(value);
   }
 }
 
@@ -175,6 +188,10 @@ void Tape::hold_copy(Value* value, c10::Storage copy) {
   value->private_bytes = true;
   saved_bytes_ += static_cast<int64_t>(value->nbytes);
   copied_bytes += static_cast<int64_t>(value->nbytes);
+  if (owned_budget_) {
+    count_fixed(value, value->held_counts, static_cast<int64_t>(value->nbytes));
+    update_place(value);
+  }
 }
 
 void Tape::copy_real(Value* value, c10::Storage copy) {
@@ -185,7 +202,13 @@ void Tape::copy_real(Value* value, c10::Storage copy) {
 }
 
 void Tape::forget_origin(Value* value) {
+  if (value->keep && value->held && !value->private_bytes) {
+    evict(value);  // cheaper than a copy, since it can be computed again
+  }
   value->origin = c10::weak_intrusive_ptr<c10::StorageImpl>(c10::intrusive_ptr<c10::StorageImpl>());
+  if (owned_budget_) {
+    update_place(value);
+  }
 }
 
 void Tape::drop_unused(Value* value) {
@@ -265,6 +288,11 @@ void Tape::set_packed(Value* value, c10::IValue packed, int64_t packed_bytes) {
   value->other->packed_bytes = packed_bytes;
   value->other->is_packed = true;
   saved_bytes_ += packed_bytes;
+  if (owned_budget_) {
+    owned_budget_->add_fixed(packed_bytes);
+    value->held_counts = true;
+    update_place(value);
+  }
 }
 
 c10::SmallVector<Value*, 2> Tape::take_pending_packs() {

@@ -27,6 +27,7 @@
 namespace ac2::internal {
 
 class BackwardState;
+class Budget;
 class SavedTensorHook;
 class Verifier;
 
@@ -144,6 +145,24 @@ class Tape : public std::enable_shared_from_this<Tape> {
   // The node has run and its pinned outputs are set: nothing waits for it, and it needs its inputs no more.
   void realized(Node* node);
 
+  // --- under a budget (see kept_values.cc) --------------------------------------------------------------------------
+
+  // By the recording thread, before anything is recorded that shall count.
+  void set_budget(std::shared_ptr<Budget> budget);
+  // The smaller of the two rules, for as long as the tape lives. By the recording thread.
+  void limit_budget(int64_t bytes);
+  // Null if there is none. Which it is needs no lock.
+  Budget* budget() { return budget_.load(std::memory_order_acquire); }
+  // A finished node whose results can all be computed again, at `cost`: they are kept as its decision says.
+  void add_to_budget(Node* node, double cost);
+  // Around the time that a hook wants the value.
+  void add_holder(Value* value);
+  void remove_holder(Value* value);
+  // A tag decides anew how a budgeted value is kept.
+  void retain(Value* value, const PolicyDecision& decision);
+  // The budget's verdict. The value will be replayed if it is wanted again.
+  void drop_for_room(Value* value);
+
   // --- bookkeeping --------------------------------------------------------------------------------------------------
 
   // Values whose SaveWithHooks must be packed; taken by the caller, who packs them without the lock.
@@ -172,6 +191,7 @@ class Tape : public std::enable_shared_from_this<Tape> {
   // Null unless verifying. Which it is needs no lock.
   Verifier* verifier() { return verifier_.load(std::memory_order_acquire); }
 
+  int64_t evicted_values = 0;
   int64_t recomputed_ops = 0;
   int64_t copied_bytes = 0;
 
@@ -179,6 +199,15 @@ class Tape : public std::enable_shared_from_this<Tape> {
   BackwardState& backward() { return *backward_; }
 
  private:
+  void keep(Value* value);
+  void let_go(Value* value);
+  void evict(Value* value);
+  // Tells the budget where the bytes are, after every change of that.
+  void update_place(Value* value);
+  // Bytes that the budget must count though it cannot drop them: begin and end.
+  void count_fixed(Value* value, bool& counts, int64_t bytes);
+  void uncount_fixed(bool& counts, int64_t bytes);
+
   void hold(Value* value);
   void drop_held(Value* value);
   void detach_producer(Value* value);
@@ -215,6 +244,9 @@ class Tape : public std::enable_shared_from_this<Tape> {
   SavedTensorHook* hooks_ = nullptr;
   c10::SmallVector<Value*, 2> pending_packs_;
   std::unique_ptr<BackwardState> backward_;
+  std::shared_ptr<Budget> owned_budget_;
+  std::vector<std::shared_ptr<void>> budget_limits_;
+  std::atomic<Budget*> budget_{nullptr};
   std::unique_ptr<Verifier> owned_verifier_;
   std::atomic<Verifier*> verifier_{nullptr};
 

@@ -14,6 +14,7 @@ TraceStats Tape::stats() {
   stats.recorded_ops = recorded_ops_.load(std::memory_order_relaxed);
   stats.live_nodes = live_nodes_;
   stats.saved_bytes = saved_bytes_;
+  stats.evicted_values = evicted_values;
   stats.recomputed_ops = recomputed_ops;
   stats.recomputed_bytes = recomputed_bytes_;
   stats.copied_bytes = copied_bytes;

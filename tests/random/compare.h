@@ -21,11 +21,13 @@ struct Way {
 };
 
 // What was different in regions: outputs, inputs and gradients to the last bit, the default generator's state, errors,
-// or a node left behind. Empty if nothing. `counts` is false, and nothing is said, where plain autograd fails itself.
+// or a node left behind. Empty if nothing. `counts` is false, and nothing is said but of nodes, where plain autograd
+// fails itself or a budget cannot be met.
 struct Verdict {
   bool counts = true;
   std::string difference;
   int64_t replayed_ops = 0;
+  int64_t evicted_values = 0;
 };
 Verdict compare(const ProgramFn& program, uint32_t input_seed, const Way& way);
 

@@ -69,7 +69,8 @@ bool Machine::attempt(const std::string& text, const std::function<void()>& fn) 
   try {
     fn();
     return true;
-  } catch (const c10::Error&) {
+  } catch (const c10::Error& error) {
+    if (is_of_budget(error.what_without_backtrace())) throw;
     ++refused_;
     say("EXPECT_THROW(" + text + ", c10::Error);");
     return false;

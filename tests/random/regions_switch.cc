@@ -13,6 +13,14 @@ const PolicyDecision& clone_and_hand_back() {
 
 }  // namespace
 
+bool is_of_budget(const std::string& message) {
+  return message.find("memory budget") != std::string::npos;
+}
+
+Regions::Regions(const Setting* setting) : setting_(setting) {
+  if (setting != nullptr && setting->budget > 0) budget_.emplace(setting->budget, /*modelled_costs=*/true);
+}
+
 PolicyDecision Regions::decision_of(uint32_t decision) const {
   switch (decision) {
     case 0:
@@ -39,8 +47,8 @@ Policy Regions::policy_of(uint32_t policy) const {
 void Regions::begin() {
   end();
   if (setting_ != nullptr) {
-    scopes_.push_back(
-        std::make_unique<PolicyScope>(policy_of(setting_->policy), ScopeOptions{.verify = setting_->verify}));
+    scopes_.push_back(std::make_unique<PolicyScope>(
+        policy_of(setting_->policy), ScopeOptions{.shared_budget = budget_, .verify = setting_->verify}));
     traces_.push_back(scopes_.back()->trace());
   }
 }

@@ -8,6 +8,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "tests/support/regions.h"
@@ -19,11 +21,15 @@ struct Setting {
   uint32_t policy = 0;  // of the outermost scopes; see Regions::policy_of
   uint32_t must = 0;    // the one MUST of all policies: 0 MUST_SAVE, 1 SaveWithHooks, 2 MUST_RECOMPUTE
   bool verify = false;
+  int64_t budget = 0;  // bytes for all of the program's regions; 0 for none
 };
+
+// Whether this is what a budget says that is too small: not a refusal of the op.
+bool is_of_budget(const std::string& message);
 
 class Regions {
  public:
-  explicit Regions(const Setting* setting) : setting_(setting) {}
+  explicit Regions(const Setting* setting);
   ~Regions() { end(); }
   Regions(const Regions&) = delete;
   Regions& operator=(const Regions&) = delete;
@@ -49,6 +55,7 @@ class Regions {
   Policy policy_of(uint32_t policy) const;
 
   const Setting* setting_;
+  std::optional<MemoryBudget> budget_;
   std::vector<std::unique_ptr<PolicyScope>> scopes_;
   std::vector<std::shared_ptr<const Trace>> traces_;
   std::unique_ptr<DisableCheckpointing> disabled_;

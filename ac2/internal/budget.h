@@ -1,0 +1,103 @@
+// A number of bytes that the regions which share it may hold for backward, and what is dropped to stay within it.
+//
+//   auto budget = std::make_shared<Budget>(bytes, /*modelled_costs=*/false);
+//   tape.set_budget(budget);
+//   budget->make_room(result_bytes, [] { return "aten::mm"; });   // no lock held: drops values, of whatever tape
+//
+// It stands between tapes, which know tensors, and the evictor, which knows sizes and costs. What counts: bytes that a
+// tape holds of results of its ops (each storage once), copies, what SaveWithHooks packed, and replayed results. What
+// does not: tensors from outside the region, which are alive anyway.
+//
+// Threads: all functions may be called from any thread. Those that take values or nodes need the lock of their tape;
+// make_room() must be called without any. A tape's lock is never taken while the budget's own is held.
+#pragma once
+
+#include <c10/util/FunctionRef.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_set.h"
+#include "ac2/internal/evictor.h"
+#include "ac2/internal/graph.h"
+
+namespace ac2::internal {
+
+class Tape;
+
+class Budget : public std::enable_shared_from_this<Budget> {
+ public:
+  Budget(int64_t bytes, bool modelled_costs);
+  Budget(const Budget&) = delete;
+  Budget& operator=(const Budget&) = delete;
+
+  int64_t bytes() const;
+  // Held now, of what counts.
+  int64_t held_bytes() const;
+  // A further scope has a budget of its own: of all, the smallest rules, this one until the result is gone.
+  std::shared_ptr<void> limit_to(int64_t bytes);
+  // Costs of ops are computed from shapes instead of measured, so that the same program has the same values dropped.
+  bool modelled_costs() const { return modelled_costs_; }
+
+  // A finished node, all of whose results can be computed again.
+  void add_call(Tape& tape, Node& node, double cost);
+  void forget(Value& value);
+  void set_place(const Value& value, Place place);
+  void set_retention(const Value& value, Retention retention);
+  void add_holder(const Value& value);
+  void remove_holder(const Value& value);
+  void used(const Value& value);
+  // The bytes must stay while an op runs, or while its inputs are gathered.
+  void pin(const Value& value);
+  void unpin(const Value& value);
+  void replayed(const Node& node);
+  // Bytes that count and that cannot be dropped.
+  void add_fixed(int64_t bytes);
+
+  // Drops values until `bytes` more may be held. Throws c10::Error, with what `at` says in it, if that cannot be.
+  void make_room(int64_t bytes, c10::function_ref<std::string()> at);
+  // Drops what is no longer needed by anything.
+  void drop_unneeded();
+
+ private:
+  struct Entry {
+    std::weak_ptr<Tape> tape;
+    Value* value = nullptr;
+  };
+
+  ValueId id_of(Tape& tape, Value& value);
+  void drop(ValueId id, const Entry& entry);
+
+  mutable std::mutex mutex_;
+  Evictor evictor_;
+  std::vector<Entry> entries_;            // by ValueId
+  absl::btree_multiset<int64_t> limits_;  // the first is the evictor's
+  int64_t fixed_bytes_ = 0;
+  const bool modelled_costs_;
+};
+
+// Around the gathering of one op's inputs and its running, or while a value is handed over. Takes the tape's lock.
+class BudgetPins {
+ public:
+  BudgetPins(Tape& tape, const Node& node);
+  BudgetPins(Tape& tape, Value* value);
+  ~BudgetPins();
+  BudgetPins(const BudgetPins&) = delete;
+  BudgetPins& operator=(const BudgetPins&) = delete;
+  BudgetPins(BudgetPins&& other) noexcept
+      : budget_(other.budget_), tape_(other.tape_), values_(std::move(other.values_)) {
+    other.budget_ = nullptr;
+  }
+
+ private:
+  void add(Value* value);
+
+  Budget* budget_;
+  Tape& tape_;
+  std::vector<Value*> values_;
+};
+
+}  // namespace ac2::internal

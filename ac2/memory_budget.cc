@@ -1,0 +1,23 @@
+#include "ac2/memory_budget.h"
+
+#include <c10/util/Exception.h>
+
+#include "ac2/internal/budget.h"
+
+namespace ac2 {
+
+MemoryBudget::MemoryBudget(int64_t bytes, bool modelled_costs) {
+  TORCH_CHECK(bytes > 0, "A memory budget must be a positive number of bytes, but is ", bytes,
+              ". To recompute everything, use the policy \"recompute_all\" without a budget.");
+  budget_ = std::make_shared<internal::Budget>(bytes, modelled_costs);
+}
+
+int64_t MemoryBudget::bytes() const {
+  return budget_->bytes();
+}
+
+int64_t MemoryBudget::held_bytes() const {
+  return budget_->held_bytes();
+}
+
+}  // namespace ac2

@@ -1,0 +1,357 @@
+// Memory budgets: what is held, counted by LibTorch's allocator; what goes first; what stays; and whose budget rules.
+#include <torch/csrc/autograd/autograd.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ac2/memory_budget.h"
+#include "ac2/testing/counting_allocator.h"
+#include "tests/support/regions.h"
+
+namespace ac2::test {
+namespace {
+
+constexpr int64_t kElements = 1024;
+constexpr int64_t kBytes = kElements * 4;
+
+// Every result is wanted by backward: n of them.
+at::Tensor sines(at::Tensor x, int n) {
+  for (int i = 0; i < n; ++i) x = x.sin();
+  return x;
+}
+
+at::Tensor block(const at::Tensor& x, const at::Tensor& w) {
+  at::Tensor h = at::gelu(at::linear(x, w)).tanh();
+  h = at::layer_norm(h.add(x), {x.size(-1)});
+  return at::dropout(h, 0.25, /*train=*/true).softmax(-1);
+}
+
+class BudgetTest : public CleanTest {
+ protected:
+  int64_t held() const { return memory_.current_bytes() - before_; }
+  void start_counting() { before_ = memory_.current_bytes(); }
+
+  testing::CountingAllocator& memory_ = testing::CountingAllocator::install();
+  int64_t before_ = 0;
+};
+
+TEST_F(BudgetTest, NothingIsRecomputedWhileEverythingFits) {
+  at::Tensor x = sample({kElements});
+  at::Tensor expected = gradient_of(sines(x, 6), x);
+  std::shared_ptr<const Trace> trace;
+  at::Tensor y;
+  {
+    PolicyScope scope({.memory_budget = 6 * kBytes});
+    trace = scope.trace();
+    y = sines(x, 6);
+  }
+  at::Tensor gradient = gradient_of(y, x);
+  EXPECT_TRUE(same_bits(gradient, expected));
+  EXPECT_EQ(trace->stats().recomputed_ops, 0);
+  EXPECT_EQ(trace->stats().evicted_values, 0);
+}
+
+TEST_F(BudgetTest, WhatPoliciesPreferToRecomputeIsKeptTooWhileItFits) {
+  at::Tensor x = sample({kElements});
+  at::Tensor y;
+  std::shared_ptr<const Trace> trace;
+  {
+    PolicyScope scope("recompute_all", {.memory_budget = 6 * kBytes});
+    trace = scope.trace();
+    y = sines(x, 6);
+  }
+  gradient_of(y, x);
+  EXPECT_EQ(trace->stats().recomputed_ops, 0);
+}
+
+TEST_F(BudgetTest, ForwardHoldsAtMostTheBudgetAfterEveryOp) {
+  at::Tensor x = sample({kElements});
+  for (int64_t values : {2, 3, 5, 8}) {
+    start_counting();
+    at::Tensor y = x;
+    PolicyScope scope({.memory_budget = values * kBytes});
+    for (int i = 0; i < 20; ++i) {
+      y = y.sin();
+      // The last result is the program's own and is not wanted by backward yet: one more.
+      EXPECT_LE(held(), (values + 1) * kBytes) << "after op " << i;
+    }
+    EXPECT_EQ(scope.trace()->stats().evicted_values, 19 - values);
+  }
+}
+
+// Of each region at each budget: bit-equal gradients, and never more held than the budget, the outputs, and what plain
+// autograd's backward takes besides (gradients, and the saved tensors that the op under way has taken out).
+TEST_F(BudgetTest, BackwardStaysWithinTheBudgetAndGradientsAreExact) {
+  at::Tensor x = sample({kElements});
+  at::Tensor expected = torch::autograd::grad({sines(x, 64)}, {x}, {at::ones_like(x)})[0];
+  int64_t last_replays = 0;
+  for (int64_t values : {48, 32, 16, 8, 5}) {
+    SCOPED_TRACE(values);
+    start_counting();
+    MemoryBudget budget(values * kBytes, /*modelled_costs=*/true);
+    std::shared_ptr<const Trace> trace;
+    at::Tensor y;
+    {
+      PolicyScope scope({.shared_budget = budget});
+      trace = scope.trace();
+      y = sines(x, 64);
+    }
+    EXPECT_LE(held(), (values + 1) * kBytes);
+    EXPECT_LE(budget.held_bytes(), values * kBytes);
+    at::Tensor ones = at::ones_like(y);
+    memory_.reset_peak();
+    at::Tensor gradient = torch::autograd::grad({y}, {x}, {ones})[0];
+    // y and ones; the gradient before and after an op, and cos(x); what the op has taken out is within the budget
+    // until it is let go of.
+    EXPECT_LE(memory_.peak_bytes() - before_, (values + 2 + 3 + 1) * kBytes);
+    EXPECT_TRUE(same_bits(gradient, expected));
+    EXPECT_EQ(budget.held_bytes(), 0);
+    EXPECT_GT(trace->stats().recomputed_ops, last_replays);
+    last_replays = trace->stats().recomputed_ops;
+  }
+}
+
+TEST_F(BudgetTest, GradientsAreExactAtEveryBudget) {
+  Tensors inputs = {sample({16, 32}), sample({32, 32})};
+  const auto network = [](const Tensors& in) {
+    at::Tensor x = in[0];
+    for (int i = 0; i < 4; ++i) x = block(x, in[1]);
+    return Tensors{x};
+  };
+  at::manual_seed(1);
+  Tensors expected = gradients_of(network(inputs), inputs);
+  for (int64_t kib : {256, 64, 32, 24, 16}) {
+    SCOPED_TRACE(kib);
+    at::manual_seed(1);
+    Tensors outputs;
+    {
+      PolicyScope scope({.memory_budget = kib << 10});
+      outputs = network(inputs);
+    }
+    expect_same_bits(gradients_of(outputs, inputs), expected, "gradients");
+  }
+}
+
+TEST_F(BudgetTest, WhatPoliciesPreferToRecomputeGoesBeforeWhatTheyPreferToSave) {
+  at::Tensor x = sample({kElements});
+  const Policy policy = [](const OpContext& op) {
+    return op.is("aten::sin") ? CheckpointPolicy::PREFER_SAVE : CheckpointPolicy::PREFER_RECOMPUTE;
+  };
+  at::Tensor y = x;
+  std::shared_ptr<const Trace> trace;
+  {
+    PolicyScope scope(policy, {.memory_budget = 4 * kBytes});
+    trace = scope.trace();
+    for (int i = 0; i < 4; ++i) y = y.sin().cos();
+  }
+  // Backward wants four sines and three cosines: there is room for the sines.
+  EXPECT_EQ(trace->stats().evicted_values, 3);
+  gradient_of(y, x);
+  EXPECT_EQ(trace->stats().recomputed_ops, 3);
+}
+
+TEST_F(BudgetTest, MustSaveIsNeverDropped) {
+  at::Tensor x = sample({kElements});
+  const Policy policy = [](const OpContext& op) {
+    return op.is("aten::sin") ? CheckpointPolicy::MUST_SAVE : CheckpointPolicy::PREFER_SAVE;
+  };
+  std::shared_ptr<const Trace> trace;
+  at::Tensor y;
+  const auto network = [](at::Tensor t) {
+    for (int i = 0; i < 4; ++i) t = t.sin().cos();
+    return t;
+  };
+  at::Tensor expected = gradient_of(network(x), x);
+  {
+    PolicyScope scope(policy, {.memory_budget = 4 * kBytes});
+    trace = scope.trace();
+    y = network(x);
+  }
+  at::Tensor gradient = gradient_of(y, x);
+  EXPECT_TRUE(same_bits(gradient, expected));
+  EXPECT_EQ(trace->stats().recomputed_ops, 3);  // cos, from a saved sine each; the fourth is the output
+}
+
+TEST_F(BudgetTest, MustSaveAloneAboveTheBudgetIsAnErrorThatSaysTheLeast) {
+  at::Tensor x = sample({kElements});
+  expect_error(
+      [&] {
+        PolicyScope scope("must_save_all", {.memory_budget = 3 * kBytes});
+        sines(x, 6);
+      },
+      {"memory budget of 12288 bytes", "shape [1024]", "16384 bytes must be held"});
+  expect_next_region_works();
+}
+
+TEST_F(BudgetTest, BelowThePossibleMinimumIsAnErrorThatSaysTheLeast) {
+  at::Tensor x = sample({kElements});
+  at::Tensor y = [&] {
+    PolicyScope scope({.memory_budget = kBytes});
+    return sines(x, 6);
+  }();
+  // To replay an op its input and its result must be there.
+  expect_error([&] { gradient_of(y, x); }, {"memory budget of 4096 bytes", "replay of aten::sin", "8192 bytes"});
+  y.reset();
+  expect_nothing_left();
+  expect_next_region_works();
+}
+
+TEST_F(BudgetTest, ALargerInnerBudgetChangesNothing) {
+  at::Tensor x = sample({kElements});
+  start_counting();
+  PolicyScope outer({.memory_budget = 3 * kBytes});
+  at::Tensor y;
+  {
+    PolicyScope inner({.memory_budget = 100 * kBytes});
+    y = sines(x, 10);
+  }
+  EXPECT_LE(held(), 4 * kBytes);
+}
+
+TEST_F(BudgetTest, ASmallerInnerBudgetRules) {
+  at::Tensor x = sample({kElements});
+  start_counting();
+  PolicyScope outer({.memory_budget = 100 * kBytes});
+  at::Tensor y = sines(x, 10);
+  EXPECT_EQ(held(), 10 * kBytes);
+  PolicyScope inner({.memory_budget = 3 * kBytes});
+  y = sines(y, 2);
+  EXPECT_LE(held(), 4 * kBytes);
+}
+
+TEST_F(BudgetTest, AnInnerBudgetLimitsASharedOneOnlyWhileItsRegionLives) {
+  MemoryBudget budget(100 * kBytes);
+  at::Tensor x = sample({kElements});
+  at::Tensor y;
+  {
+    PolicyScope outer({.shared_budget = budget});
+    PolicyScope inner({.memory_budget = 3 * kBytes});
+    y = sines(x, 10);
+    EXPECT_EQ(budget.bytes(), 3 * kBytes);
+  }
+  gradient_of(y, x);
+  y.reset();
+  EXPECT_EQ(budget.bytes(), 100 * kBytes);
+}
+
+TEST_F(BudgetTest, ASharedBudgetBoundsRegionsTogether) {
+  at::Tensor x = sample({kElements}), y = x;
+  at::Tensor expected = gradient_of(sines(x, 24), x);
+  start_counting();
+  MemoryBudget budget(8 * kBytes);
+  std::vector<std::shared_ptr<const Trace>> traces;
+  for (int layer = 0; layer < 4; ++layer) {
+    PolicyScope scope({.shared_budget = budget});
+    traces.push_back(scope.trace());
+    y = sines(y, 6);
+    // y, and what the later regions take from the earlier ones: their inputs stay.
+    EXPECT_LE(budget.held_bytes(), 8 * kBytes);
+    EXPECT_LE(held(), (8 + 1 + layer) * kBytes);
+  }
+  EXPECT_GT(traces[0]->stats().evicted_values, 0);
+  at::Tensor gradient = gradient_of(y, x);
+  EXPECT_TRUE(same_bits(gradient, expected));
+  EXPECT_EQ(budget.held_bytes(), 0);
+}
+
+TEST_F(BudgetTest, ModelledCostsDropTheSameValuesEachTime) {
+  Tensors inputs = {sample({16, 32}), sample({32, 32})};
+  std::vector<std::string> graphs;
+  for (int run = 0; run < 3; ++run) {
+    PolicyScope scope({.memory_budget = 16 << 10, .modelled_costs = true});
+    at::Tensor x = inputs[0];
+    for (int i = 0; i < 4; ++i) x = block(x, inputs[1]);
+    graphs.push_back(to_dot(*scope.trace()));
+    EXPECT_GT(scope.trace()->stats().evicted_values, 0);
+  }
+  EXPECT_EQ(graphs[1], graphs[0]);
+  EXPECT_EQ(graphs[2], graphs[0]);
+}
+
+TEST_F(BudgetTest, ARetainedGraphIsReplayedAgainWithinTheBudget) {
+  at::Tensor x = sample({kElements});
+  at::Tensor expected = gradient_of(sines(x, 12), x);
+  MemoryBudget budget(4 * kBytes);
+  at::Tensor y;
+  {
+    PolicyScope scope({.shared_budget = budget});
+    y = sines(x, 12);
+  }
+  for (int run = 0; run < 3; ++run) {
+    EXPECT_TRUE(same_bits(gradient_of(y, x, /*retain_graph=*/run < 2), expected));
+    EXPECT_LE(budget.held_bytes(), 4 * kBytes);
+  }
+  EXPECT_EQ(budget.held_bytes(), 0);
+}
+
+TEST_F(BudgetTest, AnOverwrittenValueIsDroppedInsteadOfCopied) {
+  at::Tensor x = sample({kElements});
+  // Without a region, autograd refuses the write to what cos() saved.
+  const auto network = [](const at::Tensor& in, bool copy) {
+    at::Tensor t = in.sin();
+    at::Tensor saved = t.cos();
+    t = copy ? t.clone() : t;
+    t.mul_(2);
+    return saved * t.exp();
+  };
+  at::Tensor expected = gradient_of(network(x, true), x);
+  PolicyScope scope({.memory_budget = 100 * kBytes});
+  at::Tensor y = network(x, false);
+  EXPECT_EQ(scope.trace()->stats().copied_bytes, 0);
+  EXPECT_TRUE(same_bits(gradient_of(y, x), expected));
+}
+
+TEST_F(BudgetTest, ATagSavesAValueWhateverTheBudgetDrops) {
+  at::Tensor x = sample({kElements});
+  at::Tensor y;
+  std::shared_ptr<const Trace> trace;
+  {
+    PolicyScope scope({.memory_budget = 3 * kBytes});
+    trace = scope.trace();
+    at::Tensor middle = sines(x, 6);
+    tag_with_policy(middle, CheckpointPolicy::MUST_SAVE);
+    y = sines(middle, 6);
+  }
+  // All but the output and the tagged one would be enough to replay each half once.
+  gradient_of(y, x);
+  EXPECT_GT(trace->stats().recomputed_ops, 0);
+}
+
+TEST_F(BudgetTest, ThreadsMayShareABudget) {
+  MemoryBudget budget(24 * kBytes);
+  std::vector<at::Tensor> inputs, expected;
+  for (int i = 0; i < 4; ++i) {
+    inputs.push_back(sample({kElements}));
+    expected.push_back(gradient_of(sines(inputs.back(), 20), inputs.back()));
+  }
+  std::vector<at::Tensor> gradients(4);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      at::Tensor y;
+      {
+        PolicyScope scope({.shared_budget = budget});
+        y = sines(inputs[i], 20);
+      }
+      gradients[i] = gradient_of(y, inputs[i]);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  expect_same_bits(gradients, expected, "gradients");
+  EXPECT_EQ(budget.held_bytes(), 0);
+}
+
+TEST_F(BudgetTest, WhatIsStillAliveIsNotCountedAndFreesNothing) {
+  at::Tensor x = sample({kElements});
+  MemoryBudget budget(100 * kBytes);
+  PolicyScope scope({.shared_budget = budget});
+  at::Tensor view = x.sin().view({32, 32});
+  at::Tensor y = view.t().cos() + view;
+  EXPECT_EQ(budget.held_bytes(), kBytes);  // the sine; x is from outside, views are the same storage
+}
+
+}  // namespace
+}  // namespace ac2::test
