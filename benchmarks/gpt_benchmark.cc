@@ -2,6 +2,7 @@
 //
 //   gpt_benchmark                  8 blocks, 256 channels, 256 tokens, batch 4, one thread, no dropout
 //   gpt_benchmark --rounds=50      more rounds, narrower spread
+//   gpt_benchmark --budgets=40MiB,20MiB   and under memory budgets, shared by the blocks
 //
 // Blocks only, no embedding, output layer or optimizer: those cost the same under every policy and would only make the
 // ratios smaller. The policies take turns, in an order that rotates from round to round, and every ratio is one of two
@@ -21,8 +22,8 @@
 
 #include "ac2/ac2.h"
 #include "ac2/testing/counting_allocator.h"
+#include "examples/checkpointing.h"
 #include "examples/gpt_model.h"
-#include "examples/named_policies.h"
 #include "examples/table.h"
 
 ABSL_FLAG(int64_t, layers, 8, "Transformer blocks, each a region of its own");
@@ -31,6 +32,7 @@ ABSL_FLAG(int64_t, heads, 8, "attention heads; must divide dim");
 ABSL_FLAG(int64_t, context, 256, "tokens per sequence");
 ABSL_FLAG(int64_t, batch, 4, "sequences per step");
 ABSL_FLAG(double, dropout, 0, "share of values set to zero, 0 to 1");
+ABSL_FLAG(std::vector<std::string>, budgets, {}, "memory budgets to time too, such as 40MiB,20MiB");
 ABSL_FLAG(int64_t, rounds, 20, "timed steps of every policy");
 ABSL_FLAG(int64_t, warmup, 2, "steps of every policy before that");
 ABSL_FLAG(int64_t, threads, 1, "threads of LibTorch");
@@ -52,7 +54,7 @@ struct Step {
 
 struct Run {
   std::string name;
-  std::optional<ac2::Policy> policy;
+  gpt::Checkpointing checkpointing;
   std::vector<Step> steps;
   bool same_gradients = true;
 };
@@ -63,7 +65,7 @@ class Bench {
     input_ = torch::randn({absl::GetFlag(FLAGS_batch), options.context, options.dim});
   }
 
-  Step step(const std::optional<ac2::Policy>& policy) {
+  Step step(const gpt::Checkpointing& checkpointing) {
     blocks_->zero_grad();
     torch::manual_seed(1);
     auto& memory = ac2::testing::CountingAllocator::install();
@@ -72,7 +74,7 @@ class Bench {
     const double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
 
     // In a model the first block's input comes from an embedding and is held for backward like the others.
-    at::Tensor loss = blocks_->forward(input_.clone().requires_grad_(), policy).sum();
+    at::Tensor loss = blocks_->forward(input_.clone().requires_grad_(), checkpointing).sum();
     Step step;
     step.held_bytes = memory.current_bytes() - before;
     loss.backward();
@@ -111,7 +113,7 @@ void compare_gradients(Bench& bench, std::vector<Run>& runs) {
   bench.step(std::nullopt);
   const std::vector<at::Tensor> expected = bench.gradients();
   for (Run& run : runs) {
-    bench.step(run.policy);
+    bench.step(run.checkpointing);
     run.same_gradients = std::ranges::equal(bench.gradients(), expected,
                                             [](const at::Tensor& a, const at::Tensor& b) { return at::equal(a, b); });
   }
@@ -163,7 +165,10 @@ bool run() {
   ac2::testing::CountingAllocator::install();
 
   std::vector<Run> runs;
-  for (const std::string& name : gpt::policy_names()) runs.push_back({name, gpt::policy_by_name(name), {}});
+  std::vector<std::string> names = gpt::policy_names();
+  const std::vector<std::string> budgets = absl::GetFlag(FLAGS_budgets);
+  names.insert(names.end(), budgets.begin(), budgets.end());
+  for (const std::string& name : names) runs.push_back({name, gpt::checkpointing_by_name(name), {}});
   torch::manual_seed(0);
   Bench bench(options);
   compare_gradients(bench, runs);
@@ -172,7 +177,7 @@ bool run() {
   for (int64_t round = -warmup; round < absl::GetFlag(FLAGS_rounds); ++round) {
     for (size_t turn = 0; turn < runs.size(); ++turn) {
       Run& run = runs[(turn + static_cast<size_t>(round + warmup)) % runs.size()];
-      const Step step = bench.step(run.policy);
+      const Step step = bench.step(run.checkpointing);
       if (round >= 0) run.steps.push_back(step);
     }
     const Step forward = bench.forward_alone();

@@ -9,7 +9,8 @@
 //   forward, backward      under the policy; backward includes freeing the graph
 //   forward+, backward+    what of that is on top of the plain chain in the same iteration
 //   kernel                 the op alone, without autograd: the part of backward+ that is the recomputed op itself
-// The policy "none" compares the plain chain with itself: its forward+ and backward+ are the noise of the machine.
+// The policy "1024GiB" is a memory budget that is never reached: everything is kept, and kept count of. The policy
+// "none" compares the plain chain with itself: its forward+ and backward+ are the noise of the machine.
 #include <benchmark/benchmark.h>
 #include <time.h>
 #include <torch/torch.h>
@@ -22,7 +23,7 @@
 #include <vector>
 
 #include "ac2/ac2.h"
-#include "examples/named_policies.h"
+#include "examples/checkpointing.h"
 #include "examples/table.h"
 
 namespace {
@@ -57,12 +58,11 @@ struct Times {
   double backward = 0;
 };
 
-Times time_chain(const Link& link, int64_t length, const std::optional<ac2::Policy>& policy) {
+Times time_chain(const Link& link, int64_t length, const gpt::Checkpointing& checkpointing) {
   const at::Tensor gradient = torch::ones({8});
   Times times;
   const double start = nanoseconds();
-  at::Tensor y = policy ? ac2::apply_ac_policy_fn([&] { return run_chain(link, leaf(), length); }, *policy)
-                        : run_chain(link, leaf(), length);
+  at::Tensor y = gpt::checkpointed(checkpointing, [&] { return run_chain(link, leaf(), length); });
   times.forward = nanoseconds() - start;
 
   const double turn = nanoseconds();
@@ -82,16 +82,16 @@ double time_kernels(const Link& link, int64_t length) {
 
 void measure(benchmark::State& state, const std::string& op, const std::string& policy_name, int64_t length) {
   const Link link = make_link(op);
-  const std::optional<ac2::Policy> policy = gpt::policy_by_name(policy_name);
+  const gpt::Checkpointing checkpointing = gpt::checkpointing_by_name(policy_name);
   std::vector<double> forward, backward, forward_over, backward_over, kernel;
   // The memory of a first long chain comes from the system, page by page.
   time_chain(link, length, std::nullopt);
-  time_chain(link, length, policy);
+  time_chain(link, length, checkpointing);
   bool plain_first = true;
   for (auto _ : state) {
     Times plain, with_policy;
     if (plain_first) plain = time_chain(link, length, std::nullopt);
-    with_policy = time_chain(link, length, policy);
+    with_policy = time_chain(link, length, checkpointing);
     if (!plain_first) plain = time_chain(link, length, std::nullopt);
     plain_first = !plain_first;
 
@@ -124,7 +124,7 @@ int main(int argc, char** argv) {
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return EXIT_FAILURE;
   at::set_num_threads(1);
   for (const std::string op : {"cos", "mul"}) {
-    for (const std::string policy : {"none", "recompute_all", "must_save_all"}) {
+    for (const std::string policy : {"none", "recompute_all", "must_save_all", "1024GiB"}) {
       for (const int64_t length : {1'000, 10'000, 100'000, 1'000'000}) {
         const std::string name = op + "/" + policy + "/" + std::to_string(length);
         benchmark::RegisterBenchmark(name.c_str(), measure, op, policy, length)

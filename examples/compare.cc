@@ -4,7 +4,7 @@
 #include <bit>
 #include <memory>
 
-#include "examples/named_policies.h"
+#include "examples/checkpointing.h"
 #include "examples/table.h"
 
 namespace gpt {
@@ -56,8 +56,9 @@ ComparedPolicy summarize(const std::string& name, const Run& run, const Run& pla
 }  // namespace
 
 std::vector<ComparedPolicy> compare_policies(const TextData& text, const TrainOptions& options,
+                                             const std::vector<std::string>& names,
                                              const std::function<void(int64_t)>& after_step) {
-  const auto& names = policy_names();
+  TORCH_CHECK(!names.empty() && names[0] == "none", "compare_policies compares with \"none\", which must come first.");
   std::vector<Run> runs(names.size());
   for (size_t i = 0; i < names.size(); ++i) runs[i].trainer = std::make_unique<Trainer>(text, options, names[i]);
   for (int64_t step = 0; step < options.steps; ++step) {

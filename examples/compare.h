@@ -22,10 +22,12 @@ struct ComparedPolicy {
   bool same_parameters = false;  // and so has every parameter at the end
 };
 
-// Trains options.steps steps under each of policy_names(). The policies take turns step by step, in an order that
-// rotates, so that a machine which becomes slower or faster does so for all of them. The first steps, up to three, are
-// not timed: they fill caches and allocate the optimizer's state. `after_step` is told how many rounds are done.
+// Trains options.steps steps under each of `names`, as checkpointing_by_name() takes them, "none" being the first. The
+// policies take turns step by step, in an order that rotates, so that a machine which becomes slower or faster does so
+// for all of them. The first steps, up to three, are not timed: they fill caches and allocate the optimizer's state.
+// `after_step` is told how many rounds are done.
 std::vector<ComparedPolicy> compare_policies(const TextData& text, const TrainOptions& options,
+                                             const std::vector<std::string>& names,
                                              const std::function<void(int64_t)>& after_step);
 
 // Prints the table and a verdict. True if every policy trained exactly as "none".

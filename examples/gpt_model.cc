@@ -83,10 +83,10 @@ BlocksImpl::BlocksImpl(const GptOptions& options) {
   for (int64_t i = 0; i < options.layers; ++i) blocks_->push_back(Block(options));
 }
 
-at::Tensor BlocksImpl::forward(at::Tensor x, const std::optional<ac2::Policy>& policy) {
+at::Tensor BlocksImpl::forward(at::Tensor x, const Checkpointing& checkpointing) {
   for (const auto& module : *blocks_) {
     auto& block = *module->as<BlockImpl>();
-    x = policy ? ac2::apply_ac_policy_fn([&] { return block.forward(x); }, *policy) : block.forward(x);
+    x = checkpointed(checkpointing, [&] { return block.forward(x); });
   }
   return x;
 }
@@ -105,13 +105,13 @@ GptImpl::GptImpl(const GptOptions& options)
   torch::nn::init::normal_(position_embedding_->weight, 0, initial_std(options));
 }
 
-at::Tensor GptImpl::forward(const at::Tensor& tokens, const std::optional<ac2::Policy>& policy) {
+at::Tensor GptImpl::forward(const at::Tensor& tokens, const Checkpointing& checkpointing) {
   const int64_t time = tokens.size(1);
   TORCH_CHECK(time <= options_.context, "GPT got ", time, " tokens, and its context is ", options_.context,
               ". Pass the last ", options_.context, " tokens.");
   at::Tensor x = token_embedding_->forward(tokens) + position_embedding_->weight.slice(0, 0, time);
   if (options_.dropout > 0) x = at::dropout(x, options_.dropout, is_training());
-  x = blocks_->forward(x, policy);
+  x = blocks_->forward(x, checkpointing);
   return F::linear(norm_->forward(x), token_embedding_->weight);
 }
 

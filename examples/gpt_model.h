@@ -13,9 +13,8 @@
 #include <torch/torch.h>
 
 #include <cstdint>
-#include <optional>
 
-#include "ac2/ac2.h"
+#include "examples/checkpointing.h"
 
 namespace gpt {
 
@@ -51,8 +50,8 @@ TORCH_MODULE(Block);
 class BlocksImpl : public torch::nn::Module {
  public:
   explicit BlocksImpl(const GptOptions& options);
-  // One region per block if there is a policy.
-  at::Tensor forward(at::Tensor x, const std::optional<ac2::Policy>& policy);
+  // One region per block unless `checkpointing` is none.
+  at::Tensor forward(at::Tensor x, const Checkpointing& checkpointing);
 
  private:
   torch::nn::ModuleList blocks_;
@@ -64,7 +63,7 @@ class GptImpl : public torch::nn::Module {
   // Throws as check_options().
   explicit GptImpl(const GptOptions& options);
   // Logits [batch, time, vocabulary] for int64 tokens [batch, time], time <= context.
-  at::Tensor forward(const at::Tensor& tokens, const std::optional<ac2::Policy>& policy);
+  at::Tensor forward(const at::Tensor& tokens, const Checkpointing& checkpointing);
   const GptOptions& options() const { return options_; }
 
  private:

@@ -3,6 +3,7 @@
 //   train_gpt                                  two minutes on the C++ headers of LibTorch
 //   train_gpt --text=book.txt --layers=8       on your own text
 //   train_gpt --policy=save_compute_intensive  saves matrix products and attention, recomputes the rest
+//   train_gpt --memory_budget=2MiB             keeps what fits into so many bytes, recomputes the rest
 //   train_gpt --compare                        every policy side by side: time, memory, the same losses
 //
 // Bytes are counted exactly, by an allocator of its own beneath LibTorch's tensors.
@@ -18,10 +19,11 @@
 #include <iostream>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "examples/checkpointing.h"
 #include "examples/compare.h"
 #include "examples/generate.h"
-#include "examples/named_policies.h"
 #include "examples/passive_threads.h"
 #include "examples/progress.h"
 #include "examples/table.h"
@@ -31,6 +33,8 @@
 ABSL_FLAG(std::string, text, "",
           "what to train on: a file, or a directory with .h files; default: LibTorch's C++ headers");
 ABSL_FLAG(std::string, policy, "recompute_all", "none, recompute_all, save_compute_intensive or must_save_all");
+ABSL_FLAG(std::vector<std::string>, memory_budget, {},
+          "bytes that may be held for backward, such as 2MiB, in place of a policy; with --compare, a list of them");
 ABSL_FLAG(bool, compare, false, "train the same steps under every policy and print one table");
 ABSL_FLAG(std::optional<int64_t>, steps, std::nullopt, "training steps; default: 1200, or 30 with --compare");
 ABSL_FLAG(int64_t, layers, 4, "Transformer blocks");
@@ -73,6 +77,14 @@ TrainOptions options_from_flags() {
   return options;
 }
 
+// The one that is trained with.
+std::string policy_from_flags() {
+  const std::vector<std::string> budgets = absl::GetFlag(FLAGS_memory_budget);
+  TORCH_CHECK(budgets.size() <= 1, "memory_budget is a list of ", budgets.size(),
+              " budgets; one can be trained with. Add --compare to train with each of them.");
+  return budgets.empty() ? absl::GetFlag(FLAGS_policy) : budgets[0];
+}
+
 TextData load_text() {
   std::string path = absl::GetFlag(FLAGS_text);
   if (path.empty()) path = AC2_LIBTORCH_INCLUDE "/torch/csrc/api/include";
@@ -89,7 +101,7 @@ void print_memory(const std::string& policy, Trainer& trainer) {
   std::cout << "\nMeasured on the last batch, under this policy and without checkpointing:\n\n";
   std::vector<std::vector<std::string>> rows;
   for (const std::string& name : {policy, std::string("none")}) {
-    const StepResult measured = trainer.measure(policy_by_name(name));
+    const StepResult measured = trainer.measure(checkpointing_by_name(name));
     rows.push_back({name, mebibytes(measured.held_bytes), mebibytes(measured.peak_bytes), exact(measured.loss)});
     if (policy == "none") break;
   }
@@ -97,7 +109,7 @@ void print_memory(const std::string& policy, Trainer& trainer) {
 }
 
 void train(const TextData& text, const TrainOptions& options) {
-  const std::string policy = absl::GetFlag(FLAGS_policy);
+  const std::string policy = policy_from_flags();
   Trainer trainer(text, options, policy);
   // Before two minutes of training, not after.
   std::string prompt = absl::GetFlag(FLAGS_prompt);
@@ -124,15 +136,19 @@ void train(const TextData& text, const TrainOptions& options) {
 
 bool compare(const TextData& text, const TrainOptions& options) {
   Progress progress(std::cout, options.steps, isatty(STDOUT_FILENO) != 0);
+  std::vector<std::string> names = policy_names();
+  const std::vector<std::string> budgets = absl::GetFlag(FLAGS_memory_budget);
+  names.insert(names.end(), budgets.begin(), budgets.end());
   const auto compared =
-      compare_policies(text, options, [&](int64_t done) { progress.update(done, "under every policy"); });
+      compare_policies(text, options, names, [&](int64_t done) { progress.update(done, "under every policy"); });
   std::cout << '\n';
   return print_comparison(std::cout, compared);
 }
 
 bool run() {
   const TrainOptions options = options_from_flags();
-  policy_by_name(absl::GetFlag(FLAGS_policy));
+  checkpointing_by_name(absl::GetFlag(FLAGS_policy));
+  for (const std::string& budget : absl::GetFlag(FLAGS_memory_budget)) parse_bytes(budget);
   if (const int64_t threads = absl::GetFlag(FLAGS_threads); threads > 0) at::set_num_threads(static_cast<int>(threads));
   // Before any tensor, so that every tensor is counted.
   ac2::testing::CountingAllocator::install();

@@ -8,8 +8,6 @@
 #include <mutex>
 #include <numbers>
 
-#include "examples/named_policies.h"
-
 namespace gpt {
 namespace {
 
@@ -60,9 +58,9 @@ void check_options(const TrainOptions& options) {
               "; the learning rate must be a positive number, such as 0.001.");
 }
 
-Trainer::Trainer(const TextData& text, TrainOptions options, const std::string& policy_name)
+Trainer::Trainer(const TextData& text, TrainOptions options, const std::string& checkpointing)
     : options_(options),
-      policy_(policy_by_name(policy_name)),
+      checkpointing_(checkpointing_by_name(checkpointing)),
       memory_(ac2::testing::CountingAllocator::install()),
       model_(initial_model(text, options_, generator_state_)),
       optimizer_(model_->parameters(), torch::optim::AdamWOptions(options.learning_rate).betas({0.9, 0.99})),
@@ -78,11 +76,11 @@ void Trainer::set_learning_rate() {
   for (auto& group : optimizer_.param_groups()) group.options().set_lr(options_.learning_rate * share);
 }
 
-StepResult Trainer::forward_backward(const std::optional<ac2::Policy>& policy) {
+StepResult Trainer::forward_backward(const Checkpointing& checkpointing) {
   const int64_t before = memory_.current_bytes();
   memory_.reset_peak();
   at::Tensor loss =
-      F::cross_entropy(model_->forward(batch_.tokens, policy).flatten(0, 1), batch_.next_tokens.flatten());
+      F::cross_entropy(model_->forward(batch_.tokens, checkpointing).flatten(0, 1), batch_.next_tokens.flatten());
   StepResult result;
   result.held_bytes = memory_.current_bytes() - before;
   loss.backward();
@@ -96,7 +94,7 @@ StepResult Trainer::step() {
   batch_ = sampler_.next();
   set_learning_rate();
   const auto start = Clock::now();
-  StepResult result = forward_backward(policy_);
+  StepResult result = forward_backward(checkpointing_);
   optimizer_.step();
   optimizer_.zero_grad();
   result.seconds = seconds_since(start);
@@ -104,11 +102,11 @@ StepResult Trainer::step() {
   return result;
 }
 
-StepResult Trainer::measure(const std::optional<ac2::Policy>& policy) {
+StepResult Trainer::measure(const Checkpointing& checkpointing) {
   at::Tensor draws_of_its_own = generator_state_.clone();
   const GeneratorTurn turn(draws_of_its_own);
   const auto start = Clock::now();
-  StepResult result = forward_backward(policy);
+  StepResult result = forward_backward(checkpointing);
   optimizer_.zero_grad();
   result.seconds = seconds_since(start);
   return result;

@@ -12,7 +12,6 @@
 #include <torch/torch.h>
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "ac2/testing/counting_allocator.h"
@@ -41,25 +40,25 @@ struct StepResult {
 
 class Trainer {
  public:
-  // `policy_name` as in named_policies.h; `text` must outlive the trainer.
+  // `checkpointing` as checkpointing_by_name() takes it; `text` must outlive the trainer.
   // Throws c10::Error for an unknown policy or options that do not fit the text.
-  Trainer(const TextData& text, TrainOptions options, const std::string& policy_name);
+  Trainer(const TextData& text, TrainOptions options, const std::string& checkpointing);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
   // One batch: forward, backward, update.
   StepResult step();
   // The last batch again (one must have been) under another policy, without an update: leaves no trace in the training.
-  StepResult measure(const std::optional<ac2::Policy>& policy);
+  StepResult measure(const Checkpointing& checkpointing);
 
   Gpt model() const { return model_; }
 
  private:
-  StepResult forward_backward(const std::optional<ac2::Policy>& policy);
+  StepResult forward_backward(const Checkpointing& checkpointing);
   void set_learning_rate();
 
   TrainOptions options_;
-  std::optional<ac2::Policy> policy_;
+  Checkpointing checkpointing_;
   ac2::testing::CountingAllocator& memory_;
   at::Tensor generator_state_;
   Gpt model_;

@@ -10,9 +10,9 @@
 #include <string>
 
 #include "ac2/ac2.h"
+#include "examples/checkpointing.h"
 #include "examples/compare.h"
 #include "examples/generate.h"
-#include "examples/named_policies.h"
 #include "examples/text_data.h"
 #include "examples/trainer.h"
 
@@ -62,9 +62,13 @@ std::string temporary_file(const std::string& name, const std::string& content) 
 TEST(TrainGptTest, PoliciesTrainBitForBitAlike) {
   const TextData text = some_text();
   int64_t rounds = 0;
-  const auto compared = compare_policies(text, tiny_options(), [&](int64_t done) { rounds = done; });
+  std::vector<std::string> names = policy_names();
+  names.insert(names.end(), {"64KiB", "1GiB"});
+  const auto compared = compare_policies(text, tiny_options(), names, [&](int64_t done) { rounds = done; });
   EXPECT_EQ(rounds, tiny_options().steps);
-  ASSERT_EQ(compared.size(), policy_names().size());
+  ASSERT_EQ(compared.size(), names.size());
+  EXPECT_LT(compared[4].held_bytes, compared[0].held_bytes);
+  EXPECT_EQ(compared[5].held_bytes, compared[0].held_bytes);
   for (const auto& policy : compared) {
     EXPECT_TRUE(policy.same_losses) << policy.name;
     EXPECT_TRUE(policy.same_parameters) << policy.name;
@@ -80,7 +84,7 @@ TEST(TrainGptTest, PoliciesHoldWhatTheirNamesSay) {
   const TextData text = some_text();
   Trainer trainer(text, tiny_options(), "none");
   trainer.step();
-  const auto held = [&](const char* policy) { return trainer.measure(policy_by_name(policy)).held_bytes; };
+  const auto held = [&](const char* policy) { return trainer.measure(checkpointing_by_name(policy)).held_bytes; };
   const int64_t none = held("none");
   EXPECT_LT(held("recompute_all"), held("save_compute_intensive"));
   EXPECT_LT(held("save_compute_intensive"), none);
@@ -109,11 +113,20 @@ TEST(TrainGptTest, LossFalls) {
 
 TEST(TrainGptTest, DifferencesAreReported) {
   const TextData text = some_text();
-  auto compared = compare_policies(text, tiny_options(), [](int64_t) {});
+  auto compared = compare_policies(text, tiny_options(), policy_names(), [](int64_t) {});
   compared[2].same_losses = false;
   std::ostringstream out;
   EXPECT_FALSE(print_comparison(out, compared));
   EXPECT_THAT(out.str(), HasSubstr("DIFFERENT from none: the losses under save_compute_intensive"));
+}
+
+TEST(TrainGptTest, BytesAreReadWithTheirUnit) {
+  EXPECT_EQ(parse_bytes("40MiB"), 40 << 20);
+  EXPECT_EQ(parse_bytes("1.5 KiB"), 1536);
+  EXPECT_EQ(parse_bytes("65536"), 65536);
+  for (const char* text : {"", "MiB", "-1MiB", "0", "40MB", "nan", "1e40GiB"}) {
+    EXPECT_THAT(error_of([&] { parse_bytes(text); }), HasSubstr("is not a number of bytes")) << text;
+  }
 }
 
 TEST(TrainGptTest, GeneratesFromThePrompt) {

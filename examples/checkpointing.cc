@@ -1,0 +1,57 @@
+#include "examples/checkpointing.h"
+
+#include <absl/strings/ascii.h>
+#include <absl/strings/numbers.h>
+#include <absl/strings/str_join.h>
+#include <absl/strings/string_view.h>
+#include <absl/strings/strip.h>
+#include <c10/util/Exception.h>
+
+#include <cmath>
+
+#include "policies/policies.h"
+
+namespace gpt {
+
+namespace {
+
+std::optional<int64_t> bytes_in(absl::string_view text) {
+  double unit = 1;
+  for (const auto& [suffix, bytes] : {std::pair("KiB", 0x1p10), std::pair("MiB", 0x1p20), std::pair("GiB", 0x1p30)}) {
+    if (absl::ConsumeSuffix(&text, suffix)) {
+      unit = bytes;
+      break;
+    }
+  }
+  double number = 0;
+  if (!absl::SimpleAtod(absl::StripAsciiWhitespace(text), &number) || !(number > 0) || number * unit > 0x1p62) {
+    return std::nullopt;
+  }
+  return std::llround(number * unit);
+}
+
+}  // namespace
+
+const std::vector<std::string>& policy_names() {
+  static const std::vector<std::string> names = {"none", "recompute_all", "save_compute_intensive", "must_save_all"};
+  return names;
+}
+
+Checkpointing checkpointing_by_name(const std::string& name) {
+  if (name == "none") return {};
+  if (name == "recompute_all") return ac2::policies::recompute_all();
+  if (name == "save_compute_intensive") return ac2::policies::save_compute_intensive();
+  if (name == "must_save_all") return ac2::policies::must_save_all();
+  if (const auto bytes = bytes_in(name)) return Checkpointing(ac2::MemoryBudget(*bytes));
+  TORCH_CHECK(false, "Unknown policy \"", name, "\". Choose one of: ", absl::StrJoin(policy_names(), ", "),
+              "; or a memory budget such as 40MiB.");
+}
+
+int64_t parse_bytes(const std::string& text) {
+  const auto bytes = bytes_in(text);
+  TORCH_CHECK(bytes, "\"", text,
+              "\" is not a number of bytes. Write a positive number and a unit, such as 40MiB, 1.5GiB ", "or 65536.");
+  return *bytes;
+}
+
+}  // namespace gpt
