@@ -8,8 +8,9 @@
 //   loss.backward();                                       // within the same 64 MiB
 //
 // What counts as held: the bytes that regions keep for backward of results of their ops, each storage once, views not
-// at all; copies; what SaveWithHooks packed; and, in backward, replayed results. What does not: tensors from outside a
-// region that it takes as inputs, parameters among them.
+// at all; copies; what SaveWithHooks packed; replayed results in backward; and what a region took from outside and only
+// regions keep alive, as the result of one layer that the next one's backward wants. What does not: parameters, and
+// tensors that the program itself holds on to.
 //
 // Guaranteed: after every op, in forward and in backward, at most that many bytes are held. Gradients are those without
 // a budget, to the last bit. What is dropped first are results that policies prefer to recompute, then PREFER_SAVE

@@ -51,7 +51,7 @@ TEST_F(RandomProgramsTest, GiveWhatPlainAutogradGives) {
   // small.
   EXPECT_GE(compared, count / 2) << "of " << count;
   EXPECT_GE(replayed_ops, compared);
-  EXPECT_GE(evicted_values, compared);
+  EXPECT_GE(evicted_values, compared / 4);
 }
 
 TEST_F(RandomProgramsTest, TheSameSeedIsTheSameProgram) {

@@ -17,9 +17,9 @@ int64_t Budget::bytes() const {
   return evictor_.budget();
 }
 
-int64_t Budget::held_bytes() const {
+int64_t Budget::held_bytes() {
   const std::lock_guard lock(mutex_);
-  return evictor_.held_bytes() + fixed_bytes_;
+  return evictor_.held_bytes() + fixed_bytes_ + outside_.ours();
 }
 
 std::shared_ptr<void> Budget::limit_to(int64_t bytes) {
@@ -129,6 +129,16 @@ void Budget::add_fixed(int64_t bytes) {
   fixed_bytes_ += bytes;
 }
 
+void Budget::add_outside(const c10::Storage& storage) {
+  const std::lock_guard lock(mutex_);
+  outside_.add(storage);
+}
+
+void Budget::remove_outside(const c10::Storage& storage) {
+  const std::lock_guard lock(mutex_);
+  outside_.remove(storage);
+}
+
 void Budget::drop(ValueId id, const Entry& entry) {
   const std::shared_ptr<Tape> tape = entry.tape.lock();
   if (!tape) {
@@ -151,16 +161,23 @@ void Budget::make_room(int64_t bytes, c10::function_ref<std::string()> at) {
     Entry entry;
     {
       const std::lock_guard lock(mutex_);
-      if (evictor_.held_bytes() + fixed_bytes_ + bytes <= evictor_.budget()) {
+      const int64_t room = evictor_.budget() - evictor_.held_bytes() - fixed_bytes_ - bytes;
+      if (outside_.most() <= room) {
+        return;
+      }
+      const int64_t outside = outside_.ours();
+      if (outside <= room) {
         return;
       }
       victim = evictor_.next_victim();
-      const int64_t least = evictor_.unevictable_bytes() + fixed_bytes_ + bytes;
-      TORCH_CHECK(victim != kNoId, "The memory budget of ", evictor_.budget(), " bytes cannot be met: at ", at(), ", ",
-                  least, " bytes must be held at once (", fixed_bytes_,
-                  " of them saved by decisions that a budget does not override, or not to be computed again; the rest "
-                  "is what this op takes and makes). Give the budget at least that many bytes, or let policies save "
-                  "less.");
+      const int64_t least = evictor_.unevictable_bytes() + fixed_bytes_ + outside + bytes;
+      TORCH_CHECK(
+          victim != kNoId, "The memory budget of ", evictor_.budget(), " bytes cannot be met: at ", at(), ", ", least,
+          " bytes must be held at once (", fixed_bytes_ + outside,
+          " of them saved by decisions that a budget does not override, or not to be computed again, as what the "
+          "region took from outside; the rest is what this op takes and makes). Give the budget at least that many "
+          "bytes, or let policies save "
+          "less.");
       entry = entries_[victim];
     }
     drop(victim, entry);

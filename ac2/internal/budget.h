@@ -5,8 +5,8 @@
 //   budget->make_room(result_bytes, [] { return "aten::mm"; });   // no lock held: drops values, of whatever tape
 //
 // It stands between tapes, which know tensors, and the evictor, which knows sizes and costs. What counts: bytes that a
-// tape holds of results of its ops (each storage once), copies, what SaveWithHooks packed, and replayed results. What
-// does not: tensors from outside the region, which are alive anyway.
+// tape holds of results of its ops (each storage once), copies, what SaveWithHooks packed, replayed results, and
+// tensors from outside the region that only tapes keep alive.
 //
 // Threads: all functions may be called from any thread. Those that take values or nodes need the lock of their tape;
 // make_room() must be called without any. A tape's lock is never taken while the budget's own is held.
@@ -23,6 +23,7 @@
 #include "absl/container/btree_set.h"
 #include "ac2/internal/evictor.h"
 #include "ac2/internal/graph.h"
+#include "ac2/internal/outside_bytes.h"
 
 namespace ac2::internal {
 
@@ -36,7 +37,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
 
   int64_t bytes() const;
   // Held now, of what counts.
-  int64_t held_bytes() const;
+  int64_t held_bytes();
   // A further scope has a budget of its own: of all, the smallest rules, this one until the result is gone.
   std::shared_ptr<void> limit_to(int64_t bytes);
   // Costs of ops are computed from shapes instead of measured, so that the same program has the same values dropped.
@@ -56,6 +57,9 @@ class Budget : public std::enable_shared_from_this<Budget> {
   void replayed(const Node& node);
   // Bytes that count and that cannot be dropped.
   void add_fixed(int64_t bytes);
+  // A tensor from outside that a tape keeps; counts once nobody else does.
+  void add_outside(const c10::Storage& storage);
+  void remove_outside(const c10::Storage& storage);
 
   // Drops values until `bytes` more may be held. Throws c10::Error, with what `at` says in it, if that cannot be.
   void make_room(int64_t bytes, c10::function_ref<std::string()> at);
@@ -76,6 +80,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   std::vector<Entry> entries_;            // by ValueId
   absl::btree_multiset<int64_t> limits_;  // the first is the evictor's
   int64_t fixed_bytes_ = 0;
+  OutsideBytes outside_;
   const bool modelled_costs_;
 };
 

@@ -63,10 +63,11 @@ struct Value {
   bool waits = false;          // pinned, and its producer must be replayed first
   bool real_is_original = false;
   // Under a budget only.
-  bool budgeted = false;     // the budget may drop its bytes
-  bool keep = false;         // not saved, but kept while hooks want it and the budget allows
-  bool held_counts = false;  // `held`, or what was packed, is in the budget's fixed bytes
-  bool real_counts = false;  // `real` is
+  bool budgeted = false;        // the budget may drop its bytes
+  bool keep = false;            // not saved, but kept while hooks want it and the budget allows
+  bool held_counts = false;     // `held`, or what was packed, is in the budget's fixed bytes
+  bool real_counts = false;     // `real` is
+  bool outside_counts = false;  // `held` is among the budget's tensors from outside
   ValueId budget_id = kNoId;
   uint32_t noted_version = 0;
   size_t nbytes = 0;

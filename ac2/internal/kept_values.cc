@@ -36,12 +36,28 @@ void Tape::update_place(Value* value) {
   owned_budget_->set_place(*value, held ? Place::kHeld : there ? Place::kElsewhere : Place::kNowhere);
 }
 
-void Tape::count_fixed(Value* value, bool& counts, int64_t bytes) {
-  // A budgeted value counts by its place; a tensor from outside is alive anyway, but a copy of it is ours.
-  counts = !value->budgeted && (value->producer != nullptr || value->private_bytes);
-  if (counts) {
-    owned_budget_->add_fixed(bytes);
+void Tape::count_held(Value* value) {
+  if (value->budgeted) {
+    return;  // counts by its place
   }
+  if (value->producer != nullptr || value->private_bytes) {
+    count_fixed(value->held_counts, static_cast<int64_t>(value->nbytes));
+  } else {
+    value->outside_counts = true;
+    owned_budget_->add_outside(value->held);
+  }
+}
+
+void Tape::uncount_held(Value* value) {
+  uncount_fixed(value->held_counts, static_cast<int64_t>(value->nbytes));
+  if (std::exchange(value->outside_counts, false)) {
+    owned_budget_->remove_outside(value->held);
+  }
+}
+
+void Tape::count_fixed(bool& counts, int64_t bytes) {
+  counts = true;
+  owned_budget_->add_fixed(bytes);
 }
 
 void Tape::uncount_fixed(bool& counts, int64_t bytes) {

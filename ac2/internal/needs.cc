@@ -110,7 +110,9 @@ void Tape::set_real(Value* value, c10::Storage storage, at::Tensor replayed) {
   value->real_is_original = false;
   recomputed_bytes_ += static_cast<int64_t>(value->nbytes);
   if (owned_budget_) {
-    count_fixed(value, value->real_counts, static_cast<int64_t>(value->nbytes));
+    if (!value->budgeted) {
+      count_fixed(value->real_counts, static_cast<int64_t>(value->nbytes));
+    }
     update_place(value);
   }
 }

@@ -48,6 +48,14 @@ struct PrivateWrites {
   std::vector<Value*> taken;  // whose replayed bytes are being overwritten
 };
 
+// Whether the replay may write into the replayed bytes themselves: nobody else waits for them.
+bool may_take(const Node& node, const Value& old) {
+  const auto own_pins = std::count_if(node.inputs.begin(), node.inputs.end(),
+                                      [&old](const NodeInput& input) { return input.value == &old; });
+  // What unpack returned may be the very tensor that pack did.
+  return !old.held && old.real && !old.real_is_original && !old.has_hooks() && old.pins == own_pins;
+}
+
 PrivateWrites prepare_writes(Tape& tape, Node* node) {
   PrivateWrites writes;
   std::vector<c10::Storage> sources(node->writes.size());
@@ -59,10 +67,7 @@ PrivateWrites prepare_writes(Tape& tape, Node* node) {
       if (old == nullptr) {
         continue;
       }
-      const auto own_pins = std::count_if(node->inputs.begin(), node->inputs.end(),
-                                          [old](const NodeInput& input) { return input.value == old; });
-      // What unpack returned may be the very tensor that pack did.
-      if (!old->held && old->real && !old->real_is_original && !old->has_hooks() && old->pins == own_pins) {
+      if (may_take(*node, *old)) {
         writes.storages[i] = tape.take_real(old);
         writes.taken.push_back(old);
       } else {
@@ -125,6 +130,9 @@ void make_room_for_results(Tape& tape, const Node& node) {
     const Tape::Lock lock(tape);
     for (const NodeOutput& output : node.outputs) {
       bytes += output.value != nullptr ? static_cast<int64_t>(output.value->nbytes) : 0;
+    }
+    for (const NodeWrite& write : node.writes) {
+      bytes -= write.old != nullptr && may_take(node, *write.old) ? static_cast<int64_t>(write.old->nbytes) : 0;
     }
   }
   budget->make_room(bytes, [&] { return "the replay of " + node.facts->name; });

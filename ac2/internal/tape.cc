@@ -149,7 +149,7 @@ void Tape::hold(Value* value) {
   TORCH_INTERNAL_ASSERT(value->held, "a storage died before it was saved");
   saved_bytes_ += static_cast<int64_t>(value->nbytes);
   if (owned_budget_) {
-    count_fixed(value, value->held_counts, static_cast<int64_t>(value->nbytes));
+    count_held(value);
     update_place(value);
   }
   if (value->has_hooks() && !value->other->is_packing) {
@@ -161,10 +161,12 @@ void Tape::hold(Value* value) {
 void Tape::drop_held(Value* value) {
   if (value->held) {
     saved_bytes_ -= static_cast<int64_t>(value->nbytes);
+    if (owned_budget_) {
+      uncount_held(value);
+    }
     trash_->storages.push_back(std::move(value->held));
     value->held = c10::Storage();
     value->private_bytes = false;
-    uncount_fixed(value->held_counts, static_cast<int64_t>(value->nbytes));
   }
   if (value->is_opaque() && value->other->opaque.defined()) {
     trash_->tensors.push_back(std::move(value->other->opaque));
@@ -189,7 +191,7 @@ void Tape::hold_copy(Value* value, c10::Storage copy) {
   saved_bytes_ += static_cast<int64_t>(value->nbytes);
   copied_bytes += static_cast<int64_t>(value->nbytes);
   if (owned_budget_) {
-    count_fixed(value, value->held_counts, static_cast<int64_t>(value->nbytes));
+    count_held(value);
     update_place(value);
   }
 }
@@ -289,8 +291,7 @@ void Tape::set_packed(Value* value, c10::IValue packed, int64_t packed_bytes) {
   value->other->is_packed = true;
   saved_bytes_ += packed_bytes;
   if (owned_budget_) {
-    owned_budget_->add_fixed(packed_bytes);
-    value->held_counts = true;
+    count_fixed(value->held_counts, packed_bytes);
     update_place(value);
   }
 }

@@ -204,8 +204,11 @@ class Tape : public std::enable_shared_from_this<Tape> {
   void evict(Value* value);
   // Tells the budget where the bytes are, after every change of that.
   void update_place(Value* value);
-  // Bytes that the budget must count though it cannot drop them: begin and end.
-  void count_fixed(Value* value, bool& counts, int64_t bytes);
+  // Tells the budget of bytes that it must count though it cannot drop them: after `held` is set, before it is dropped.
+  void count_held(Value* value);
+  void uncount_held(Value* value);
+  // The same of others.
+  void count_fixed(bool& counts, int64_t bytes);
   void uncount_fixed(bool& counts, int64_t bytes);
 
   void hold(Value* value);

@@ -1,0 +1,54 @@
+// Of the tensors that regions take from outside and keep for backward, those that nobody else keeps: parameters and
+// what the user holds on to are there anyway, but the result of one region that only the next one's backward wants is
+// not.
+//
+//   OutsideBytes outside;
+//   outside.add(storage);                  // a tape holds it; as often as tapes do
+//   outside.remove(storage);
+//   if (held + outside.most() > budget) {  // cheap: nothing is looked at
+//     … held + outside.ours() …
+//   }
+//
+// Not thread-safe: its owner has a lock.
+#pragma once
+
+#include <c10/core/Storage.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+
+namespace ac2::internal {
+
+class OutsideBytes {
+ public:
+  void add(const c10::Storage& storage);
+  void remove(const c10::Storage& storage);
+
+  // Bytes of all that was added: what ours() can be at most.
+  int64_t most() const { return most_; }
+  // Bytes that only those who added them keep alive. Nobody tells when the program lets go of a tensor, so that
+  // reference counts are looked at, of up to 64 storages a call: with more, what was let go of may count some calls
+  // later.
+  int64_t ours();
+
+ private:
+  struct Entry {
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+    int64_t nbytes;
+    int32_t holds;
+    bool ours;
+  };
+
+  void look_at(Entry& entry);
+
+  std::vector<Entry> entries_;
+  // Addresses are not reused here: while there is an entry, somebody holds the storage.
+  absl::flat_hash_map<const c10::StorageImpl*, size_t> places_;
+  size_t cursor_ = 0;
+  int64_t most_ = 0;
+  int64_t ours_ = 0;
+};
+
+}  // namespace ac2::internal
