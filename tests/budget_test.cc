@@ -153,6 +153,21 @@ TEST_F(BudgetTest, WhatPoliciesPreferToRecomputeGoesBeforeWhatTheyPreferToSave) 
   EXPECT_EQ(trace->stats().recomputed_ops, 3);
 }
 
+TEST_F(BudgetTest, WhatItTakesToMakeIsCountedOnceTheProgramHasLetGoOfIt) {
+  at::Tensor x = sample({64, 64}), w = constant({64, 64});
+  PolicyScope scope({.memory_budget = 64 * 64 * 4, .modelled_costs = true});
+  at::Tensor y = x.mm(w);
+  y = y + 1;
+  y = y * 2;
+  y = y.sin();
+  y = y.exp();
+  EXPECT_EQ(scope.trace()->stats().evicted_values, 1);
+  // There is room for the sine's input or for exp()'s result. The first is older, but would take a product.
+  const std::string graph = to_dot(*scope.trace());
+  EXPECT_NE(graph.find("aten::mul.Scalar\\nPREFER_SAVE, 16384 B\", style=filled"), std::string::npos) << graph;
+  EXPECT_NE(graph.find("aten::exp\\nPREFER_SAVE, 16384 B\"]"), std::string::npos) << graph;
+}
+
 TEST_F(BudgetTest, MustSaveIsNeverDropped) {
   at::Tensor x = sample({kElements});
   const Policy policy = [](const OpContext& op) {

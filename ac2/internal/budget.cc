@@ -36,8 +36,7 @@ std::shared_ptr<void> Budget::limit_to(int64_t bytes) {
 ValueId Budget::id_of(Tape& tape, Value& value) {
   if (value.budget_id == kNoId) {
     value.budget_id = evictor_.add_outside(static_cast<int64_t>(value.nbytes), Place::kElsewhere);
-    entries_.resize(std::max<size_t>(entries_.size(), value.budget_id + 1));
-    entries_[value.budget_id] = {tape.weak_from_this(), &value};
+    enter(tape, value);
   }
   return value.budget_id;
 }
@@ -60,9 +59,8 @@ void Budget::add_call(Tape& tape, Node& node, double cost) {
     value.budget_id = evictor_.add_result(node.budget_node, static_cast<int64_t>(value.nbytes),
                                           prefers_save ? Retention::kPreferSave : Retention::kPreferRecompute);
     value.budgeted = true;
-    entries_.resize(std::max<size_t>(entries_.size(), value.budget_id + 1));
-    entries_[value.budget_id] = {tape.weak_from_this(), &value};
-    evictor_.set_place(value.budget_id, Place::kElsewhere);
+    enter(tape, value);
+    place(value, Place::kElsewhere);
   }
   for (const ValueId input : inputs) {
     evictor_.used(input);
@@ -80,9 +78,41 @@ void Budget::forget(Value& value) {
   value.budgeted = false;
 }
 
+void Budget::enter(Tape& tape, Value& value) {
+  entries_.resize(std::max<size_t>(entries_.size(), value.budget_id + 1));
+  entries_[value.budget_id] = {.tape = tape.weak_from_this(), .value = &value, .serial = ++serial_};
+}
+
+void Budget::place(const Value& value, Place place) {
+  evictor_.set_place(value.budget_id, place);
+  Entry& entry = entries_[value.budget_id];
+  if (place == Place::kElsewhere && !entry.elsewhere && value.budgeted) {
+    entry.elsewhere = true;
+    elsewhere_.push_back({value.budget_id, entry.serial, value.origin});
+  }
+}
+
 void Budget::set_place(const Value& value, Place place) {
   const std::lock_guard lock(mutex_);
-  evictor_.set_place(value.budget_id, place);
+  this->place(value, place);
+}
+
+void Budget::look_elsewhere() {
+  std::erase_if(elsewhere_, [this](const Elsewhere& there) {
+    Entry& entry = entries_[there.id];
+    if (entry.serial != there.serial) {
+      return true;
+    }
+    const bool still = evictor_.place(there.id) == Place::kElsewhere;
+    if (still && (!there.origin.expired() || evictor_.retention(there.id) == Retention::kMustSave)) {
+      return false;
+    }
+    if (still) {
+      evictor_.set_place(there.id, Place::kNowhere);
+    }
+    entry.elsewhere = false;
+    return true;
+  });
 }
 
 void Budget::set_retention(const Value& value, Retention retention) {
@@ -169,6 +199,7 @@ void Budget::make_room(int64_t bytes, c10::function_ref<std::string()> at) {
       if (outside <= room) {
         return;
       }
+      look_elsewhere();
       victim = evictor_.next_victim();
       const int64_t least = evictor_.unevictable_bytes() + fixed_bytes_ + outside + bytes;
       TORCH_CHECK(

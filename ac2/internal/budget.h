@@ -70,15 +70,28 @@ class Budget : public std::enable_shared_from_this<Budget> {
   struct Entry {
     std::weak_ptr<Tape> tape;
     Value* value = nullptr;
+    uint64_t serial = 0;     // ids are reused, and so are the addresses of values
+    bool elsewhere = false;  // in elsewhere_
+  };
+  struct Elsewhere {
+    ValueId id;
+    uint64_t serial;
+    c10::weak_intrusive_ptr<c10::StorageImpl> origin;
   };
 
   ValueId id_of(Tape& tape, Value& value);
+  void enter(Tape& tape, Value& value);
+  void place(const Value& value, Place place);
+  // Finds what the program has let go of since: nobody tells.
+  void look_elsewhere();
   void drop(ValueId id, const Entry& entry);
 
   mutable std::mutex mutex_;
   Evictor evictor_;
   std::vector<Entry> entries_;            // by ValueId
   absl::btree_multiset<int64_t> limits_;  // the first is the evictor's
+  std::vector<Elsewhere> elsewhere_;      // results that the program keeps by itself, or did
+  uint64_t serial_ = 0;
   int64_t fixed_bytes_ = 0;
   OutsideBytes outside_;
   const bool modelled_costs_;
