@@ -215,6 +215,29 @@ void Budget::make_room(int64_t bytes, c10::function_ref<std::string()> at) {
   }
 }
 
+bool Budget::make_all_room() {
+  bool dropped = false;
+  while (true) {
+    ValueId victim = kNoId;
+    Entry entry;
+    {
+      const std::lock_guard lock(mutex_);
+      look_elsewhere();
+      victim = evictor_.next_victim();
+      if (victim == kNoId) {
+        return dropped;
+      }
+      if (!std::exchange(dropped, true)) {
+        const int64_t held = evictor_.held_bytes() + fixed_bytes_ + outside_.ours();
+        limits_.insert(std::max<int64_t>(1, held / 4 * 3));
+        evictor_.set_budget(*limits_.begin());
+      }
+      entry = entries_[victim];
+    }
+    drop(victim, entry);
+  }
+}
+
 void Budget::drop_unneeded() {
   while (true) {
     ValueId id = kNoId;

@@ -63,6 +63,9 @@ class Budget : public std::enable_shared_from_this<Budget> {
 
   // Drops values until `bytes` more may be held. Throws c10::Error, with what `at` says in it, if that cannot be.
   void make_room(int64_t bytes, c10::function_ref<std::string()> at);
+  // An allocation failed: drops all that can be dropped, and from now on at most three quarters of what was held may
+  // be. False if nothing could be.
+  bool make_all_room();
   // Drops what is no longer needed by anything.
   void drop_unneeded();
 

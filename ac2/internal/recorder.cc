@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "ac2/internal/budget.h"
 #include "ac2/internal/cost_model.h"
 #include "ac2/internal/op_context_factory.h"
+#include "ac2/internal/out_of_memory.h"
 #include "ac2/internal/overwrite.h"
 #include "ac2/internal/packing.h"
 #include "ac2/internal/random.h"
@@ -240,6 +242,28 @@ void run_unrecorded(Region& region, const OpFacts& facts, c10::DispatchKeySet ke
   facts.op.redispatchBoxed(keys, stack);
 }
 
+// Once more, if memory ran out and the budget could free some. Not where half of a write or of the draws may have
+// happened.
+void run_op(const OpFacts& facts, c10::DispatchKeySet keys, const Arguments& arguments, Budget* budget,
+            torch::jit::Stack* stack) {
+  if (budget == nullptr || facts.draws || !facts.written.empty()) {
+    facts.op.redispatchBoxed(keys, stack);
+    return;
+  }
+  const size_t below = stack->size() - facts.num_arguments;
+  try {
+    facts.op.redispatchBoxed(keys, stack);
+    return;
+  } catch (const std::exception& error) {
+    if (!is_out_of_memory(error) || !budget->make_all_room()) {
+      throw;
+    }
+  }
+  stack->resize(below);
+  stack->insert(stack->end(), arguments.begin(), arguments.end());
+  facts.op.redispatchBoxed(keys, stack);
+}
+
 void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
                  const c10::impl::PODLocalDispatchKeySet& tls_keys, torch::jit::Stack* stack) {
   // The region may be closed by a scope that a policy or an op destroys.
@@ -278,7 +302,7 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
     random_state = draw.before();
     facts.op.redispatchBoxed(keys, stack);
   } else {
-    facts.op.redispatchBoxed(keys, stack);
+    run_op(facts, keys, arguments, budget, stack);
   }
   const std::chrono::duration<double, std::nano> elapsed =
       budget != nullptr ? std::chrono::steady_clock::now() - started : std::chrono::nanoseconds(0);

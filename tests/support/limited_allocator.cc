@@ -1,0 +1,31 @@
+#include "tests/support/limited_allocator.h"
+
+#include <c10/core/CPUAllocator.h>
+#include <c10/util/Exception.h>
+
+namespace ac2::test {
+
+LimitedAllocator& LimitedAllocator::install() {
+  // Leaked: tensors with static lifetime are freed after main().
+  static LimitedAllocator* const installed = [] {
+    auto* allocator = new LimitedAllocator;
+    c10::SetCPUAllocator(allocator, /*priority=*/255);
+    return allocator;
+  }();
+  return *installed;
+}
+
+LimitedAllocator::Limit::Limit(LimitedAllocator& allocator, int64_t bytes) : allocator_(allocator) {
+  allocator_.limit_ = allocator_.behind_.current_bytes() + bytes;
+  allocator_.refused_ = 0;
+}
+
+c10::DataPtr LimitedAllocator::allocate(size_t bytes) {
+  if (behind_.current_bytes() + static_cast<int64_t>(bytes) > limit_) {
+    ++refused_;
+    TORCH_CHECK_WITH(OutOfMemoryError, false, "out of memory: ", bytes, " bytes on top of ", behind_.current_bytes());
+  }
+  return behind_.allocate(bytes);
+}
+
+}  // namespace ac2::test

@@ -1,0 +1,50 @@
+// A CPU allocator with an end: as a machine with so much memory and no more.
+//
+//   LimitedAllocator& memory = LimitedAllocator::install();
+//   const LimitedAllocator::Limit limit(memory, 1 << 20);   // from here on, a MiB on top of what there is
+#pragma once
+
+#include <c10/core/Allocator.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "ac2/testing/counting_allocator.h"
+
+namespace ac2::test {
+
+// One thread at a time.
+class LimitedAllocator final : public c10::Allocator {
+ public:
+  // Stands in front of the CountingAllocator from the first call to the end of the process.
+  static LimitedAllocator& install();
+
+  class Limit {
+   public:
+    Limit(LimitedAllocator& allocator, int64_t bytes);
+    ~Limit() { allocator_.limit_ = std::numeric_limits<int64_t>::max(); }
+    Limit(const Limit&) = delete;
+    Limit& operator=(const Limit&) = delete;
+
+    // Allocations that failed so far.
+    int64_t refused() const { return allocator_.refused_; }
+
+   private:
+    LimitedAllocator& allocator_;
+  };
+
+  // Throws c10::OutOfMemoryError where it would be more than the limit.
+  c10::DataPtr allocate(size_t bytes) override;
+  c10::DeleterFnPtr raw_deleter() const override { return behind_.raw_deleter(); }
+  void copy_data(void* dest, const void* src, std::size_t count) const override { behind_.copy_data(dest, src, count); }
+
+ private:
+  LimitedAllocator() = default;
+
+  testing::CountingAllocator& behind_ = testing::CountingAllocator::install();
+  int64_t limit_ = std::numeric_limits<int64_t>::max();
+  int64_t refused_ = 0;
+};
+
+}  // namespace ac2::test
