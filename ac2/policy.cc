@@ -66,7 +66,9 @@ std::function<Policy::Instance()> Policy::share(PolicyFn fn) {
   TORCH_CHECK(fn, "A policy needs a function, but was given an empty std::function.");
   auto shared = std::make_shared<PolicyFn>(std::move(fn));
   return [shared] {
-    return Instance{.constant = {}, .by_operator = {}, .fn = [shared](const OpContext& op) { return (*shared)(op); }};
+    Instance instance;
+    instance.fn = [shared](const OpContext& op) { return (*shared)(op); };
+    return instance;
   };
 }
 
@@ -75,19 +77,77 @@ Policy Policy::factory(std::function<PolicyFn()> make) {
   return Policy(std::function<Instance()>([make = std::move(make)] {
     PolicyFn fn = make();
     TORCH_CHECK(fn, "The function given to Policy::factory returned an empty PolicyFn.");
-    return Instance{.constant = {}, .by_operator = {}, .fn = std::move(fn)};
+    Instance instance;
+    instance.fn = std::move(fn);
+    return instance;
   }));
 }
 
 Policy Policy::constant(PolicyDecision decision) {
-  return Policy(std::function<Instance()>(
-      [decision = std::move(decision)] { return Instance{.constant = decision, .by_operator = {}, .fn = {}}; }));
+  return Policy(std::function<Instance()>([decision = std::move(decision)] {
+    Instance instance;
+    instance.constant = decision;
+    return instance;
+  }));
 }
 
 Policy Policy::by_operator(OperatorPolicyFn fn) {
   TORCH_CHECK(fn, "Policy::by_operator needs a function, but was given an empty std::function.");
-  return Policy(std::function<Instance()>(
-      [fn = std::move(fn)] { return Instance{.constant = {}, .by_operator = fn, .fn = {}}; }));
+  return Policy(std::function<Instance()>([fn = std::move(fn)] {
+    Instance instance;
+    instance.by_operator = fn;
+    return instance;
+  }));
+}
+
+Policy Policy::with_names(NamePolicyFn fn) const {
+  TORCH_CHECK(fn, "Policy::with_names needs a function, but was given an empty std::function.");
+  return Policy(std::function<Instance()>([enter = enter_, fn = std::move(fn)] {
+    Instance instance = enter();
+    if (!instance.by_name) {
+      instance.by_name = fn;
+      return instance;
+    }
+    instance.by_name = [fn, otherwise = std::move(instance.by_name)](const NamedTensor& tensor) {
+      std::optional<PolicyDecision> opinion = fn(tensor);
+      return opinion ? opinion : otherwise(tensor);
+    };
+    return instance;
+  }));
+}
+
+Policy Policy::per_region(std::function<Instance()> make) {
+  TORCH_CHECK(make, "Policy::per_region needs a function, but was given an empty std::function.");
+  return Policy(std::function<Instance()>([make = std::move(make)] {
+    Instance instance = make();
+    const int set =
+        (instance.constant ? 1 : 0) + (instance.by_operator ? 1 : 0) + (static_cast<bool>(instance.fn) ? 1 : 0);
+    TORCH_CHECK(set == 1, "The function given to Policy::per_region returned an Instance with ", set,
+                " of constant, by_operator and fn set; expected exactly one.");
+    return instance;
+  }));
+}
+
+std::optional<PolicyDecision> Policy::Instance::decide(const c10::OperatorHandle& op) const {
+  if (constant) {
+    return constant;
+  }
+  return by_operator ? std::optional(by_operator(op)) : std::nullopt;
+}
+
+PolicyDecision Policy::Instance::decide(const OpContext& op) const {
+  if (constant) {
+    return *constant;
+  }
+  return by_operator ? by_operator(op.op()) : fn(op);
+}
+
+std::optional<PolicyDecision> Policy::Instance::name_opinion(const NamedTensor& tensor) const {
+  return by_name ? by_name(tensor) : std::nullopt;
+}
+
+std::optional<PolicyDecision> Policy::Instance::decide_op_of(const NamedTensor& tensor) const {
+  return tensor.op != nullptr ? decide(*tensor.op) : constant;
 }
 
 }  // namespace ac2

@@ -121,9 +121,19 @@ class OpContext {
   int64_t index_;
 };
 
+// A tensor to which the program has given a name (ac2/names.h). Valid only during the call.
+struct NamedTensor {
+  std::string_view name;
+  const at::Tensor& tensor;
+  // The operator that computed it, or null if no op of the region did.
+  const c10::OperatorHandle* op = nullptr;
+};
+
 using PolicyFn = std::function<PolicyDecision(const OpContext&)>;
 // A policy that looks at the operator alone: asked once per operator and region, before the op runs.
 using OperatorPolicyFn = std::function<PolicyDecision(const c10::OperatorHandle&)>;
+// What a policy says of a named tensor; null: nothing, the decision for its op stands.
+using NamePolicyFn = std::function<std::optional<PolicyDecision>(const NamedTensor&)>;
 
 // Decides op by op. Views and ops that return no tensor are never asked about: there is nothing to save.
 class Policy {
@@ -132,6 +142,9 @@ class Policy {
   Policy(std::string_view name);                                       // NOLINT(google-explicit-constructor)
   Policy(const char* name) : Policy(std::string_view(name)) {}         // NOLINT(google-explicit-constructor)
   Policy(const std::string& name) : Policy(std::string_view(name)) {}  // NOLINT(google-explicit-constructor)
+
+  // The same as constant().
+  Policy(CheckpointPolicy decision) : Policy(constant(decision)) {}  // NOLINT(google-explicit-constructor)
 
   // Every region entered with this policy, or with a copy of it, calls the same `fn`.
   template <class Fn>
@@ -146,13 +159,30 @@ class Policy {
   static Policy constant(PolicyDecision decision);
   static Policy by_operator(OperatorPolicyFn fn);
 
-  // One region's own copy of the policy: exactly one of the three is set.
+  // This policy, and `fn` for named tensors. Where `fn` has nothing to say, what this policy itself says of the name
+  // counts. See ac2/names.h for how the policies of nested scopes are resolved.
+  Policy with_names(NamePolicyFn fn) const;
+
+  // One region's own copy of the policy: exactly one of the first three is set.
   struct Instance {
     std::optional<PolicyDecision> constant;
     OperatorPolicyFn by_operator;
     PolicyFn fn;
+    NamePolicyFn by_name;  // or empty
+
+    // Null if `fn` would have to see the call.
+    std::optional<PolicyDecision> decide(const c10::OperatorHandle& op) const;
+    PolicyDecision decide(const OpContext& op) const;
+    // What by_name says; null if nothing.
+    std::optional<PolicyDecision> name_opinion(const NamedTensor& tensor) const;
+    // The decision for the op that computed the tensor; null if that is not known: `fn` has seen the op, and is not
+    // asked again.
+    std::optional<PolicyDecision> decide_op_of(const NamedTensor& tensor) const;
   };
   Instance enter() const { return enter_(); }
+
+  // The general form, for policies made of policies: `make` runs for every region entered.
+  static Policy per_region(std::function<Instance()> make);
 
  private:
   explicit Policy(std::function<Instance()> enter) : enter_(std::move(enter)) {}

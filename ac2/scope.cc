@@ -10,15 +10,13 @@
 #include "ac2/internal/close_scope.h"
 #include "ac2/internal/engine.h"
 #include "ac2/internal/interceptor.h"
-#include "ac2/internal/packing.h"
 #include "ac2/internal/region.h"
 #include "ac2/internal/replayer.h"
+#include "ac2/internal/tensor_decision.h"
 
 namespace ac2 {
 
-using internal::Tape;
 using internal::ThreadRegions;
-using internal::Value;
 
 namespace {
 
@@ -70,27 +68,8 @@ void tag_with_policy(const at::Tensor& tensor, PolicyDecision decision) {
               "Saving inference tensors is not supported: tag_with_policy was given ", to_string(decision.policy()),
               " for a tensor of sizes ", tensor.sizes(),
               " made in InferenceMode, whose changes nobody can notice. Tag a clone() made outside InferenceMode.");
-  const std::shared_ptr<Tape> tape = region->tape;
-  c10::SmallVector<Value*, 2> packs;
-  {
-    const Tape::Lock lock(*tape);
-    Value* value = decision.hooks() ? tape->current(tensor) : tape->find_current(tensor);
-    if (value == nullptr) {
-      return;  // from outside: kept by reference, and there is no op to compute it again
-    }
-    if (value->budgeted) {
-      tape->set_hooks(value, decision.hooks(), tensor);
-      tape->retain(value, decision);
-    } else if (decision.saves()) {
-      tape->set_hooks(value, decision.hooks(), tensor);
-      tape->make_saved(value);
-    } else {
-      tape->make_recomputed(value);
-    }
-    // Of the value itself, or of what computing it again now needs.
-    packs = tape->take_pending_packs();
-  }
-  internal::pack_values(*tape, packs);
+  const std::shared_ptr<internal::Tape> tape = region->tape;
+  internal::decide_tensor(*tape, tensor, decision, internal::DecidedBy::kTag);
 }
 
 bool is_checkpoint_enabled() {

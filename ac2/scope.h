@@ -85,8 +85,11 @@ decltype(auto) apply_ac_policy_fn(Fn&& fn, Policy policy, Args&&... args) {
 
 // Decides for one tensor, whatever the policy stack says: how the storage that `tensor` lies in is kept for backward,
 // in its present version (a later in-place write is decided anew). Does nothing outside a region, so that a tagged
-// model runs without checkpointing too. RECOMPUTE decisions do nothing to a tensor that no op of the region computed.
-// Throws c10::Error for an undefined tensor, and for saving an inference tensor.
+// model runs without checkpointing too. RECOMPUTE decisions do nothing to a tensor that cannot be computed again
+// from what is kept or alive just then: that no op of the region computed, or that was, by ops that the policies save,
+// computed from what is gone, written in place, or drawn at random (unless a policy looks at names: ac2/names.h). Of
+// several tags of a tensor the last counts. Throws c10::Error for an undefined tensor, and for saving an inference
+// tensor.
 void tag_with_policy(const at::Tensor& tensor, PolicyDecision decision);
 
 // Inside an active scope on this thread.

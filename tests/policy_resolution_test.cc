@@ -173,6 +173,25 @@ TEST_F(PolicyTest, TrueIsMustSaveAndFalseIsPreferRecompute) {
       {"Conflicting policies", "MUST_SAVE", "MUST_RECOMPUTE"});
 }
 
+TEST_F(PolicyTest, ADecisionIsAPolicyThatIsConstant) {
+  EXPECT_EQ(Policy(MUST_RECOMPUTE).enter().constant, PolicyDecision(MUST_RECOMPUTE));
+  EXPECT_TRUE(is_saved({PREFER_SAVE}));
+  EXPECT_FALSE(is_saved({PREFER_SAVE, PREFER_RECOMPUTE}));
+  PolicyScope scope(PREFER_SAVE);
+  EXPECT_TRUE(is_checkpoint_enabled());
+}
+
+TEST_F(PolicyTest, APolicyPerRegionSetsExactlyOneOfTheThree) {
+  Policy::Instance instance;
+  const Policy policy = Policy::per_region([&] { return instance; });
+  expect_error([&] { policy.enter(); }, {"per_region", "0 of constant, by_operator and fn"});
+  instance.constant = MUST_SAVE;
+  EXPECT_EQ(policy.enter().constant, PolicyDecision(MUST_SAVE));
+  instance.fn = [](const OpContext&) { return MUST_SAVE; };
+  expect_error([&] { policy.enter(); }, {"per_region", "2 of constant, by_operator and fn"});
+  expect_error([] { Policy::per_region(nullptr); }, {"per_region", "empty std::function"});
+}
+
 TEST_F(PolicyTest, NamesStandForConstantPolicies) {
   EXPECT_TRUE(is_saved({"must_save_all"}));
   EXPECT_FALSE(is_saved({"recompute_all"}));

@@ -1,5 +1,5 @@
 // Programs drawn at random: several shapes and dtypes, views, writes through them and through other aliases, products,
-// draws, nested and adjacent regions under random policies, tags, no_grad, tensors dropped at any time, retained
+// draws, nested and adjacent regions under random policies, tags, names, no_grad, tensors dropped at any time, retained
 // graphs, second derivatives, memory budgets. Whatever comes out must be what plain autograd says.
 //
 // Any number of seeds:
@@ -99,7 +99,7 @@ TEST_F(RandomProgramsTest, Program74) {
     return {at::scalar_tensor(0), t0 * 1, t8 * 1};
   };
   EXPECT_EQ(compare(program, 74,
-                    {.setting = {.policy = 0, .must = 1, .verify = false, .budget = 0},
+                    {.setting = {.policy = 0, .must = 1, .verify = false, .budget = 0, .names = false},
                      .backward = Backward::kTwoDerivatives})
                 .difference,
             "");

@@ -289,6 +289,16 @@ TEST_F(TagTest, RecomputingFromAPackedTensorPacksItAtOnce) {
   EXPECT_EQ(trace->stats().recomputed_ops, 1);
 }
 
+TEST_F(TagTest, RecomputingWhatWasDrawnUnderAPolicyThatSavesIsNoOp) {
+  const auto fn = [](const Tensors& in) {
+    at::Tensor noise = at::rand_like(in[0]);
+    tag_with_policy(noise, MUST_RECOMPUTE);
+    return Tensors{in[0] * noise};
+  };
+  expect_same_gradients_and_replays(fn, {sample({4})}, 0, "must_save_all");
+  expect_same_gradients_and_replays(fn, {sample({4})}, 1, [](const OpContext&) { return MUST_SAVE; });
+}
+
 TEST_F(TagTest, WorksInsideAnInnerScope) {
   at::Tensor x = sample({4});
   at::Tensor y;

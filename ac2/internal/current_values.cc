@@ -145,8 +145,8 @@ bool Tape::sweep_one(size_t ring_index) {
     return false;
   }
   // Nobody uses it and nobody can begin to: without this, a loop that saves everything would grow a chain of producers.
-  // Not under a budget, which knows the producer by what it made.
-  if (value->saved && value->uses == 0 && value->producer != nullptr && !value->budgeted) {
+  // Not under a budget, which knows the producer by what it made, nor where a name may have it computed again.
+  if (value->saved && value->uses == 0 && value->producer != nullptr && !value->budgeted && !names_decide) {
     detach_producer(value);
   }
   if (owned_budget_) {

@@ -62,6 +62,7 @@ struct Value {
   bool private_bytes = false;  // held is a copy that nobody else can write to
   bool waits = false;          // pinned, and its producer must be replayed first
   bool real_is_original = false;
+  bool tagged = false;  // decided by tag_with_policy, which no name overrules
   // Under a budget only.
   bool budgeted = false;        // the budget may drop its bytes
   bool keep = false;            // not saved, but kept while hooks want it and the budget allows

@@ -94,7 +94,8 @@ void Overwrites::collect(const OpFacts& facts, c10::ArrayRef<c10::IValue> argume
   }
 }
 
-Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments, bool keep_old)
+Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments, bool keep_old,
+                       bool names_decide)
     : tape_(tape) {
   if (facts.written_only_if >= 0 && !arguments[facts.written_only_if].toBool()) {
     return;
@@ -118,6 +119,7 @@ Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IVal
       target.old = old;
       const bool packed = old->has_hooks() && old->other->is_packed;
       target.recoverable_ = !old->saved || old->uses > 0 || packed || must_know;
+      target.by_name_ = names_decide && old->producer != nullptr && old->producer->replayable;
       if (old->real && old->real_is_original && old->pins > 0) {
         copies.push_back({old, old->real, true});
       }

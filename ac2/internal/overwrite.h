@@ -30,10 +30,13 @@ class Overwrites {
     bool accumulates = false;
     // What the op found there can be had again, so the op's results can be computed again.
     bool recoverable() const { return of_no_matter || recoverable_; }
+    // The same, but it is not to be computed again unless a name wants it.
+    bool recoverable_by_name() const { return !recoverable() && by_name_; }
 
    private:
     friend class Overwrites;
     bool recoverable_ = false;
+    bool by_name_ = false;
   };
   // An argument tensor in a target, as it was before the op: out= arguments may be resized.
   struct Argument {
@@ -44,7 +47,9 @@ class Overwrites {
   };
 
   // `keep_old`: the op's other results may have to be computed again, so it needs its targets' old bytes for that.
-  Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments, bool keep_old);
+  // `names_decide`: so may what it writes, if a name says so.
+  Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments, bool keep_old,
+             bool names_decide = false);
   ~Overwrites();
   Overwrites(const Overwrites&) = delete;
   Overwrites& operator=(const Overwrites&) = delete;

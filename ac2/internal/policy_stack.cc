@@ -14,11 +14,11 @@ std::string describe(const PolicyDecision& decision) {
 
 }  // namespace
 
-PolicyDecision combine(PolicyDecision outer, const PolicyDecision& inner, const std::string& op) {
+PolicyDecision combine(PolicyDecision outer, const PolicyDecision& inner, const std::string& subject) {
   if (!outer.is_must()) {
     return inner;
   }
-  TORCH_CHECK(!inner.is_must() || inner == outer, "Conflicting policies for ", op, ": an outer scope says ",
+  TORCH_CHECK(!inner.is_must() || inner == outer, "Conflicting policies for ", subject, ": an outer scope says ",
               describe(outer), ", an inner one ", describe(inner),
               ". A MUST decision cannot be overridden: make one of them a PREFER, or decide for the tensor with "
               "tag_with_policy.");
@@ -28,10 +28,7 @@ PolicyDecision combine(PolicyDecision outer, const PolicyDecision& inner, const 
 int64_t PolicyStack::push(Policy::Instance policy) {
   const int64_t id = next_id_++;
   policies_.emplace_back(id, std::move(policy));
-  needs_calls_ |= static_cast<bool>(policies_.back().second.fn);
-  looks_at_operator_ |= static_cast<bool>(policies_.back().second.by_operator);
-  constant_.reset();
-  by_operator_.clear();
+  policies_changed();
   return id;
 }
 
@@ -39,11 +36,17 @@ void PolicyStack::remove(int64_t id) {
   policies_.erase(
       std::remove_if(policies_.begin(), policies_.end(), [id](const auto& policy) { return policy.first == id; }),
       policies_.end());
+  policies_changed();
+}
+
+void PolicyStack::policies_changed() {
   needs_calls_ = false;
   looks_at_operator_ = false;
+  looks_at_names_ = false;
   for (const auto& [_, policy] : policies_) {
     needs_calls_ |= static_cast<bool>(policy.fn);
     looks_at_operator_ |= static_cast<bool>(policy.by_operator);
+    looks_at_names_ |= static_cast<bool>(policy.by_name);
   }
   constant_.reset();
   by_operator_.clear();
@@ -69,8 +72,7 @@ const PolicyDecision* PolicyStack::known(const OpFacts& facts) {
   }
   PolicyDecision decision = CheckpointPolicy::PREFER_SAVE;
   for (const auto& [_, policy] : policies_) {
-    decision =
-        combine(std::move(decision), policy.constant ? *policy.constant : policy.by_operator(facts.op), facts.name);
+    decision = combine(std::move(decision), *policy.decide(facts.op), facts.name);
   }
   return &by_operator_.emplace(&facts, std::move(decision)).first->second;
 }
@@ -78,13 +80,26 @@ const PolicyDecision* PolicyStack::known(const OpFacts& facts) {
 PolicyDecision PolicyStack::decide(const OpFacts& facts, const OpContext& context) {
   PolicyDecision decision = CheckpointPolicy::PREFER_SAVE;
   for (const auto& [_, policy] : policies_) {
-    decision = combine(std::move(decision),
-                       policy.constant      ? *policy.constant
-                       : policy.by_operator ? policy.by_operator(facts.op)
-                                            : policy.fn(context),
-                       facts.name);
+    decision = combine(std::move(decision), policy.decide(context), facts.name);
   }
   return decision;
+}
+
+std::optional<PolicyDecision> PolicyStack::decide_name(const NamedTensor& tensor) {
+  const std::string subject = "the tensor named \"" + std::string(tensor.name) + "\"";
+  PolicyDecision decision = CheckpointPolicy::PREFER_SAVE;
+  bool any = false;
+  for (const auto& [_, policy] : policies_) {
+    std::optional<PolicyDecision> said = policy.name_opinion(tensor);
+    any |= said.has_value();
+    if (!said) {
+      said = policy.decide_op_of(tensor);
+    }
+    if (said) {
+      decision = combine(std::move(decision), *said, subject);
+    }
+  }
+  return any ? std::optional(std::move(decision)) : std::nullopt;
 }
 
 }  // namespace ac2::internal

@@ -16,8 +16,9 @@
 
 namespace ac2::internal {
 
-// The resolution rule, one step of it. Throws "Conflicting policies" for two different MUSTs.
-PolicyDecision combine(PolicyDecision outer, const PolicyDecision& inner, const std::string& op);
+// The resolution rule, one step of it. Throws "Conflicting policies" for two different MUSTs; `subject` is what they
+// are for.
+PolicyDecision combine(PolicyDecision outer, const PolicyDecision& inner, const std::string& subject);
 
 class PolicyStack {
  public:
@@ -29,12 +30,20 @@ class PolicyStack {
   // by_operator policy throws. Valid until the stack changes.
   const PolicyDecision* known(const OpFacts& facts);
   PolicyDecision decide(const OpFacts& facts, const OpContext& context);
+  // Null if no policy says anything of the name. Else the rule over all of them: one that says nothing of the name says
+  // what it said of the op that computed the tensor, or is left out if it would have to see that call again.
+  std::optional<PolicyDecision> decide_name(const NamedTensor& tensor);
+  // Some policy may have something to say of a name.
+  bool looks_at_names() const { return looks_at_names_; }
 
  private:
+  void policies_changed();
+
   std::vector<std::pair<int64_t, Policy::Instance>> policies_;
   int64_t next_id_ = 0;
   bool needs_calls_ = false;
   bool looks_at_operator_ = false;
+  bool looks_at_names_ = false;
   // Of all operators, where nothing looks at them.
   std::optional<PolicyDecision> constant_;
   absl::flat_hash_map<const OpFacts*, PolicyDecision> by_operator_;

@@ -80,7 +80,7 @@ class NodeBuilder {
     node->replayable = !call_.facts.draws || call_.random_state.defined();
     add_writes();
     add_arguments();
-    saves_ = saves(decision, tape_.budget() != nullptr) || !node->replayable;
+    saves_ = saves(decision, tape_.budget() != nullptr) || !node->replayable || lacks_old_bytes_;
     attach_results(decision);
     if (node->refs > 0) {
       if (tape_.budget() != nullptr && !saves_) {
@@ -99,7 +99,8 @@ class NodeBuilder {
     }
     for (const Overwrites::Target& target : call_.writes->targets()) {
       node_->writes.push_back({target.of_no_matter ? nullptr : target.old, target.nbytes, target.tensor.device()});
-      node_->replayable &= target.recoverable();
+      node_->replayable &= target.recoverable() || target.recoverable_by_name();
+      lacks_old_bytes_ |= target.recoverable_by_name();
     }
     node_->replayable &= !call_.writes->opaque();
   }
@@ -188,7 +189,7 @@ class NodeBuilder {
     for (const Overwrites::Target& target : call_.writes->targets()) {
       ++write;
       // Without its old bytes there is no computing it again: it is a value like those from outside.
-      if (target.accumulates || !target.recoverable() ||
+      if (target.accumulates || !(target.recoverable() || target.recoverable_by_name()) ||
           target.tensor.storage().unsafeGetStorageImpl() != target.storage) {
         continue;
       }
@@ -206,6 +207,7 @@ class NodeBuilder {
   Tape& tape_;
   const Call& call_;
   Node* node_ = nullptr;
+  bool lacks_old_bytes_ = false;
   bool saves_ = true;
 };
 
@@ -286,6 +288,7 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
   }
   Budget* const budget = tape->budget();
   const bool may_recompute = !known || !saves(*known, budget != nullptr);
+  const bool names_decide = region.policies.looks_at_names();
 
   std::optional<VerifiedCall> verified;
   if (tape->verifier() != nullptr) {
@@ -293,11 +296,11 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
   }
   std::optional<Overwrites> writes;
   if (!facts.written.empty()) {
-    writes.emplace(*tape, facts, arguments, may_recompute && facts.has_fresh_results);
+    writes.emplace(*tape, facts, arguments, may_recompute && facts.has_fresh_results, names_decide);
   }
   const auto started = budget != nullptr ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
   at::Generator random_state;
-  if (facts.draws && may_recompute) {
+  if (facts.draws && (may_recompute || names_decide)) {
     const RecordedDraw draw(facts, stack->data() + (stack->size() - facts.num_arguments));
     random_state = draw.before();
     facts.op.redispatchBoxed(keys, stack);
@@ -319,6 +322,7 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
   c10::SmallVector<Value*, 2> packs;
   {
     const Tape::Lock lock(*tape);
+    tape->names_decide = names_decide;
     NodeBuilder(*tape, {.facts = facts,
                         .keys = keys,
                         .tls_keys = tls_keys,

@@ -1,11 +1,13 @@
 // The part of Tape that says how long values and nodes live, and in what form a saved value is kept.
 #include "ac2/internal/tape.h"
 
+#include <c10/util/ArrayRef.h>
 #include <c10/util/Exception.h>
 
 #include <atomic>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "ac2/internal/backward_state.h"
 #include "ac2/internal/budget.h"
 #include "ac2/internal/live_nodes.h"
@@ -22,6 +24,14 @@ Tape::Trash::~Trash() {
     tape.nodes_.destroy(std::exchange(nodes, nodes->next_dead));
   }
 }
+
+namespace {
+
+bool must_not_recompute(const Node& node) {
+  return node.decision == CheckpointPolicy::MUST_SAVE || node.decision == CheckpointPolicy::MUST_CPU_OFFLOAD;
+}
+
+}  // namespace
 
 Tape::Tape() : backward_(std::make_unique<BackwardState>()) {}
 
@@ -233,31 +243,49 @@ void Tape::make_saved(Value* value) {
   }
 }
 
-bool Tape::make_recomputed(Value* value) {
-  Node* node = value->producer;
-  if (!value->saved) {
+bool Tape::make_recomputed(Value* root) {
+  if (!root->saved) {
     return true;
   }
-  if (node == nullptr || !node->replayable) {
-    return false;
-  }
-  if (node->recomputed_outputs == 0) {
+  // `root`, and the saved values on the way to it that nobody has used, and whose bytes are gone. A worklist.
+  c10::SmallVector<Value*, 4> values{root};
+  absl::flat_hash_set<const Value*> gone;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Node* node = values[i]->producer;
+    if (node == nullptr || !node->replayable || (i > 0 && must_not_recompute(*node))) {
+      return false;
+    }
+    if (node->recomputed_outputs > 0) {
+      continue;  // its inputs are in use
+    }
     for (const NodeInput& input : node->inputs) {
-      const Value* in = input.value;
+      Value* in = input.value;
       if (in == nullptr || !in->saved || in->uses > 0) {
         continue;
       }
       const bool alive = in->is_opaque() ? !in->other->opaque_origin.expired() : !in->origin.expired();
-      if (!alive || in->changed_outside()) {
-        return false;
+      if (alive && !in->changed_outside()) {
+        continue;
+      }
+      if (in->tagged || in->budgeted) {
+        return false;  // that it is saved was said of this very value
+      }
+      if (gone.insert(in).second) {
+        values.push_back(in);
       }
     }
   }
-  if (++node->recomputed_outputs == 1) {
-    activate(node);
+  // First, so that nothing tries to hold those that are gone.
+  for (Value* value : c10::ArrayRef<Value*>(values).slice(1)) {
+    value->saved = false;
   }
-  value->saved = false;
-  drop_held(value);
+  for (Value* value : values) {
+    if (++value->producer->recomputed_outputs == 1) {
+      activate(value->producer);
+    }
+  }
+  root->saved = false;
+  drop_held(root);
   return true;
 }
 

@@ -115,7 +115,8 @@ class Tape : public std::enable_shared_from_this<Tape> {
   Node* make_node() { return nodes_.make(); }
   void node_recorded();
   void discard(Node* node);
-  // `value` is computed again when needed. False, and nothing changed, if it cannot be.
+  // `value` is computed again when needed, and so is what that takes and no longer exists, unless policies say
+  // MUST_SAVE of it. False, and nothing changed, if it cannot be.
   bool make_recomputed(Value* value);
   void make_saved(Value* value);
   // From now on the bytes of a saved value are `copy`, which nobody else can write to.
@@ -180,6 +181,7 @@ class Tape : public std::enable_shared_from_this<Tape> {
     recorded_ops_.store(index + 1, std::memory_order_relaxed);
     return index;
   }
+  int64_t ops_so_far() const { return recorded_ops_.load(std::memory_order_relaxed); }
 
   const TensorMeta* intern(const at::Tensor& tensor) { return metas_.intern(*tensor.unsafeGetTensorImpl()); }
 
@@ -194,6 +196,8 @@ class Tape : public std::enable_shared_from_this<Tape> {
   int64_t evicted_values = 0;
   int64_t recomputed_ops = 0;
   int64_t copied_bytes = 0;
+  // A name may yet make a recomputed value of a saved one: what computed a saved value that has died is kept too.
+  bool names_decide = false;
 
   // Guards replays: see replayer.h.
   BackwardState& backward() { return *backward_; }

@@ -85,11 +85,13 @@ Way Way::draw(uint32_t seed) {
   Dice dice(seed + 77);
   Way way;
   way.setting.must = dice.roll(3);
-  way.setting.policy = dice.roll(3) == 0 ? 0 : dice.roll(3) == 0 ? 1 : 2 + dice.roll(1000);
+  const uint32_t policy = dice.roll(5);
+  way.setting.policy = policy < 3 ? policy : 3 + dice.roll(1000);
   way.setting.verify = dice.roll(4) == 0;
   way.setting.budget = dice.roll(3) == 0 ? 0 : 32 << dice.roll(8);
   const int backward = dice.roll(4);
   way.backward = backward == 0 ? Backward::kThreeTimes : backward == 1 ? Backward::kTwoDerivatives : Backward::kOnce;
+  way.setting.names = dice.roll(2) == 0;
   return way;
 }
 
@@ -98,6 +100,7 @@ std::string Way::source() const {
   std::ostringstream text;
   text << "{.setting = {.policy = " << setting.policy << ", .must = " << setting.must
        << ", .verify = " << (setting.verify ? "true" : "false") << ", .budget = " << setting.budget
+       << ", .names = " << (setting.names ? "true" : "false")
        << "}, .backward = Backward::" << kNames[static_cast<int>(backward)] << "}";
   return text.str();
 }

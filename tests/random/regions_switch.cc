@@ -1,5 +1,9 @@
 #include "tests/random/regions_switch.h"
 
+#include <array>
+
+#include "ac2/names.h"
+
 namespace ac2::test {
 
 namespace {
@@ -37,6 +41,7 @@ PolicyDecision Regions::decision_of(uint32_t decision) const {
 Policy Regions::policy_of(uint32_t policy) const {
   if (policy == 0) return "recompute_all";
   if (policy == 1) return Policy::constant(decision_of(0));
+  if (policy == 2) return CheckpointPolicy::PREFER_SAVE;
   std::vector<PolicyDecision> decisions;
   for (uint32_t i = 0; i < 5; ++i) decisions.push_back(decision_of((policy * 7 + i * i) % 5));
   return [policy, decisions](const OpContext& op) {
@@ -44,17 +49,24 @@ Policy Regions::policy_of(uint32_t policy) const {
   };
 }
 
+// By what is written in the name.
+Policy Regions::with_names(const Policy& policy) const {
+  if (!setting_->names) return policy;
+  return policy.with_names([decisions = std::array{decision_of(0), decision_of(1), decision_of(2)}](
+                               const NamedTensor& tensor) { return decisions.at(tensor.name[0] - '0'); });
+}
+
 void Regions::begin() {
   end();
   if (setting_ != nullptr) {
     scopes_.push_back(std::make_unique<PolicyScope>(
-        policy_of(setting_->policy), ScopeOptions{.shared_budget = budget_, .verify = setting_->verify}));
+        with_names(policy_of(setting_->policy)), ScopeOptions{.shared_budget = budget_, .verify = setting_->verify}));
     traces_.push_back(scopes_.back()->trace());
   }
 }
 
 void Regions::open(uint32_t policy) {
-  if (setting_ != nullptr) scopes_.push_back(std::make_unique<PolicyScope>(policy_of(policy)));
+  if (setting_ != nullptr) scopes_.push_back(std::make_unique<PolicyScope>(with_names(policy_of(policy))));
 }
 
 void Regions::close() {
@@ -75,7 +87,12 @@ void Regions::enable() {
 }
 
 void Regions::tag(const at::Tensor& tensor, uint32_t decision) {
-  if (setting_ != nullptr) tag_with_policy(tensor, decision_of(decision));
+  if (setting_ == nullptr) return;
+  if (decision < 3) {
+    tag_with_policy(tensor, decision_of(decision));
+  } else {
+    name_tensor(tensor, std::to_string(decision - 3));
+  }
 }
 
 }  // namespace ac2::test

@@ -22,6 +22,7 @@ struct Setting {
   uint32_t must = 0;    // the one MUST of all policies: 0 MUST_SAVE, 1 SaveWithHooks, 2 MUST_RECOMPUTE
   bool verify = false;
   int64_t budget = 0;  // bytes for all of the program's regions; 0 for none
+  bool names = false;  // all policies decide by name too
 };
 
 // Whether this is what a budget says that is too small: not a refusal of the op.
@@ -43,7 +44,7 @@ class Regions {
   void end();
   void disable();
   void enable();
-  // What `decision` means: 0 the MUST of the setting, 1 PREFER_SAVE, 2 PREFER_RECOMPUTE.
+  // What `decision` means: 0 the MUST of the setting, 1 PREFER_SAVE, 2 PREFER_RECOMPUTE; 3 to 5 the same, by a name.
   void tag(const at::Tensor& tensor, uint32_t decision);
 
   // Of all regions so far.
@@ -51,8 +52,9 @@ class Regions {
 
  private:
   PolicyDecision decision_of(uint32_t decision) const;
-  // 0 and 1 decide the same for all ops, the others by the op's index.
+  // 0 to 2 decide the same for all ops, the others by the op's index.
   Policy policy_of(uint32_t policy) const;
+  Policy with_names(const Policy& policy) const;
 
   const Setting* setting_;
   std::optional<MemoryBudget> budget_;

@@ -16,7 +16,7 @@ void scope_step(Machine& machine, Dice& dice) {
 }
 
 void tag_step(Machine& machine, Dice& dice) {
-  machine.tag(machine.pick(dice), dice.roll(3));
+  machine.tag(machine.pick(dice), dice.roll(6));
 }
 
 void mode_step(Machine& machine, Dice& dice) {

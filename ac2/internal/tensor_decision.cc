@@ -1,0 +1,34 @@
+#include "ac2/internal/tensor_decision.h"
+
+#include "ac2/internal/packing.h"
+
+namespace ac2::internal {
+
+void decide_tensor(Tape& tape, const at::Tensor& tensor, const PolicyDecision& decision, DecidedBy by) {
+  c10::SmallVector<Value*, 2> packs;
+  {
+    const Tape::Lock lock(tape);
+    Value* value = decision.hooks() ? tape.current(tensor) : tape.find_current(tensor);
+    if (value == nullptr) {
+      return;  // from outside: kept by reference, and there is no op to compute it again
+    }
+    if (by == DecidedBy::kName && value->tagged) {
+      return;
+    }
+    value->tagged |= by == DecidedBy::kTag;
+    if (value->budgeted) {
+      tape.set_hooks(value, decision.hooks(), tensor);
+      tape.retain(value, decision);
+    } else if (decision.saves()) {
+      tape.set_hooks(value, decision.hooks(), tensor);
+      tape.make_saved(value);
+    } else {
+      tape.make_recomputed(value);
+    }
+    // Of the value itself, or of what computing it again now needs.
+    packs = tape.take_pending_packs();
+  }
+  pack_values(tape, packs);
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,47 @@
+#include "ac2/names.h"
+
+#include <c10/util/Exception.h>
+
+#include <memory>
+#include <optional>
+
+#include "ac2/internal/region.h"
+#include "ac2/internal/tensor_decision.h"
+#include "ac2/internal/unrecorded.h"
+
+namespace ac2 {
+
+at::Tensor name_tensor(const at::Tensor& tensor, std::string_view name) {
+  TORCH_CHECK(tensor.defined(), "name_tensor was given an undefined tensor for the name \"", name,
+              "\". Name a tensor after it has been computed.");
+  TORCH_CHECK(!name.empty(), "name_tensor was given an empty name for a tensor of sizes ", tensor.sizes(),
+              ". Give it one that a policy can list.");
+  internal::Region* region = internal::ThreadRegions::here().recording();
+  if (region == nullptr || !region->policies.looks_at_names() || tensor.is_inference()) {
+    return tensor;
+  }
+  // The region may be closed by a scope that a policy destroys.
+  const std::shared_ptr<internal::Tape> tape = region->tape;
+  const c10::OperatorHandle* op = nullptr;
+  {
+    const internal::Tape::Lock lock(*tape);
+    const internal::Value* value = tape->find_current(tensor);
+    if (value != nullptr && value->tagged) {
+      return tensor;
+    }
+    if (value != nullptr && value->producer != nullptr) {
+      op = &value->producer->facts->op;  // facts live for ever
+    }
+  }
+  std::optional<PolicyDecision> decision;
+  {
+    const internal::Unrecorded guard;
+    decision = region->policies.decide_name({.name = name, .tensor = tensor, .op = op});
+  }
+  if (decision) {
+    internal::decide_tensor(*tape, tensor, *decision, internal::DecidedBy::kName);
+  }
+  return tensor;
+}
+
+}  // namespace ac2
