@@ -1,6 +1,7 @@
 // Everything of ac2 but the ready-made policies, which are in policies/policies.h.
 #pragma once
 
+#include "ac2/context.h"        // IWYU pragma: export
 #include "ac2/memory_budget.h"  // IWYU pragma: export
 #include "ac2/names.h"          // IWYU pragma: export
 #include "ac2/nn/nn.h"          // IWYU pragma: export
