@@ -166,6 +166,40 @@ TEST(SaveOpsTest, WarnsOnceOfAnOpThatTrainingNeverRuns) {
   EXPECT_THAT(warnings_of(make), IsEmpty());
 }
 
+TEST(SaveOpsTest, TakesPatterns) {
+  const Policy policy = save_ops({"aten::*mm*", "aten::add.*", "aten::m?l.Scalar", "aten::sin"});
+  for (const char* op : {"aten::mm", "aten::bmm", "aten::addmm", "aten::addmm_", "aten::sin"}) {
+    EXPECT_EQ(decide(policy, op), MUST_SAVE) << op;
+  }
+  EXPECT_EQ(decide(policy, "aten::add", "Tensor"), MUST_SAVE);
+  EXPECT_EQ(decide(policy, "aten::mul", "Scalar"), MUST_SAVE);
+  EXPECT_EQ(decide(policy, "aten::mul", "Tensor"), PREFER_RECOMPUTE);
+  EXPECT_EQ(decide(policy, "aten::add_", "Tensor"), PREFER_RECOMPUTE);
+  EXPECT_EQ(decide(policy, "aten::sinh"), PREFER_RECOMPUTE);
+  EXPECT_EQ(decide(recompute_ops({"*::gelu"}), "aten::gelu"), MUST_RECOMPUTE);
+}
+
+TEST(SaveOpsTest, APatternCoversAnOperatorThatIsRegisteredLater) {
+  const Policy policy = save_ops({"ac2_policies_test::tw*"});
+  torch::Library late(torch::Library::FRAGMENT, "ac2_policies_test", {}, __FILE__, __LINE__);
+  late.def("twofold(Tensor x) -> Tensor");
+  EXPECT_EQ(decide(policy, "ac2_policies_test::twofold"), MUST_SAVE);
+}
+
+TEST(SaveOpsTest, RejectsAPatternThatMatchesNothingAndSuggestsTheNearest) {
+  EXPECT_THAT(save_ops_error("aten::_sofmax*"),
+              AllOf(HasSubstr("save_ops: no operator matches the pattern \"aten::_sofmax*\""),
+                    HasSubstr("Did you mean"), HasSubstr("aten::_softmax")));
+  EXPECT_THAT(save_ops_error("aten::*layernorm"), HasSubstr("layer_norm"));
+  EXPECT_THAT(save_ops_error("aten::add.Tens?"), HasSubstr("no operator matches"));
+  EXPECT_THAT(save_ops_error("my_library::*everything"), Not(HasSubstr("Did you mean")));
+  EXPECT_THAT(save_ops_error("*mm*"), HasSubstr("is not an operator's name"));
+}
+
+TEST(SaveOpsTest, APatternDrawsNoWarningOfWhatItCovers) {
+  EXPECT_THAT(warnings_of([] { save_ops({"aten::conv2*"}); }), IsEmpty());
+}
+
 TEST(RecomputeOpsTest, RecomputesTheListedOpsAndPrefersToSaveTheOthers) {
   const Policy policy = recompute_ops({"aten::gelu", "aten::add.Tensor"});
   EXPECT_EQ(decide(policy, "aten::gelu"), MUST_RECOMPUTE);
@@ -199,19 +233,106 @@ TEST(SaveComputeIntensiveTest, PrefersToRecomputeTheRest) {
   }
 }
 
-TEST(SaveComputeIntensiveTest, ListsOnlyOpsThatExist) {
+TEST(SlowOpsTest, AreOpsThatExist) {
   std::set<std::string> registered;
   for (const c10::OperatorName& op : c10::Dispatcher::singleton().getAllOpNames()) {
     registered.insert(op.name);
   }
-  for (const std::string& op : compute_intensive_ops()) {
+  for (const std::string& op : slow_ops()) {
     EXPECT_TRUE(registered.contains(op)) << op;
   }
 }
 
-TEST(SaveComputeIntensiveTest, ListsNoOpTwice) {
-  const std::vector<std::string>& ops = compute_intensive_ops();
-  EXPECT_EQ(std::set<std::string>(ops.begin(), ops.end()).size(), ops.size());
+TEST(SlowOpsTest, AreListedOnceAndAreTheComputeIntensiveOnesAndMore) {
+  const std::vector<std::string>& ops = slow_ops();
+  const std::set<std::string> all(ops.begin(), ops.end());
+  EXPECT_EQ(all.size(), ops.size());
+  EXPECT_GT(all.size(), compute_intensive_ops().size());
+  for (const std::string& op : compute_intensive_ops()) {
+    EXPECT_TRUE(all.contains(op)) << op;
+  }
+}
+
+TEST(SlowOpsTest, HaveWhatPyTorchsPartitionerCallsComputeIntensive) {
+  const std::vector<std::string>& ops = slow_ops();
+  const std::set<std::string> slow(ops.begin(), ops.end());
+  for (const char* op :
+       {"mm", "convolution", "convolution_backward", "bmm", "addmm", "_scaled_dot_product_flash_attention",
+        "_scaled_dot_product_efficient_attention", "_flash_attention_forward", "_efficient_attention_forward",
+        "upsample_bilinear2d", "_scaled_mm"}) {
+    EXPECT_TRUE(slow.contains(std::string("aten::") + op)) << op;
+    EXPECT_EQ(decide(save_compute_intensive(), (std::string("aten::") + op).c_str()),
+              op == std::string("upsample_bilinear2d") ? PREFER_RECOMPUTE : MUST_SAVE)
+        << op;
+  }
+}
+
+TEST(SpeedTest, SavesWhatIsSlowAndPrefersToRecomputeTheRest) {
+  for (const char* op : {"aten::mm", "aten::convolution", "aten::_scaled_dot_product_flash_attention_for_cpu",
+                         "aten::_linalg_svd", "aten::_fft_r2c", "aten::sort", "aten::upsample_bilinear2d"}) {
+    EXPECT_EQ(decide(speed(), op), MUST_SAVE) << op;
+  }
+  for (const char* op : {"aten::gelu", "aten::native_layer_norm", "aten::_softmax", "aten::embedding"}) {
+    EXPECT_EQ(decide(speed(), op), PREFER_RECOMPUTE) << op;
+  }
+}
+
+TEST(DotsSaveableTest, SavesProductsAndConvolutionsAndNoAttention) {
+  for (const Policy& policy : {dots_saveable(), checkpoint_dots()}) {
+    for (const char* op : {"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::convolution"}) {
+      EXPECT_EQ(decide(policy, op), MUST_SAVE) << op;
+    }
+    for (const char* op : {"aten::_scaled_dot_product_flash_attention_for_cpu", "aten::gelu", "aten::_softmax"}) {
+      EXPECT_EQ(decide(policy, op), PREFER_RECOMPUTE) << op;
+    }
+  }
+}
+
+TEST(DotsSaveableTest, WithNoBatchDimsSavesProductsOfMatricesAlone) {
+  for (const Policy& policy : {dots_with_no_batch_dims_saveable(), checkpoint_dots_with_no_batch_dims()}) {
+    for (const char* op : {"aten::mm", "aten::addmm", "aten::mv"}) {
+      EXPECT_EQ(decide(policy, op), MUST_SAVE) << op;
+    }
+    for (const char* op : {"aten::bmm", "aten::baddbmm", "aten::convolution", "aten::gelu"}) {
+      EXPECT_EQ(decide(policy, op), PREFER_RECOMPUTE) << op;
+    }
+  }
+}
+
+TEST(DotsSaveableTest, OffloadsProductsOfMatricesAlone) {
+  const Policy policy = offload_dot_with_no_batch_dims();
+  EXPECT_EQ(decide(policy, "aten::addmm"), MUST_CPU_OFFLOAD);
+  EXPECT_EQ(decide(policy, "aten::bmm"), PREFER_RECOMPUTE);
+}
+
+TEST(SaveableTest, IsAllOrNothing) {
+  EXPECT_EQ(everything_saveable().enter().constant, PolicyDecision(MUST_SAVE));
+  EXPECT_EQ(nothing_saveable().enter().constant, PolicyDecision(PREFER_RECOMPUTE));
+}
+
+TEST(BySizeTest, RejectsANegativeSize) {
+  EXPECT_THAT(error_of([] { by_size(-1); }), AllOf(HasSubstr("by_size"), HasSubstr("-1"), HasSubstr("0 or more")));
+}
+
+TEST(EveryNthTest, RejectsAListWithAnUnknownOpAndAnEmptyOne) {
+  EXPECT_THAT(error_of([] { every_nth(2, {"aten::mmm"}); }), AllOf(HasSubstr("every_nth"), HasSubstr("aten::mm")));
+  EXPECT_THAT(error_of([] { every_nth(2, {}); }), HasSubstr("empty list"));
+}
+
+TEST(PolicyByNameTest, KnowsThoseWithoutParametersAndRejectsOthers) {
+  for (const std::string& name : policy_names()) {
+    EXPECT_NO_THROW(policy_by_name(name).enter()) << name;
+  }
+  EXPECT_EQ(std::set<std::string>(policy_names().begin(), policy_names().end()).size(), policy_names().size());
+  EXPECT_EQ(decide(policy_by_name("speed"), "aten::_linalg_svd"), MUST_SAVE);
+  EXPECT_EQ(decide(policy_by_name("dots_saveable"), "aten::_linalg_svd"), PREFER_RECOMPUTE);
+  EXPECT_THAT(error_of([] { policy_by_name("sped"); }),
+              AllOf(HasSubstr("Unknown policy \"sped\""),
+                    HasSubstr("recompute_all, save_compute_intensive, must_save_all, speed")));
+}
+
+TEST(EveryNthTest, RejectsWhatIsNotPositive) {
+  EXPECT_THAT(error_of([] { every_nth(0); }), AllOf(HasSubstr("every_nth"), HasSubstr("0"), HasSubstr("1")));
 }
 
 }  // namespace

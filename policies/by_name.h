@@ -1,0 +1,21 @@
+// The policies without parameters by their names, for flags and configuration files.
+//
+//   const ac2::Policy policy = ac2::policies::policy_by_name(flags.policy);  // "speed"
+//
+// Threads: any.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ac2/policy.h"
+
+namespace ac2::policies {
+
+// In the order in which an error or a help text should list them.
+const std::vector<std::string>& policy_names();
+
+// Throws c10::Error, "Unknown policy", that lists the names if there is no such policy.
+Policy policy_by_name(const std::string& name);
+
+}  // namespace ac2::policies

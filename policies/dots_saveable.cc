@@ -1,0 +1,60 @@
+#include "policies/dots_saveable.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <string>
+#include <vector>
+
+#include "policies/internal/op_lists.h"
+#include "policies/internal/op_names.h"
+
+namespace ac2::policies {
+
+namespace {
+
+// `decision` for those, PREFER_RECOMPUTE for the others.
+Policy decide_those_in(const internal::OpNameSet& ops, CheckpointPolicy decision) {
+  return Policy::by_operator([&ops, decision](const c10::OperatorHandle& op) {
+    return ops.contains(op.operator_name()) ? decision : CheckpointPolicy::PREFER_RECOMPUTE;
+  });
+}
+
+// The sets are leaked (a policy may be asked while the process exits) and unchecked (other LibTorch versions lack
+// names).
+
+const internal::OpNameSet& without_batch() {
+  static const auto& ops =
+      *new internal::OpNameSet(internal::OpNameSet::parse_unchecked(internal::products_without_batch()));
+  return ops;
+}
+
+}  // namespace
+
+Policy dots_saveable() {
+  static const auto& saved = *[] {
+    std::vector<std::string> ops = internal::products_without_batch();
+    for (const auto* list : {&internal::batched_products(), &internal::convolutions()}) {
+      ops.insert(ops.end(), list->begin(), list->end());
+    }
+    return new internal::OpNameSet(internal::OpNameSet::parse_unchecked(ops));
+  }();
+  return decide_those_in(saved, CheckpointPolicy::MUST_SAVE);
+}
+
+Policy dots_with_no_batch_dims_saveable() {
+  return decide_those_in(without_batch(), CheckpointPolicy::MUST_SAVE);
+}
+
+Policy offload_dot_with_no_batch_dims() {
+  return decide_those_in(without_batch(), CheckpointPolicy::MUST_CPU_OFFLOAD);
+}
+
+Policy checkpoint_dots() {
+  return dots_saveable();
+}
+
+Policy checkpoint_dots_with_no_batch_dims() {
+  return dots_with_no_batch_dims_saveable();
+}
+
+}  // namespace ac2::policies

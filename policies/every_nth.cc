@@ -1,0 +1,39 @@
+#include "policies/every_nth.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/Exception.h>
+
+#include <memory>
+
+#include "policies/internal/op_names.h"
+
+namespace ac2::policies {
+
+namespace {
+
+// Null stands for all ops.
+Policy count(int64_t n, const std::shared_ptr<const internal::OpNameSet>& ops) {
+  TORCH_CHECK(n >= 1, "every_nth was given ", n, "; expected 1 (saves everything) or more.");
+  return Policy::factory([n, ops]() -> PolicyFn {
+    return [n, ops, count = int64_t{0}](const OpContext& op) mutable {
+      if (ops != nullptr && !ops->contains(op.op().operator_name())) {
+        return CheckpointPolicy::PREFER_RECOMPUTE;
+      }
+      count = (count + 1) % n;
+      return count == 0 ? CheckpointPolicy::MUST_SAVE : CheckpointPolicy::PREFER_RECOMPUTE;
+    };
+  });
+}
+
+}  // namespace
+
+Policy every_nth(int64_t n) {
+  return count(n, nullptr);
+}
+
+Policy every_nth(int64_t n, const std::vector<std::string>& ops) {
+  TORCH_CHECK(!ops.empty(), "every_nth was given an empty list of ops. Leave it out to count all ops.");
+  return count(n, std::make_shared<const internal::OpNameSet>(internal::OpNameSet::parse("every_nth", ops)));
+}
+
+}  // namespace ac2::policies

@@ -1,0 +1,51 @@
+#include "policies/per_op_override.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <memory>
+#include <utility>
+
+#include "policies/internal/op_names.h"
+
+namespace ac2::policies {
+
+namespace {
+
+using Overrides = std::vector<std::pair<internal::OpNameSet, PolicyDecision>>;
+
+const PolicyDecision* find(const Overrides& overrides, const c10::OperatorHandle& op) {
+  for (const auto& [names, decision] : overrides) {
+    if (names.contains(op.operator_name())) {
+      return &decision;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Policy per_op_override(Policy policy, const std::vector<std::pair<std::string, PolicyDecision>>& overrides) {
+  auto parsed = std::make_shared<Overrides>();
+  for (const auto& [name, decision] : overrides) {
+    parsed->emplace_back(internal::OpNameSet::parse("per_op_override", {name}), decision);
+  }
+  return Policy::per_region([policy = std::move(policy), table = std::shared_ptr<const Overrides>(std::move(parsed))] {
+    Policy::Instance overridden = policy.enter();
+    if (overridden.fn) {
+      overridden.fn = [table, fn = std::move(overridden.fn)](const OpContext& op) {
+        PolicyDecision otherwise = fn(op);
+        const PolicyDecision* decision = find(*table, op.op());
+        return decision != nullptr ? *decision : otherwise;
+      };
+      return overridden;
+    }
+    overridden.by_operator = [table, constant = std::exchange(overridden.constant, std::nullopt),
+                              by_operator = std::move(overridden.by_operator)](const c10::OperatorHandle& op) {
+      const PolicyDecision* decision = find(*table, op);
+      return decision != nullptr ? *decision : constant ? *constant : by_operator(op);
+    };
+    return overridden;
+  });
+}
+
+}  // namespace ac2::policies
