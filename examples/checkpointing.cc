@@ -7,6 +7,7 @@
 #include <absl/strings/strip.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "policies/policies.h"
@@ -39,11 +40,10 @@ const std::vector<std::string>& policy_names() {
 
 Checkpointing checkpointing_by_name(const std::string& name) {
   if (name == "none") return {};
-  if (name == "recompute_all") return ac2::policies::recompute_all();
-  if (name == "save_compute_intensive") return ac2::policies::save_compute_intensive();
-  if (name == "must_save_all") return ac2::policies::must_save_all();
+  const std::vector<std::string>& known = ac2::policies::policy_names();
+  if (std::find(known.begin(), known.end(), name) != known.end()) return ac2::policies::policy_by_name(name);
   if (const auto bytes = bytes_in(name)) return Checkpointing(ac2::MemoryBudget(*bytes));
-  TORCH_CHECK(false, "Unknown policy \"", name, "\". Choose one of: ", absl::StrJoin(policy_names(), ", "),
+  TORCH_CHECK(false, "Unknown policy \"", name, "\". Choose one of: none, ", absl::StrJoin(known, ", "),
               "; or a memory budget such as 40MiB.");
 }
 

@@ -42,11 +42,11 @@ auto checkpointed(const Checkpointing& checkpointing, Fn&& fn) {
   return fn();
 }
 
-// "none" and the policies: the order of every table.
+// "none" and the policies of every table, in its order.
 const std::vector<std::string>& policy_names();
 
-// One of policy_names(), or a memory budget as parse_bytes() takes it. Throws c10::Error that lists the names if it is
-// neither.
+// "none", a policy of policies/by_name.h, or a memory budget as parse_bytes() takes it. Throws c10::Error that lists
+// the names if it is neither.
 Checkpointing checkpointing_by_name(const std::string& name);
 
 // "40MiB", "512 KiB", "1.5GiB" or "65536": bytes. Throws c10::Error unless it is such a number, and positive.

@@ -15,6 +15,7 @@
 #include "examples/generate.h"
 #include "examples/text_data.h"
 #include "examples/trainer.h"
+#include "policies/by_name.h"
 
 namespace gpt {
 namespace {
@@ -89,6 +90,20 @@ TEST(TrainGptTest, PoliciesHoldWhatTheirNamesSay) {
   EXPECT_LT(held("recompute_all"), held("save_compute_intensive"));
   EXPECT_LT(held("save_compute_intensive"), none);
   EXPECT_EQ(held("must_save_all"), none);
+}
+
+TEST(TrainGptTest, EveryPolicyWithoutParametersTrainsAsNone) {
+  const TextData text = some_text();
+  Trainer trainer(text, tiny_options(), "none");
+  trainer.step();
+  const StepResult none = trainer.measure(std::nullopt);
+  for (const std::string& name : ac2::policies::policy_names()) {
+    const StepResult measured = trainer.measure(checkpointing_by_name(name));
+    EXPECT_EQ(measured.loss, none.loss) << name;
+    EXPECT_LE(measured.held_bytes, none.held_bytes) << name;
+  }
+  EXPECT_THAT(error_of([] { checkpointing_by_name("fastest"); }),
+              AllOf(HasSubstr("Unknown policy \"fastest\""), HasSubstr("none, "), HasSubstr("speed")));
 }
 
 TEST(TrainGptTest, MeasuringLeavesTheTrainingAsItIs) {
