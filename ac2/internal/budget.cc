@@ -1,6 +1,7 @@
 #include "ac2/internal/budget.h"
 
 #include <c10/util/Exception.h>
+#include <c10/util/SmallVector.h>
 
 #include <algorithm>
 #include <utility>
@@ -10,7 +11,7 @@
 namespace ac2::internal {
 
 Budget::Budget(int64_t bytes, bool modelled_costs)
-    : evictor_({.budget = bytes}), limits_{bytes}, modelled_costs_(modelled_costs) {}
+    : limit_(bytes), evictor_({.budget = bytes}), limits_{bytes}, modelled_costs_(modelled_costs) {}
 
 int64_t Budget::bytes() const {
   const std::lock_guard lock(mutex_);
@@ -18,18 +19,24 @@ int64_t Budget::bytes() const {
 }
 
 int64_t Budget::held_bytes() {
+  start_tracking();  // what is untracked is not known to the byte
   const std::lock_guard lock(mutex_);
   return evictor_.held_bytes() + fixed_bytes_ + outside_.ours();
+}
+
+void Budget::set_limit() {
+  evictor_.set_budget(*limits_.begin());
+  limit_.store(*limits_.begin(), std::memory_order_relaxed);
 }
 
 std::shared_ptr<void> Budget::limit_to(int64_t bytes) {
   const std::lock_guard lock(mutex_);
   limits_.insert(bytes);
-  evictor_.set_budget(*limits_.begin());
+  set_limit();
   return {nullptr, [budget = shared_from_this(), bytes](void*) {
             const std::lock_guard unlimit(budget->mutex_);
             budget->limits_.erase(budget->limits_.find(bytes));
-            budget->evictor_.set_budget(*budget->limits_.begin());
+            budget->set_limit();
           }};
 }
 
@@ -41,24 +48,48 @@ ValueId Budget::id_of(Tape& tape, Value& value) {
   return value.budget_id;
 }
 
-void Budget::add_call(Tape& tape, Node& node, double cost) {
+bool Budget::add_tape(Tape& tape) {
   const std::lock_guard lock(mutex_);
-  std::vector<ValueId> inputs;
-  inputs.reserve(node.inputs.size());
+  if (tracking_.load(std::memory_order_relaxed)) {
+    return true;
+  }
+  std::erase_if(untracked_, [](const std::weak_ptr<Tape>& other) { return other.expired(); });
+  untracked_.push_back(tape.weak_from_this());
+  return false;
+}
+
+void Budget::start_tracking() {
+  std::vector<std::weak_ptr<Tape>> tapes;
+  {
+    const std::lock_guard lock(mutex_);
+    tracking_.store(true, std::memory_order_relaxed);
+    tapes.swap(untracked_);
+  }
+  for (const std::weak_ptr<Tape>& weak : tapes) {
+    if (const std::shared_ptr<Tape> tape = weak.lock()) {
+      const Tape::Lock tape_lock(*tape);
+      tape->track();
+    }
+  }
+}
+
+void Budget::add_call(Tape& tape, Node& node) {
+  const std::lock_guard lock(mutex_);
+  c10::SmallVector<ValueId, 8> inputs;
   for (const NodeInput& input : node.inputs) {
     if (input.value != nullptr) {
       inputs.push_back(id_of(tape, *input.value));
     }
   }
-  evictor_.ran(cost, Run::kFirst);
-  node.budget_node = evictor_.add_node(cost, inputs);
-  const bool prefers_save =
-      node.decision == CheckpointPolicy::PREFER_SAVE || node.decision == CheckpointPolicy::PREFER_CPU_OFFLOAD;
+  evictor_.ran(node.cost, Run::kFirst);
+  node.budget_node = evictor_.add_node(node.cost, absl::MakeConstSpan(inputs.data(), inputs.size()));
   for (const NodeOutput& output : node.outputs) {
+    if (output.value == nullptr || !output.value->budgeted) {
+      continue;
+    }
     Value& value = *output.value;
-    value.budget_id = evictor_.add_result(node.budget_node, static_cast<int64_t>(value.nbytes),
-                                          prefers_save ? Retention::kPreferSave : Retention::kPreferRecompute);
-    value.budgeted = true;
+    value.budget_id = evictor_.add_result(node.budget_node, static_cast<int64_t>(value.nbytes), value.retention);
+    value.tracked = true;
     enter(tape, value);
     place(value, Place::kElsewhere);
   }
@@ -75,7 +106,7 @@ void Budget::forget(Value& value) {
   evictor_.forget(value.budget_id);
   entries_[value.budget_id] = {};
   value.budget_id = kNoId;
-  value.budgeted = false;
+  value.tracked = false;
 }
 
 void Budget::enter(Tape& tape, Value& value) {
@@ -86,7 +117,7 @@ void Budget::enter(Tape& tape, Value& value) {
 void Budget::place(const Value& value, Place place) {
   evictor_.set_place(value.budget_id, place);
   Entry& entry = entries_[value.budget_id];
-  if (place == Place::kElsewhere && !entry.elsewhere && value.budgeted) {
+  if (place == Place::kElsewhere && !entry.elsewhere && value.tracked) {
     entry.elsewhere = true;
     elsewhere_.push_back({value.budget_id, entry.serial, value.origin});
   }
@@ -186,6 +217,12 @@ void Budget::drop(ValueId id, const Entry& entry) {
 }
 
 void Budget::make_room(int64_t bytes, c10::function_ref<std::string()> at) {
+  if (!tracking_.load(std::memory_order_relaxed)) {
+    if (untracked_bytes_.load(std::memory_order_relaxed) + bytes <= limit_.load(std::memory_order_relaxed)) {
+      return;
+    }
+    start_tracking();
+  }
   while (true) {
     ValueId victim = kNoId;
     Entry entry;
@@ -216,6 +253,7 @@ void Budget::make_room(int64_t bytes, c10::function_ref<std::string()> at) {
 }
 
 bool Budget::make_all_room() {
+  start_tracking();
   bool dropped = false;
   while (true) {
     ValueId victim = kNoId;
@@ -230,7 +268,7 @@ bool Budget::make_all_room() {
       if (!std::exchange(dropped, true)) {
         const int64_t held = evictor_.held_bytes() + fixed_bytes_ + outside_.ours();
         limits_.insert(std::max<int64_t>(1, held / 4 * 3));
-        evictor_.set_budget(*limits_.begin());
+        set_limit();
       }
       entry = entries_[victim];
     }

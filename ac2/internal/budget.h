@@ -8,12 +8,17 @@
 // tape holds of results of its ops (each storage once), copies, what SaveWithHooks packed, replayed results, and
 // tensors from outside the region that only tapes keep alive.
 //
+// While everything fits there is nothing to decide: the bytes are added up, and the evictor is told of nothing. The
+// first time that they do not fit, tracking starts: the tapes tell it all that they know, and from then on every
+// change.
+//
 // Threads: all functions may be called from any thread. Those that take values or nodes need the lock of their tape;
 // make_room() must be called without any. A tape's lock is never taken while the budget's own is held.
 #pragma once
 
 #include <c10/util/FunctionRef.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -43,8 +48,15 @@ class Budget : public std::enable_shared_from_this<Budget> {
   // Costs of ops are computed from shapes instead of measured, so that the same program has the same values dropped.
   bool modelled_costs() const { return modelled_costs_; }
 
-  // A finished node, all of whose results can be computed again.
-  void add_call(Tape& tape, Node& node, double cost);
+  // Whether the tape shall be tracked from the start.
+  bool add_tape(Tape& tape);
+  // Held by tapes that are not tracked: all kinds together, and tensors from outside even where they are alive anyway.
+  void add_untracked(int64_t bytes) { untracked_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
+  // No lock may be held.
+  void start_tracking();
+
+  // A finished node whose budgeted results can be computed again.
+  void add_call(Tape& tape, Node& node);
   void forget(Value& value);
   void set_place(const Value& value, Place place);
   void set_retention(const Value& value, Retention retention);
@@ -87,9 +99,15 @@ class Budget : public std::enable_shared_from_this<Budget> {
   void place(const Value& value, Place place);
   // Finds what the program has let go of since: nobody tells.
   void look_elsewhere();
+  void set_limit();
   void drop(ValueId id, const Entry& entry);
 
+  std::atomic<int64_t> untracked_bytes_{0};
+  std::atomic<int64_t> limit_;  // the evictor's budget
+  std::atomic<bool> tracking_{false};
+
   mutable std::mutex mutex_;
+  std::vector<std::weak_ptr<Tape>> untracked_;
   Evictor evictor_;
   std::vector<Entry> entries_;            // by ValueId
   absl::btree_multiset<int64_t> limits_;  // the first is the evictor's

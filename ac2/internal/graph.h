@@ -19,7 +19,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "ac2/internal/evictor_graph.h"
+#include "ac2/internal/evictor.h"
 #include "ac2/internal/op_facts.h"
 #include "ac2/internal/tensor_meta.h"
 #include "ac2/policy.h"
@@ -65,10 +65,14 @@ struct Value {
   bool tagged = false;  // decided by tag_with_policy, which no name overrules
   // Under a budget only.
   bool budgeted = false;        // the budget may drop its bytes
+  bool tracked = false;         // and its evictor knows of it
   bool keep = false;            // not saved, but kept while hooks want it and the budget allows
-  bool held_counts = false;     // `held`, or what was packed, is in the budget's fixed bytes
-  bool real_counts = false;     // `real` is
-  bool outside_counts = false;  // `held` is among the budget's tensors from outside
+  bool held_untracked = false;  // `held`, or what was packed, is in the budget's untracked bytes
+  bool held_fixed = false;      // … in its fixed bytes
+  bool held_outside = false;    // … among its tensors from outside
+  bool real_untracked = false;  // `real` is in its untracked bytes
+  bool real_fixed = false;      // … in its fixed bytes
+  Retention retention = Retention::kPreferSave;
   ValueId budget_id = kNoId;
   uint32_t noted_version = 0;
   size_t nbytes = 0;
@@ -135,6 +139,7 @@ struct Node {
   int32_t needed = 0;              // outputs that wait for a replay; while positive the inputs are pinned
   uint32_t replays = 0;
   NodeId budget_node = kNoId;
+  float cost = 0;  // under a budget: of running it, in any unit
   Node* next_dead = nullptr;
 };
 

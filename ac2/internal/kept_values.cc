@@ -2,16 +2,27 @@
 // wants them and the budget allows.
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "ac2/internal/budget.h"
+#include "ac2/internal/saved_tensor_hook.h"
 #include "ac2/internal/tape.h"
 
 namespace ac2::internal {
 
+namespace {
+
+int64_t bytes_of(const Value* value) {
+  return static_cast<int64_t>(value->nbytes);
+}
+
+}  // namespace
+
 void Tape::set_budget(std::shared_ptr<Budget> budget) {
   const Lock lock(*this);
   owned_budget_ = std::move(budget);
+  tracked_ = owned_budget_->add_tape(*this);
   budget_.store(owned_budget_.get(), std::memory_order_release);
 }
 
@@ -20,15 +31,69 @@ void Tape::limit_budget(int64_t bytes) {
 }
 
 void Tape::add_to_budget(Node* node, double cost) {
-  owned_budget_->add_call(*this, *node, cost);
-  const bool keep = node->decision != CheckpointPolicy::MUST_RECOMPUTE;
+  node->cost = static_cast<float>(cost);
+  const bool prefers_save =
+      node->decision == CheckpointPolicy::PREFER_SAVE || node->decision == CheckpointPolicy::PREFER_CPU_OFFLOAD;
   for (const NodeOutput& output : node->outputs) {
-    output.value->keep = keep;
+    output.value->budgeted = true;
+    output.value->keep = node->decision != CheckpointPolicy::MUST_RECOMPUTE;
+    output.value->retention = prefers_save ? Retention::kPreferSave : Retention::kPreferRecompute;
+  }
+  if (tracked_) {
+    owned_budget_->add_call(*this, *node);
   }
 }
 
+void Tape::track() {
+  if (std::exchange(tracked_, true)) {
+    return;
+  }
+  const std::vector<Node*> nodes = reachable_nodes();
+  for (Node* node : nodes) {
+    const bool budgeted = std::any_of(node->outputs.begin(), node->outputs.end(), [](const NodeOutput& output) {
+      return output.value != nullptr && output.value->budgeted;
+    });
+    if (budgeted) {
+      owned_budget_->add_call(*this, *node);
+    }
+  }
+  for (const Node* node : nodes) {
+    for (const NodeInput& input : node->inputs) {
+      recount(input.value);
+    }
+    for (const NodeOutput& output : node->outputs) {
+      recount(output.value);
+    }
+  }
+  for (Value* value : ring_) {
+    recount(value);
+  }
+  for (const SavedTensorHook* hook = hooks_; hook != nullptr; hook = hook->next()) {
+    recount(hook->value_);
+    if (hook->value_->tracked) {
+      owned_budget_->add_holder(*hook->value_);
+    }
+  }
+}
+
+void Tape::recount(Value* value) {
+  if (value == nullptr) {
+    return;
+  }
+  if (value->held_untracked) {
+    const bool packed = value->has_hooks() && value->other->is_packed;
+    packed ? uncount_packed(value) : uncount_held(value);
+    packed ? count_packed(value) : count_held(value);
+  }
+  if (value->real_untracked) {
+    uncount_real(value);
+    count_real(value);
+  }
+  update_place(value);
+}
+
 void Tape::update_place(Value* value) {
-  if (!value->budgeted) {
+  if (!value->tracked) {
     return;
   }
   const bool held = value->held || (value->real && !value->real_is_original);
@@ -37,21 +102,58 @@ void Tape::update_place(Value* value) {
 }
 
 void Tape::count_held(Value* value) {
-  if (value->budgeted) {
-    return;  // counts by its place
-  }
-  if (value->producer != nullptr || value->private_bytes) {
-    count_fixed(value->held_counts, static_cast<int64_t>(value->nbytes));
+  if (!tracked_) {
+    value->held_untracked = true;
+    owned_budget_->add_untracked(bytes_of(value));
+  } else if (value->tracked) {
+    // Counts by its place.
+  } else if (value->producer != nullptr || value->private_bytes) {
+    count_fixed(value->held_fixed, bytes_of(value));
   } else {
-    value->outside_counts = true;
+    value->held_outside = true;
     owned_budget_->add_outside(value->held);
   }
 }
 
 void Tape::uncount_held(Value* value) {
-  uncount_fixed(value->held_counts, static_cast<int64_t>(value->nbytes));
-  if (std::exchange(value->outside_counts, false)) {
+  uncount_fixed(value->held_fixed, bytes_of(value));
+  if (std::exchange(value->held_untracked, false)) {
+    owned_budget_->add_untracked(-bytes_of(value));
+  }
+  if (std::exchange(value->held_outside, false)) {
     owned_budget_->remove_outside(value->held);
+  }
+}
+
+void Tape::count_packed(Value* value) {
+  if (tracked_) {
+    count_fixed(value->held_fixed, value->other->packed_bytes);
+  } else {
+    value->held_untracked = true;
+    owned_budget_->add_untracked(value->other->packed_bytes);
+  }
+}
+
+void Tape::uncount_packed(Value* value) {
+  uncount_fixed(value->held_fixed, value->other->packed_bytes);
+  if (std::exchange(value->held_untracked, false)) {
+    owned_budget_->add_untracked(-value->other->packed_bytes);
+  }
+}
+
+void Tape::count_real(Value* value) {
+  if (!tracked_) {
+    value->real_untracked = true;
+    owned_budget_->add_untracked(bytes_of(value));
+  } else if (!value->tracked) {
+    count_fixed(value->real_fixed, bytes_of(value));
+  }
+}
+
+void Tape::uncount_real(Value* value) {
+  uncount_fixed(value->real_fixed, bytes_of(value));
+  if (std::exchange(value->real_untracked, false)) {
+    owned_budget_->add_untracked(-bytes_of(value));
   }
 }
 
@@ -77,10 +179,13 @@ void Tape::keep(Value* value) {
 }
 
 void Tape::add_holder(Value* value) {
-  if (value->budgeted) {
-    owned_budget_->add_holder(*value);
-    keep(value);
+  if (!value->budgeted) {
+    return;
   }
+  if (value->tracked) {
+    owned_budget_->add_holder(*value);
+  }
+  keep(value);
 }
 
 void Tape::remove_holder(Value* value) {
@@ -90,7 +195,9 @@ void Tape::remove_holder(Value* value) {
   if (value->hooks == 0 && !value->saved) {
     let_go(value);
   }
-  owned_budget_->remove_holder(*value);
+  if (value->tracked) {
+    owned_budget_->remove_holder(*value);
+  }
 }
 
 // A replay under way may be about to read it.
@@ -116,19 +223,20 @@ void Tape::drop_for_room(Value* value) {
 }
 
 void Tape::retain(Value* value, const PolicyDecision& decision) {
-  const CheckpointPolicy policy = decision.policy();
-  if (decision.saves() && decision.is_must()) {
-    owned_budget_->set_retention(*value, Retention::kMustSave);
-    value->keep = false;
+  const bool must_save = decision.saves() && decision.is_must();
+  if (!must_save && !make_recomputed(value)) {
+    return;
+  }
+  value->retention = must_save          ? Retention::kMustSave
+                     : decision.saves() ? Retention::kPreferSave
+                                        : Retention::kPreferRecompute;
+  if (value->tracked) {
+    owned_budget_->set_retention(*value, value->retention);
+  }
+  value->keep = !must_save && decision.policy() != CheckpointPolicy::MUST_RECOMPUTE;
+  if (must_save) {
     make_saved(value);
-    return;
-  }
-  if (!make_recomputed(value)) {
-    return;
-  }
-  owned_budget_->set_retention(*value, decision.saves() ? Retention::kPreferSave : Retention::kPreferRecompute);
-  value->keep = policy != CheckpointPolicy::MUST_RECOMPUTE;
-  if (!value->keep) {
+  } else if (!value->keep) {
     let_go(value);
   } else if (value->hooks > 0) {
     keep(value);

@@ -110,9 +110,7 @@ void Tape::set_real(Value* value, c10::Storage storage, at::Tensor replayed) {
   value->real_is_original = false;
   recomputed_bytes_ += static_cast<int64_t>(value->nbytes);
   if (owned_budget_) {
-    if (!value->budgeted) {
-      count_fixed(value->real_counts, static_cast<int64_t>(value->nbytes));
-    }
+    count_real(value);
     update_place(value);
   }
 }
@@ -132,7 +130,7 @@ void Tape::drop_real(Value* value) {
     value->replayed = at::Tensor();
   }
   if (owned_budget_) {
-    uncount_fixed(value->real_counts, static_cast<int64_t>(value->nbytes));
+    uncount_real(value);
     update_place(value);
   }
 }
@@ -146,7 +144,7 @@ c10::Storage Tape::take_real(Value* value) {
   }
   c10::Storage bytes = std::exchange(value->real, c10::Storage());
   if (owned_budget_) {
-    uncount_fixed(value->real_counts, static_cast<int64_t>(value->nbytes));
+    uncount_real(value);
     update_place(value);
   }
   return bytes;

@@ -2,9 +2,9 @@
 
 #include <ATen/core/grad_mode.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/util/ApproximateClock.h>
 #include <c10/util/Exception.h>
 
-#include <chrono>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -298,7 +298,8 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
   if (!facts.written.empty()) {
     writes.emplace(*tape, facts, arguments, may_recompute && facts.has_fresh_results, names_decide);
   }
-  const auto started = budget != nullptr ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
+  const bool timed = budget != nullptr && !budget->modelled_costs();
+  const auto started = timed ? c10::getApproximateTime() : 0;
   at::Generator random_state;
   if (facts.draws && (may_recompute || names_decide)) {
     const RecordedDraw draw(facts, stack->data() + (stack->size() - facts.num_arguments));
@@ -307,8 +308,7 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
   } else {
     run_op(facts, keys, arguments, budget, stack);
   }
-  const std::chrono::duration<double, std::nano> elapsed =
-      budget != nullptr ? std::chrono::steady_clock::now() - started : std::chrono::nanoseconds(0);
+  const auto elapsed = timed ? c10::getApproximateTime() - started : 0;
   if (verified) {
     verified->check_arguments();
   }
@@ -332,7 +332,7 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
                         .random_state = random_state,
                         .index = index,
                         .cost = budget != nullptr && budget->modelled_costs() ? modelled_cost(facts, arguments, results)
-                                                                              : elapsed.count()})
+                                                                              : static_cast<double>(elapsed)})
         .build(*known);
     packs = tape->take_pending_packs();
   }

@@ -212,6 +212,16 @@ struct Missing {
 
 // Depth first over what is missing, with a stack of our own: a chain may be a million ops long.
 void realize(Tape& tape, Value* target) {
+  if (Budget* budget = tape.budget()) {
+    bool missing = false;
+    {
+      const Tape::Lock lock(tape);
+      missing = !at_hand(tape, target);
+    }
+    if (missing) {
+      budget->start_tracking();  // before anything is pinned
+    }
+  }
   std::vector<Missing> missing;
   missing.push_back({target, std::nullopt});
   std::vector<Value*> inputs;

@@ -60,7 +60,7 @@ void Tape::reap() {
     }
     drop_held(value);
     drop_real(value);
-    if (owned_budget_) {
+    if (value->budget_id != kNoId) {
       owned_budget_->forget(*value);
     }
     if (owned_verifier_) {
@@ -184,7 +184,7 @@ void Tape::drop_held(Value* value) {
   }
   if (value->has_hooks() && value->other->is_packed) {
     saved_bytes_ -= value->other->packed_bytes;
-    uncount_fixed(value->held_counts, value->other->packed_bytes);
+    uncount_packed(value);
     trash_->packed.push_back(std::move(value->other->packed));
     value->other->packed = c10::IValue();
     value->other->is_packed = false;
@@ -319,7 +319,7 @@ void Tape::set_packed(Value* value, c10::IValue packed, int64_t packed_bytes) {
   value->other->is_packed = true;
   saved_bytes_ += packed_bytes;
   if (owned_budget_) {
-    count_fixed(value->held_counts, packed_bytes);
+    count_packed(value);
     update_place(value);
   }
 }

@@ -148,6 +148,8 @@ class Tape : public std::enable_shared_from_this<Tape> {
 
   // --- under a budget (see kept_values.cc) --------------------------------------------------------------------------
 
+  // The budget's evictor must know everything from now on; see Budget.
+  void track();
   // By the recording thread, before anything is recorded that shall count.
   void set_budget(std::shared_ptr<Budget> budget);
   // The smaller of the two rules, for as long as the tape lives. By the recording thread.
@@ -206,14 +208,19 @@ class Tape : public std::enable_shared_from_this<Tape> {
   void keep(Value* value);
   void let_go(Value* value);
   void evict(Value* value);
-  // Tells the budget where the bytes are, after every change of that.
+  // Tells the budget's evictor where the bytes are, after every change of that, if it is to know.
   void update_place(Value* value);
   // Tells the budget of bytes that it must count though it cannot drop them: after `held` is set, before it is dropped.
   void count_held(Value* value);
   void uncount_held(Value* value);
-  // The same of others.
+  void count_packed(Value* value);
+  void uncount_packed(Value* value);
+  void count_real(Value* value);
+  void uncount_real(Value* value);
   void count_fixed(bool& counts, int64_t bytes);
   void uncount_fixed(bool& counts, int64_t bytes);
+  // What was counted before this tape was tracked, counted as if it had been.
+  void recount(Value* value);
 
   void hold(Value* value);
   void drop_held(Value* value);
@@ -229,7 +236,7 @@ class Tape : public std::enable_shared_from_this<Tape> {
   void sweep_some();
   void sweep_all();
   bool sweep_one(size_t ring_index);
-  std::vector<const Node*> reachable_nodes() const;
+  std::vector<Node*> reachable_nodes() const;
   Value* current_opaque(const at::Tensor& tensor, bool create);
 
   std::mutex mutex_;
@@ -252,6 +259,7 @@ class Tape : public std::enable_shared_from_this<Tape> {
   c10::SmallVector<Value*, 2> pending_packs_;
   std::unique_ptr<BackwardState> backward_;
   std::shared_ptr<Budget> owned_budget_;
+  bool tracked_ = false;
   std::vector<std::shared_ptr<void>> budget_limits_;
   std::atomic<Budget*> budget_{nullptr};
   std::unique_ptr<Verifier> owned_verifier_;

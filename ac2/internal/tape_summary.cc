@@ -21,8 +21,8 @@ TraceStats Tape::stats() {
   return stats;
 }
 
-std::vector<const Node*> Tape::reachable_nodes() const {
-  std::vector<const Node*> nodes;
+std::vector<Node*> Tape::reachable_nodes() const {
+  std::vector<Node*> nodes;
   absl::flat_hash_set<const Node*> seen;
   const auto visit = [&](const Value* value) {
     if (value != nullptr && value->producer != nullptr && seen.insert(value->producer).second) {
