@@ -7,5 +7,6 @@
 #include "ac2/nn/nn.h"          // IWYU pragma: export
 #include "ac2/op_scopes.h"      // IWYU pragma: export
 #include "ac2/policy.h"         // IWYU pragma: export
+#include "ac2/report.h"         // IWYU pragma: export
 #include "ac2/scope.h"          // IWYU pragma: export
 #include "ac2/trace.h"          // IWYU pragma: export

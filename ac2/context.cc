@@ -58,13 +58,13 @@ std::optional<PolicyDecision> current_decision(std::string_view op) {
   const internal::Unrecorded guard;
   std::optional<PolicyDecision> decision;
   for (const OpFacts* facts : operators) {
-    const PolicyDecision* known = region->policies.known(*facts);
+    const internal::ResolvedDecision* known = region->policies.known(*facts);
     TORCH_CHECK(known != nullptr, "current_decision(\"", op,
                 "\"): a policy in force is a callable, which has to see the call to decide. Give current_decision its "
                 "inputs and outputs too, or make the policy with Policy::by_operator if it looks at nothing else.");
-    TORCH_CHECK(!decision || *decision == *known, "current_decision: the overloads of \"", op,
+    TORCH_CHECK(!decision || *decision == known->decision, "current_decision: the overloads of \"", op,
                 "\" are decided differently. Name one: ", overloads_to_choose_from(operators), ".");
-    decision = *known;
+    decision = known->decision;
   }
   return decision;
 }
@@ -85,7 +85,7 @@ std::optional<PolicyDecision> current_decision(std::string_view op, c10::ArrayRe
   }
   const internal::Unrecorded guard;
   const int64_t index = region->tape->ops_so_far();
-  return region->policies.decide(facts, internal::OpContextFactory::make(facts.op, inputs, outputs, index));
+  return region->policies.decide(facts, internal::OpContextFactory::make(facts.op, inputs, outputs, index)).decision;
 }
 
 }  // namespace ac2

@@ -6,21 +6,21 @@
 namespace ac2 {
 namespace {
 
-std::shared_ptr<internal::ScopeState> open_inside(CheckpointPolicy decision) {
+std::shared_ptr<internal::ScopeState> open_inside(CheckpointPolicy decision, const char* name) {
   internal::ThreadRegions& regions = internal::ThreadRegions::here();
   if (regions.recording() == nullptr) return nullptr;
-  return regions.open(Policy::constant(decision).enter());
+  return regions.open(Policy::constant(decision).named(name).enter());
 }
 
 }  // namespace
 
-RecomputeScope::RecomputeScope() : state_(open_inside(CheckpointPolicy::MUST_RECOMPUTE)) {}
+RecomputeScope::RecomputeScope() : state_(open_inside(CheckpointPolicy::MUST_RECOMPUTE, "RecomputeScope")) {}
 
 RecomputeScope::~RecomputeScope() noexcept(false) {
   if (state_) internal::close_scope(state_);
 }
 
-SaveScope::SaveScope() : state_(open_inside(CheckpointPolicy::MUST_SAVE)) {}
+SaveScope::SaveScope() : state_(open_inside(CheckpointPolicy::MUST_SAVE, "SaveScope")) {}
 
 SaveScope::~SaveScope() noexcept(false) {
   if (state_) internal::close_scope(state_);

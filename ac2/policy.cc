@@ -60,6 +60,21 @@ Policy::Policy(std::string_view name) {
                 "ac2::policies.");
   }
   *this = constant(policy);
+  name_ = name;
+}
+
+Policy Policy::named(std::string name) const {
+  Policy policy = *this;
+  policy.name_ = std::move(name);
+  return policy;
+}
+
+Policy::Instance Policy::enter() const {
+  Instance instance = enter_();
+  if (!name_.empty()) {
+    instance.name = name_;
+  }
+  return instance;
 }
 
 std::function<Policy::Instance()> Policy::share(PolicyFn fn) {
@@ -102,7 +117,7 @@ Policy Policy::by_operator(OperatorPolicyFn fn) {
 
 Policy Policy::with_names(NamePolicyFn fn) const {
   TORCH_CHECK(fn, "Policy::with_names needs a function, but was given an empty std::function.");
-  return Policy(std::function<Instance()>([enter = enter_, fn = std::move(fn)] {
+  Policy policy = Policy(std::function<Instance()>([enter = enter_, fn = std::move(fn)] {
     Instance instance = enter();
     if (!instance.by_name) {
       instance.by_name = fn;
@@ -114,6 +129,8 @@ Policy Policy::with_names(NamePolicyFn fn) const {
     };
     return instance;
   }));
+  policy.name_ = name_;
+  return policy;
 }
 
 Policy Policy::per_region(std::function<Instance()> make) {

@@ -162,13 +162,17 @@ class Policy {
   // This policy, and `fn` for named tensors. Where `fn` has nothing to say, what this policy itself says of the name
   // counts. See ac2/names.h for how the policies of nested scopes are resolved.
   Policy with_names(NamePolicyFn fn) const;
+  // The same policy called `name` in reports. Those of ac2::policies are called as they are made; others have no name.
+  Policy named(std::string name) const;
+  const std::string& name() const { return name_; }
 
   // One region's own copy of the policy: exactly one of the first three is set.
   struct Instance {
     std::optional<PolicyDecision> constant;
     OperatorPolicyFn by_operator;
     PolicyFn fn;
-    NamePolicyFn by_name;  // or empty
+    NamePolicyFn by_name;   // or empty
+    std::string name = {};  // of the policy; see named()
 
     // Null if `fn` would have to see the call.
     std::optional<PolicyDecision> decide(const c10::OperatorHandle& op) const;
@@ -179,7 +183,7 @@ class Policy {
     // asked again.
     std::optional<PolicyDecision> decide_op_of(const NamedTensor& tensor) const;
   };
-  Instance enter() const { return enter_(); }
+  Instance enter() const;
 
   // The general form, for policies made of policies: `make` runs for every region entered.
   static Policy per_region(std::function<Instance()> make);
@@ -189,6 +193,7 @@ class Policy {
   static std::function<Instance()> share(PolicyFn fn);
 
   std::function<Instance()> enter_;
+  std::string name_;
 };
 
 }  // namespace ac2

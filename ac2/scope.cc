@@ -41,12 +41,14 @@ PolicyScope::PolicyScope(Policy policy, ScopeOptions options) {
   const bool verify = options.verify || verify_by_environment();
   internal::install_interceptor();
   internal::install_engine();
-  state_ = ThreadRegions::here().open(
-      policy.enter(), {.verify = verify, .budget = options.shared_budget ? options.shared_budget->budget_ : nullptr});
+  state_ = ThreadRegions::here().open(policy.enter(),
+                                      {.verify = verify,
+                                       .timeline = options.timeline,
+                                       .budget = options.shared_budget ? options.shared_budget->budget_ : nullptr});
 }
 
 PolicyScope::PolicyScope(ScopeOptions options)
-    : PolicyScope(Policy::constant(CheckpointPolicy::PREFER_SAVE), std::move(options)) {}
+    : PolicyScope(Policy::constant(CheckpointPolicy::PREFER_SAVE).named("no policy"), std::move(options)) {}
 
 PolicyScope::~PolicyScope() noexcept(false) {
   internal::close_scope(state_);

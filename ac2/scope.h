@@ -50,6 +50,11 @@ struct ScopeOptions {
   // For trying an op of your own before trusting it. The environment variable AC2_VERIFY=1 sets it for every region.
   // What was kept through a SaveWithHooks that gives back other bits, and all that is computed from it, is exempt.
   bool verify = false;
+  // Keeps a log of the region, from here to its end, for to_chrome_trace(), explain() and write_report(): when each op
+  // ran and was replayed, for whom, which policy decided, and every change of the bytes held. The log keeps no tensor;
+  // it takes about 600 bytes for an op that is replayed once, as long as the Trace lives. Without it no
+  // clock is read.
+  bool timeline = false;
 };
 
 // The outermost scope of a thread opens a trace; an inner one adds its policy to the stack. Policies are asked from the

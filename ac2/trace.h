@@ -47,11 +47,14 @@ class Trace {
   std::shared_ptr<internal::Tape> tape_;
 };
 
-// The ops still reachable and what they need, as a Graphviz digraph. Filled boxes are saved.
+// The ops still reachable and what they need, as a Graphviz digraph. Filled boxes are saved. With
+// ScopeOptions::timeline all ops that the region recorded, those whose graph is gone included, filled if they were
+// saved.
 std::string to_dot(const Trace& trace);
 
-// The ops still reachable as JSON that Perfetto and chrome://tracing open. Time is logical, one microsecond an op: the
-// recorder reads no clock.
+// JSON that Perfetto and chrome://tracing open. With ScopeOptions::timeline: forward, backwards, replays, releases, and
+// the bytes held as a counter, in microseconds since the region began. Without it the ops still reachable, in logical
+// time, one microsecond an op: the recorder reads no clock.
 std::string to_chrome_trace(const Trace& trace);
 
 // Op nodes alive in all traces of the process: 0 when nothing is left behind.

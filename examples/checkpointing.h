@@ -7,6 +7,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,8 +16,12 @@
 #include "ac2/memory_budget.h"
 #include "ac2/policy.h"
 #include "ac2/scope.h"
+#include "ac2/trace.h"
 
 namespace gpt {
+
+// Of regions, in the order in which they were opened.
+using Traces = std::vector<std::shared_ptr<const ac2::Trace>>;
 
 struct Checkpointing {
   Checkpointing() = default;
@@ -28,17 +33,26 @@ struct Checkpointing {
   bool none() const { return !policy && !budget; }
 
   std::optional<ac2::Policy> policy;
-  std::optional<ac2::MemoryBudget>
-      budget;  // shared by the regions of a step; without a policy all is saved while it fits
+  // Shared by the regions of a step; without a policy all is saved while it fits.
+  std::optional<ac2::MemoryBudget> budget;
+  // If set, regions keep timelines, and their traces are added there.
+  Traces* traces = nullptr;
 };
 
 // What `fn` returns, run in a region as `checkpointing` says, or in none.
 template <class Fn>
 auto checkpointed(const Checkpointing& checkpointing, Fn&& fn) {
   if (checkpointing.none()) return fn();
-  const ac2::ScopeOptions options{.shared_budget = checkpointing.budget};
+  // Not in one initializer: GCC 12 then believes that the budget may be uninitialized (-Wmaybe-uninitialized).
+  ac2::ScopeOptions options;
+  options.shared_budget = checkpointing.budget;
+  options.timeline = checkpointing.traces != nullptr;
   const ac2::PolicyScope scope =
       checkpointing.policy ? ac2::PolicyScope(*checkpointing.policy, options) : ac2::PolicyScope(options);
+  if (Traces* traces = checkpointing.traces; traces != nullptr) {
+    // A scope inside another has that one's.
+    if (traces->empty() || traces->back() != scope.trace()) traces->push_back(scope.trace());
+  }
   return fn();
 }
 

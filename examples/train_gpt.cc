@@ -5,6 +5,7 @@
 //   train_gpt --policy=save_compute_intensive  saves matrix products and attention, recomputes the rest
 //   train_gpt --memory_budget=2MiB             keeps what fits into so many bytes, recomputes the rest
 //   train_gpt --compare                        every policy side by side: time, memory, the same losses
+//   train_gpt --report=out.html                a page that shows what the regions of one step held and recomputed
 //
 // Bytes are counted exactly, by an allocator of its own beneath LibTorch's tensors.
 #include <absl/flags/flag.h>
@@ -21,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "ac2/ac2.h"
 #include "examples/checkpointing.h"
 #include "examples/compare.h"
 #include "examples/generate.h"
@@ -37,6 +39,7 @@ ABSL_FLAG(std::string, policy, "recompute_all",
 ABSL_FLAG(std::vector<std::string>, memory_budget, {},
           "bytes that may be held for backward, such as 2MiB, in place of a policy; with --compare, a list of them");
 ABSL_FLAG(bool, compare, false, "train the same steps under every policy and print one table");
+ABSL_FLAG(std::string, report, "", "write a page about one step's regions to this file");
 ABSL_FLAG(std::optional<int64_t>, steps, std::nullopt, "training steps; default: 1200, or 30 with --compare");
 ABSL_FLAG(int64_t, layers, 4, "Transformer blocks");
 ABSL_FLAG(int64_t, dim, 128, "channels");
@@ -109,6 +112,23 @@ void print_memory(const std::string& policy, Trainer& trainer) {
   print_table(std::cout, {"policy", "held for backward", "peak", "loss"}, rows);
 }
 
+void check_report() {
+  const std::string path = absl::GetFlag(FLAGS_report);
+  if (path.empty()) return;
+  TORCH_CHECK(!absl::GetFlag(FLAGS_compare), "--report=", path,
+              " is about one policy, and --compare runs all of them. Give --policy instead of --compare.");
+  TORCH_CHECK(policy_from_flags() != "none", "--report=", path,
+              " is about regions, and --policy=none opens none. Choose another policy.");
+}
+
+void write_report(const std::string& path, const std::string& policy, Trainer& trainer) {
+  Traces traces;
+  Checkpointing checkpointing = checkpointing_by_name(policy);
+  checkpointing.traces = &traces;
+  trainer.measure(checkpointing);
+  ac2::write_report(path, traces);
+}
+
 void train(const TextData& text, const TrainOptions& options) {
   const std::string policy = policy_from_flags();
   Trainer trainer(text, options, policy);
@@ -123,12 +143,16 @@ void train(const TextData& text, const TrainOptions& options) {
             << " parameters; policy " << policy << '\n';
 
   Progress progress(std::cout, options.steps, isatty(STDOUT_FILENO) != 0);
+  const std::string report = absl::GetFlag(FLAGS_report);
   const auto tokens = static_cast<double>(options.batch * options.model.context);
   for (int64_t done = 1; done <= options.steps; ++done) {
     const StepResult step = trainer.step();
+    // Of the first, so that a file that cannot be written is known now.
+    if (done == 1 && !report.empty()) write_report(report, policy, trainer);
     progress.update(done, "loss " + fixed(step.loss, 3) + "  " + fixed(tokens / step.seconds, 0) + " tokens/s");
   }
   print_memory(policy, trainer);
+  if (!report.empty()) std::cout << "\nWhat the regions of the first step did: " << report << '\n';
   const int64_t length = absl::GetFlag(FLAGS_sample);
   if (length == 0) return;
   std::cout << "\nWhat the model writes after its prompt:\n\n"
@@ -150,6 +174,7 @@ bool run() {
   const TrainOptions options = options_from_flags();
   checkpointing_by_name(absl::GetFlag(FLAGS_policy));
   for (const std::string& budget : absl::GetFlag(FLAGS_memory_budget)) parse_bytes(budget);
+  check_report();
   if (const int64_t threads = absl::GetFlag(FLAGS_threads); threads > 0) at::set_num_threads(static_cast<int>(threads));
   // Before any tensor, so that every tensor is counted.
   ac2::testing::CountingAllocator::install();

@@ -9,13 +9,14 @@ namespace ac2::policies {
 Policy by_size(int64_t min_bytes) {
   TORCH_CHECK(min_bytes >= 0, "by_size was given ", min_bytes,
               " bytes; expected 0 or more: the least size of a result that is worth recomputing.");
-  return [min_bytes](const OpContext& op) {
-    int64_t bytes = 0;
-    ac2::internal::for_each_tensor(op.outputs(), [&](const at::Tensor& tensor) {
-      if (tensor.defined()) bytes += tensor.numel() * static_cast<int64_t>(tensor.element_size());
-    });
-    return bytes < min_bytes ? CheckpointPolicy::MUST_SAVE : CheckpointPolicy::PREFER_RECOMPUTE;
-  };
+  return Policy([min_bytes](const OpContext& op) {
+           int64_t bytes = 0;
+           ac2::internal::for_each_tensor(op.outputs(), [&](const at::Tensor& tensor) {
+             if (tensor.defined()) bytes += tensor.numel() * static_cast<int64_t>(tensor.element_size());
+           });
+           return bytes < min_bytes ? CheckpointPolicy::MUST_SAVE : CheckpointPolicy::PREFER_RECOMPUTE;
+         })
+      .named("by_size");
 }
 
 }  // namespace ac2::policies

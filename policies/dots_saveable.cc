@@ -38,23 +38,23 @@ Policy dots_saveable() {
     }
     return new internal::OpNameSet(internal::OpNameSet::parse_unchecked(ops));
   }();
-  return decide_those_in(saved, CheckpointPolicy::MUST_SAVE);
+  return decide_those_in(saved, CheckpointPolicy::MUST_SAVE).named("dots_saveable");
 }
 
 Policy dots_with_no_batch_dims_saveable() {
-  return decide_those_in(without_batch(), CheckpointPolicy::MUST_SAVE);
+  return decide_those_in(without_batch(), CheckpointPolicy::MUST_SAVE).named("dots_with_no_batch_dims_saveable");
 }
 
 Policy offload_dot_with_no_batch_dims() {
-  return decide_those_in(without_batch(), CheckpointPolicy::MUST_CPU_OFFLOAD);
+  return decide_those_in(without_batch(), CheckpointPolicy::MUST_CPU_OFFLOAD).named("offload_dot_with_no_batch_dims");
 }
 
 Policy checkpoint_dots() {
-  return dots_saveable();
+  return dots_saveable().named("checkpoint_dots");
 }
 
 Policy checkpoint_dots_with_no_batch_dims() {
-  return dots_with_no_batch_dims_saveable();
+  return dots_with_no_batch_dims_saveable().named("checkpoint_dots_with_no_batch_dims");
 }
 
 }  // namespace ac2::policies

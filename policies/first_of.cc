@@ -23,7 +23,7 @@ std::optional<PolicyDecision> first_must_or_last(c10::ArrayRef<std::optional<Pol
 
 Policy first_of(std::vector<Policy> policies) {
   TORCH_CHECK(!policies.empty(), "first_of was given no policy. Give it at least one; the last is the general rule.");
-  return internal::compose(std::move(policies), first_must_or_last);
+  return internal::compose(std::move(policies), first_must_or_last).named("first_of");
 }
 
 }  // namespace ac2::policies

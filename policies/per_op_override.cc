@@ -30,22 +30,23 @@ Policy per_op_override(Policy policy, const std::vector<std::pair<std::string, P
     parsed->emplace_back(internal::OpNameSet::parse("per_op_override", {name}), decision);
   }
   return Policy::per_region([policy = std::move(policy), table = std::shared_ptr<const Overrides>(std::move(parsed))] {
-    Policy::Instance overridden = policy.enter();
-    if (overridden.fn) {
-      overridden.fn = [table, fn = std::move(overridden.fn)](const OpContext& op) {
-        PolicyDecision otherwise = fn(op);
-        const PolicyDecision* decision = find(*table, op.op());
-        return decision != nullptr ? *decision : otherwise;
-      };
-      return overridden;
-    }
-    overridden.by_operator = [table, constant = std::exchange(overridden.constant, std::nullopt),
-                              by_operator = std::move(overridden.by_operator)](const c10::OperatorHandle& op) {
-      const PolicyDecision* decision = find(*table, op);
-      return decision != nullptr ? *decision : constant ? *constant : by_operator(op);
-    };
-    return overridden;
-  });
+           Policy::Instance overridden = policy.enter();
+           if (overridden.fn) {
+             overridden.fn = [table, fn = std::move(overridden.fn)](const OpContext& op) {
+               PolicyDecision otherwise = fn(op);
+               const PolicyDecision* decision = find(*table, op.op());
+               return decision != nullptr ? *decision : otherwise;
+             };
+             return overridden;
+           }
+           overridden.by_operator = [table, constant = std::exchange(overridden.constant, std::nullopt),
+                                     by_operator = std::move(overridden.by_operator)](const c10::OperatorHandle& op) {
+             const PolicyDecision* decision = find(*table, op);
+             return decision != nullptr ? *decision : constant ? *constant : by_operator(op);
+           };
+           return overridden;
+         })
+      .named("per_op_override");
 }
 
 }  // namespace ac2::policies

@@ -3,7 +3,7 @@
 namespace ac2::policies {
 
 Policy recompute_all() {
-  return Policy::constant(CheckpointPolicy::PREFER_RECOMPUTE);
+  return Policy::constant(CheckpointPolicy::PREFER_RECOMPUTE).named("recompute_all");
 }
 
 }  // namespace ac2::policies

@@ -7,10 +7,12 @@
 namespace ac2::policies {
 
 Policy recompute_ops(const std::vector<std::string>& ops) {
-  return Policy::by_operator([recomputed =
-                                  internal::OpNameSet::parse("recompute_ops", ops)](const c10::OperatorHandle& op) {
-    return recomputed.contains(op.operator_name()) ? CheckpointPolicy::MUST_RECOMPUTE : CheckpointPolicy::PREFER_SAVE;
-  });
+  return Policy::by_operator(
+             [recomputed = internal::OpNameSet::parse("recompute_ops", ops)](const c10::OperatorHandle& op) {
+               return recomputed.contains(op.operator_name()) ? CheckpointPolicy::MUST_RECOMPUTE
+                                                              : CheckpointPolicy::PREFER_SAVE;
+             })
+      .named("recompute_ops");
 }
 
 }  // namespace ac2::policies

@@ -27,8 +27,9 @@ Policy save_compute_intensive() {
   // Unchecked: other LibTorch versions lack some of these names, and miss nothing by it.
   static const auto& saved = *new internal::OpNameSet(internal::OpNameSet::parse_unchecked(compute_intensive_ops()));
   return Policy::by_operator([](const c10::OperatorHandle& op) {
-    return saved.contains(op.operator_name()) ? CheckpointPolicy::MUST_SAVE : CheckpointPolicy::PREFER_RECOMPUTE;
-  });
+           return saved.contains(op.operator_name()) ? CheckpointPolicy::MUST_SAVE : CheckpointPolicy::PREFER_RECOMPUTE;
+         })
+      .named("save_compute_intensive");
 }
 
 }  // namespace ac2::policies

@@ -27,7 +27,7 @@ std::optional<PolicyDecision> save_if_either(c10::ArrayRef<std::optional<PolicyD
 }  // namespace
 
 Policy save_from_both_policies(Policy first, Policy second) {
-  return internal::compose({std::move(first), std::move(second)}, save_if_either);
+  return internal::compose({std::move(first), std::move(second)}, save_if_either).named("save_from_both_policies");
 }
 
 }  // namespace ac2::policies

@@ -8,8 +8,9 @@ namespace ac2::policies {
 
 Policy save_ops(const std::vector<std::string>& ops) {
   return Policy::by_operator([saved = internal::OpNameSet::parse("save_ops", ops)](const c10::OperatorHandle& op) {
-    return saved.contains(op.operator_name()) ? CheckpointPolicy::MUST_SAVE : CheckpointPolicy::PREFER_RECOMPUTE;
-  });
+           return saved.contains(op.operator_name()) ? CheckpointPolicy::MUST_SAVE : CheckpointPolicy::PREFER_RECOMPUTE;
+         })
+      .named("save_ops");
 }
 
 }  // namespace ac2::policies

@@ -3,11 +3,11 @@
 namespace ac2::policies {
 
 Policy everything_saveable() {
-  return CheckpointPolicy::MUST_SAVE;
+  return Policy(CheckpointPolicy::MUST_SAVE).named("everything_saveable");
 }
 
 Policy nothing_saveable() {
-  return CheckpointPolicy::PREFER_RECOMPUTE;
+  return Policy(CheckpointPolicy::PREFER_RECOMPUTE).named("nothing_saveable");
 }
 
 }  // namespace ac2::policies

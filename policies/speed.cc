@@ -82,8 +82,9 @@ Policy speed() {
   // Unchecked: other LibTorch versions lack some of these names, and miss nothing by it.
   static const auto& saved = *new internal::OpNameSet(internal::OpNameSet::parse_unchecked(slow_ops()));
   return Policy::by_operator([](const c10::OperatorHandle& op) {
-    return saved.contains(op.operator_name()) ? CheckpointPolicy::MUST_SAVE : CheckpointPolicy::PREFER_RECOMPUTE;
-  });
+           return saved.contains(op.operator_name()) ? CheckpointPolicy::MUST_SAVE : CheckpointPolicy::PREFER_RECOMPUTE;
+         })
+      .named("speed");
 }
 
 }  // namespace ac2::policies

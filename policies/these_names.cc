@@ -30,9 +30,11 @@ bool has(const Names& names, const NamedTensor& tensor) {
 // `unnamed` for every op, `listed` for values with one of the names.
 Policy decide_listed(const char* caller, const std::vector<std::string>& names, CheckpointPolicy listed,
                      CheckpointPolicy unnamed) {
-  return Policy::constant(unnamed).with_names([names = parse(caller, names), listed](const NamedTensor& tensor) {
-    return has(*names, tensor) ? std::optional<PolicyDecision>(listed) : std::nullopt;
-  });
+  return Policy::constant(unnamed)
+      .with_names([names = parse(caller, names), listed](const NamedTensor& tensor) {
+        return has(*names, tensor) ? std::optional<PolicyDecision>(listed) : std::nullopt;
+      })
+      .named(caller);
 }
 
 }  // namespace
@@ -45,7 +47,8 @@ Policy save_any_names_but_these(const std::vector<std::string>& names) {
   return Policy::constant(PREFER_RECOMPUTE)
       .with_names([names = parse("save_any_names_but_these", names)](const NamedTensor& tensor) {
         return has(*names, tensor) ? std::nullopt : std::optional<PolicyDecision>(MUST_SAVE);
-      });
+      })
+      .named("save_any_names_but_these");
 }
 
 Policy save_anything_except_these_names(const std::vector<std::string>& names) {

@@ -1,11 +1,14 @@
 // The main job, tiny: every policy trains bit for bit alike and holds less, and bad input is named.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <torch/torch.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 
@@ -164,6 +167,58 @@ TEST(TrainGptTest, ReadsAFileAndADirectory) {
   std::ofstream(directory + "/sub/a.h") << "first ";
   std::ofstream(directory + "/ignored.txt") << "no";
   EXPECT_EQ(TextData::load(directory).text(), "first last");
+}
+
+struct Printed {
+  int status = 0;
+  std::string output;
+};
+
+Printed run_program(const std::string& arguments) {
+  Printed run;
+  FILE* pipe = popen(("examples/train_gpt --threads=1 " + arguments + " 2>&1").c_str(), "r");
+  char buffer[256];
+  while (fgets(buffer, sizeof buffer, pipe) != nullptr) run.output += buffer;
+  const int status = pclose(pipe);
+  run.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return run;
+}
+
+nlohmann::json report_data(const std::string& path) {
+  std::ostringstream page;
+  page << std::ifstream(path, std::ios::binary).rdbuf();
+  const std::string open = "<script type=\"application/json\" id=\"data\">";
+  const size_t begin = page.str().find(open) + open.size();
+  return nlohmann::json::parse(page.str().substr(begin, page.str().find("</script>", begin) - begin));
+}
+
+TEST(TrainGptTest, WritesAReport) {
+  const std::string path = ::testing::TempDir() + "train_gpt_test.html";
+  const std::string flags = "--steps=2 --layers=2 --dim=16 --heads=2 --context=16 --batch=2 --sample=0 --text=" +
+                            temporary_file("report.txt", some_text().text().data()) + " --report=";
+  const Printed run = run_program(flags + path);
+  EXPECT_EQ(run.status, 0) << run.output;
+  EXPECT_THAT(run.output, HasSubstr("What the regions of the first step did: " + path));
+  const auto data = report_data(path);
+  ASSERT_EQ(data.at("regions").size(), 2U);  // one a block
+  for (const auto& region : data.at("regions")) {
+    EXPECT_EQ(region.at("scopes").at("rows").at(0).at(1), "recompute_all");
+    EXPECT_GT(region.at("stats").at("recomputed_ops"), 0);
+    EXPECT_EQ(region.at("stats").at("saved_bytes"), 0);
+    EXPECT_EQ(region.at("backwards").at("rows").size(), 1U);
+  }
+
+  const Printed budgeted = run_program(flags + path + " --memory_budget=64KiB");
+  EXPECT_EQ(budgeted.status, 0) << budgeted.output;
+  const auto one_region = report_data(path).at("regions");
+  ASSERT_EQ(one_region.size(), 1U);  // with a budget, all blocks in one
+  EXPECT_GT(one_region.at(0).at("stats").at("evicted_values"), 0);
+
+  const Printed unwritable = run_program(flags + "/nowhere/at_all.html");
+  EXPECT_NE(unwritable.status, 0);
+  EXPECT_THAT(unwritable.output, HasSubstr("Cannot write the report to \"/nowhere/at_all.html\""));
+  EXPECT_THAT(run_program(flags + path + " --policy=none").output, HasSubstr("--policy=none opens none"));
+  EXPECT_THAT(run_program(flags + path + " --compare").output, HasSubstr("--policy instead of --compare"));
 }
 
 TEST(TrainGptTest, NamesBadText) {

@@ -6,6 +6,7 @@
 #include "ac2/internal/backward_state.h"
 #include "ac2/internal/saved_tensor_hook.h"
 #include "ac2/internal/tape.h"
+#include "ac2/internal/timeline.h"
 
 namespace ac2::internal {
 
@@ -36,6 +37,9 @@ void leave(const Entered& entered) {
     const Tape::Lock lock(*tape);
     auto& active = tape->backward().active;
     active.erase(std::remove(active.begin(), active.end(), graph_task), active.end());
+    if (Timeline* timeline = tape->timeline()) {
+      timeline->backward_ends(graph_task);
+    }
     if (!active.empty()) {
       continue;
     }
@@ -73,6 +77,9 @@ void BackwardRun::enter(Tape& tape, int graph_task) {
       return;
     }
     active.push_back(graph_task);
+    if (Timeline* timeline = tape.timeline()) {
+      timeline->backward_begins(graph_task);
+    }
     // All of them now, not one by one as they are unpacked: what the first needs is then kept for the others, instead
     // of being replayed for each.
     for (SavedTensorHook* hook = tape.first_hook(); hook != nullptr; hook = hook->next()) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ac2/internal/tape.h"
+#include "ac2/internal/timeline.h"
 
 namespace ac2::internal {
 
@@ -198,6 +199,9 @@ void Tape::close() {
   current_ = {};
   current_opaque_ = {};
   ring_ = {};
+  if (owned_timeline_) {
+    owned_timeline_->closed();
+  }
 }
 
 }  // namespace ac2::internal

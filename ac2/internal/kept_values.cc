@@ -8,6 +8,7 @@
 #include "ac2/internal/budget.h"
 #include "ac2/internal/saved_tensor_hook.h"
 #include "ac2/internal/tape.h"
+#include "ac2/internal/timeline.h"
 
 namespace ac2::internal {
 
@@ -219,6 +220,10 @@ void Tape::evict(Value* value) {
 
 void Tape::drop_for_room(Value* value) {
   ++evicted_values;
+  if (owned_timeline_) {
+    owned_timeline_->changed(value, Timeline::Change::EVICT, static_cast<int64_t>(value->nbytes), saved_bytes_,
+                             recomputed_bytes_);
+  }
   evict(value);
 }
 

@@ -108,7 +108,7 @@ void Tape::set_real(Value* value, c10::Storage storage, at::Tensor replayed) {
   value->real = std::move(storage);
   value->replayed = std::move(replayed);
   value->real_is_original = false;
-  recomputed_bytes_ += static_cast<int64_t>(value->nbytes);
+  count_recomputed(value, static_cast<int64_t>(value->nbytes));
   if (owned_budget_) {
     count_real(value);
     update_place(value);
@@ -120,7 +120,7 @@ void Tape::drop_real(Value* value) {
     return;
   }
   if (!value->real_is_original) {
-    recomputed_bytes_ -= static_cast<int64_t>(value->nbytes);
+    count_recomputed(value, -static_cast<int64_t>(value->nbytes));
   }
   value->real_is_original = false;
   trash_->storages.push_back(std::move(value->real));
@@ -137,7 +137,7 @@ void Tape::drop_real(Value* value) {
 
 c10::Storage Tape::take_real(Value* value) {
   TORCH_INTERNAL_ASSERT(value->real && !value->real_is_original);
-  recomputed_bytes_ -= static_cast<int64_t>(value->nbytes);
+  count_recomputed(value, -static_cast<int64_t>(value->nbytes));
   if (value->replayed.defined()) {
     trash_->tensors.push_back(std::move(value->replayed));
     value->replayed = at::Tensor();

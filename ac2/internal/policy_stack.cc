@@ -27,14 +27,14 @@ PolicyDecision combine(PolicyDecision outer, const PolicyDecision& inner, const 
 
 int64_t PolicyStack::push(Policy::Instance policy) {
   const int64_t id = next_id_++;
-  policies_.emplace_back(id, std::move(policy));
+  policies_.push_back({id, static_cast<int64_t>(policies_.size()), std::move(policy)});
   policies_changed();
   return id;
 }
 
 void PolicyStack::remove(int64_t id) {
   policies_.erase(
-      std::remove_if(policies_.begin(), policies_.end(), [id](const auto& policy) { return policy.first == id; }),
+      std::remove_if(policies_.begin(), policies_.end(), [id](const Entry& entry) { return entry.id == id; }),
       policies_.end());
   policies_changed();
 }
@@ -43,26 +43,34 @@ void PolicyStack::policies_changed() {
   needs_calls_ = false;
   looks_at_operator_ = false;
   looks_at_names_ = false;
-  for (const auto& [_, policy] : policies_) {
-    needs_calls_ |= static_cast<bool>(policy.fn);
-    looks_at_operator_ |= static_cast<bool>(policy.by_operator);
-    looks_at_names_ |= static_cast<bool>(policy.by_name);
+  for (const Entry& entry : policies_) {
+    needs_calls_ |= static_cast<bool>(entry.policy.fn);
+    looks_at_operator_ |= static_cast<bool>(entry.policy.by_operator);
+    looks_at_names_ |= static_cast<bool>(entry.policy.by_name);
   }
   constant_.reset();
   by_operator_.clear();
 }
 
-const PolicyDecision* PolicyStack::known(const OpFacts& facts) {
+template <class Ask>
+ResolvedDecision PolicyStack::resolve(const OpFacts& facts, Ask&& ask) const {
+  ResolvedDecision resolved{.decision = CheckpointPolicy::PREFER_SAVE};
+  for (const Entry& entry : policies_) {
+    if (!resolved.decision.is_must()) {
+      resolved.decided_by = entry.id;
+    }
+    resolved.decision = combine(std::move(resolved.decision), ask(entry.policy), facts.name);
+  }
+  return resolved;
+}
+
+const ResolvedDecision* PolicyStack::known(const OpFacts& facts) {
   if (needs_calls_) {
     return nullptr;
   }
   if (!looks_at_operator_) {
     if (!constant_) {
-      PolicyDecision decision = CheckpointPolicy::PREFER_SAVE;
-      for (const auto& [_, policy] : policies_) {
-        decision = combine(std::move(decision), *policy.constant, facts.name);
-      }
-      constant_ = std::move(decision);
+      constant_ = resolve(facts, [](const Policy::Instance& policy) { return *policy.constant; });
     }
     return &*constant_;
   }
@@ -70,30 +78,23 @@ const PolicyDecision* PolicyStack::known(const OpFacts& facts) {
   if (it != by_operator_.end()) {
     return &it->second;
   }
-  PolicyDecision decision = CheckpointPolicy::PREFER_SAVE;
-  for (const auto& [_, policy] : policies_) {
-    decision = combine(std::move(decision), *policy.decide(facts.op), facts.name);
-  }
-  return &by_operator_.emplace(&facts, std::move(decision)).first->second;
+  ResolvedDecision resolved = resolve(facts, [&](const Policy::Instance& policy) { return *policy.decide(facts.op); });
+  return &by_operator_.emplace(&facts, std::move(resolved)).first->second;
 }
 
-PolicyDecision PolicyStack::decide(const OpFacts& facts, const OpContext& context) {
-  PolicyDecision decision = CheckpointPolicy::PREFER_SAVE;
-  for (const auto& [_, policy] : policies_) {
-    decision = combine(std::move(decision), policy.decide(context), facts.name);
-  }
-  return decision;
+ResolvedDecision PolicyStack::decide(const OpFacts& facts, const OpContext& context) {
+  return resolve(facts, [&](const Policy::Instance& policy) { return policy.decide(context); });
 }
 
 std::optional<PolicyDecision> PolicyStack::decide_name(const NamedTensor& tensor) {
   const std::string subject = "the tensor named \"" + std::string(tensor.name) + "\"";
   PolicyDecision decision = CheckpointPolicy::PREFER_SAVE;
   bool any = false;
-  for (const auto& [_, policy] : policies_) {
-    std::optional<PolicyDecision> said = policy.name_opinion(tensor);
+  for (const Entry& entry : policies_) {
+    std::optional<PolicyDecision> said = entry.policy.name_opinion(tensor);
     any |= said.has_value();
     if (!said) {
-      said = policy.decide_op_of(tensor);
+      said = entry.policy.decide_op_of(tensor);
     }
     if (said) {
       decision = combine(std::move(decision), *said, subject);

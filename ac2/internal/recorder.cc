@@ -18,6 +18,7 @@
 #include "ac2/internal/packing.h"
 #include "ac2/internal/random.h"
 #include "ac2/internal/result_tensors.h"
+#include "ac2/internal/timeline.h"
 #include "ac2/internal/verifier.h"
 
 namespace ac2::internal {
@@ -68,7 +69,8 @@ class NodeBuilder {
   NodeBuilder(Tape& tape, const Call& call) : tape_(tape), call_(call) {}
 
   // Needs the tape's lock. The node lives on in its results; nothing is left if it has none.
-  void build(const PolicyDecision& decision) {
+  void build(const ResolvedDecision& resolved) {
+    const PolicyDecision& decision = resolved.decision;
     Node* node = node_ = tape_.make_node();
     node->facts = &call_.facts;
     node->keys = call_.keys;
@@ -82,6 +84,9 @@ class NodeBuilder {
     add_arguments();
     saves_ = saves(decision, tape_.budget() != nullptr) || !node->replayable || lacks_old_bytes_;
     attach_results(decision);
+    if (Timeline* timeline = tape_.timeline(); timeline != nullptr && node->refs > 0) {
+      timeline->describe(*node, resolved.decided_by);
+    }
     if (node->refs > 0) {
       if (tape_.budget() != nullptr && !saves_) {
         tape_.add_to_budget(node, call_.cost);
@@ -154,6 +159,9 @@ class NodeBuilder {
     }
     if (input.value != nullptr) {
       tape_.ref(input.value);
+      if (Timeline* timeline = tape_.timeline(); timeline != nullptr && plain && target < 0) {
+        timeline->note_shape(input.value, tensor);
+      }
     }
     node_->inputs.push_back(std::move(input));
   }
@@ -199,6 +207,9 @@ class NodeBuilder {
 
   void attach(Value* value, NodeOutput output, const at::Tensor& tensor, const PolicyDecision& decision) {
     tape_.attach(node_, value, output, saves_);
+    if (Timeline* timeline = tape_.timeline()) {
+      timeline->note_shape(value, tensor);
+    }
     if (decision.hooks()) {
       tape_.set_hooks(value, decision.hooks(), tensor);
     }
@@ -230,6 +241,13 @@ void change_metadata(Tape& tape, const OpFacts& facts, c10::DispatchKeySet keys,
     for (const at::Tensor& tensor : tensors) {
       tape.expect_new_version(tensor);
     }
+  }
+}
+
+void leave_results(TimedCall& call, c10::ArrayRef<c10::IValue> results, c10::ArrayRef<Overwrites::Target> targets) {
+  call.leaves(results);
+  for (const Overwrites::Target& target : targets) {
+    call.leaves(target.tensor);
   }
 }
 
@@ -271,23 +289,34 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
   // The region may be closed by a scope that a policy or an op destroys.
   const std::shared_ptr<Tape> tape = region.tape;
   const int64_t index = tape->next_op();
+  std::optional<TimedCall> logged;
+  if (tape->timeline() != nullptr) {
+    logged.emplace(*tape, facts, index);
+  }
   if (facts.is_view || facts.writes_metadata_only) {
     change_metadata(*tape, facts, keys, stack);
     return;
   }
   if (facts.never_recompute) {
     run_unrecorded(region, facts, keys, stack);
+    if (logged) {
+      logged->ran();
+      logged->leaves(top(*stack, facts.num_returns));
+    }
     return;
   }
   const c10::ArrayRef<c10::IValue> on_stack = top(*stack, facts.num_arguments);
   const Arguments arguments(on_stack.begin(), on_stack.end());
+  if (logged) {
+    logged->takes(arguments);
+  }
   // A copy: an op may open scopes of its own.
-  std::optional<PolicyDecision> known;
-  if (const PolicyDecision* decision = region.policies.known(facts)) {
-    known = *decision;
+  std::optional<ResolvedDecision> known;
+  if (const ResolvedDecision* resolved = region.policies.known(facts)) {
+    known = *resolved;
   }
   Budget* const budget = tape->budget();
-  const bool may_recompute = !known || !saves(*known, budget != nullptr);
+  const bool may_recompute = !known || !saves(known->decision, budget != nullptr);
   const bool names_decide = region.policies.looks_at_names();
 
   std::optional<VerifiedCall> verified;
@@ -309,6 +338,9 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
     run_op(facts, keys, arguments, budget, stack);
   }
   const auto elapsed = timed ? c10::getApproximateTime() - started : 0;
+  if (logged) {
+    logged->ran();
+  }
   if (verified) {
     verified->check_arguments();
   }
@@ -335,6 +367,9 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
                                                                               : static_cast<double>(elapsed)})
         .build(*known);
     packs = tape->take_pending_packs();
+  }
+  if (logged) {
+    leave_results(*logged, results, writes ? writes->targets() : c10::ArrayRef<Overwrites::Target>());
   }
   if (verified) {
     verified->note_results(results);

@@ -5,11 +5,25 @@
 
 #include <algorithm>
 
+#include "ac2/internal/timeline.h"
 #include "ac2/internal/torch_compat.h"
 #include "ac2/internal/trace_access.h"
 #include "ac2/internal/unrecorded.h"
 
 namespace ac2::internal {
+
+namespace {
+
+void tell_timeline(Region& region) {
+  if (Timeline* timeline = region.tape->timeline()) {
+    const Tape::Lock lock(*region.tape);
+    for (const PolicyStack::Entry& entry : region.policies.entries()) {
+      timeline->add_scope(entry.id, entry.depth, entry.policy.name);
+    }
+  }
+}
+
+}  // namespace
 
 ThreadRegions& ThreadRegions::here() {
   static thread_local ThreadRegions regions;
@@ -38,10 +52,14 @@ std::shared_ptr<ScopeState> ThreadRegions::open(Policy::Instance policy, const R
   } else if (options.budget && tape.budget() != options.budget.get()) {
     tape.limit_budget(options.budget->bytes());
   }
+  if (options.timeline) {
+    tape.start_timeline();
+  }
   scope->thread = std::this_thread::get_id();
   scope->region = regions_.back().get();
   scope->trace = scope->region->trace;
   scope->policy = scope->region->policies.push(std::move(policy));
+  tell_timeline(*scope->region);
   scope->closed_elsewhere = closed_elsewhere_;
   scopes_.push_back(scope);
   update_dispatch_key();

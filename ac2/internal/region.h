@@ -31,6 +31,7 @@ struct Region {
 // Of ScopeOptions, what concerns the region.
 struct RegionOptions {
   bool verify = false;
+  bool timeline = false;
   std::shared_ptr<Budget> budget;
 };
 

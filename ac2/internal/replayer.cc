@@ -14,6 +14,7 @@
 #include "ac2/internal/packing.h"
 #include "ac2/internal/replay_call.h"
 #include "ac2/internal/storage_copy.h"
+#include "ac2/internal/timeline.h"
 #include "ac2/internal/verifier.h"
 
 namespace ac2::internal {
@@ -188,7 +189,14 @@ void replay(Tape& tape, Node* node) {
                                           : tensor_of(tape, input.value, input.meta));
       }
     }
+    std::optional<TimedReplay> timed;
+    if (tape.timeline() != nullptr) {
+      timed.emplace(tape, *node);
+    }
     results = replay_call(tape, *node, std::move(inputs));
+    if (timed) {
+      timed->ran();
+    }
     storages = wanted_storages(tape, *node, writes, results);
     if (tape.verifier() != nullptr) {
       check_replay(tape, *node, storages);

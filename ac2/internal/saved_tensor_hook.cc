@@ -2,11 +2,14 @@
 
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <optional>
+
 #include "ac2/internal/backward_run.h"
 #include "ac2/internal/backward_state.h"
 #include "ac2/internal/budget.h"
 #include "ac2/internal/packing.h"
 #include "ac2/internal/replayer.h"
+#include "ac2/internal/timeline.h"
 #include "ac2/internal/verifier.h"
 
 namespace ac2::internal {
@@ -19,6 +22,9 @@ SavedTensorHook::~SavedTensorHook() {
   tape_->erase_hook(this);
   unpin();
   --value_->hooks;
+  if (Timeline* timeline = tape_->timeline()) {
+    timeline->unhooked(value_);
+  }
   tape_->remove_holder(value_);
   tape_->unuse(value_);
   tape_->unref(value_);
@@ -38,6 +44,12 @@ void SavedTensorHook::call_pack_hook(const at::Tensor& tensor) {
     }
     tape_->ref(value_);
     ++value_->hooks;
+    if (Timeline* timeline = tape_->timeline()) {
+      timeline->hooked(value_);
+      if (!value_->is_opaque()) {
+        timeline->note_shape(value_, tensor);
+      }
+    }
     tape_->use(value_);
     tape_->add_holder(value_);
     tape_->insert_hook(this);
@@ -60,6 +72,10 @@ at::Tensor SavedTensorHook::call_unpack_hook() {
     pin();
   }
   try {
+    std::optional<TimedUnpack> timed;
+    if (tape_->timeline() != nullptr) {
+      timed.emplace(*tape_, value_);
+    }
     at::Tensor tensor = materialize(*tape_, value_, meta_);
     const Tape::Lock lock(*tape_);
     unpin();

@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -12,6 +13,7 @@
 #include "ac2/internal/budget.h"
 #include "ac2/internal/live_nodes.h"
 #include "ac2/internal/saved_tensor_hook.h"
+#include "ac2/internal/timeline.h"
 #include "ac2/internal/verifier.h"
 
 namespace ac2::internal {
@@ -65,6 +67,9 @@ void Tape::reap() {
     }
     if (owned_verifier_) {
       owned_verifier_->forget(value);
+    }
+    if (owned_timeline_) {
+      owned_timeline_->forget(value);
     }
     value->next_dead = std::exchange(trash_->values, value);
   }
@@ -157,7 +162,7 @@ void Tape::hold(Value* value) {
   }
   value->held = c10::Storage(value->origin.lock());
   TORCH_INTERNAL_ASSERT(value->held, "a storage died before it was saved");
-  saved_bytes_ += static_cast<int64_t>(value->nbytes);
+  count_saved(value, static_cast<int64_t>(value->nbytes));
   if (owned_budget_) {
     count_held(value);
     update_place(value);
@@ -170,7 +175,7 @@ void Tape::hold(Value* value) {
 
 void Tape::drop_held(Value* value) {
   if (value->held) {
-    saved_bytes_ -= static_cast<int64_t>(value->nbytes);
+    count_saved(value, -static_cast<int64_t>(value->nbytes));
     if (owned_budget_) {
       uncount_held(value);
     }
@@ -183,7 +188,7 @@ void Tape::drop_held(Value* value) {
     value->other->opaque = at::Tensor();
   }
   if (value->has_hooks() && value->other->is_packed) {
-    saved_bytes_ -= value->other->packed_bytes;
+    count_saved(value, -value->other->packed_bytes);
     uncount_packed(value);
     trash_->packed.push_back(std::move(value->other->packed));
     value->other->packed = c10::IValue();
@@ -198,8 +203,8 @@ void Tape::hold_copy(Value* value, c10::Storage copy) {
   drop_held(value);
   value->held = std::move(copy);
   value->private_bytes = true;
-  saved_bytes_ += static_cast<int64_t>(value->nbytes);
-  copied_bytes += static_cast<int64_t>(value->nbytes);
+  count_saved(value, static_cast<int64_t>(value->nbytes));
+  count_copied(value);
   if (owned_budget_) {
     count_held(value);
     update_place(value);
@@ -208,7 +213,7 @@ void Tape::hold_copy(Value* value, c10::Storage copy) {
 
 void Tape::copy_real(Value* value, c10::Storage copy) {
   if (value->real && value->real_is_original) {
-    copied_bytes += static_cast<int64_t>(value->nbytes);
+    count_copied(value);
     set_real(value, std::move(copy), at::Tensor());
   }
 }
@@ -234,6 +239,9 @@ void Tape::make_saved(Value* value) {
     return;
   }
   value->saved = true;
+  if (owned_timeline_) {
+    owned_timeline_->set_saved(value, true);
+  }
   if (value->uses > 0) {
     hold(value);
   }
@@ -286,6 +294,11 @@ bool Tape::make_recomputed(Value* root) {
   }
   root->saved = false;
   drop_held(root);
+  if (owned_timeline_) {
+    for (const Value* value : values) {
+      owned_timeline_->set_saved(value, false);
+    }
+  }
   return true;
 }
 
@@ -317,7 +330,7 @@ void Tape::set_packed(Value* value, c10::IValue packed, int64_t packed_bytes) {
   value->other->packed = std::move(packed);
   value->other->packed_bytes = packed_bytes;
   value->other->is_packed = true;
-  saved_bytes_ += packed_bytes;
+  count_saved(value, packed_bytes);
   if (owned_budget_) {
     count_packed(value);
     update_place(value);
@@ -326,6 +339,39 @@ void Tape::set_packed(Value* value, c10::IValue packed, int64_t packed_bytes) {
 
 c10::SmallVector<Value*, 2> Tape::take_pending_packs() {
   return std::exchange(pending_packs_, {});
+}
+
+void Tape::count_saved(const Value* value, int64_t bytes) {
+  saved_bytes_ += bytes;
+  if (owned_timeline_) {
+    owned_timeline_->changed(value, bytes < 0 ? Timeline::Change::RELEASE : Timeline::Change::HOLD, std::abs(bytes),
+                             saved_bytes_, recomputed_bytes_);
+  }
+}
+
+void Tape::count_recomputed(const Value* value, int64_t bytes) {
+  recomputed_bytes_ += bytes;
+  if (owned_timeline_) {
+    owned_timeline_->changed(value, bytes < 0 ? Timeline::Change::DROP : Timeline::Change::REPLAY, std::abs(bytes),
+                             saved_bytes_, recomputed_bytes_);
+  }
+}
+
+void Tape::count_copied(const Value* value) {
+  const auto bytes = static_cast<int64_t>(value->nbytes);
+  copied_bytes += bytes;
+  if (owned_timeline_) {
+    owned_timeline_->changed(value, Timeline::Change::COPY, bytes, saved_bytes_, recomputed_bytes_);
+  }
+}
+
+void Tape::start_timeline() {
+  const Lock lock(*this);
+  if (!owned_timeline_) {
+    owned_timeline_ = std::make_unique<Timeline>();
+    log_what_is_held();
+    timeline_.store(owned_timeline_.get(), std::memory_order_release);
+  }
 }
 
 void Tape::start_verifying() {

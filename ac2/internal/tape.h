@@ -22,6 +22,7 @@
 #include "ac2/internal/graph.h"
 #include "ac2/internal/meta_table.h"
 #include "ac2/internal/pool.h"
+#include "ac2/internal/trace_log.h"
 #include "ac2/trace.h"
 
 namespace ac2::internal {
@@ -29,18 +30,8 @@ namespace ac2::internal {
 class BackwardState;
 class Budget;
 class SavedTensorHook;
+class Timeline;
 class Verifier;
-
-// One op node, for those who print.
-struct NodeSummary {
-  int64_t index = 0;
-  std::string name;
-  CheckpointPolicy decision = CheckpointPolicy::PREFER_SAVE;
-  int64_t output_bytes = 0;
-  int64_t saved_bytes = 0;
-  uint32_t replays = 0;
-  std::vector<int64_t> inputs;  // indices of the producing nodes; -1 for a value from outside
-};
 
 class Tape : public std::enable_shared_from_this<Tape> {
  public:
@@ -188,12 +179,17 @@ class Tape : public std::enable_shared_from_this<Tape> {
   const TensorMeta* intern(const at::Tensor& tensor) { return metas_.intern(*tensor.unsafeGetTensorImpl()); }
 
   TraceStats stats();
-  std::vector<NodeSummary> summarize();
+  TraceLog log();
 
   // From now on, what ops compute is remembered as fingerprints. By the recording thread.
   void start_verifying();
   // Null unless verifying. Which it is needs no lock.
   Verifier* verifier() { return verifier_.load(std::memory_order_acquire); }
+
+  // From now on, what happens is written down. By the recording thread.
+  void start_timeline();
+  // Null if nobody asked for one. Which it is needs no lock, what it has does.
+  Timeline* timeline() { return timeline_.load(std::memory_order_acquire); }
 
   int64_t evicted_values = 0;
   int64_t recomputed_ops = 0;
@@ -224,6 +220,9 @@ class Tape : public std::enable_shared_from_this<Tape> {
 
   void hold(Value* value);
   void drop_held(Value* value);
+  void count_saved(const Value* value, int64_t bytes);
+  void count_recomputed(const Value* value, int64_t bytes);
+  void count_copied(const Value* value);
   void detach_producer(Value* value);
   void activate(Node* node);
   void deactivate(Node* node);
@@ -237,6 +236,8 @@ class Tape : public std::enable_shared_from_this<Tape> {
   void sweep_all();
   bool sweep_one(size_t ring_index);
   std::vector<Node*> reachable_nodes() const;
+  TraceLog reachable_log() const;
+  void log_what_is_held();
   Value* current_opaque(const at::Tensor& tensor, bool create);
 
   std::mutex mutex_;
@@ -264,6 +265,8 @@ class Tape : public std::enable_shared_from_this<Tape> {
   std::atomic<Budget*> budget_{nullptr};
   std::unique_ptr<Verifier> owned_verifier_;
   std::atomic<Verifier*> verifier_{nullptr};
+  std::unique_ptr<Timeline> owned_timeline_;
+  std::atomic<Timeline*> timeline_{nullptr};
 
   std::atomic<int64_t> recorded_ops_{0};
   int64_t live_nodes_ = 0;

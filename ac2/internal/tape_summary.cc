@@ -1,9 +1,11 @@
 // The part of Tape that tells others about it.
 #include <algorithm>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "ac2/internal/saved_tensor_hook.h"
 #include "ac2/internal/tape.h"
+#include "ac2/internal/timeline.h"
 
 namespace ac2::internal {
 
@@ -44,29 +46,97 @@ std::vector<Node*> Tape::reachable_nodes() const {
   return nodes;
 }
 
-std::vector<NodeSummary> Tape::summarize() {
-  const Lock lock(*this);
-  sweep_all();
-  std::vector<NodeSummary> summaries;
-  for (const Node* node : reachable_nodes()) {
-    NodeSummary& summary = summaries.emplace_back();
-    summary.index = node->index;
-    summary.name = node->facts->name;
-    summary.decision = node->decision;
-    summary.replays = node->replays;
-    for (const NodeOutput& output : node->outputs) {
-      if (output.value != nullptr) {
-        summary.output_bytes += static_cast<int64_t>(output.value->nbytes);
-        summary.saved_bytes += output.value->held ? static_cast<int64_t>(output.value->nbytes) : 0;
-      }
+// A timeline that begins within a region begins with what the region holds already.
+void Tape::log_what_is_held() {
+  absl::flat_hash_set<const Value*> seen;
+  int64_t held = 0;
+  const auto visit = [&](const Value* value) {
+    const bool packed = value != nullptr && value->has_hooks() && value->other->is_packed;
+    if (value == nullptr || !(value->held || packed) || !seen.insert(value).second) {
+      return;
     }
+    const int64_t bytes = packed ? value->other->packed_bytes : static_cast<int64_t>(value->nbytes);
+    held += bytes;
+    owned_timeline_->changed(value, Timeline::Change::HOLD, bytes, held, recomputed_bytes_);
+  };
+  for (const SavedTensorHook* hook = hooks_; hook != nullptr; hook = hook->next()) {
+    visit(hook->value_);
+  }
+  for (const Value* value : ring_) {
+    visit(value);
+  }
+  for (const Node* node : reachable_nodes()) {
+    for (const NodeInput& input : node->inputs) {
+      visit(input.value);
+    }
+  }
+}
+
+TraceLog Tape::log() {
+  // Its own lock, and a full sweep.
+  const TraceStats stats = this->stats();
+  const Lock lock(*this);
+  TraceLog log = owned_timeline_ ? owned_timeline_->log() : reachable_log();
+  log.stats = stats;
+  return log;
+}
+
+TraceLog Tape::reachable_log() const {
+  TraceLog log;
+  const std::vector<Node*> nodes = reachable_nodes();
+  absl::flat_hash_map<const Node*, int64_t> places;
+  for (const Node* node : nodes) {
+    places.emplace(node, static_cast<int64_t>(places.size()));
+  }
+  absl::flat_hash_map<const Value*, int64_t> value_places;
+  const auto place = [&](const Value* value) {
+    const auto [it, is_new] = value_places.emplace(value, static_cast<int64_t>(log.values.size()));
+    if (is_new) {
+      TraceLog::Value& added = log.values.emplace_back();
+      added.op = value->producer == nullptr ? TraceLog::kNone : places.at(value->producer);
+      added.bytes = static_cast<int64_t>(value->nbytes);
+      added.saved = value->saved;
+      added.source = value->tagged ? TraceLog::Source::TAG : TraceLog::Source::OP;
+      const bool packed = value->has_hooks() && value->other->is_packed;
+      added.held_bytes = packed ? value->other->packed_bytes : value->held ? added.bytes : 0;
+      added.last_held_bytes = added.held_bytes;
+      added.hooks = value->hooks;
+      added.all_hooks = value->hooks;
+    }
+    return it->second;
+  };
+  const auto note_shape = [&](int64_t place, const TensorMeta* meta) {
+    std::string& shape = log.values[place].shape;
+    if (shape.empty() && meta != nullptr) {
+      shape = shape_of(meta->sizes(), meta->dtype());
+    }
+  };
+  for (const Node* node : nodes) {
+    TraceLog::Op& op = log.ops.emplace_back();
+    op.index = node->index;
+    op.name = node->facts->name;
+    op.is_node = true;
+    op.replayable = node->replayable;
+    op.decision = node->decision;
+    op.replays = node->replays;
     for (const NodeInput& input : node->inputs) {
       if (input.value != nullptr) {
-        summary.inputs.push_back(input.value->producer != nullptr ? input.value->producer->index : -1);
+        op.inputs.push_back(place(input.value));
+        note_shape(op.inputs.back(), input.meta);
+      }
+    }
+    for (const NodeOutput& output : node->outputs) {
+      if (output.value != nullptr) {
+        op.outputs.push_back(place(output.value));
       }
     }
   }
-  return summaries;
+  for (const SavedTensorHook* hook = hooks_; hook != nullptr; hook = hook->next()) {
+    if (hook->value_ != nullptr) {
+      note_shape(place(hook->value_), hook->meta_);
+    }
+  }
+  return log;
 }
 
 }  // namespace ac2::internal

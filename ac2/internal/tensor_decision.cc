@@ -1,6 +1,7 @@
 #include "ac2/internal/tensor_decision.h"
 
 #include "ac2/internal/packing.h"
+#include "ac2/internal/timeline.h"
 
 namespace ac2::internal {
 
@@ -24,6 +25,9 @@ void decide_tensor(Tape& tape, const at::Tensor& tensor, const PolicyDecision& d
       tape.make_saved(value);
     } else {
       tape.make_recomputed(value);
+    }
+    if (Timeline* timeline = tape.timeline()) {
+      timeline->note_decision(value, by == DecidedBy::kTag ? TraceLog::Source::TAG : TraceLog::Source::NAME);
     }
     // Of the value itself, or of what computing it again now needs.
     packs = tape.take_pending_packs();

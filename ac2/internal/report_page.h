@@ -1,0 +1,18 @@
+// The HTML page of write_report(): a skeleton, its style, and a script for each of its sections. All of it is inline,
+// so that the file can be sent to somebody.
+#pragma once
+
+#include <string>
+
+namespace ac2::internal {
+
+extern const char* const kReportStyle;
+extern const char* const kReportCommon;  // the data, and what all sections use
+extern const char* const kReportMemory;
+extern const char* const kReportTable;
+extern const char* const kReportGraph;
+
+// `data` is JSON, as ac2/report.cc makes it, without a '<'.
+std::string report_page(const std::string& data);
+
+}  // namespace ac2::internal
