@@ -1,0 +1,198 @@
+#include "ac2/internal/node_builder.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <optional>
+#include <utility>
+
+#include "ac2/internal/result_tensors.h"
+#include "ac2/internal/timeline.h"
+
+namespace ac2::internal {
+
+namespace {
+
+// A result that the op has made, rather than passed on or kept a handle of.
+bool is_fresh(const at::Tensor& tensor, c10::ArrayRef<c10::IValue> results) {
+  const c10::Storage& storage = tensor.storage();
+  const size_t handles = storage.use_count();
+  if (handles == 1) {
+    return tensor.use_count() == 1;
+  }
+  size_t among_results = 0;
+  for_each_tensor(results, [&](const at::Tensor& result) {
+    among_results +=
+        result.defined() && result.has_storage() && result.storage().is_alias_of(storage) && result.use_count() == 1;
+  });
+  return handles == among_results;
+}
+
+class NodeBuilder {
+ public:
+  NodeBuilder(Tape& tape, const RecordedCall& call) : tape_(tape), call_(call) {}
+
+  // Needs the tape's lock. The node lives on in its results; nothing is left if it has none.
+  void build(const ResolvedDecision& resolved) {
+    const PolicyDecision& decision = resolved.decision;
+    Node* node = node_ = tape_.make_node();
+    node->facts = &call_.facts;
+    node->keys = call_.keys;
+    node->tls_keys = call_.tls_keys;
+    node->index = call_.index;
+    node->decision = decision.policy();
+    node->grad_mode = at::GradMode::is_enabled();
+    node->random_state = call_.random_state;
+    node->replayable = !call_.facts.draws || call_.random_state.defined();
+    add_writes();
+    add_arguments();
+    saves_ = saves(decision, tape_.budget() != nullptr) || !node->replayable || lacks_old_bytes_;
+    attach_results(decision);
+    if (Timeline* timeline = tape_.timeline(); timeline != nullptr && node->refs > 0) {
+      timeline->describe(*node, resolved.decided_by);
+    }
+    if (node->refs > 0) {
+      if (tape_.budget() != nullptr && !saves_) {
+        tape_.add_to_budget(node, call_.cost);
+      }
+      tape_.node_recorded();
+    } else {
+      tape_.discard(node);
+    }
+  }
+
+ private:
+  void add_writes() {
+    if (call_.writes == nullptr) {
+      return;
+    }
+    for (const Overwrites::Target& target : call_.writes->targets()) {
+      node_->writes.push_back({target.of_no_matter ? nullptr : target.old, target.nbytes, target.tensor.device()});
+      node_->replayable &= target.recoverable() || target.recoverable_by_name();
+      lacks_old_bytes_ |= target.recoverable_by_name();
+    }
+    node_->replayable &= !call_.writes->opaque();
+  }
+
+  void add_arguments() {
+    for (size_t i = 0; i < call_.arguments.size(); ++i) {
+      const c10::IValue& argument = call_.arguments[i];
+      if (argument.isTensor()) {
+        node_->arguments.emplace_back();
+        add_input(argument.toTensor(), i, -1);
+      } else if (argument.isTensorList() || argument.isOptionalTensorList()) {
+        node_->arguments.emplace_back();
+        int32_t list_index = 0;
+        for (const c10::IValue& element : argument.toListRef()) {
+          if (element.isTensor()) {
+            add_input(element.toTensor(), i, list_index);
+          }
+          ++list_index;
+        }
+        node_->lists.push_back({static_cast<uint16_t>(i), argument.isOptionalTensorList(), list_index});
+      } else {
+        node_->arguments.push_back(argument);
+        for_each_tensor(c10::ArrayRef<c10::IValue>(argument), [&](const at::Tensor&) { node_->replayable = false; });
+      }
+    }
+  }
+
+  void add_input(const at::Tensor& tensor, size_t argument, int32_t list_index) {
+    if (!tensor.defined()) {
+      if (list_index < 0) {
+        node_->arguments.back() = tensor;
+      }
+      return;
+    }
+    NodeInput input;
+    input.argument = static_cast<uint16_t>(argument);
+    input.list_index = list_index;
+    const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+    const bool plain = has_plain_storage(impl);
+    const int target =
+        call_.writes != nullptr && plain ? call_.writes->target_of(impl.storage().unsafeGetStorageImpl()) : -1;
+    if (target >= 0) {
+      input.write = static_cast<int16_t>(target);
+      input.value = node_->writes[target].old;
+      input.meta = meta_before(tensor, argument, list_index);
+    } else {
+      input.value = tape_.current(tensor);
+      if (plain) {
+        input.meta = tape_.intern(tensor);
+      }
+    }
+    if (input.value != nullptr) {
+      tape_.ref(input.value);
+      if (Timeline* timeline = tape_.timeline(); timeline != nullptr && plain && target < 0) {
+        timeline->note_shape(input.value, tensor);
+      }
+    }
+    node_->inputs.push_back(std::move(input));
+  }
+
+  const TensorMeta* meta_before(const at::Tensor& tensor, size_t argument, int32_t list_index) const {
+    for (const Overwrites::Argument& written : call_.writes->arguments()) {
+      if (written.argument == argument && written.list_index == list_index) {
+        return written.meta;
+      }
+    }
+    return tape_.intern(tensor);  // it only reads there
+  }
+
+  void attach_results(const PolicyDecision& decision) {
+    int32_t flat_index = -1;
+    for_each_tensor(call_.results, [&](const at::Tensor& tensor) {
+      ++flat_index;
+      if (!tensor.defined() || !has_plain_storage(*tensor.unsafeGetTensorImpl())) {
+        return;  // held whole, if anything needs it
+      }
+      c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+      if ((call_.writes != nullptr && call_.writes->target_of(storage) >= 0) || !is_fresh(tensor, call_.results)) {
+        return;
+      }
+      if (Value* value = tape_.add_made(tensor)) {
+        attach(value, {.flat_result = flat_index}, tensor, decision);
+      }
+    });
+    if (call_.writes == nullptr) {
+      return;
+    }
+    int16_t write = -1;
+    for (const Overwrites::Target& target : call_.writes->targets()) {
+      ++write;
+      // Without its old bytes there is no computing it again: it is a value like those from outside.
+      if (target.accumulates || !(target.recoverable() || target.recoverable_by_name()) ||
+          target.tensor.storage().unsafeGetStorageImpl() != target.storage) {
+        continue;
+      }
+      attach(tape_.add_written(target.tensor), {.write = write}, target.tensor, decision);
+    }
+  }
+
+  void attach(Value* value, NodeOutput output, const at::Tensor& tensor, const PolicyDecision& decision) {
+    tape_.attach(node_, value, output, saves_);
+    if (Timeline* timeline = tape_.timeline()) {
+      timeline->note_shape(value, tensor);
+    }
+    if (decision.hooks()) {
+      tape_.set_hooks(value, decision.hooks(), tensor);
+    }
+  }
+
+  Tape& tape_;
+  const RecordedCall& call_;
+  Node* node_ = nullptr;
+  bool lacks_old_bytes_ = false;
+  bool saves_ = true;
+};
+
+}  // namespace
+
+bool saves(const PolicyDecision& decision, bool budget) {
+  return decision.saves() && (!budget || decision.is_must());
+}
+
+void build_node(Tape& tape, const RecordedCall& call, const ResolvedDecision& decision) {
+  NodeBuilder(tape, call).build(decision);
+}
+
+}  // namespace ac2::internal
