@@ -6,6 +6,7 @@
 #include "ac2/names.h"          // IWYU pragma: export
 #include "ac2/nn/nn.h"          // IWYU pragma: export
 #include "ac2/op_scopes.h"      // IWYU pragma: export
+#include "ac2/plan.h"           // IWYU pragma: export
 #include "ac2/policy.h"         // IWYU pragma: export
 #include "ac2/report.h"         // IWYU pragma: export
 #include "ac2/scope.h"          // IWYU pragma: export

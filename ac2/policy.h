@@ -30,8 +30,9 @@ class OperatorHandle;
 namespace ac2 {
 
 namespace internal {
+class Budget;
 class OpContextFactory;
-}
+}  // namespace internal
 
 // The six names, meanings and order of torch.utils.checkpoint.CheckpointPolicy.
 enum class CheckpointPolicy : uint8_t {
@@ -173,6 +174,8 @@ class Policy {
     PolicyFn fn;
     NamePolicyFn by_name;   // or empty
     std::string name = {};  // of the policy; see named()
+    // That of a plan: the region keeps within it.
+    std::shared_ptr<internal::Budget> budget = nullptr;
 
     // Null if `fn` would have to see the call.
     std::optional<PolicyDecision> decide(const c10::OperatorHandle& op) const;

@@ -41,10 +41,14 @@ PolicyScope::PolicyScope(Policy policy, ScopeOptions options) {
   const bool verify = options.verify || verify_by_environment();
   internal::install_interceptor();
   internal::install_engine();
-  state_ = ThreadRegions::here().open(policy.enter(),
-                                      {.verify = verify,
-                                       .timeline = options.timeline,
-                                       .budget = options.shared_budget ? options.shared_budget->budget_ : nullptr});
+  Policy::Instance instance = policy.enter();
+  const internal::RegionOptions region{
+      .verify = verify,
+      .timeline = options.timeline,
+      .budget = options.shared_budget ? options.shared_budget->budget_ : nullptr,
+      .plan_budget = std::move(instance.budget),
+      .log = nullptr};
+  state_ = ThreadRegions::here().open(std::move(instance), region);
 }
 
 PolicyScope::PolicyScope(ScopeOptions options)

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ac2/internal/result_tensors.h"
+#include "ac2/internal/step_log.h"
 #include "ac2/internal/timeline.h"
 
 namespace ac2::internal {
@@ -53,6 +54,9 @@ class NodeBuilder {
     if (node->refs > 0) {
       if (tape_.budget() != nullptr && !saves_) {
         tape_.add_to_budget(node, call_.cost);
+      }
+      if (StepLog* log = tape_.step_log()) {
+        log->called(*node, decision, call_.cost);
       }
       tape_.node_recorded();
     } else {

@@ -26,7 +26,7 @@ struct RecordedCall {
   const Overwrites* writes;  // null if it writes nothing
   const at::Generator& random_state;
   int64_t index;
-  double cost;  // if the tape has a budget
+  double cost;  // if the tape has a budget or a step log
 };
 
 // Whether results are never computed again. A budget may drop what policies merely prefer to save.

@@ -19,6 +19,7 @@
 #include "ac2/internal/packing.h"
 #include "ac2/internal/random.h"
 #include "ac2/internal/result_tensors.h"
+#include "ac2/internal/step_log.h"
 #include "ac2/internal/timeline.h"
 #include "ac2/internal/verifier.h"
 
@@ -28,6 +29,13 @@ namespace {
 
 c10::ArrayRef<c10::IValue> top(const torch::jit::Stack& stack, size_t count) {
   return c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - count);
+}
+
+// Nothing is computed there, so nothing can be timed.
+bool on_meta_device(c10::ArrayRef<c10::IValue> results) {
+  bool any = false;
+  for_each_tensor(results, [&](const at::Tensor& tensor) { any |= tensor.defined() && tensor.is_meta(); });
+  return any;
 }
 
 bool has_result_tensors(c10::ArrayRef<c10::IValue> results) {
@@ -124,6 +132,9 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
     known = *resolved;
   }
   Budget* const budget = tape->budget();
+  const StepLog* const log = tape->step_log();
+  const bool modelled = (budget != nullptr && budget->modelled_costs()) || (log != nullptr && log->modelled_costs());
+  const bool timed = (budget != nullptr || log != nullptr) && !modelled;
   const bool may_recompute = !known || !saves(known->decision, budget != nullptr);
   const bool names_decide = region.policies.looks_at_names();
 
@@ -135,7 +146,6 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
   if (!facts.written.empty()) {
     writes.emplace(*tape, facts, arguments, may_recompute && facts.has_fresh_results, names_decide);
   }
-  const bool timed = budget != nullptr && !budget->modelled_costs();
   const auto started = timed ? c10::getApproximateTime() : 0;
   at::Generator random_state;
   if (facts.draws && (may_recompute || names_decide)) {
@@ -172,8 +182,8 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
                 .writes = writes ? &*writes : nullptr,
                 .random_state = random_state,
                 .index = index,
-                .cost = budget != nullptr && budget->modelled_costs() ? modelled_cost(facts, arguments, results)
-                                                                      : static_cast<double>(elapsed)},
+                .cost = modelled || (timed && on_meta_device(results)) ? modelled_cost(facts, arguments, results)
+                                                                       : static_cast<double>(elapsed)},
                *known);
     packs = tape->take_pending_packs();
   }

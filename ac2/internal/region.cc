@@ -47,10 +47,15 @@ std::shared_ptr<ScopeState> ThreadRegions::open(Policy::Instance policy, const R
   if (options.verify) {
     tape.start_verifying();
   }
-  if (options.budget && tape.budget() == nullptr) {
-    tape.set_budget(options.budget);
-  } else if (options.budget && tape.budget() != options.budget.get()) {
-    tape.limit_budget(options.budget->bytes());
+  for (const std::shared_ptr<Budget>& budget : {options.budget, options.plan_budget}) {
+    if (budget && tape.budget() == nullptr) {
+      tape.set_budget(budget);
+    } else if (budget && tape.budget() != budget.get()) {
+      tape.limit_budget(budget->bytes());
+    }
+  }
+  if (options.log) {
+    tape.set_step_log(options.log);
   }
   if (options.timeline) {
     tape.start_timeline();

@@ -12,6 +12,7 @@
 
 #include "ac2/internal/budget.h"
 #include "ac2/internal/policy_stack.h"
+#include "ac2/internal/step_log.h"
 #include "ac2/internal/tape.h"
 #include "ac2/policy.h"
 #include "ac2/trace.h"
@@ -33,6 +34,8 @@ struct RegionOptions {
   bool verify = false;
   bool timeline = false;
   std::shared_ptr<Budget> budget;
+  std::shared_ptr<Budget> plan_budget;  // the policy's own; of both the smaller rules
+  std::shared_ptr<StepLog> log;
 };
 
 // What a PolicyScope and its thread share.

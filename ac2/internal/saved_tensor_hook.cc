@@ -9,6 +9,7 @@
 #include "ac2/internal/budget.h"
 #include "ac2/internal/packing.h"
 #include "ac2/internal/replayer.h"
+#include "ac2/internal/step_log.h"
 #include "ac2/internal/timeline.h"
 #include "ac2/internal/verifier.h"
 
@@ -20,6 +21,9 @@ SavedTensorHook::~SavedTensorHook() {
   }
   const Tape::Lock lock(*tape_);
   tape_->erase_hook(this);
+  if (StepLog* log = tape_->step_log()) {
+    log->released(this);
+  }
   unpin();
   --value_->hooks;
   if (Timeline* timeline = tape_->timeline()) {
@@ -53,6 +57,9 @@ void SavedTensorHook::call_pack_hook(const at::Tensor& tensor) {
     tape_->use(value_);
     tape_->add_holder(value_);
     tape_->insert_hook(this);
+    if (StepLog* log = tape_->step_log()) {
+      log->wanted(this, *value_);
+    }
     packs = tape_->take_pending_packs();
   }
   pack_values(*tape_, packs);
@@ -70,6 +77,9 @@ at::Tensor SavedTensorHook::call_unpack_hook() {
   {
     const Tape::Lock lock(*tape_);
     pin();
+    if (StepLog* log = tape_->step_log()) {
+      log->taken(this, graph_task);
+    }
   }
   try {
     std::optional<TimedUnpack> timed;

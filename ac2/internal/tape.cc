@@ -11,6 +11,7 @@
 #include "ac2/internal/budget.h"
 #include "ac2/internal/live_nodes.h"
 #include "ac2/internal/saved_tensor_hook.h"
+#include "ac2/internal/step_log.h"
 #include "ac2/internal/timeline.h"
 #include "ac2/internal/verifier.h"
 
@@ -57,6 +58,9 @@ void Tape::reap() {
     }
     if (owned_verifier_) {
       owned_verifier_->forget(value);
+    }
+    if (owned_step_log_) {
+      owned_step_log_->forget(*value);
     }
     if (owned_timeline_) {
       owned_timeline_->forget(value);
@@ -209,6 +213,9 @@ void Tape::copy_real(Value* value, c10::Storage copy) {
 }
 
 void Tape::forget_origin(Value* value) {
+  if (owned_step_log_) {
+    owned_step_log_->overwritten(*value);
+  }
   if (value->keep && value->held && !value->private_bytes) {
     evict(value);  // cheaper than a copy, since it can be computed again
   }
@@ -276,6 +283,12 @@ void Tape::start_timeline() {
     log_what_is_held();
     timeline_.store(owned_timeline_.get(), std::memory_order_release);
   }
+}
+
+void Tape::set_step_log(std::shared_ptr<StepLog> log) {
+  const Lock lock(*this);
+  owned_step_log_ = std::move(log);
+  step_log_.store(owned_step_log_.get(), std::memory_order_release);
 }
 
 void Tape::start_verifying() {

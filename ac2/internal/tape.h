@@ -30,6 +30,7 @@ namespace ac2::internal {
 class BackwardState;
 class Budget;
 class SavedTensorHook;
+class StepLog;
 class Timeline;
 class Verifier;
 
@@ -183,6 +184,11 @@ class Tape : public std::enable_shared_from_this<Tape> {
 
   // From now on, what ops compute is remembered as fingerprints. By the recording thread.
   void start_verifying();
+  // From now on, what is recorded and what backward takes out is written down; null: no more. By the recording thread.
+  void set_step_log(std::shared_ptr<StepLog> log);
+  // Null if there is none. Which it is needs no lock.
+  StepLog* step_log() { return step_log_.load(std::memory_order_acquire); }
+
   // Null unless verifying. Which it is needs no lock.
   Verifier* verifier() { return verifier_.load(std::memory_order_acquire); }
 
@@ -263,6 +269,8 @@ class Tape : public std::enable_shared_from_this<Tape> {
   bool tracked_ = false;
   std::vector<std::shared_ptr<void>> budget_limits_;
   std::atomic<Budget*> budget_{nullptr};
+  std::shared_ptr<StepLog> owned_step_log_;
+  std::atomic<StepLog*> step_log_{nullptr};
   std::unique_ptr<Verifier> owned_verifier_;
   std::atomic<Verifier*> verifier_{nullptr};
   std::unique_ptr<Timeline> owned_timeline_;

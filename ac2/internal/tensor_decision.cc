@@ -1,6 +1,7 @@
 #include "ac2/internal/tensor_decision.h"
 
 #include "ac2/internal/packing.h"
+#include "ac2/internal/step_log.h"
 #include "ac2/internal/timeline.h"
 
 namespace ac2::internal {
@@ -17,6 +18,9 @@ void decide_tensor(Tape& tape, const at::Tensor& tensor, const PolicyDecision& d
       return;
     }
     value->tagged |= by == DecidedBy::kTag;
+    if (StepLog* log = tape.step_log()) {
+      log->tagged(*value, decision);
+    }
     if (value->budgeted) {
       tape.set_hooks(value, decision.hooks(), tensor);
       tape.retain(value, decision);

@@ -1,0 +1,368 @@
+// The planner against all subsets on small steps, against counts by hand, and on steps of ten thousand ops.
+#include "ac2/internal/planner.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <optional>
+#include <random>
+#include <vector>
+
+namespace ac2::internal {
+namespace {
+
+using Event = StepGraph::Event;
+using Fate = StepGraph::Fate;
+
+// A step is built op by op; its backward goes through the ops in reverse.
+class Step {
+ public:
+  enum Saves : uint8_t { kNothing = 0, kInput = 1, kResult = 2, kBoth = 3 };
+
+  // The op's results are one value, whose number this is.
+  uint32_t run(double cost, int64_t bytes, const std::vector<uint32_t>& inputs, Saves saves, Fate fate = Fate::kOpen) {
+    const auto op = static_cast<uint32_t>(graph.ops.size());
+    auto& hooks = hooks_of_.emplace_back();
+    if ((saves & kInput) != 0) {
+      for (const uint32_t input : inputs) want(input, hooks);
+    }
+    graph.ops.push_back({.cost = cost, .fate = fate, .inputs = inputs, .results = {}, .takes = {}});
+    graph.events.push_back({Event::kRuns, op});
+    const auto value = static_cast<uint32_t>(graph.values.size());
+    graph.values.push_back({.bytes = bytes, .op = op});
+    graph.ops.back().results = {value};
+    if ((saves & kResult) != 0) want(value, hooks);
+    return value;
+  }
+
+  // Parameters and inputs are no values here: they are always there.
+  const StepGraph& backward() {
+    graph.events.push_back({Event::kBackward, 0});
+    for (size_t op = hooks_of_.size(); op-- > 0;) {
+      for (const uint32_t hook : hooks_of_[op]) graph.events.push_back({Event::kTaken, hook});
+      for (const uint32_t hook : hooks_of_[op]) graph.events.push_back({Event::kReleased, hook});
+    }
+    return graph;
+  }
+
+  StepGraph graph;
+
+ private:
+  void want(uint32_t value, std::vector<uint32_t>& hooks) {
+    hooks.push_back(static_cast<uint32_t>(graph.hooks.size()));
+    graph.events.push_back({Event::kWanted, hooks.back()});
+    graph.hooks.push_back(value);
+  }
+
+  std::vector<std::vector<uint32_t>> hooks_of_;
+};
+
+// n ops of cost 1 that save their inputs, as sin() does; each result takes one byte. The last is wanted by nothing.
+Step sines(int n) {
+  Step step;
+  std::vector<uint32_t> last;
+  for (int i = 0; i < n; ++i) last = {step.run(1, 1, last, Step::kInput)};
+  step.backward();
+  return step;
+}
+
+Step random_chain(std::mt19937& dice, int ops) {
+  Step step;
+  std::vector<uint32_t> last;
+  for (int i = 0; i < ops; ++i) {
+    const double cost = static_cast<double>(1 + dice() % 20);
+    last = {step.run(cost, static_cast<int64_t>(1 + dice() % 9), last, static_cast<Step::Saves>(dice() % 4))};
+  }
+  step.backward();
+  return step;
+}
+
+Step random_dag(std::mt19937& dice, int ops) {
+  Step step;
+  for (int i = 0; i < ops; ++i) {
+    std::vector<uint32_t> inputs;
+    const uint32_t count = i == 0 ? 0 : 1 + dice() % 2;
+    for (uint32_t j = 0; j < count; ++j) {
+      const auto back = static_cast<uint32_t>(1 + std::min<uint32_t>(dice() % 4, dice() % 4));
+      const uint32_t input = static_cast<uint32_t>(i) - std::min<uint32_t>(back, i);
+      if (std::find(inputs.begin(), inputs.end(), input) == inputs.end()) inputs.push_back(input);
+    }
+    const double cost = static_cast<double>(1 + dice() % 20);
+    const Fate fate = dice() % 12 == 0 ? Fate::kSaved : dice() % 12 == 0 ? Fate::kRecomputed : Fate::kOpen;
+    step.run(cost, static_cast<int64_t>(1 + dice() % 9), inputs, static_cast<Step::Saves>(1 + dice() % 3), fate);
+  }
+  step.backward();
+  return step;
+}
+
+// Layers of a transformer, in units of a hidden state's bytes (100) and of one of its products (1000).
+Step transformer(int layers) {
+  Step step;
+  uint32_t x = step.run(1, 100, {}, Step::kNothing);
+  for (int i = 0; i < layers; ++i) {
+    const uint32_t norm1 = step.run(4, 100, {x}, Step::kInput);
+    const uint32_t qkv = step.run(3000, 300, {norm1}, Step::kInput);
+    const uint32_t mixed = step.run(340, 100, {qkv}, Step::kBoth);
+    const uint32_t y = step.run(3, 100, {x, step.run(1000, 100, {mixed}, Step::kInput)}, Step::kNothing);
+    const uint32_t norm2 = step.run(4, 100, {y}, Step::kInput);
+    const uint32_t hidden = step.run(4000, 400, {norm2}, Step::kInput);
+    const uint32_t gelu = step.run(16, 400, {hidden}, Step::kInput);
+    x = step.run(3, 100, {y, step.run(4000, 100, {gelu}, Step::kInput)}, Step::kNothing);
+  }
+  step.backward();
+  return step;
+}
+
+// A convolutional network of the shape of a U: results of the way down are taken on the way up.
+Step u_shape(int depth) {
+  Step step;
+  std::vector<uint32_t> across;
+  uint32_t x = step.run(1, 1 << depth, {}, Step::kNothing);
+  for (int i = depth; i > 0; --i) {
+    for (int j = 0; j < 2; ++j) x = step.run(10, 1 << i, {step.run(300, 1 << i, {x}, Step::kInput)}, Step::kResult);
+    across.push_back(x);
+    x = step.run(5, 1 << (i - 1), {x}, Step::kInput);
+  }
+  for (int i = 1; i <= depth; ++i) {
+    x = step.run(8, 2 << i, {step.run(100, 1 << i, {x}, Step::kInput), across[depth - i]}, Step::kNothing);
+    for (int j = 0; j < 2; ++j) x = step.run(10, 1 << i, {step.run(300, 1 << i, {x}, Step::kInput)}, Step::kResult);
+  }
+  step.backward();
+  return step;
+}
+
+// Two values go from each step to the next.
+Step lstm(int steps) {
+  Step step;
+  uint32_t h = step.run(1, 10, {}, Step::kNothing), c = step.run(1, 10, {}, Step::kNothing);
+  for (int i = 0; i < steps; ++i) {
+    const uint32_t gates = step.run(400, 40, {h}, Step::kInput);
+    const uint32_t opened = step.run(20, 40, {gates}, Step::kResult);
+    const uint32_t kept = step.run(5, 10, {opened, c}, Step::kInput), added = step.run(5, 10, {opened}, Step::kInput);
+    c = step.run(5, 10, {kept, added}, Step::kNothing);
+    h = step.run(5, 10, {opened, step.run(8, 10, {c}, Step::kResult)}, Step::kInput);
+  }
+  step.backward();
+  return step;
+}
+
+// The costs of all subsets.
+class Subsets {
+ public:
+  explicit Subsets(const StepGraph& graph) {
+    KeepSimulator simulator(graph);
+    std::vector<uint32_t> open;
+    for (uint32_t op = 0; op < graph.ops.size(); ++op) {
+      if (graph.ops[op].fate == Fate::kOpen) open.push_back(op);
+    }
+    for (uint32_t set = 0; set < (1U << open.size()); ++set) {
+      std::vector<Keep> kept(graph.ops.size(), Keep::kNothing);
+      for (size_t i = 0; i < open.size(); ++i) {
+        if ((set >> i & 1) != 0) kept[open[i]] = Keep::kWanted;
+      }
+      simulator.complete(kept);
+      outcomes_.push_back(simulator.run(kept));
+    }
+  }
+  int64_t least_bytes() const { return std::min_element(outcomes_.begin(), outcomes_.end(), by_bytes)->peak_bytes; }
+  int64_t most_bytes() const { return std::max_element(outcomes_.begin(), outcomes_.end(), by_bytes)->peak_bytes; }
+  double least_cost(int64_t bytes) const {
+    double cost = std::numeric_limits<double>::infinity();
+    for (const KeepOutcome& outcome : outcomes_) {
+      if (outcome.peak_bytes <= bytes) cost = std::min(cost, outcome.replay_cost);
+    }
+    return cost;
+  }
+
+ private:
+  static bool by_bytes(const KeepOutcome& a, const KeepOutcome& b) { return a.peak_bytes < b.peak_bytes; }
+  std::vector<KeepOutcome> outcomes_;
+};
+
+double cost_of(const StepGraph& graph) {
+  double cost = 0;
+  for (const StepGraph::Op& op : graph.ops) cost += op.cost;
+  return cost;
+}
+
+TEST(PlannerTest, KeepsEverythingThatFits) {
+  const Step step = sines(8);
+  Planner planner(step.graph);
+  const std::optional<KeepPlan> plan = planner.solve(7);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->outcome.replays, 0);
+  EXPECT_EQ(plan->outcome.forward_bytes, 7);
+  EXPECT_EQ(plan->outcome.peak_bytes, 7);
+}
+
+TEST(PlannerTest, CountsAChainAsBackwardReplaysIt) {
+  const Step step = sines(8);
+  KeepSimulator simulator(step.graph);
+  std::vector<Keep> kept(8, Keep::kNothing);
+  kept[2] = kept[5] = Keep::kWanted;
+  simulator.complete(kept);
+  const KeepOutcome outcome = simulator.run(kept);
+  EXPECT_EQ(outcome.forward_bytes, 2);
+  EXPECT_EQ(outcome.replays, 5);     // 0, 1, 3, 4, 6
+  EXPECT_EQ(outcome.peak_bytes, 3);  // 2, 5 and 6; or 2, 3 and 4
+}
+
+TEST(PlannerTest, KeepsAResultThatOnlyReplaysTake) {
+  // A small result that nothing wants, between a dear op and one that spreads it out.
+  Step step;
+  const uint32_t dear = step.run(1000, 1, {}, Step::kNothing);
+  const uint32_t large = step.run(1, 100, {dear}, Step::kNothing);
+  step.run(1, 100, {large}, Step::kInput);
+  step.run(1, 90, {}, Step::kResult);
+  Planner planner(step.backward());
+  const std::optional<KeepPlan> plan = planner.solve(110);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->kept[0], Keep::kAll);
+  EXPECT_EQ(plan->kept[1], Keep::kNothing);
+  EXPECT_EQ(plan->outcome.replay_cost, 1);
+  EXPECT_EQ(plan->outcome.peak_bytes, 101);
+}
+
+TEST(PlannerTest, IsExactOnChains) {
+  std::mt19937 dice(1);
+  for (int round = 0; round < 150; ++round) {
+    const Step step = random_chain(dice, 4 + static_cast<int>(dice() % 8));
+    const Subsets subsets(step.graph);
+    Planner planner(step.graph);
+    EXPECT_EQ(planner.smallest().outcome.peak_bytes, subsets.least_bytes()) << "round " << round;
+    for (int64_t bytes = subsets.least_bytes(); bytes <= subsets.most_bytes(); ++bytes) {
+      const std::optional<KeepPlan> plan = planner.solve(bytes);
+      ASSERT_TRUE(plan) << "round " << round << ", " << bytes << " bytes";
+      EXPECT_LE(plan->outcome.peak_bytes, bytes);
+      EXPECT_EQ(plan->outcome.replay_cost, subsets.least_cost(bytes)) << "round " << round << ", " << bytes << " bytes";
+    }
+    EXPECT_FALSE(planner.solve(subsets.least_bytes() - 1));
+  }
+}
+
+// How far from the best it may be elsewhere: see docs/budget.md.
+TEST(PlannerTest, IsNearTheBestOnRandomGraphs) {
+  std::mt19937 dice(2);
+  int solved = 0, best = 0, missed = 0;
+  double worst = 0, sum = 0;
+  for (int round = 0; round < 150; ++round) {
+    const Step step = random_dag(dice, 5 + static_cast<int>(dice() % 8));
+    const Subsets subsets(step.graph);
+    Planner planner(step.graph);
+    for (int64_t bytes = subsets.least_bytes(); bytes <= subsets.most_bytes(); ++bytes) {
+      const std::optional<KeepPlan> plan = planner.solve(bytes);
+      if (!plan) {
+        ++missed;
+        continue;
+      }
+      EXPECT_LE(plan->outcome.peak_bytes, bytes);
+      const double above = (plan->outcome.replay_cost - subsets.least_cost(bytes)) / cost_of(step.graph);
+      ++solved;
+      best += above == 0 ? 1 : 0;
+      sum += above;
+      worst = std::max(worst, above);
+    }
+  }
+  std::printf("%d budgets: %d best, %d missed; above the best by %.4f of a forward on average, %.3f at most\n",
+              solved + missed, best, missed, sum / solved, worst);
+  EXPECT_GE(best, solved * 97 / 100);
+  EXPECT_LE(missed, (solved + missed) / 100);
+  EXPECT_LE(sum / solved, 0.001);
+  EXPECT_LE(worst, 0.15);
+}
+
+// Above what no plan can be below, by shares of a forward.
+TEST(PlannerTest, IsNearTheBoundOnNetworks) {
+  struct Case {
+    const char* name;
+    Step step;
+    double most[4];
+  };
+  for (const Case& network :
+       {Case{"transformer", transformer(24), {0.01, 0.02, 0.02, 0.02}}, Case{"U-shaped", u_shape(6), {0.01, 0.1, 0, 0}},
+        Case{"LSTM", lstm(64), {0.01, 0.16, 0.08, 0.08}}}) {
+    Planner planner(network.step.graph);
+    const int64_t all = planner.keep_all().outcome.peak_bytes;
+    std::printf("%s: smallest %.3f of what is held without recomputation\n", network.name,
+                static_cast<double>(planner.smallest().outcome.peak_bytes) / static_cast<double>(all));
+    int i = 0;
+    for (const double fraction : {0.75, 0.5, 0.25, 0.125}) {
+      const auto bytes = static_cast<int64_t>(fraction * static_cast<double>(all));
+      const double most = network.most[i++];
+      const std::optional<KeepPlan> plan = planner.solve(bytes);
+      if (!plan) {
+        EXPECT_LT(bytes, planner.smallest().outcome.peak_bytes);
+        continue;
+      }
+      const double cost = plan->outcome.replay_cost / cost_of(network.step.graph);
+      const double bound = planner.least_cost(bytes) / cost_of(network.step.graph);
+      std::printf("%s at %.3f: %.3f of a forward, no less than %.3f\n", network.name, fraction, cost, bound);
+      EXPECT_GE(cost, bound - 1e-9);
+      EXPECT_LE(cost, bound + most);
+    }
+  }
+}
+
+TEST(PlannerTest, AChainTakesTheSquareRootOfItsLengthAtLeast) {
+  for (const int n : {101, 401, 1601}) {
+    const Step step = sines(n);
+    Planner planner(step.graph);
+    // k kept before the last stretch of k: k (k + 1) / 2 ≥ n values in all.
+    const double least = std::sqrt(2.0 * n);
+    EXPECT_NEAR(static_cast<double>(planner.smallest().outcome.peak_bytes), least, 2) << n;
+    EXPECT_LT(planner.smallest().outcome.replays, n);
+  }
+}
+
+TEST(PlannerTest, PlansTenThousandOpsWithinTheirBytes) {
+  const Step step = sines(10000);
+  Planner planner(step.graph);
+  double last = std::numeric_limits<double>::infinity();
+  for (const int64_t bytes : {160, 500, 2500, 7500}) {
+    const std::optional<KeepPlan> plan = planner.solve(bytes);
+    ASSERT_TRUE(plan) << bytes;
+    EXPECT_LE(plan->outcome.peak_bytes, bytes);
+    EXPECT_LT(plan->outcome.replay_cost, last);
+    // All that is kept is not replayed; besides, a stretch must fit on top.
+    EXPECT_LE(plan->outcome.replay_cost, 10000.0 - static_cast<double>(bytes) / 2);
+    last = plan->outcome.replay_cost;
+  }
+}
+
+TEST(PlannerTest, PlansATransformerOfTenThousandOpsWithinItsBytes) {
+  const Step step = transformer(1100);
+  Planner planner(step.graph);
+  const int64_t bytes = planner.keep_all().outcome.peak_bytes / 2;
+  const std::optional<KeepPlan> plan = planner.solve(bytes);
+  ASSERT_TRUE(plan);
+  EXPECT_LE(plan->outcome.peak_bytes, bytes);
+  EXPECT_LE(plan->outcome.replay_cost, 0.13 * cost_of(step.graph));
+}
+
+TEST(PlannerTest, TheSameStepHasTheSamePlan) {
+  std::mt19937 dice(3);
+  const Step step = random_dag(dice, 60);
+  std::vector<std::vector<Keep>> plans;
+  for (int run = 0; run < 3; ++run) {
+    Planner planner(step.graph);
+    const std::optional<KeepPlan> plan = planner.solve(planner.keep_all().outcome.peak_bytes / 2);
+    ASSERT_TRUE(plan);
+    plans.push_back(plan->kept);
+  }
+  EXPECT_EQ(plans[1], plans[0]);
+  EXPECT_EQ(plans[2], plans[0]);
+}
+
+TEST(PlannerTest, AStepThatSavesNothingHoldsNothing) {
+  const StepGraph nothing;
+  Planner planner(nothing);
+  const std::optional<KeepPlan> plan = planner.solve(1);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->outcome.peak_bytes, 0);
+}
+
+}  // namespace
+}  // namespace ac2::internal
