@@ -53,7 +53,7 @@ struct ScopeOptions {
   // Keeps a log of the region, from here to its end, for to_chrome_trace(), explain() and write_report(): when each op
   // ran and was replayed, for whom, which policy decided, and every change of the bytes held. The log keeps no tensor;
   // it takes about 600 bytes for an op that is replayed once, as long as the Trace lives. Without it no
-  // clock is read.
+  // clock is read, but by a budget that times ops.
   bool timeline = false;
 };
 

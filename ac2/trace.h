@@ -54,7 +54,7 @@ std::string to_dot(const Trace& trace);
 
 // JSON that Perfetto and chrome://tracing open. With ScopeOptions::timeline: forward, backwards, replays, releases, and
 // the bytes held as a counter, in microseconds since the region began. Without it the ops still reachable, in logical
-// time, one microsecond an op: the recorder reads no clock.
+// time, one microsecond an op: ops have no times then.
 std::string to_chrome_trace(const Trace& trace);
 
 // Op nodes alive in all traces of the process: 0 when nothing is left behind.
