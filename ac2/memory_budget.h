@@ -17,9 +17,9 @@
 // ones; never what a MUST_SAVE or SaveWithHooks decision keeps. Not guaranteed: what kernels use besides; and, for an
 // op in backward, the tensors that autograd has just taken out.
 //
-// If memory runs out in an op of a region, or in a replay, all that can be dropped is, the op is tried once more, and the
-// budget is three quarters of what was held from then on: a budget of more than there is adapts itself. Not for ops that
-// write to their arguments or draw random numbers in forward.
+// If memory runs out in an op of a region, or in a replay, all that can be dropped is, the op is tried once more, and
+// the budget is three quarters of what was held from then on: a budget of more than there is adapts itself. Not for ops
+// that write to their arguments or draw random numbers in forward.
 //
 // Threads: copies are the same budget; all of them may be used from any thread.
 #pragma once

@@ -42,12 +42,11 @@ PolicyScope::PolicyScope(Policy policy, ScopeOptions options) {
   internal::install_interceptor();
   internal::install_engine();
   Policy::Instance instance = policy.enter();
-  const internal::RegionOptions region{
-      .verify = verify,
-      .timeline = options.timeline,
-      .budget = options.shared_budget ? options.shared_budget->budget_ : nullptr,
-      .plan_budget = std::move(instance.budget),
-      .log = nullptr};
+  const internal::RegionOptions region{.verify = verify,
+                                       .timeline = options.timeline,
+                                       .budget = options.shared_budget ? options.shared_budget->budget_ : nullptr,
+                                       .plan_budget = std::move(instance.budget),
+                                       .log = nullptr};
   state_ = ThreadRegions::here().open(std::move(instance), region);
 }
 

@@ -34,7 +34,8 @@ at::Generator generator_of(const OpFacts& facts, c10::ArrayRef<c10::IValue> argu
   }
   const c10::Device device = device_of(facts, arguments).value_or(c10::Device(c10::kCPU));
   // On the meta device nothing is drawn, and there is no generator.
-  return device.is_cpu() || device.is_meta() ? at::detail::getDefaultCPUGenerator() : at::globalContext().defaultGenerator(device);
+  return device.is_cpu() || device.is_meta() ? at::detail::getDefaultCPUGenerator()
+                                             : at::globalContext().defaultGenerator(device);
 }
 
 void copy_cpu_state(const at::Generator& from, const at::Generator& to) {
