@@ -43,6 +43,9 @@ struct OtherForm {
   at::Tensor opaque;
 };
 
+// As what a budget counts bytes, apart from those of tracked values, which count by their place.
+enum class Counted : uint8_t { kNot, kUntracked, kFixed, kOutside };
+
 // The bytes of a storage between two writes.
 struct Value {
   static constexpr uint32_t kNotTracked = ~uint32_t{0};
@@ -64,14 +67,11 @@ struct Value {
   bool real_is_original = false;
   bool tagged = false;  // decided by tag_with_policy, which no name overrules
   // Under a budget only.
-  bool budgeted = false;        // the budget may drop its bytes
-  bool tracked = false;         // and its evictor knows of it
-  bool keep = false;            // not saved, but kept while hooks want it and the budget allows
-  bool held_untracked = false;  // `held`, or what was packed, is in the budget's untracked bytes
-  bool held_fixed = false;      // … in its fixed bytes
-  bool held_outside = false;    // … among its tensors from outside
-  bool real_untracked = false;  // `real` is in its untracked bytes
-  bool real_fixed = false;      // … in its fixed bytes
+  bool budgeted = false;                 // the budget may drop its bytes
+  bool tracked = false;                  // and its evictor knows of it
+  bool keep = false;                     // not saved, but kept while hooks want it and the budget allows
+  Counted held_counted = Counted::kNot;  // `held`, or what was packed
+  Counted real_counted = Counted::kNot;  // `real`
   Retention retention = Retention::kPreferSave;
   ValueId budget_id = kNoId;
   uint32_t noted_version = 0;

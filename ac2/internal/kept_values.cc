@@ -81,13 +81,17 @@ void Tape::recount(Value* value) {
   if (value == nullptr) {
     return;
   }
-  if (value->held_untracked) {
-    const bool packed = value->has_hooks() && value->other->is_packed;
-    packed ? uncount_packed(value) : uncount_held(value);
-    packed ? count_packed(value) : count_held(value);
+  if (value->held_counted == Counted::kUntracked) {
+    if (value->has_hooks() && value->other->is_packed) {
+      uncount(value->held_counted, value->other->packed_bytes);
+      count(value->held_counted, value->other->packed_bytes);
+    } else {
+      uncount_held(value);
+      count_held(value);
+    }
   }
-  if (value->real_untracked) {
-    uncount_real(value);
+  if (value->real_counted == Counted::kUntracked) {
+    uncount(value->real_counted, bytes_of(value));
     count_real(value);
   }
   update_place(value);
@@ -103,69 +107,46 @@ void Tape::update_place(Value* value) {
 }
 
 void Tape::count_held(Value* value) {
-  if (!tracked_) {
-    value->held_untracked = true;
-    owned_budget_->add_untracked(bytes_of(value));
-  } else if (value->tracked) {
-    // Counts by its place.
-  } else if (value->producer != nullptr || value->private_bytes) {
-    count_fixed(value->held_fixed, bytes_of(value));
+  if (value->tracked) {
+    return;
+  }
+  if (!tracked_ || value->producer != nullptr || value->private_bytes) {
+    count(value->held_counted, bytes_of(value));
   } else {
-    value->held_outside = true;
+    value->held_counted = Counted::kOutside;
     owned_budget_->add_outside(value->held);
   }
 }
 
 void Tape::uncount_held(Value* value) {
-  uncount_fixed(value->held_fixed, bytes_of(value));
-  if (std::exchange(value->held_untracked, false)) {
-    owned_budget_->add_untracked(-bytes_of(value));
-  }
-  if (std::exchange(value->held_outside, false)) {
+  if (value->held_counted == Counted::kOutside) {
+    value->held_counted = Counted::kNot;
     owned_budget_->remove_outside(value->held);
-  }
-}
-
-void Tape::count_packed(Value* value) {
-  if (tracked_) {
-    count_fixed(value->held_fixed, value->other->packed_bytes);
   } else {
-    value->held_untracked = true;
-    owned_budget_->add_untracked(value->other->packed_bytes);
-  }
-}
-
-void Tape::uncount_packed(Value* value) {
-  uncount_fixed(value->held_fixed, value->other->packed_bytes);
-  if (std::exchange(value->held_untracked, false)) {
-    owned_budget_->add_untracked(-value->other->packed_bytes);
+    uncount(value->held_counted, bytes_of(value));
   }
 }
 
 void Tape::count_real(Value* value) {
-  if (!tracked_) {
-    value->real_untracked = true;
-    owned_budget_->add_untracked(bytes_of(value));
-  } else if (!value->tracked) {
-    count_fixed(value->real_fixed, bytes_of(value));
+  if (!value->tracked) {
+    count(value->real_counted, bytes_of(value));
   }
 }
 
-void Tape::uncount_real(Value* value) {
-  uncount_fixed(value->real_fixed, bytes_of(value));
-  if (std::exchange(value->real_untracked, false)) {
-    owned_budget_->add_untracked(-bytes_of(value));
-  }
+void Tape::count(Counted& counted, int64_t bytes) {
+  counted = tracked_ ? Counted::kFixed : Counted::kUntracked;
+  tracked_ ? owned_budget_->add_fixed(bytes) : owned_budget_->add_untracked(bytes);
 }
 
-void Tape::count_fixed(bool& counts, int64_t bytes) {
-  counts = true;
-  owned_budget_->add_fixed(bytes);
-}
-
-void Tape::uncount_fixed(bool& counts, int64_t bytes) {
-  if (std::exchange(counts, false)) {
-    owned_budget_->add_fixed(-bytes);
+void Tape::uncount(Counted& counted, int64_t bytes) {
+  switch (std::exchange(counted, Counted::kNot)) {
+    case Counted::kUntracked:
+      return owned_budget_->add_untracked(-bytes);
+    case Counted::kFixed:
+      return owned_budget_->add_fixed(-bytes);
+    case Counted::kNot:
+    case Counted::kOutside:
+      return;
   }
 }
 

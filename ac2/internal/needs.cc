@@ -130,7 +130,7 @@ void Tape::drop_real(Value* value) {
     value->replayed = at::Tensor();
   }
   if (owned_budget_) {
-    uncount_real(value);
+    uncount(value->real_counted, static_cast<int64_t>(value->nbytes));
     update_place(value);
   }
 }
@@ -144,7 +144,7 @@ c10::Storage Tape::take_real(Value* value) {
   }
   c10::Storage bytes = std::exchange(value->real, c10::Storage());
   if (owned_budget_) {
-    uncount_real(value);
+    uncount(value->real_counted, static_cast<int64_t>(value->nbytes));
     update_place(value);
   }
   return bytes;

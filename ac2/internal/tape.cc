@@ -183,7 +183,7 @@ void Tape::drop_held(Value* value) {
   }
   if (value->has_hooks() && value->other->is_packed) {
     count_saved(value, -value->other->packed_bytes);
-    uncount_packed(value);
+    uncount(value->held_counted, value->other->packed_bytes);
     trash_->packed.push_back(std::move(value->other->packed));
     value->other->packed = c10::IValue();
     value->other->is_packed = false;
@@ -243,7 +243,7 @@ void Tape::set_packed(Value* value, c10::IValue packed, int64_t packed_bytes) {
   value->other->is_packed = true;
   count_saved(value, packed_bytes);
   if (owned_budget_) {
-    count_packed(value);
+    count(value->held_counted, packed_bytes);
     update_place(value);
   }
 }

@@ -215,12 +215,9 @@ class Tape : public std::enable_shared_from_this<Tape> {
   // Tells the budget of bytes that it must count though it cannot drop them: after `held` is set, before it is dropped.
   void count_held(Value* value);
   void uncount_held(Value* value);
-  void count_packed(Value* value);
-  void uncount_packed(Value* value);
   void count_real(Value* value);
-  void uncount_real(Value* value);
-  void count_fixed(bool& counts, int64_t bytes);
-  void uncount_fixed(bool& counts, int64_t bytes);
+  void count(Counted& counted, int64_t bytes);
+  void uncount(Counted& counted, int64_t bytes);
   // What was counted before this tape was tracked, counted as if it had been.
   void recount(Value* value);
 
