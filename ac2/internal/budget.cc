@@ -50,7 +50,7 @@ ValueId Budget::id_of(Tape& tape, Value& value) {
 
 bool Budget::add_tape(Tape& tape) {
   const std::lock_guard lock(mutex_);
-  if (tracking_.load(std::memory_order_relaxed)) {
+  if (tracks_new_tapes_) {
     return true;
   }
   std::erase_if(untracked_, [](const std::weak_ptr<Tape>& other) { return other.expired(); });
@@ -59,10 +59,14 @@ bool Budget::add_tape(Tape& tape) {
 }
 
 void Budget::start_tracking() {
+  if (tracking_.load(std::memory_order_acquire)) {
+    return;
+  }
+  const std::lock_guard turn(start_mutex_);
   std::vector<std::weak_ptr<Tape>> tapes;
   {
     const std::lock_guard lock(mutex_);
-    tracking_.store(true, std::memory_order_relaxed);
+    tracks_new_tapes_ = true;
     tapes.swap(untracked_);
   }
   for (const std::weak_ptr<Tape>& weak : tapes) {
@@ -71,6 +75,8 @@ void Budget::start_tracking() {
       tape->track();
     }
   }
+  // Not before: other threads would make room by an evictor that knows half of what is held.
+  tracking_.store(true, std::memory_order_release);
 }
 
 void Budget::add_call(Tape& tape, Node& node) {
@@ -99,9 +105,6 @@ void Budget::add_call(Tape& tape, Node& node) {
 }
 
 void Budget::forget(Value& value) {
-  if (value.budget_id == kNoId) {
-    return;
-  }
   const std::lock_guard lock(mutex_);
   evictor_.forget(value.budget_id);
   entries_[value.budget_id] = {};
@@ -126,6 +129,11 @@ void Budget::place(const Value& value, Place place) {
 void Budget::set_place(const Value& value, Place place) {
   const std::lock_guard lock(mutex_);
   this->place(value, place);
+}
+
+ValueId Budget::next_victim() {
+  look_elsewhere();
+  return evictor_.next_victim();
 }
 
 void Budget::look_elsewhere() {
@@ -216,79 +224,69 @@ void Budget::drop(ValueId id, const Entry& entry) {
   tape->drop_for_room(entry.value);
 }
 
+bool Budget::drop_next(c10::function_ref<ValueId()> choose) {
+  ValueId id = kNoId;
+  Entry entry;
+  {
+    const std::lock_guard lock(mutex_);
+    id = choose();
+    if (id == kNoId) {
+      return false;
+    }
+    entry = entries_[id];
+  }
+  drop(id, entry);
+  return true;
+}
+
 void Budget::make_room(int64_t bytes, c10::function_ref<std::string()> at) {
-  if (!tracking_.load(std::memory_order_relaxed)) {
+  if (!tracking_.load(std::memory_order_acquire)) {
     if (untracked_bytes_.load(std::memory_order_relaxed) + bytes <= limit_.load(std::memory_order_relaxed)) {
       return;
     }
     start_tracking();
   }
-  while (true) {
-    ValueId victim = kNoId;
-    Entry entry;
-    {
-      const std::lock_guard lock(mutex_);
-      const int64_t room = evictor_.budget() - evictor_.held_bytes() - fixed_bytes_ - bytes;
-      if (outside_.most() <= room) {
-        return;
-      }
-      const int64_t outside = outside_.ours();
-      if (outside <= room) {
-        return;
-      }
-      look_elsewhere();
-      victim = evictor_.next_victim();
-      const int64_t least = evictor_.unevictable_bytes() + fixed_bytes_ + outside + bytes;
-      TORCH_CHECK(
-          victim != kNoId, "The memory budget of ", evictor_.budget(), " bytes cannot be met: at ", at(), ", ", least,
-          " bytes must be held at once (", fixed_bytes_ + outside,
-          " of them saved by decisions that a budget does not override, or not to be computed again, as what the "
-          "region took from outside; the rest is what this op takes and makes). Give the budget at least that many "
-          "bytes, or let policies save "
-          "less.");
-      entry = entries_[victim];
+  const auto choose = [&]() -> ValueId {
+    const int64_t room = evictor_.budget() - evictor_.held_bytes() - fixed_bytes_ - bytes;
+    if (outside_.most() <= room) {
+      return kNoId;
     }
-    drop(victim, entry);
+    const int64_t outside = outside_.ours();
+    if (outside <= room) {
+      return kNoId;
+    }
+    const ValueId victim = next_victim();
+    const int64_t least = evictor_.unevictable_bytes() + fixed_bytes_ + outside + bytes;
+    TORCH_CHECK(victim != kNoId, "The memory budget of ", evictor_.budget(), " bytes cannot be met: at ", at(), ", ",
+                least, " bytes must be held at once (", fixed_bytes_ + outside,
+                " of them saved by decisions that a budget does not override, or not to be computed again, as what the "
+                "region took from outside; the rest is what this op takes and makes). Give the budget at least that "
+                "many bytes, or let policies save less.");
+    return victim;
+  };
+  while (drop_next(choose)) {
   }
 }
 
 bool Budget::make_all_room() {
   start_tracking();
   bool dropped = false;
-  while (true) {
-    ValueId victim = kNoId;
-    Entry entry;
-    {
-      const std::lock_guard lock(mutex_);
-      look_elsewhere();
-      victim = evictor_.next_victim();
-      if (victim == kNoId) {
-        return dropped;
-      }
-      if (!std::exchange(dropped, true)) {
-        const int64_t held = evictor_.held_bytes() + fixed_bytes_ + outside_.ours();
-        limits_.insert(std::max<int64_t>(1, held / 4 * 3));
-        set_limit();
-      }
-      entry = entries_[victim];
+  const auto choose = [&]() -> ValueId {
+    const ValueId victim = next_victim();
+    if (victim != kNoId && !std::exchange(dropped, true)) {
+      const int64_t held = evictor_.held_bytes() + fixed_bytes_ + outside_.ours();
+      limits_.insert(std::max<int64_t>(1, held / 4 * 3));
+      set_limit();
     }
-    drop(victim, entry);
+    return victim;
+  };
+  while (drop_next(choose)) {
   }
+  return dropped;
 }
 
 void Budget::drop_unneeded() {
-  while (true) {
-    ValueId id = kNoId;
-    Entry entry;
-    {
-      const std::lock_guard lock(mutex_);
-      id = evictor_.take_unneeded();
-      if (id == kNoId) {
-        return;
-      }
-      entry = entries_[id];
-    }
-    drop(id, entry);
+  while (drop_next([this] { return evictor_.take_unneeded(); })) {
   }
 }
 

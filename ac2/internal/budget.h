@@ -20,6 +20,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -28,6 +29,7 @@
 #include "absl/container/btree_set.h"
 #include "ac2/internal/evictor.h"
 #include "ac2/internal/graph.h"
+#include "ac2/internal/out_of_memory.h"
 #include "ac2/internal/outside_bytes.h"
 
 namespace ac2::internal {
@@ -57,6 +59,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
 
   // A finished node whose budgeted results can be computed again.
   void add_call(Tape& tape, Node& node);
+  // The value must have a budget_id.
   void forget(Value& value);
   void set_place(const Value& value, Place place);
   void set_retention(const Value& value, Retention retention);
@@ -99,14 +102,20 @@ class Budget : public std::enable_shared_from_this<Budget> {
   void place(const Value& value, Place place);
   // Finds what the program has let go of since: nobody tells.
   void look_elsewhere();
+  ValueId next_victim();
   void set_limit();
+  // Drops what `choose`, called with the lock, says. False if that is kNoId.
+  bool drop_next(c10::function_ref<ValueId()> choose);
   void drop(ValueId id, const Entry& entry);
 
   std::atomic<int64_t> untracked_bytes_{0};
   std::atomic<int64_t> limit_;  // the evictor's budget
   std::atomic<bool> tracking_{false};
 
+  // Taken before any tape's lock, by whoever starts tracking, so that others wait until it is done.
+  std::mutex start_mutex_;
   mutable std::mutex mutex_;
+  bool tracks_new_tapes_ = false;
   std::vector<std::weak_ptr<Tape>> untracked_;
   Evictor evictor_;
   std::vector<Entry> entries_;            // by ValueId
@@ -117,6 +126,19 @@ class Budget : public std::enable_shared_from_this<Budget> {
   OutsideBytes outside_;
   const bool modelled_costs_;
 };
+
+// What `call` returns. Once more, if memory ran out in it and the budget could free some.
+template <class Call>
+auto call_with_room(Budget& budget, Call&& call) {
+  try {
+    return call();
+  } catch (const std::exception& error) {
+    if (!is_out_of_memory(error) || !budget.make_all_room()) {
+      throw;
+    }
+  }
+  return call();
+}
 
 // Around the gathering of one op's inputs and its running, or while a value is handed over. Takes the tape's lock.
 class BudgetPins {

@@ -5,7 +5,6 @@
 #include <c10/util/ApproximateClock.h>
 #include <c10/util/Exception.h>
 
-#include <exception>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -14,7 +13,6 @@
 #include "ac2/internal/cost_model.h"
 #include "ac2/internal/node_builder.h"
 #include "ac2/internal/op_context_factory.h"
-#include "ac2/internal/out_of_memory.h"
 #include "ac2/internal/overwrite.h"
 #include "ac2/internal/packing.h"
 #include "ac2/internal/random.h"
@@ -78,8 +76,7 @@ void run_unrecorded(Region& region, const OpFacts& facts, c10::DispatchKeySet ke
   facts.op.redispatchBoxed(keys, stack);
 }
 
-// Once more, if memory ran out and the budget could free some. Not where half of a write or of the draws may have
-// happened.
+// Once more, if memory ran out, but not where half of a write or of the draws may have happened.
 void run_op(const OpFacts& facts, c10::DispatchKeySet keys, c10::ArrayRef<c10::IValue> arguments, Budget* budget,
             torch::jit::Stack* stack) {
   if (budget == nullptr || facts.draws || !facts.written.empty()) {
@@ -87,17 +84,14 @@ void run_op(const OpFacts& facts, c10::DispatchKeySet keys, c10::ArrayRef<c10::I
     return;
   }
   const size_t below = stack->size() - facts.num_arguments;
-  try {
-    facts.op.redispatchBoxed(keys, stack);
-    return;
-  } catch (const std::exception& error) {
-    if (!is_out_of_memory(error) || !budget->make_all_room()) {
-      throw;
+  bool again = false;
+  call_with_room(*budget, [&] {
+    if (std::exchange(again, true)) {
+      stack->resize(below);
+      stack->insert(stack->end(), arguments.begin(), arguments.end());
     }
-  }
-  stack->resize(below);
-  stack->insert(stack->end(), arguments.begin(), arguments.end());
-  facts.op.redispatchBoxed(keys, stack);
+    facts.op.redispatchBoxed(keys, stack);
+  });
 }
 
 void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,

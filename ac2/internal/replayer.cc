@@ -3,14 +3,12 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "ac2/internal/budget.h"
-#include "ac2/internal/out_of_memory.h"
 #include "ac2/internal/packing.h"
 #include "ac2/internal/replay_call.h"
 #include "ac2/internal/storage_copy.h"
@@ -158,20 +156,12 @@ void after_replay(Tape& tape, const Node& node) {
   budget->drop_unneeded();
 }
 
-// Once more, if memory ran out and the budget could free some.
 std::vector<at::Tensor> replay_call(Tape& tape, const Node& node, std::vector<at::Tensor> inputs) {
   Budget* budget = tape.budget();
   if (budget == nullptr || !node.writes.empty()) {
     return call_again(node, std::move(inputs));
   }
-  try {
-    return call_again(node, inputs);
-  } catch (const std::exception& error) {
-    if (!is_out_of_memory(error) || !budget->make_all_room()) {
-      throw;
-    }
-  }
-  return call_again(node, std::move(inputs));
+  return call_with_room(*budget, [&] { return call_again(node, inputs); });
 }
 
 void replay(Tape& tape, Node* node) {
