@@ -176,6 +176,7 @@ void reduction_step(Machine& machine, Dice& dice) {
       return machine.let(
           v.name + ".norm()", [&] { return v.tensor.norm(); }, true);
     default:
+      v.freeze();
       return machine.let(
           v.name + ".amax(0)", [&] { return v.tensor.amax(0); }, true);
   }
