@@ -73,7 +73,7 @@ void BackwardRun::enter(Tape& tape, int graph_task) {
   {
     const Tape::Lock lock(tape);
     auto& active = tape.backward().active;
-    if (std::find(active.begin(), active.end(), graph_task) != active.end()) {
+    if (tape.backward().is_active(graph_task)) {
       return;
     }
     active.push_back(graph_task);

@@ -3,6 +3,7 @@
 
 #include <c10/util/SmallVector.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -34,6 +35,9 @@ class BackwardState {
    private:
     BackwardState& state_;
   };
+
+  // Needs the tape's lock, as `active`.
+  bool is_active(int graph_task) const { return std::find(active.begin(), active.end(), graph_task) != active.end(); }
 
   // Graph task ids of the backwards that have unpacked something. Guarded by the tape's lock.
   c10::SmallVector<int, 2> active;

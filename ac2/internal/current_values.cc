@@ -21,7 +21,7 @@ void note_version(Value* value, const at::Tensor& tensor) {
 }  // namespace
 
 const Value* Tape::known(const at::Tensor& tensor) const {
-  const auto it = current_.find(tensor.unsafeGetTensorImpl()->storage().unsafeGetStorageImpl());
+  const auto it = current_.find(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
   return it == current_.end() ? nullptr : it->second;
 }
 
@@ -30,7 +30,7 @@ Value* Tape::find_current(const at::Tensor& tensor) {
   if (!has_plain_storage(*impl)) {
     return current_opaque(tensor, /*create=*/false);
   }
-  c10::StorageImpl* storage = impl->storage().unsafeGetStorageImpl();
+  c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
   const auto it = current_.find(storage);
   if (it == current_.end()) {
     return nullptr;
@@ -55,12 +55,12 @@ Value* Tape::current(const at::Tensor& tensor) {
   }
   Value* value = make_value(tensor);
   note_version(value, tensor);
-  track(tensor.unsafeGetTensorImpl()->storage().unsafeGetStorageImpl(), value);
+  track(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl(), value);
   return value;
 }
 
 Value* Tape::make_value(const at::Tensor& tensor) {
-  const c10::Storage& storage = tensor.unsafeGetTensorImpl()->storage();
+  const c10::Storage& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
   Value* value = values_.make();
   value->nbytes = storage.unsafeGetStorageImpl()->nbytes();
   value->origin = storage.getWeakStorageImpl();
@@ -68,7 +68,7 @@ Value* Tape::make_value(const at::Tensor& tensor) {
 }
 
 Value* Tape::add_made(const at::Tensor& tensor) {
-  c10::StorageImpl* storage = tensor.unsafeGetTensorImpl()->storage().unsafeGetStorageImpl();
+  c10::StorageImpl* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   if (current_.contains(storage)) {
     return nullptr;
   }
@@ -80,7 +80,7 @@ Value* Tape::add_made(const at::Tensor& tensor) {
 
 Value* Tape::add_written(const at::Tensor& tensor) {
   Value* value = make_value(tensor);
-  track(tensor.unsafeGetTensorImpl()->storage().unsafeGetStorageImpl(), value);
+  track(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl(), value);
   return value;
 }
 

@@ -13,6 +13,7 @@
 #include "ac2/internal/region.h"
 #include "ac2/internal/replayer.h"
 #include "ac2/internal/torch_compat.h"
+#include "ac2/internal/typed_kernels.h"
 
 namespace ac2::internal {
 
@@ -70,6 +71,7 @@ void install_interceptor() {
   // Leaked with its registration: ops may run during static destruction.
   static auto* library = new torch::Library(torch::Library::IMPL, "_", kRecordKey, __FILE__, __LINE__);
   library->fallback(torch::CppFunction::makeFromBoxedFunction<&intercept>());
+  register_typed_kernels(&intercept);
   installed = true;
 }
 

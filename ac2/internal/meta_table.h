@@ -19,17 +19,21 @@ namespace ac2::internal {
 class MetaTable {
  public:
   const TensorMeta* intern(const c10::TensorImpl& impl) {
+    if (last_ != nullptr && last_->describes(impl)) {
+      return last_;
+    }
     const size_t hash = TensorMeta::hash(impl);
     const TensorMeta*& recent = recent_[hash % recent_.size()];
     if (recent == nullptr || !recent->describes(impl)) {
       recent = find_or_add(impl, hash);
     }
-    return recent;
+    return last_ = recent;
   }
 
  private:
   const TensorMeta* find_or_add(const c10::TensorImpl& impl, size_t hash);
 
+  const TensorMeta* last_ = nullptr;
   std::array<const TensorMeta*, 32> recent_{};
   absl::flat_hash_map<size_t, std::vector<const TensorMeta*>> by_hash_;
   std::deque<TensorMeta> metas_;

@@ -15,7 +15,7 @@ namespace {
 
 // A result that the op has made, rather than passed on or kept a handle of.
 bool is_fresh(const at::Tensor& tensor, c10::ArrayRef<c10::IValue> results) {
-  const c10::Storage& storage = tensor.storage();
+  const c10::Storage& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
   const size_t handles = storage.use_count();
   if (handles == 1) {
     return tensor.use_count() == 1;
@@ -113,7 +113,7 @@ class NodeBuilder {
     const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
     const bool plain = has_plain_storage(impl);
     const int target =
-        call_.writes != nullptr && plain ? call_.writes->target_of(impl.storage().unsafeGetStorageImpl()) : -1;
+        call_.writes != nullptr && plain ? call_.writes->target_of(impl.unsafe_storage().unsafeGetStorageImpl()) : -1;
     if (target >= 0) {
       input.write = static_cast<int16_t>(target);
       input.value = node_->writes[target].old;
@@ -149,7 +149,7 @@ class NodeBuilder {
       if (!tensor.defined() || !has_plain_storage(*tensor.unsafeGetTensorImpl())) {
         return;  // held whole, if anything needs it
       }
-      c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+      c10::StorageImpl* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
       if ((call_.writes != nullptr && call_.writes->target_of(storage) >= 0) || !is_fresh(tensor, call_.results)) {
         return;
       }

@@ -1,23 +1,16 @@
 #include "ac2/internal/recorder.h"
 
-#include <ATen/core/grad_mode.h>
 #include <c10/core/InferenceMode.h>
-#include <c10/util/ApproximateClock.h>
-#include <c10/util/Exception.h>
 
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "ac2/internal/budget.h"
-#include "ac2/internal/cost_model.h"
-#include "ac2/internal/node_builder.h"
-#include "ac2/internal/op_context_factory.h"
 #include "ac2/internal/overwrite.h"
-#include "ac2/internal/packing.h"
 #include "ac2/internal/random.h"
+#include "ac2/internal/recording.h"
 #include "ac2/internal/result_tensors.h"
-#include "ac2/internal/step_log.h"
 #include "ac2/internal/timeline.h"
 #include "ac2/internal/verifier.h"
 
@@ -27,19 +20,6 @@ namespace {
 
 c10::ArrayRef<c10::IValue> top(const torch::jit::Stack& stack, size_t count) {
   return c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - count);
-}
-
-// Nothing is computed there, so nothing can be timed.
-bool on_meta_device(c10::ArrayRef<c10::IValue> results) {
-  bool any = false;
-  for_each_tensor(results, [&](const at::Tensor& tensor) { any |= tensor.defined() && tensor.is_meta(); });
-  return any;
-}
-
-bool has_result_tensors(c10::ArrayRef<c10::IValue> results) {
-  bool any = false;
-  for_each_tensor(results, [&](const at::Tensor& tensor) { any |= tensor.defined(); });
-  return any;
 }
 
 // Nothing to record, but ADInplaceOrView may be about to count a new version of bytes that stay as they are. Told to
@@ -96,8 +76,7 @@ void run_op(const OpFacts& facts, c10::DispatchKeySet keys, c10::ArrayRef<c10::I
 
 void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
                  const c10::impl::PODLocalDispatchKeySet& tls_keys, torch::jit::Stack* stack) {
-  // The region may be closed by a scope that a policy or an op destroys.
-  const std::shared_ptr<Tape> tape = region.tape;
+  const std::shared_ptr<Tape> tape = region.tape;  // as Recording's
   const int64_t index = tape->next_op();
   std::optional<TimedCall> logged;
   if (tape->timeline() != nullptr) {
@@ -120,36 +99,26 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
   if (logged) {
     logged->takes(arguments);
   }
-  // A copy: an op may open scopes of its own.
-  std::optional<ResolvedDecision> known;
-  if (const ResolvedDecision* resolved = region.policies.known(facts)) {
-    known = *resolved;
-  }
-  Budget* const budget = tape->budget();
-  const StepLog* const log = tape->step_log();
-  const bool modelled = (budget != nullptr && budget->modelled_costs()) || (log != nullptr && log->modelled_costs());
-  const bool timed = (budget != nullptr || log != nullptr) && !modelled;
-  const bool may_recompute = !known || !saves(known->decision, budget != nullptr);
-  const bool names_decide = region.policies.looks_at_names();
-
+  Recording recording(region, facts, keys, tls_keys, index);
   std::optional<VerifiedCall> verified;
   if (tape->verifier() != nullptr) {
     verified.emplace(*tape, facts, arguments, index);
   }
   std::optional<Overwrites> writes;
   if (!facts.written.empty()) {
-    writes.emplace(*tape, facts, arguments, may_recompute && facts.has_fresh_results, names_decide);
+    writes.emplace(*tape, facts, arguments, recording.may_recompute() && facts.has_fresh_results,
+                   recording.names_decide());
   }
-  const auto started = timed ? c10::getApproximateTime() : 0;
   at::Generator random_state;
-  if (facts.draws && (may_recompute || names_decide)) {
+  recording.begins();
+  if (facts.draws && (recording.may_recompute() || recording.names_decide())) {
     const RecordedDraw draw(facts, stack->data() + (stack->size() - facts.num_arguments));
     random_state = draw.before();
     facts.op.redispatchBoxed(keys, stack);
   } else {
-    run_op(facts, keys, arguments, budget, stack);
+    run_op(facts, keys, arguments, recording.budget(), stack);
   }
-  const auto elapsed = timed ? c10::getApproximateTime() - started : 0;
+  recording.ran();
   if (logged) {
     logged->ran();
   }
@@ -157,29 +126,11 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
     verified->check_arguments();
   }
   const c10::ArrayRef<c10::IValue> results = top(*stack, facts.num_returns);
-  if (!writes && !has_result_tensors(results)) {
+  if (!recording.add_node({.arguments = arguments,
+                           .results = results,
+                           .writes = writes ? &*writes : nullptr,
+                           .random_state = std::move(random_state)})) {
     return;
-  }
-  if (!known) {
-    known = region.policies.decide(facts, OpContextFactory::make(facts.op, arguments, results, index));
-  }
-  c10::SmallVector<Value*, 2> packs;
-  {
-    const Tape::Lock lock(*tape);
-    tape->names_decide = names_decide;
-    build_node(*tape,
-               {.facts = facts,
-                .keys = keys,
-                .tls_keys = tls_keys,
-                .arguments = arguments,
-                .results = results,
-                .writes = writes ? &*writes : nullptr,
-                .random_state = random_state,
-                .index = index,
-                .cost = modelled || (timed && on_meta_device(results)) ? modelled_cost(facts, arguments, results)
-                                                                       : static_cast<double>(elapsed)},
-               *known);
-    packs = tape->take_pending_packs();
   }
   if (logged) {
     leave_results(*logged, results, writes ? writes->targets() : c10::ArrayRef<Overwrites::Target>());
@@ -187,10 +138,7 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
   if (verified) {
     verified->note_results(results);
   }
-  pack_values(*tape, packs);
-  if (budget != nullptr) {
-    budget->make_room(0, [&] { return facts.name; });
-  }
+  recording.settle();
 }
 
 }  // namespace ac2::internal

@@ -268,7 +268,20 @@ void realize(Tape& tape, Value* target) {
   }
 }
 
+// A backward kernel writes into it.
+bool is_clobbered(const Value& value) {
+  if (value.producer == nullptr) {
+    return false;
+  }
+  const auto& clobbers = value.producer->facts->clobbered_results;
+  return std::find(clobbers.begin(), clobbers.end(), value.producer->outputs[value.slot].flat_result) != clobbers.end();
+}
+
 }  // namespace
+
+at::Tensor tensor_at_hand(Tape& tape, Value* value, const TensorMeta* meta) {
+  return at_hand(tape, value) && !is_clobbered(*value) ? tensor_of(tape, value, meta) : at::Tensor();
+}
 
 at::Tensor materialize(Tape& tape, Value* value, const TensorMeta* meta) {
   const BudgetPins handing_over(tape, value);
@@ -278,10 +291,7 @@ at::Tensor materialize(Tape& tape, Value* value, const TensorMeta* meta) {
   {
     const Tape::Lock lock(tape);
     tensor = tensor_of(tape, value, meta);
-    if (const Node* node = value->producer) {
-      const auto& clobbers = node->facts->clobbered_results;
-      clobbered = std::find(clobbers.begin(), clobbers.end(), node->outputs[value->slot].flat_result) != clobbers.end();
-    }
+    clobbered = is_clobbered(*value);
   }
   if (clobbered) {
     tensor = meta->over(copy_storage(tensor.storage(), tensor.storage().nbytes()));

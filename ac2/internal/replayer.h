@@ -13,6 +13,11 @@ namespace ac2::internal {
 // unpack hook throws, and if a value that is needed was changed from outside.
 at::Tensor materialize(Tape& tape, Value* value, const TensorMeta* meta);
 
+// The same for a pinned value that is there and may be handed out as it is, else undefined. Needs the tape's lock, and
+// no turn: whoever replays meanwhile leaves alone what others have pinned. Throws if the value was changed from
+// outside.
+at::Tensor tensor_at_hand(Tape& tape, Value* value, const TensorMeta* meta);
+
 // Inside an op that is being replayed on this thread.
 bool is_replaying();
 

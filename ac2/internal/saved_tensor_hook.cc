@@ -60,17 +60,40 @@ void SavedTensorHook::call_pack_hook(const at::Tensor& tensor) {
     if (StepLog* log = tape_->step_log()) {
       log->wanted(this, *value_);
     }
-    packs = tape_->take_pending_packs();
+    if (tape_->has_pending_packs()) {
+      packs = tape_->take_pending_packs();
+    }
   }
-  pack_values(*tape_, packs);
+  if (!packs.empty()) {
+    pack_values(*tape_, packs);
+  }
   if (Budget* budget = tape_->budget()) {
     budget->make_room(0, [&] { return c10::str("the saving of a tensor of shape ", tensor.sizes()); });
   }
 }
 
+at::Tensor SavedTensorHook::unpack_at_hand(int graph_task) {
+  if (graph_task == -1 || tape_->budget() != nullptr || tape_->is_watched()) {
+    return {};
+  }
+  const Tape::Lock lock(*tape_);
+  // Not pinned: this backward has not begun with the tape, or has taken this one out before.
+  if (!pinned_ || !tape_->backward().is_active(graph_task)) {
+    return {};
+  }
+  at::Tensor tensor = tensor_at_hand(*tape_, value_, meta_);
+  if (tensor.defined()) {
+    unpin();
+  }
+  return tensor;
+}
+
 at::Tensor SavedTensorHook::call_unpack_hook() {
-  const BackwardState::Turn turn(tape_->backward());
   const int graph_task = torch::autograd::get_current_graph_task_id();
+  if (at::Tensor tensor = unpack_at_hand(graph_task); tensor.defined()) {
+    return tensor;
+  }
+  const BackwardState::Turn turn(tape_->backward());
   if (graph_task != -1) {
     BackwardRun::enter(*tape_, graph_task);
   }

@@ -29,6 +29,9 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks {
  private:
   friend class Tape;
 
+  // What most unpacks come to, under one lock: undefined if there is more to do.
+  at::Tensor unpack_at_hand(int graph_task);
+
   std::shared_ptr<Tape> tape_;
   Value* value_ = nullptr;
   const TensorMeta* meta_ = nullptr;

@@ -161,6 +161,7 @@ class Tape : public std::enable_shared_from_this<Tape> {
   // --- bookkeeping --------------------------------------------------------------------------------------------------
 
   // Values whose SaveWithHooks must be packed; taken by the caller, who packs them without the lock.
+  bool has_pending_packs() const { return !pending_packs_.empty(); }
   c10::SmallVector<Value*, 2> take_pending_packs();
   // The bytes of `value` are in `packed` now, and no longer held by reference.
   void set_packed(Value* value, c10::IValue packed, int64_t packed_bytes);
@@ -191,6 +192,9 @@ class Tape : public std::enable_shared_from_this<Tape> {
 
   // Null unless verifying. Which it is needs no lock.
   Verifier* verifier() { return verifier_.load(std::memory_order_acquire); }
+
+  // A timeline, the verifier or a step log wants to see everything that happens. Needs no lock.
+  bool is_watched() { return timeline() != nullptr || verifier() != nullptr || step_log() != nullptr; }
 
   // From now on, what happens is written down. By the recording thread.
   void start_timeline();

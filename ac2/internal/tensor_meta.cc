@@ -8,21 +8,6 @@
 
 namespace ac2::internal {
 
-namespace {
-
-constexpr c10::DispatchKeySet kNotPlain = c10::DispatchKeySet(
-    {c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr, c10::DispatchKey::Quantized, c10::DispatchKey::NestedTensor,
-     c10::DispatchKey::Python, c10::DispatchKey::MkldnnCPU, c10::DispatchKey::Vulkan, c10::DispatchKey::Metal,
-     c10::DispatchKey::ZeroTensor, c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper,
-     c10::DispatchKey::Batched, c10::DispatchKey::Functionalize});
-
-}  // namespace
-
-bool has_plain_storage(const c10::TensorImpl& impl) {
-  return impl.has_storage() && !impl.key_set().has_any(kNotPlain) && !impl.has_symbolic_sizes_strides() &&
-         impl.storage().unsafeGetStorageImpl() != nullptr;
-}
-
 TensorMeta::TensorMeta(const c10::TensorImpl& impl)
     : storage_offset_(impl.storage_offset()),
       key_set_(impl.key_set()),
@@ -48,7 +33,14 @@ size_t TensorMeta::needed_bytes() const {
 }
 
 bool TensorMeta::has_layout_of(const c10::TensorImpl& impl) const {
-  return impl.storage_offset() == storage_offset_ && impl.sizes() == sizes() && impl.strides() == strides();
+  const c10::IntArrayRef sizes = impl.sizes(), strides = impl.strides();
+  bool same = impl.storage_offset() == storage_offset_ && sizes.size() == sizes_and_strides_.size();
+  // Mostly of a few dimensions, for which a call of memcmp would take longer.
+  for (size_t d = 0; same && d < sizes.size(); ++d) {
+    same =
+        sizes[d] == sizes_and_strides_.size_at_unchecked(d) && strides[d] == sizes_and_strides_.stride_at_unchecked(d);
+  }
+  return same;
 }
 
 size_t TensorMeta::hash(const c10::TensorImpl& impl) {

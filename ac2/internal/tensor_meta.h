@@ -2,7 +2,9 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/DispatchKeySet.h>
 #include <c10/core/Storage.h>
+#include <c10/core/TensorImpl.h>
 #include <c10/core/impl/SizesAndStrides.h>
 #include <c10/util/typeid.h>
 
@@ -13,7 +15,14 @@ namespace ac2::internal {
 
 // Whether `impl` is nothing but strided elements in a storage. Others (sparse, nested, quantized, opaque, subclasses,
 // symbolic shapes) are told apart by their TensorImpl and always saved whole.
-bool has_plain_storage(const c10::TensorImpl& impl);
+inline bool has_plain_storage(const c10::TensorImpl& impl) {
+  constexpr c10::DispatchKeySet not_plain(
+      {c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr, c10::DispatchKey::Quantized,
+       c10::DispatchKey::NestedTensor, c10::DispatchKey::Python, c10::DispatchKey::MkldnnCPU, c10::DispatchKey::Vulkan,
+       c10::DispatchKey::Metal, c10::DispatchKey::ZeroTensor, c10::DispatchKey::FuncTorchBatched,
+       c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::Batched, c10::DispatchKey::Functionalize});
+  return impl.unsafe_storage() && !impl.key_set().has_any(not_plain) && !impl.has_symbolic_sizes_strides();
+}
 
 class TensorMeta {
  public:
