@@ -1,9 +1,10 @@
-// The chains of record_benchmark in sections that callgrind can tell apart; count_instructions.sh runs it and makes the
-// table. Alone it only prints the names of the sections, in the order in which they run. With an argument it has only
-// the section of that name, for a profile:
+// A chain of record_benchmark in sections that callgrind can tell apart: `chain_sections cos recompute_all` runs it
+// once to warm up and once for the count, and prints the names of its sections, "forward" and "backward", in that
+// order; count_instructions.sh makes the table. With the name of a section behind it, it has only that one, for a
+// profile:
 //
-//   valgrind --tool=callgrind --toggle-collect=counted_section bazel-bin/benchmarks/chain_sections "cos recompute_all
-//   forward"
+//   valgrind --tool=callgrind --toggle-collect=counted_section bazel-bin/benchmarks/chain_sections cos recompute_all
+//   forward
 #include <torch/torch.h>
 
 #include <cstdint>
@@ -25,25 +26,22 @@ namespace {
 
 constexpr int64_t kLength = 2'000;
 
-std::string only;  // the section that counts; empty: all
-
 using Link = std::function<at::Tensor(const at::Tensor&)>;
 
 at::Tensor leaf() {
   return torch::ones({8}, torch::requires_grad());
 }
 
-void run_chain(const Link& link, const std::string& op, const std::string& policy, bool counted) {
-  const gpt::Checkpointing checkpointing = gpt::checkpointing_by_name(policy);
+Link make_link(const std::string& op) {
+  if (op == "cos") return [](const at::Tensor& x) { return x.cos(); };
+  TORCH_CHECK(op == "mul", "Unknown op \"", op, "\"; there are chains of cos and of mul.");
+  return [weight = leaf()](const at::Tensor& x) { return x * weight; };
+}
+
+using Section = std::function<void(const char* name, const std::function<void()>& body)>;
+
+void run_chain(const Link& link, const gpt::Checkpointing& checkpointing, const Section& section) {
   const at::Tensor gradient = torch::ones({8});
-  const auto section = [&](const char* name, const std::function<void()>& body) {
-    const std::string full_name = op + " " + policy + " " + name;
-    if (!counted || (!only.empty() && full_name != only)) {
-      return body();
-    }
-    std::printf("%s %ld\n", full_name.c_str(), static_cast<long>(kLength));
-    counted_section(body);
-  };
   at::Tensor y = leaf();
   section("forward", [&] {
     gpt::checkpointed(checkpointing, [&] {
@@ -59,17 +57,20 @@ void run_chain(const Link& link, const std::string& op, const std::string& polic
 }  // namespace
 
 int main(int argc, char** argv) {
-  only = argc > 1 ? argv[1] : "";
-  at::set_num_threads(1);
-  for (const std::string op : {"cos", "mul"}) {
-    const at::Tensor weight = leaf();
-    const Link cos = [](const at::Tensor& x) { return x.cos(); };
-    const Link mul = [&weight](const at::Tensor& x) { return x * weight; };
-    for (const std::string policy : {"none", "recompute_all", "must_save_all", "1024GiB"}) {
-      // What is looked up once, and the first chunks of every pool, are no cost of an op.
-      run_chain(op == "cos" ? cos : mul, op, policy, /*counted=*/false);
-      run_chain(op == "cos" ? cos : mul, op, policy, /*counted=*/true);
-    }
+  if (argc < 3) {
+    std::fprintf(stderr, "usage: chain_sections cos|mul POLICY [forward|backward]\n");
+    return EXIT_FAILURE;
   }
+  at::set_num_threads(1);
+  const Link link = make_link(argv[1]);
+  const gpt::Checkpointing checkpointing = gpt::checkpointing_by_name(argv[2]);
+  const std::string only = argc > 3 ? argv[3] : "";
+  // What is looked up once, and the first chunks of every pool, are no cost of an op.
+  run_chain(link, checkpointing, [](const char*, const std::function<void()>& body) { body(); });
+  run_chain(link, checkpointing, [&](const char* name, const std::function<void()>& body) {
+    if (!only.empty() && only != name) return body();
+    std::printf("%s %ld\n", name, static_cast<long>(kLength));
+    counted_section(body);
+  });
   return EXIT_SUCCESS;
 }

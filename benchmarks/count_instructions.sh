@@ -3,8 +3,8 @@
 #
 #   benchmarks/count_instructions.sh [FOLDER]     keeps callgrind's files there, for callgrind_annotate
 #
-# Unlike times these are the same on every run, whatever else the machine does; only another LibTorch, compiler or kernel
-# for another processor changes them. See chain_sections.cc. About two minutes.
+# Unlike times these hardly differ from run to run, whatever else the machine does; another LibTorch, compiler or processor
+# changes them. See chain_sections.cc. About three minutes.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 # shellcheck source=tools/install_packages.sh
@@ -19,22 +19,31 @@ else
   folder="$(mktemp -d)"
   trap 'rm -rf "$folder"' EXIT
 fi
-rm -f "$folder"/callgrind.*
 
 ./bazelw build //benchmarks:chain_sections
-valgrind --tool=callgrind --callgrind-out-file="$folder/callgrind" --toggle-collect=counted_section \
-  --dump-after=counted_section bazel-bin/benchmarks/chain_sections >"$folder/sections" 2>"$folder/log" ||
-  { cat "$folder/log" >&2; exit 1; }
 
-# Section N is in callgrind.N.
-awk '
-  FNR == NR { op[NR] = $1; policy[NR] = $2; part[NR] = $3; length_of[NR] = $4; sections = NR; next }
-  /^totals:/ { n = FILENAME; sub(/.*\./, "", n); per_link[n] = $2 / length_of[n] }
-  END {
-    printf "%-4s %-15s %9s %7s %9s %7s\n", "op", "policy", "forward", "+", "backward", "+"
-    for (n = 1; n < sections; n += 2) {
-      if (policy[n] == "none") { forward = per_link[n]; backward = per_link[n + 1] }
-      printf "%-4s %-15s %9d %+7d %9d %+7d\n", op[n], policy[n], per_link[n], per_link[n] - forward, \
-        per_link[n + 1], per_link[n + 1] - backward
-    }
-  }' "$folder/sections" $(printf "$folder/callgrind.%d\n" $(seq "$(wc -l <"$folder/sections")"))
+# count OP POLICY: the instructions of each section, per link. A process each: what the heap looks like costs, too.
+count() {
+  local files="$folder/$1.$2"
+  rm -f "$files".*
+  valgrind --tool=callgrind --callgrind-out-file="$files" --toggle-collect=counted_section \
+    --dump-after=counted_section bazel-bin/benchmarks/chain_sections "$1" "$2" >"$files.sections" 2>"$files.log" ||
+    { cat "$files.log" >&2; exit 1; }
+  # Section N is in FILES.N.
+  local section=0 name length
+  while read -r name length; do
+    section=$((section + 1))
+    awk -v length_of="$length" '/^totals:/ { printf "%d\n", $2 / length_of }' "$files.$section"
+  done <"$files.sections"
+}
+
+printf '%-4s %-15s %9s %7s %9s %7s\n' op policy forward + backward +
+for op in cos mul; do
+  for policy in none recompute_all must_save_all 1024GiB; do
+    mapfile -t counts < <(count "$op" "$policy")
+    [ "${#counts[@]}" = 2 ] || exit 1
+    [ "$policy" = none ] && plain=("${counts[@]}")
+    printf '%-4s %-15s %9d %+7d %9d %+7d\n' "$op" "$policy" "${counts[0]}" $((counts[0] - plain[0])) \
+      "${counts[1]}" $((counts[1] - plain[1]))
+  done
+done
