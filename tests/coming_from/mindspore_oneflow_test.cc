@@ -1,0 +1,179 @@
+// Rows of docs/coming_from.md: MindSpore and OneFlow.
+#include <torch/nn/modules/linear.h>
+
+#include <utility>
+
+#include "policies/policies.h"
+#include "tests/coming_from/row.h"
+
+namespace ac2::test {
+namespace {
+
+using MindSporeTest = RowTest;
+using OneFlowTest = RowTest;
+
+// Linear, sin and cos: what is wanted of a Sequential of them is all but the last block's cos.
+struct BlockImpl : torch::nn::Module {
+  explicit BlockImpl(int64_t dim) : up(register_module("up", torch::nn::Linear(dim, dim))) {}
+  at::Tensor forward(const at::Tensor& x) {
+    regions += is_checkpoint_enabled() ? 1 : 0;
+    return up->forward(x).sin().cos();
+  }
+  torch::nn::Linear up;
+  int regions = 0;
+};
+TORCH_MODULE(Block);
+
+torch::nn::Sequential two_layers() {
+  torch::nn::Sequential model;
+  model->push_back("layer1", Block(4));
+  model->push_back("layer2", Block(4));
+  return model;
+}
+
+Tensors leaves_of(const torch::nn::Module& module, const at::Tensor& x) {
+  Tensors leaves = module.parameters();
+  leaves.push_back(x);
+  return leaves;
+}
+
+BlockImpl& layer(torch::nn::Sequential& model, size_t i) {
+  return *model->ptr(i)->as<BlockImpl>();
+}
+
+TEST_F(MindSporeTest, ACellIsRecomputedButItsOutput) {
+  torch::nn::Sequential model = two_layers();
+  ac2::nn::CheckpointOptions options;
+  options.keep_output = true;
+  expect_same(
+      [&] {
+        ac2::nn::apply_checkpointing(model, {.modules = {"layer1"}, .options = options});
+        return model->forward(x);
+      },
+      [&] {
+        ac2::nn::remove_checkpointing(*model);
+        return model->forward(x);
+      },
+      leaves_of(*model, x));
+  EXPECT_EQ(layer(model, 0).regions, 1);
+  EXPECT_EQ(layer(model, 1).regions, 0);
+}
+
+TEST_F(MindSporeTest, ABlockIsRecomputedWithItsOutputOrWithoutIt) {
+  for (const bool output_recompute : {false, true}) {
+    Block block(4);
+    ac2::nn::CheckpointOptions options;
+    options.keep_output = !output_recompute;
+    auto recomputed = ac2::checkpoint_wrapper(block, "recompute_all", options);
+    expect_same_and_replays(
+        [&] {
+          PolicyScope scope;
+          watch(scope);
+          return wave(recomputed->forward(x));
+        },
+        [&] { return wave(block->forward(x)); }, leaves_of(*block, x), output_recompute ? 4 : 3);
+  }
+}
+
+TEST_F(MindSporeTest, AnOpIsRecomputedWhereverItIsCalled) {
+  const Policy policy = ac2::policies::recompute_ops({"aten::sin"});
+  EXPECT_EQ(run_products(policy).backward.recomputed_ops, 1);
+}
+
+TEST_F(MindSporeTest, OneCallIsRecomputed) {
+  expect_same_and_replays(
+      [&] {
+        PolicyScope scope(CheckpointPolicy::PREFER_SAVE);
+        watch(scope);
+        at::Tensor h = x.mm(w);
+        {
+          ac2::RecomputeScope recompute;
+          h = h.sin();
+        }
+        return h.mm(w).cos();
+      },
+      [&] { return products(x, w); }, {x, w}, 1);
+}
+
+TEST_F(MindSporeTest, OneCallOfARecomputedCellIsSaved) {
+  expect_same_and_replays(
+      [&] {
+        PolicyScope scope;
+        watch(scope);
+        at::Tensor h;
+        {
+          ac2::SaveScope save;
+          h = x.mm(w);
+        }
+        return h.sin().mm(w).cos();
+      },
+      [&] { return products(x, w); }, {x, w}, 2);
+}
+
+TEST_F(MindSporeTest, OffloadedCellsSaveWhereTheyAreOnTheCpu) {
+  torch::nn::Sequential model = two_layers();
+  ac2::nn::apply_checkpointing(model, {.modules = {"layer1"}, .policy = ac2::CheckpointPolicy::MUST_CPU_OFFLOAD});
+  const at::Tensor y = model->forward(x);
+  ac2::nn::Checkpointing* checkpointing = ac2::nn::find_checkpointing(*model, "layer1");
+  ASSERT_NE(checkpointing, nullptr);
+  const Tensors gradients = gradients_of({y}, leaves_of(*model, x));
+  EXPECT_EQ(checkpointing->last_trace()->stats().recomputed_ops, 0);
+  ac2::nn::remove_checkpointing(*model);
+  expect_same_bits(gradients, gradients_of({model->forward(x)}, leaves_of(*model, x)), "gradient");
+}
+
+TEST_F(OneFlowTest, AModuleOfTheModelIsSwitchedOn) {
+  torch::nn::Sequential model = two_layers();
+  expect_same(
+      [&] {
+        ac2::nn::apply_checkpointing(model, {.modules = {"layer1"}});
+        return model->forward(x);
+      },
+      [&] {
+        ac2::nn::remove_checkpointing(*model);
+        return model->forward(x);
+      },
+      leaves_of(*model, x));
+  EXPECT_EQ(layer(model, 0).regions, 1);
+}
+
+TEST_F(OneFlowTest, AMemberHasAFlag) {
+  ac2::nn::Checkpointed<Block> linear1(4);
+  expect_same(
+      [&] {
+        linear1->checkpointing().set_on(true);
+        return linear1->forward(x);
+      },
+      [&] {
+        linear1->checkpointing().set_on(false);
+        EXPECT_FALSE(linear1->checkpointing().is_on());
+        return linear1->forward(x);
+      },
+      leaves_of(*linear1, x));
+  EXPECT_EQ(linear1->regions, 1);
+}
+
+TEST_F(OneFlowTest, AFunctionIsCheckpointedAndDrawsTheSame) {
+  const auto function = [](const at::Tensor& t) { return wave(at::dropout(t, 0.5, /*train=*/true)); };
+  expect_same([&] { return ac2::apply_ac_policy_fn(function, "recompute_all", x); }, [&] { return function(x); }, {x});
+}
+
+TEST_F(OneFlowTest, RegionsShareABudget) {
+  const int64_t bytes = 3 * kRowBytes;
+  ac2::MemoryBudget budget(bytes);
+  expect_same(
+      [&] {
+        at::Tensor y = x;
+        for (int i = 0; i < 4; ++i) {
+          ac2::PolicyScope scope({.shared_budget = budget});
+          at::Tensor next = wave(y);
+          EXPECT_LE(budget.held_bytes(), budget.bytes());
+          y = next;
+        }
+        return y;
+      },
+      [&] { return wave(wave(wave(wave(x)))); }, {x});
+}
+
+}  // namespace
+}  // namespace ac2::test
