@@ -173,6 +173,37 @@ TEST_F(SaveWithHooksTest, AReplayedWriteLeavesWhatWasPackedAsItIs) {
   }
 }
 
+TEST_F(SaveWithHooksTest, PacksWhatAnOpWritesOverASavedValue) {
+  // sin's result is saved and nothing needs it: mul_ cannot be replayed, and its result has to be kept somehow.
+  Calls calls;
+  const Policy policy = Policy::constant(counting(calls));
+  auto fn = [](const at::Tensor& x) { return x.sin().mul_(2).cos(); };
+  at::Tensor x = sample({64});
+  at::Tensor y;
+  {
+    PolicyScope scope(policy);
+    y = fn(x);
+    // x for sin itself, and the copy for cos.
+    EXPECT_EQ(scope.trace()->stats().saved_bytes, 2 * 64 * 4);
+  }
+  EXPECT_EQ(calls.packs, 1);
+  EXPECT_EQ(calls.unpacks, 0);
+  at::Tensor expected = gradient_of(fn(x), x);
+  EXPECT_TRUE(same_bits(gradient_of(y, x), expected));
+  EXPECT_EQ(calls.unpacks, 1);
+}
+
+TEST_F(SaveWithHooksTest, PacksWhatAnOpWritesThroughAView) {
+  Calls calls;
+  auto fn = [](const Tensors& in) {
+    at::Tensor s = in[0].sin();
+    s[1].mul_(3);
+    return Tensors{s.cos()};
+  };
+  expect_same_gradients_and_replays(fn, {sample({4, 4})}, 0, Policy::constant(counting(calls)));
+  EXPECT_EQ(calls.packs, 1);
+}
+
 TEST_F(SaveWithHooksTest, OpsInsideTheHooksAreNotRecorded) {
   Calls calls;
   at::Tensor x = sample({4});

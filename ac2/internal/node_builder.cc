@@ -163,9 +163,14 @@ class NodeBuilder {
     int16_t write = -1;
     for (const Overwrites::Target& target : call_.writes->targets()) {
       ++write;
-      // Without its old bytes there is no computing it again: it is a value like those from outside.
-      if (target.accumulates || !(target.recoverable() || target.recoverable_by_name()) ||
-          target.tensor.storage().unsafeGetStorageImpl() != target.storage) {
+      if (target.accumulates || target.tensor.storage().unsafeGetStorageImpl() != target.storage) {
+        continue;
+      }
+      // Without its old bytes there is no computing it again: it is a value like those from outside, in this form.
+      if (!target.recoverable() && !target.recoverable_by_name()) {
+        if (decision.hooks()) {
+          tape_.set_hooks(tape_.add_written(target.tensor), decision.hooks(), target.tensor);
+        }
         continue;
       }
       attach(tape_.add_written(target.tensor), {.write = write}, target.tensor, decision);
