@@ -25,6 +25,8 @@
 //   | first_of({a, b, …})                     | as the first that insists           | so too             |
 //   | per_op_override(a, {{op, decision}, …}) | as a, but the listed ops            | so too             |
 //
+// quantize_ops({…}, bits) saves the listed ops' results in 8, 4 or 1 bit a number: gradients change.
+//
 // checkpoint_dots() and checkpoint_dots_with_no_batch_dims() are JAX's other names for the two dots; every_nth(n, ops)
 // counts the listed ops alone; save_and_offload_only_these_names(a, b) does both. policy_by_name("speed") finds those
 // without parameters. policies/README.md says how to add one.
@@ -38,6 +40,7 @@
 #include "policies/memory.h"                   // IWYU pragma: export
 #include "policies/must_save_all.h"            // IWYU pragma: export
 #include "policies/per_op_override.h"          // IWYU pragma: export
+#include "policies/quantize_ops.h"             // IWYU pragma: export
 #include "policies/recompute_all.h"            // IWYU pragma: export
 #include "policies/recompute_ops.h"            // IWYU pragma: export
 #include "policies/save_compute_intensive.h"   // IWYU pragma: export

@@ -1,0 +1,97 @@
+#include "policies/quantize_ops.h"
+
+#include <ATen/ops/clone.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "policies/internal/bit_mask.h"
+#include "policies/internal/pack_ops.h"
+#include "policies/internal/quantize.h"
+#include "policies/internal/quantize_block.h"
+
+namespace ac2::policies {
+
+namespace {
+
+enum class Form : int64_t { EXACT, BITS, POSITIVE, CODES };
+
+c10::IValue tagged(Form form, c10::IValue packed) {
+  return c10::ivalue::Tuple::create({static_cast<int64_t>(form), std::move(packed)});
+}
+
+// The random numbers of a region.
+struct Draws {
+  uint64_t key;
+  std::atomic<uint64_t> packed{0};
+
+  uint64_t next() { return internal::mix_64(key + packed++); }
+};
+
+c10::IValue pack(const at::Tensor& tensor, int bits, bool sign_is_enough, Draws& draws) {
+  const at::ScalarType type = tensor.scalar_type();
+  if (type == at::kBool || internal::can_quantize(type)) {
+    if (c10::IValue mask = internal::pack_two_valued(tensor); !mask.isNone()) {
+      return tagged(Form::BITS, std::move(mask));
+    }
+  }
+  if (internal::can_quantize(type) && bits > 1) {
+    return tagged(Form::CODES, internal::quantize(tensor, bits, draws.next()));
+  }
+  if (bits == 1 && sign_is_enough) {
+    if (c10::IValue mask = internal::pack_positive(tensor); !mask.isNone()) {
+      return tagged(Form::POSITIVE, std::move(mask));
+    }
+  }
+  // Not the tensor itself: the program may write to it, and nobody would copy it first.
+  return tagged(Form::EXACT, at::clone(tensor));
+}
+
+// In backward whatever else needs a ReLU's result comes before its own gradient, so the first to ask tells.
+void check_sign_is_enough(const std::string& op) {
+  const auto node = torch::autograd::get_current_node();
+  TORCH_CHECK(node != nullptr && node->name() == "ReluBackward0", "quantize_ops with 1 bit keeps of the results of ",
+              op, " which numbers are positive, and ", node != nullptr ? node->name() : "something outside backward",
+              " needs the numbers. Quantise ", op,
+              " with 8 or 4 bits, or list it only where nothing but its own gradient needs its result.");
+}
+
+at::Tensor unpack(const c10::IValue& packed, const std::string& op) {
+  const auto& parts = packed.toTupleRef().elements();
+  switch (static_cast<Form>(parts[0].toInt())) {
+    case Form::CODES:
+      return internal::dequantize(parts[1]);
+    case Form::POSITIVE:
+      check_sign_is_enough(op);
+      return internal::unpack_bits(parts[1]);
+    case Form::BITS:
+      return internal::unpack_bits(parts[1]);
+    case Form::EXACT:
+      break;
+  }
+  return parts[1].toTensor();
+}
+
+}  // namespace
+
+Policy quantize_ops(const std::vector<std::string>& ops, int64_t bits, QuantizeOptions options) {
+  TORCH_CHECK(bits == 8 || bits == 4 || bits == 1, "quantize_ops was given ", bits,
+              " bits; expected 8, 4, or 1 (masks). For 16 or a floating-point format of 8 bits see narrow_ops.");
+  const auto regions = std::make_shared<std::atomic<uint64_t>>(0);
+  return internal::pack_ops("quantize_ops", ops, [bits, seed = options.seed, regions]() -> internal::MakeHooks {
+    const auto draws = std::make_shared<Draws>();
+    draws->key = internal::mix_64(internal::mix_64(seed) + (*regions)++);
+    return [bits, draws](const std::string& op) {
+      const bool sign_is_enough = op == "aten::relu" || op == "aten::relu_";
+      return SaveWithHooks{[bits, draws, sign_is_enough](const at::Tensor& tensor) {
+                             return pack(tensor, static_cast<int>(bits), sign_is_enough, *draws);
+                           },
+                           [op](const c10::IValue& packed) { return unpack(packed, op); }};
+    };
+  });
+}
+
+}  // namespace ac2::policies

@@ -1,0 +1,28 @@
+// The hooks of a policy that saves in another form, used by hand.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+
+#include "ac2/policy.h"
+
+namespace ac2::test {
+
+// Those that `policy` decides on for an op without overloads; there must be some.
+inline SaveWithHooks hooks_of(const Policy& policy, const char* op) {
+  return *policy.enter().decide(c10::Dispatcher::singleton().findSchemaOrThrow(op, ""))->hooks();
+}
+
+// Bytes of all tensors in it.
+inline int64_t packed_bytes(const c10::IValue& packed) {
+  int64_t bytes = 0;
+  packed.visit([&](const c10::IValue& part) {
+    if (part.isTensor() && part.toTensor().defined()) bytes += static_cast<int64_t>(part.toTensor().storage().nbytes());
+    return false;
+  });
+  return bytes;
+}
+
+}  // namespace ac2::test
