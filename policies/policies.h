@@ -25,7 +25,9 @@
 //   | first_of({a, b, …})                     | as the first that insists           | so too             |
 //   | per_op_override(a, {{op, decision}, …}) | as a, but the listed ops            | so too             |
 //
-// quantize_ops({…}, bits) saves the listed ops' results in 8, 4 or 1 bit a number: gradients change.
+// In another form, and everything else recomputed: quantize_ops({…}, bits) saves the listed ops' results in 8, 4 or 1
+// bit a number, narrow_ops({…}, at::kBFloat16) in a narrower format; both change gradients.
+// spill_to_file(directory, {…}) saves them in files, exact.
 //
 // checkpoint_dots() and checkpoint_dots_with_no_batch_dims() are JAX's other names for the two dots; every_nth(n, ops)
 // counts the listed ops alone; save_and_offload_only_these_names(a, b) does both. policy_by_name("speed") finds those
@@ -39,6 +41,7 @@
 #include "policies/first_of.h"                 // IWYU pragma: export
 #include "policies/memory.h"                   // IWYU pragma: export
 #include "policies/must_save_all.h"            // IWYU pragma: export
+#include "policies/narrow_ops.h"               // IWYU pragma: export
 #include "policies/per_op_override.h"          // IWYU pragma: export
 #include "policies/quantize_ops.h"             // IWYU pragma: export
 #include "policies/recompute_all.h"            // IWYU pragma: export
@@ -48,4 +51,5 @@
 #include "policies/save_ops.h"                 // IWYU pragma: export
 #include "policies/saveable.h"                 // IWYU pragma: export
 #include "policies/speed.h"                    // IWYU pragma: export
+#include "policies/spill_to_file.h"            // IWYU pragma: export
 #include "policies/these_names.h"              // IWYU pragma: export

@@ -66,7 +66,8 @@ const std::vector<Kind>& kinds() {
       {"relu", [](int64_t n) { return constant({n}, at::kDouble).relu(); }},
       {"denormals of float", [](int64_t n) { return constant({n}, at::kDouble).mul(1e-40); }},
       {"huge", [](int64_t n) { return constant({n}, at::kDouble).mul(1e4); }},
-      {"one outlier", [](int64_t n) {
+      {"one outlier",
+       [](int64_t n) {
          at::Tensor x = constant({n}, at::kDouble);
          x[n / 2] = 60000;
          return x;

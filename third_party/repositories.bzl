@@ -6,7 +6,7 @@ load("//third_party/libtorch:libtorch_configure.bzl", "libtorch_configure")
 load("//third_party/sysdeps:pkg_config.bzl", "pkg_config_repository")
 
 def ac2_repositories():
-    """Declares @libtorch, @absl, @gtest, @benchmark, @nlohmann_json and @local_cuda.
+    """Declares @libtorch, @absl, @gtest, @benchmark, @nlohmann_json, @zlib and @local_cuda.
 
     Call it first in a WORKSPACE, so that Bazel's own suffix finds its repositories declared and downloads nothing.
     """
@@ -51,4 +51,9 @@ def ac2_repositories():
         name = "nlohmann_json",
         debian_package = "nlohmann-json3-dev",
         modules = {"nlohmann_json": "nlohmann_json"},
+    )
+    pkg_config_repository(
+        name = "zlib",
+        debian_package = "zlib1g-dev",
+        modules = {"zlib": "zlib"},
     )

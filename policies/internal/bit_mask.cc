@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "policies/internal/dense_layout.h"
@@ -83,8 +84,7 @@ bool with_bits_type(size_t element_size, Fn&& fn) {
 }
 
 c10::IValue packed_form(const at::Tensor& dense, const at::Tensor& bits, uint64_t zero, uint64_t one) {
-  return c10::ivalue::Tuple::create(
-      {layout_of(dense), bits, static_cast<int64_t>(zero), static_cast<int64_t>(one)});
+  return c10::ivalue::Tuple::create({layout_of(dense), bits, static_cast<int64_t>(zero), static_cast<int64_t>(one)});
 }
 
 }  // namespace
@@ -113,12 +113,12 @@ c10::IValue pack_two_valued(const at::Tensor& tensor) {
     const at::Tensor bits = bits_of(dense);
     const bool two_valued =
         pack_bits(numel, bits.mutable_data_ptr<uint8_t>(), [&](int64_t begin, int64_t end, uint8_t* flags) {
-          bool third = false;
+          Bits third = 0;  // no branches: the loops vectorise
           for (int64_t i = begin; i < end; ++i) {
-            flags[i - begin] = static_cast<uint8_t>(elements[i] == second && second != first);
-            third |= elements[i] != first && elements[i] != second;
+            third |= static_cast<Bits>((elements[i] ^ first) & -static_cast<Bits>(elements[i] != second));
           }
-          return !third;
+          for (int64_t i = begin; i < end; ++i) flags[i - begin] = static_cast<uint8_t>(elements[i] != first);
+          return third == 0;
         });
     if (two_valued) packed = packed_form(dense, bits, first, second);
     return two_valued;
@@ -134,10 +134,11 @@ c10::IValue pack_positive(const at::Tensor& tensor) {
   const at::Tensor bits = bits_of(dense);
   c10::IValue packed;
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dense.scalar_type(), "pack_positive", [&] {
+    using Compute = std::conditional_t<std::is_same_v<scalar_t, double>, double, float>;
     const auto* numbers = dense.const_data_ptr<scalar_t>();
     pack_bits(dense.numel(), bits.mutable_data_ptr<uint8_t>(), [&](int64_t begin, int64_t end, uint8_t* flags) {
       for (int64_t i = begin; i < end; ++i) {
-        flags[i - begin] = static_cast<uint8_t>(!(static_cast<double>(numbers[i]) <= 0));
+        flags[i - begin] = static_cast<uint8_t>(!(static_cast<Compute>(numbers[i]) <= 0));
       }
       return true;
     });

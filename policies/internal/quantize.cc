@@ -19,8 +19,6 @@ namespace ac2::policies::internal {
 namespace {
 
 constexpr int64_t kBlocksPerTask = 128;
-// Several accumulators: the compiler may not reorder one.
-constexpr int64_t kLanes = 16;
 
 // Inlined into each version below, and compiled for its instructions.
 #define AC2_INLINE inline __attribute__((always_inline))
@@ -59,26 +57,26 @@ AC2_INLINE void load(const T* numbers, int64_t length, C* out) {
   for (int64_t i = 0; i < kQuantizeBlock; ++i) out[i] = static_cast<C>(numbers[i < length ? i : 0]);
 }
 
-// The least and the greatest, or NaN and NaN if not all are finite.
+// The least and the greatest, or NaN and NaN if not all are finite. By halves, so that no number waits for its
+// neighbour.
 template <class C>
 AC2_INLINE void range_of(const C* x, C* range) {
-  C low[kLanes], high[kLanes], not_finite[kLanes];
-  for (int64_t l = 0; l < kLanes; ++l) {
-    low[l] = high[l] = x[l];
-    not_finite[l] = 0;
+  constexpr int64_t kHalf = kQuantizeBlock / 2;
+  alignas(64) C low[kHalf], high[kHalf], not_finite[kHalf];
+  for (int64_t i = 0; i < kHalf; ++i) {
+    low[i] = x[i + kHalf] < x[i] ? x[i + kHalf] : x[i];
+    high[i] = x[i + kHalf] > x[i] ? x[i + kHalf] : x[i];
+    not_finite[i] = x[i] * C(0) + x[i + kHalf] * C(0);
   }
-  for (int64_t i = 0; i < kQuantizeBlock; i += kLanes) {
-    for (int64_t l = 0; l < kLanes; ++l) {
-      const C value = x[i + l];
-      low[l] = value < low[l] ? value : low[l];
-      high[l] = value > high[l] ? value : high[l];
-      not_finite[l] += value * C(0);
+  for (int64_t width = kHalf / 2; width >= 1; width /= 2) {
+    for (int64_t i = 0; i < width; ++i) {
+      low[i] = low[i + width] < low[i] ? low[i + width] : low[i];
+      high[i] = high[i + width] > high[i] ? high[i + width] : high[i];
+      not_finite[i] += not_finite[i + width];
     }
   }
-  C sum = 0;
-  for (int64_t l = 0; l < kLanes; ++l) sum += not_finite[l];
-  range[0] = *std::min_element(low, low + kLanes) + sum;
-  range[1] = *std::max_element(high, high + kLanes) + sum;
+  range[0] = low[0] + not_finite[0];
+  range[1] = high[0] + not_finite[0];
 }
 
 template <int bits>
@@ -125,8 +123,7 @@ AC2_INLINE int64_t quantize_range(const Blocks<const T>& blocks, uint64_t key, i
       const BlockScale<C> scale = block_scale(range[0], range[1], levels);
       const uint64_t random = block_key(key, block);
       for (int64_t i = 0; i < kQuantizeBlock; ++i) {
-        codes[i] =
-            static_cast<uint8_t>(quantize(x[i], scale, levels, random_24(random, static_cast<uint32_t>(i))));
+        codes[i] = static_cast<uint8_t>(quantize(x[i], scale, levels, random_24(random, static_cast<uint32_t>(i))));
       }
     } else {
       range[0] = range[1] = std::numeric_limits<C>::quiet_NaN();

@@ -5,9 +5,9 @@
 //   x' = dequantize(code, scale, levels);
 //
 // A block is kQuantizeBlock numbers in the order of memory, of which the least and the greatest are kept, and for each
-// number a code between 0 (the least) and `levels` (the greatest). Both ends come back exact. Rounding is stochastic: up
-// with the probability that makes the mean right (Gupta et al., "Deep Learning with Limited Numerical Precision", 2015;
-// for activations: Chen et al., "ActNN", 2021). C is float, or double for doubles.
+// number a code between 0 (the least) and `levels` (the greatest). Both ends come back exact. Rounding is stochastic:
+// up with the probability that makes the mean right (Gupta et al., "Deep Learning with Limited Numerical Precision",
+// 2015; for activations: Chen et al., "ActNN", 2021). C is float, or double for doubles.
 //
 // Needs nothing of LibTorch; compiles as C++ and as CUDA.
 #pragma once
@@ -34,8 +34,8 @@ template <class C>
 struct BlockScale {
   C low;
   C high;
-  C step;             // between codes
-  C codes_per_unit;   // its inverse
+  C step;            // between codes
+  C codes_per_unit;  // its inverse
 };
 
 template <class C>

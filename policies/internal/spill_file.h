@@ -1,0 +1,40 @@
+// A file without a name, for bytes that are needed again before the process ends.
+//
+//   SpillFile file("/scratch");
+//   file.write(offset, data, bytes);
+//   file.read(offset, data, bytes);
+//
+// It is removed from its directory as soon as it is open, so that nothing is left there however the process ends; its
+// space is free when this object dies.
+//
+// Threads: any number may read and write at once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace ac2::policies::internal {
+
+class SpillFile {
+ public:
+  // Throws c10::Error if no file can be made in `directory`.
+  explicit SpillFile(const std::string& directory);
+  ~SpillFile();
+  SpillFile(const SpillFile&) = delete;
+  SpillFile& operator=(const SpillFile&) = delete;
+
+  // All of it, or c10::Error: what the system said, and how much was written.
+  void write(int64_t offset, const void* data, size_t bytes) const;
+  // All of it, or c10::Error.
+  void read(int64_t offset, void* data, size_t bytes) const;
+
+  // Which it had.
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  int descriptor_;
+};
+
+}  // namespace ac2::policies::internal
