@@ -31,6 +31,20 @@ std::optional<int64_t> bytes_in(absl::string_view text) {
   return std::llround(number * unit);
 }
 
+// All of what backward needs, in another form.
+const std::vector<std::string>& all_ops() {
+  static const std::vector<std::string> ops = {"aten::*"};
+  return ops;
+}
+
+std::optional<ac2::Policy> changing_gradients(const std::string& name) {
+  if (name == "quantize8") return ac2::policies::quantize_ops(all_ops(), 8);
+  if (name == "quantize4") return ac2::policies::quantize_ops(all_ops(), 4);
+  if (name == "bfloat16") return ac2::policies::narrow_ops(all_ops(), at::kBFloat16);
+  if (name == "float8") return ac2::policies::narrow_ops(all_ops(), at::kFloat8_e4m3fn);
+  return std::nullopt;
+}
+
 }  // namespace
 
 const std::vector<std::string>& policy_names() {
@@ -42,9 +56,17 @@ Checkpointing checkpointing_by_name(const std::string& name) {
   if (name == "none") return {};
   const std::vector<std::string>& known = ac2::policies::policy_names();
   if (std::find(known.begin(), known.end(), name) != known.end()) return ac2::policies::policy_by_name(name);
+  if (const auto policy = changing_gradients(name)) {
+    Checkpointing checkpointing(*policy);
+    checkpointing.exact = false;
+    return checkpointing;
+  }
+  if (absl::string_view directory = name; absl::ConsumePrefix(&directory, "spill:")) {
+    return ac2::policies::spill_to_file(std::string(directory), all_ops());
+  }
   if (const auto bytes = bytes_in(name)) return Checkpointing(ac2::MemoryBudget(*bytes));
   TORCH_CHECK(false, "Unknown policy \"", name, "\". Choose one of: none, ", absl::StrJoin(known, ", "),
-              "; or a memory budget such as 40MiB.");
+              ", quantize8, quantize4, bfloat16, float8, spill:DIRECTORY; or a memory budget such as 40MiB.");
 }
 
 int64_t parse_bytes(const std::string& text) {

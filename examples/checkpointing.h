@@ -33,6 +33,8 @@ struct Checkpointing {
   bool none() const { return !policy && !budget; }
 
   std::optional<ac2::Policy> policy;
+  // Gradients are those without it, to the last bit.
+  bool exact = true;
   // Shared by the regions of a step; without a policy all is saved while it fits.
   std::optional<ac2::MemoryBudget> budget;
   // If set, regions keep timelines, and their traces are added there.
@@ -59,8 +61,9 @@ auto checkpointed(const Checkpointing& checkpointing, Fn&& fn) {
 // "none" and the policies of every table, in its order.
 const std::vector<std::string>& policy_names();
 
-// "none", a policy of policies/by_name.h, or a memory budget as parse_bytes() takes it. Throws c10::Error that lists
-// the names if it is neither.
+// "none", a policy of policies/by_name.h, a memory budget as parse_bytes() takes it; or all results in another form:
+// "quantize8", "quantize4", "bfloat16" and "float8", which change gradients, and "spill:DIRECTORY", in files. Throws
+// c10::Error that lists the names if it is none of these.
 Checkpointing checkpointing_by_name(const std::string& name);
 
 // "40MiB", "512 KiB", "1.5GiB" or "65536": bytes. Throws c10::Error unless it is such a number, and positive.

@@ -4,6 +4,8 @@
 //   train_gpt --text=book.txt --layers=8       on your own text
 //   train_gpt --policy=save_compute_intensive  saves matrix products and attention, recomputes the rest
 //   train_gpt --memory_budget=2MiB             keeps what fits into so many bytes, recomputes the rest
+//   train_gpt --policy=quantize8               saves everything in 8 bits a number, and trains without beside it
+//   train_gpt --policy=spill:/scratch          saves everything in files
 //   train_gpt --compare                        every policy side by side: time, memory, the same losses
 //   train_gpt --report=out.html                a page that shows what the regions of one step held and recomputed
 //
@@ -18,6 +20,7 @@
 #include <cstdlib>
 #include <exception>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +29,7 @@
 #include "examples/checkpointing.h"
 #include "examples/compare.h"
 #include "examples/generate.h"
+#include "examples/loss_curve.h"
 #include "examples/passive_threads.h"
 #include "examples/progress.h"
 #include "examples/table.h"
@@ -35,7 +39,8 @@
 ABSL_FLAG(std::string, text, "",
           "what to train on: a file, or a directory with .h files; default: LibTorch's C++ headers");
 ABSL_FLAG(std::string, policy, "recompute_all",
-          "none, or the name of a policy without parameters: recompute_all, save_compute_intensive, memory, speed …");
+          "none, or the name of a policy without parameters: recompute_all, save_compute_intensive, memory, speed …; "
+          "quantize8, quantize4, bfloat16 or float8, beside which the same steps are trained without; spill:DIRECTORY");
 ABSL_FLAG(std::vector<std::string>, memory_budget, {},
           "bytes that may be held for backward, such as 2MiB, in place of a policy; with --compare, a list of them");
 ABSL_FLAG(bool, compare, false, "train the same steps under every policy and print one table");
@@ -142,6 +147,10 @@ void train(const TextData& text, const TrainOptions& options) {
   std::cout << "Model: " << options.model.layers << " layers, " << options.model.dim << " channels, " << parameters
             << " parameters; policy " << policy << '\n';
 
+  // With other gradients than without the policy: the same steps without it, to see what that comes to.
+  std::unique_ptr<Trainer> without;
+  if (!checkpointing_by_name(policy).exact) without = std::make_unique<Trainer>(text, options, "none");
+  std::vector<LossPair> losses;
   Progress progress(std::cout, options.steps, isatty(STDOUT_FILENO) != 0);
   const std::string report = absl::GetFlag(FLAGS_report);
   const auto tokens = static_cast<double>(options.batch * options.model.context);
@@ -149,8 +158,14 @@ void train(const TextData& text, const TrainOptions& options) {
     const StepResult step = trainer.step();
     // Of the first, so that a file that cannot be written is known now.
     if (done == 1 && !report.empty()) write_report(report, policy, trainer);
-    progress.update(done, "loss " + fixed(step.loss, 3) + "  " + fixed(tokens / step.seconds, 0) + " tokens/s");
+    std::string shown = "loss " + fixed(step.loss, 3);
+    if (without != nullptr) {
+      losses.push_back({step.loss, without->step().loss});
+      shown += " (none: " + fixed(losses.back().none, 3) + ")";
+    }
+    progress.update(done, shown + "  " + fixed(tokens / step.seconds, 0) + " tokens/s");
   }
+  if (without != nullptr) print_losses(std::cout, policy, losses);
   print_memory(policy, trainer);
   if (!report.empty()) std::cout << "\nWhat the regions of the first step did: " << report << '\n';
   const int64_t length = absl::GetFlag(FLAGS_sample);

@@ -16,6 +16,7 @@
 #include "examples/checkpointing.h"
 #include "examples/compare.h"
 #include "examples/generate.h"
+#include "examples/loss_curve.h"
 #include "examples/text_data.h"
 #include "examples/trainer.h"
 #include "policies/by_name.h"
@@ -219,6 +220,49 @@ TEST(TrainGptTest, WritesAReport) {
   EXPECT_THAT(unwritable.output, HasSubstr("Cannot write the report to \"/nowhere/at_all.html\""));
   EXPECT_THAT(run_program(flags + path + " --policy=none").output, HasSubstr("--policy=none opens none"));
   EXPECT_THAT(run_program(flags + path + " --compare").output, HasSubstr("--policy instead of --compare"));
+}
+
+TEST(TrainGptTest, AFormThatChangesGradientsTrainsBesideTheExactOne) {
+  const std::string flags = "--steps=4 --layers=2 --dim=16 --heads=2 --context=16 --batch=2 --sample=0 --text=" +
+                            temporary_file("forms.txt", some_text().text().data());
+  for (const std::string policy : {"quantize8", "quantize4", "bfloat16", "float8"}) {
+    const Printed run = run_program(flags + " --policy=" + policy);
+    EXPECT_EQ(run.status, 0) << run.output;
+    EXPECT_THAT(run.output, AllOf(HasSubstr("(none: "), HasSubstr("Mean losses"), HasSubstr(policy),
+                                  HasSubstr("standard error"), HasSubstr("4 to 4")));
+  }
+  const Printed exact = run_program(flags + " --policy=spill:" + ::testing::TempDir());
+  EXPECT_EQ(exact.status, 0) << exact.output;
+  EXPECT_THAT(exact.output, ::testing::Not(HasSubstr("Mean losses")));
+  EXPECT_THAT(run_program(flags + " --policy=spill:/nowhere/at_all").output,
+              AllOf(HasSubstr("/nowhere/at_all"), HasSubstr("No such file or directory")));
+}
+
+TEST(TrainGptTest, FormsHoldLessAndTrainNearlyAlike) {
+  const TextData text = some_text();
+  TrainOptions options = tiny_options();
+  options.model.dim = 32;
+  const auto compared = compare_policies(
+      text, options, {"none", "bfloat16", "quantize8", "float8", "quantize4", "spill:" + ::testing::TempDir()},
+      [](int64_t) {});
+  for (size_t i = 1; i < compared.size() - 1; ++i) {
+    EXPECT_LT(compared[i].held_bytes, compared[0].held_bytes) << compared[i].name;
+    EXPECT_FALSE(compared[i].same_parameters) << compared[i].name;
+    EXPECT_NEAR(compared[i].final_loss, compared[0].final_loss, 0.05) << compared[i].name;
+  }
+  EXPECT_LT(compared[4].held_bytes, compared[2].held_bytes);
+  EXPECT_LT(compared[2].held_bytes, compared[1].held_bytes);
+  EXPECT_TRUE(compared[5].same_losses && compared[5].same_parameters);
+  EXPECT_EQ(ac2::live_node_count(), 0);
+}
+
+TEST(TrainGptTest, LossesArePrintedByTenths) {
+  std::ostringstream out;
+  std::vector<LossPair> losses;
+  for (int i = 0; i < 40; ++i) losses.push_back({2.5F + (i % 2 == 0 ? 0.25F : -0.25F), 2});
+  print_losses(out, "quantize8", losses);
+  // Mean difference 0.5, deviations of 0.25 over four steps.
+  EXPECT_THAT(out.str(), AllOf(HasSubstr("| 37 to 40"), HasSubstr("2.5000"), HasSubstr("0.5000"), HasSubstr("0.1443")));
 }
 
 TEST(TrainGptTest, NamesBadText) {
