@@ -1,5 +1,6 @@
 #include "policies/quantize_ops.h"
 
+#include <ATen/SequenceNumber.h>
 #include <ATen/ops/clone.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/function.h>
@@ -19,8 +20,8 @@ namespace {
 
 enum class Form : int64_t { EXACT, BITS, POSITIVE, CODES };
 
-c10::IValue tagged(Form form, c10::IValue packed) {
-  return c10::ivalue::Tuple::create({static_cast<int64_t>(form), std::move(packed)});
+c10::IValue tagged(Form form, c10::IValue packed, int64_t node = 0) {
+  return c10::ivalue::Tuple::create({static_cast<int64_t>(form), std::move(packed), node});
 }
 
 // The random numbers of a region.
@@ -43,19 +44,22 @@ c10::IValue pack(const at::Tensor& tensor, int bits, bool sign_is_enough, Draws&
   }
   if (bits == 1 && sign_is_enough) {
     if (c10::IValue mask = internal::pack_positive(tensor); !mask.isNone()) {
-      return tagged(Form::POSITIVE, std::move(mask));
+      // Where a ReLU saves its own result, the node that does has the last number given.
+      return tagged(Form::POSITIVE, std::move(mask), static_cast<int64_t>(at::sequence_number::peek()) - 1);
     }
   }
   // Not the tensor itself: the program may write to it, and nobody would copy it first.
   return tagged(Form::EXACT, at::clone(tensor));
 }
 
-// In backward whatever else needs a ReLU's result comes before its own gradient, so the first to ask tells.
-void check_sign_is_enough(const std::string& op) {
+// Autograd runs the gradients of later ops first. So whatever else needs a ReLU's result asks before its own gradient
+// does, be it to compute something else again.
+void check_sign_is_enough(const std::string& op, int64_t own_node) {
   const auto node = torch::autograd::get_current_node();
-  TORCH_CHECK(node != nullptr && node->name() == "ReluBackward0", "quantize_ops with 1 bit keeps of the results of ",
-              op, " which numbers are positive, and ", node != nullptr ? node->name() : "something outside backward",
-              " needs the numbers. Quantise ", op,
+  const std::string name = node != nullptr ? node->name() : "something outside backward";
+  TORCH_CHECK(name == "ReluBackward0" && node->sequence_nr() == static_cast<uint64_t>(own_node),
+              "quantize_ops with 1 bit keeps of the results of ", op, " which numbers are positive, and ", name,
+              name == "ReluBackward0" ? " of another op" : "", " needs the numbers. Quantise ", op,
               " with 8 or 4 bits, or list it only where nothing but its own gradient needs its result.");
 }
 
@@ -65,7 +69,7 @@ at::Tensor unpack(const c10::IValue& packed, const std::string& op) {
     case Form::CODES:
       return internal::dequantize(parts[1]);
     case Form::POSITIVE:
-      check_sign_is_enough(op);
+      check_sign_is_enough(op, parts[2].toInt());
       return internal::unpack_bits(parts[1]);
     case Form::BITS:
       return internal::unpack_bits(parts[1]);

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "policies/first_of.h"
+#include "policies/save_ops.h"
 #include "tests/support/packed.h"
 #include "tests/support/regions.h"
 
@@ -316,6 +318,26 @@ TEST_F(QuantizeOpsTest, OneBitOfAReluThatSomethingElseNeedsIsAnErrorThatNamesIt)
   EXPECT_TRUE(gradients("aten::relu", 8)[0].defined());
 }
 
+TEST_F(QuantizeOpsTest, OneBitOfAReluIsNotEnoughForAReplay) {
+  // relu_ is not listed: its result is computed again, from the numbers of relu's. Its gradient is a ReLU's too.
+  at::Tensor x = sample({100});
+  at::Tensor y = apply_ac_policy_fn([&] { return x.relu().sin().relu_() * 3; }, quantize_ops({"aten::relu"}, 1));
+  expect_error([&] { gradient_of(y, x); }, {"quantize_ops with 1 bit", "aten::relu", "needs the numbers"});
+  // Nor where no gradient is asked of the ReLU itself.
+  at::Tensor w = sample({100});
+  at::Tensor z = apply_ac_policy_fn([&] { return x.detach().relu() * w; }, quantize_ops({"aten::relu"}, 1));
+  expect_error([&] { gradient_of(z, w); }, {"quantize_ops with 1 bit", "MulBackward0 needs the numbers"});
+  // Branches: the ReLU's own gradient first would make it 0 and 1 for the product.
+  at::Tensor both = apply_ac_policy_fn(
+      [&] {
+        at::Tensor r = (x * 2).relu();
+        return (r.detach() * w).sin().cos() + r;
+      },
+      quantize_ops({"aten::relu"}, 1));
+  expect_error([&] { gradients_of({both}, {x, w}); }, {"quantize_ops with 1 bit", "needs the numbers"});
+  expect_next_region_works();
+}
+
 TEST_F(QuantizeOpsTest, DropoutsMaskTakesOneBitAndIsExact) {
   const auto fn = [](const Tensors& in) { return Tensors{at::dropout(in[0], 0.1, true) * 2}; };
   const Policy policy = quantize_ops({"aten::bernoulli_", "aten::div_"}, 1);
@@ -386,6 +408,14 @@ TEST_F(QuantizeOpsTest, ScopesOfThePolicyNest) {
   run(policy, "recompute_all");
   expect_error([&] { run(policy, quantize_ops({"aten::sin"}, 8)); }, {"Conflicting policies", "aten::sin"});
   expect_next_region_works();
+}
+
+TEST_F(QuantizeOpsTest, ComposesWithOtherPolicies) {
+  at::Tensor x = sample({256}), y;
+  const Policy policy = policies::first_of({quantize_ops({"aten::sin"}, 8), policies::save_ops({"aten::*"})});
+  // x, sin's result in codes and a range, and that of cos as it is.
+  EXPECT_EQ(held_after([&] { y = x.sin().cos().sinh(); }, policy), 1024 + 256 + 8 + 1024);
+  gradient_of(y, x);
 }
 
 TEST_F(QuantizeOpsTest, VerifyModeTakesItForWhatItIs) {
