@@ -14,20 +14,17 @@ void print_losses(std::ostream& out, const std::string& policy, const std::vecto
   for (size_t row = 0; row < count; ++row) {
     const size_t begin = losses.size() * row / count, end = losses.size() * (row + 1) / count;
     const auto steps = static_cast<double>(end - begin);
-    double with = 0, without = 0, squares = 0;
+    double with = 0, without = 0, largest = 0;
     for (size_t i = begin; i < end; ++i) {
       with += losses[i].policy;
       without += losses[i].none;
-      squares += std::pow(double{losses[i].policy} - losses[i].none, 2);
+      largest = std::max(largest, std::abs(double{losses[i].policy} - losses[i].none));
     }
-    const double difference = (with - without) / steps;
-    const double variance = std::max(0.0, squares / steps - difference * difference);
-    const std::string error = steps > 1 ? fixed(std::sqrt(variance / (steps - 1)), 4) : "";
     rows.push_back({std::to_string(begin + 1) + " to " + std::to_string(end), fixed(with / steps, 4),
-                    fixed(without / steps, 4), fixed(difference, 4), error});
+                    fixed(without / steps, 4), fixed((with - without) / steps, 4), fixed(largest, 4)});
   }
   out << "\nMean losses, trained on the same batches from the same weights:\n\n";
-  print_table(out, {"steps", policy, "none", "difference", "standard error"}, rows);
+  print_table(out, {"steps", policy, "none", "difference", "largest of a step"}, rows);
 }
 
 }  // namespace gpt

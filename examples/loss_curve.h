@@ -15,8 +15,8 @@ struct LossPair {
   float none = 0;
 };
 
-// Ten rows, each the mean over a tenth of the steps (fewer, if there are fewer steps), and the standard error of the
-// mean difference: as far as steps can be taken for independent, a difference within two of these is no difference.
+// Ten rows, each the mean over a tenth of the steps (fewer, if there are fewer steps), and the largest difference of
+// one step. Two trainings drift apart once their gradients differ at all: small differences of either sign say nothing.
 void print_losses(std::ostream& out, const std::string& policy, const std::vector<LossPair>& losses);
 
 }  // namespace gpt
