@@ -21,14 +21,14 @@
 //   | save_anything_except_these_names({…})   | whatever else backward needs        | values so named    |
 //   | recompute_these_names({…})              | whatever else backward needs        | values so named    |
 //   | offload_these_names({…})                | values so named                     | all others         |
+//   | quantize_ops({…}, bits)                 | the listed ops, in 8, 4 or 1 bit¹   | all others         |
+//   | narrow_ops({…}, at::kBFloat16)          | the listed ops, so, or in float8¹   | all others         |
+//   | spill_to_file(directory, {…})           | the listed ops, in files            | all others         |
 //   | save_from_both_policies(a, b)           | what either saves                   | what neither saves |
 //   | first_of({a, b, …})                     | as the first that insists           | so too             |
 //   | per_op_override(a, {{op, decision}, …}) | as a, but the listed ops            | so too             |
 //
-// In another form, and everything else recomputed: quantize_ops({…}, bits) saves the listed ops' results in 8, 4 or 1
-// bit a number, narrow_ops({…}, at::kBFloat16) in a narrower format; both change gradients.
-// spill_to_file(directory, {…}) saves them in files, exact.
-//
+// ¹ Gradients change; the bound is in docs/quantisation.md.
 // checkpoint_dots() and checkpoint_dots_with_no_batch_dims() are JAX's other names for the two dots; every_nth(n, ops)
 // counts the listed ops alone; save_and_offload_only_these_names(a, b) does both. policy_by_name("speed") finds those
 // without parameters. policies/README.md says how to add one.

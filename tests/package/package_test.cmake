@@ -67,6 +67,8 @@ elseif(test STREQUAL "consumer_is_told_what_is_missing")
   set(ENVIRONMENT "")
   configure_consumer("ac2 needs abseil. Install it" refused "-DLIBTORCH_HOME=${LIBTORCH_HOME}"
     -DCMAKE_DISABLE_FIND_PACKAGE_absl=ON)
+  configure_consumer("ac2 needs zlib. Install it" refused "-DLIBTORCH_HOME=${LIBTORCH_HOME}"
+    -DCMAKE_DISABLE_FIND_PACKAGE_ZLIB=ON)
   # A LibTorch of another series.
   file(WRITE "${work}/other/include/torch/headeronly/version.h"
     "#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR 9\n#define TORCH_VERSION_PATCH 1\n")
