@@ -4,8 +4,8 @@
 //   ...
 //   ac2::PolicyScope scope(policy);
 //
-// `format` is kBFloat16 or kHalf (2 bytes a number), kFloat8_e4m3fn or kFloat8_e5m2 (1 byte). Numbers are rounded to the
-// nearest: gradients change, docs/quantisation.md has the bound, and the same program has the same gradients. What
+// `format` is kBFloat16 or kHalf (2 bytes a number), kFloat8_e4m3fn or kFloat8_e5m2 (1 byte). Numbers are rounded to
+// the nearest: gradients change, docs/quantisation.md has the bound, and the same program has the same gradients. What
 // forward computes does not change.
 // A result is scaled by a power of two so that its greatest number is among the greatest that float8 has; for 2 bytes
 // only where it would overflow. Results that are no wider than the format, that are not of a floating-point type, or

@@ -77,7 +77,8 @@ void pack_values(Tape& tape, const c10::SmallVector<Value*, 2>& values) {
 
 c10::Storage unpack_value(const Value& value) {
   const OtherForm& form = *value.other;
-  const std::string op = value.producer != nullptr ? "the result of " + value.producer->facts->name : "a tensor that was tagged or written to";
+  const std::string op = value.producer != nullptr ? "the result of " + value.producer->facts->name
+                                                   : "a tensor that was tagged or written to";
   const Unrecorded guard;
   const at::Tensor tensor = form.hooks->unpack(form.packed);
   const TensorMeta& meta = form.packed_meta;
