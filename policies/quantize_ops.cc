@@ -32,7 +32,7 @@ struct Draws {
   uint64_t next() { return internal::mix_64(key + packed++); }
 };
 
-c10::IValue pack(const at::Tensor& tensor, int bits, bool sign_is_enough, Draws& draws) {
+c10::IValue pack(const at::Tensor& tensor, int bits, const std::string& op, Draws& draws) {
   const at::ScalarType type = tensor.scalar_type();
   if (type == at::kBool || internal::can_quantize(type)) {
     if (c10::IValue mask = internal::pack_two_valued(tensor); !mask.isNone()) {
@@ -40,9 +40,11 @@ c10::IValue pack(const at::Tensor& tensor, int bits, bool sign_is_enough, Draws&
     }
   }
   if (internal::can_quantize(type) && bits > 1) {
+    TORCH_CHECK(tensor.is_cpu() || tensor.is_meta(), "quantize_ops cannot quantise the result of ", op,
+                ", which is on ", tensor.device(), "; expected one on the CPU. Leave ", op, " out, or use narrow_ops.");
     return tagged(Form::CODES, internal::quantize(tensor, bits, draws.next()));
   }
-  if (bits == 1 && sign_is_enough) {
+  if (bits == 1 && (op == "aten::relu" || op == "aten::relu_")) {
     if (c10::IValue mask = internal::pack_positive(tensor); !mask.isNone()) {
       // Where a ReLU saves its own result, the node that does has the last number given.
       return tagged(Form::POSITIVE, std::move(mask), static_cast<int64_t>(at::sequence_number::peek()) - 1);
@@ -89,11 +91,9 @@ Policy quantize_ops(const std::vector<std::string>& ops, int64_t bits, QuantizeO
     const auto draws = std::make_shared<Draws>();
     draws->key = internal::mix_64(internal::mix_64(seed) + (*regions)++);
     return [bits, draws](const std::string& op) {
-      const bool sign_is_enough = op == "aten::relu" || op == "aten::relu_";
-      return SaveWithHooks{[bits, draws, sign_is_enough](const at::Tensor& tensor) {
-                             return pack(tensor, static_cast<int>(bits), sign_is_enough, *draws);
-                           },
-                           [op](const c10::IValue& packed) { return unpack(packed, op); }};
+      return SaveWithHooks{
+          [bits, draws, op](const at::Tensor& tensor) { return pack(tensor, static_cast<int>(bits), op, *draws); },
+          [op](const c10::IValue& packed) { return unpack(packed, op); }};
     };
   });
 }

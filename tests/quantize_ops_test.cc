@@ -456,6 +456,12 @@ TEST_F(QuantizeOpsTest, NamesBadInput) {
     expect_error([&] { quantize_ops({"aten::sin"}, bits); },
                  {"quantize_ops was given", std::to_string(bits).c_str(), "expected 8, 4, or 1"});
   }
+  // A tensor without memory will do: nothing of it is looked at.
+  const at::Tensor elsewhere =
+      at::detail::make_tensor<c10::TensorImpl>(c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                               caffe2::TypeMeta::Make<float>(), c10::Device(c10::kPrivateUse1, 0));
+  expect_error([&] { quantizing(8).pack(elsewhere); },
+               {"quantize_ops cannot quantise the result of aten::sin", "privateuseone:0", "expected one on the CPU"});
   expect_error([] { quantize_ops({"aten::sinn"}, 8); }, {"quantize_ops", "aten::sinn", "aten::sin"});
 }
 

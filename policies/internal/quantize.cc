@@ -234,9 +234,8 @@ bool can_quantize(at::ScalarType type) {
 }
 
 c10::IValue quantize(const at::Tensor& tensor, int bits, uint64_t key) {
-  TORCH_INTERNAL_ASSERT((bits == 8 || bits == 4) && can_quantize(tensor.scalar_type()));
-  TORCH_CHECK(tensor.is_cpu() || tensor.is_meta(), "Quantising a tensor on ", tensor.device(),
-              " is not supported; expected one on the CPU. Save or recompute the op's results on that device.");
+  TORCH_INTERNAL_ASSERT((bits == 8 || bits == 4) && can_quantize(tensor.scalar_type()) &&
+                        (tensor.is_cpu() || tensor.is_meta()));
   const at::Tensor dense = densely(tensor);
   const int64_t numel = dense.numel();
   const int64_t blocks = (numel + kQuantizeBlock - 1) / kQuantizeBlock;
