@@ -11,6 +11,8 @@
 #include <torch/library.h>
 
 #include <array>
+#include <cstddef>
+#include <new>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -88,9 +90,11 @@ void add(torch::Library& library, const char* name, const char* overload, Fn* ke
 }  // namespace
 
 void install_meta_kernels() {
-  // Leaked: a kernel must not go while another thread may be in it.
+  // Never destroyed: a kernel must not go while another thread may be in it. Not on the heap: a pointer that nobody
+  // reads may be left out, and LeakSanitizer then finds what it pointed to.
+  alignas(torch::Library) static std::byte memory[sizeof(torch::Library)];
   static const auto* library = [] {
-    auto* made = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::Meta, __FILE__, __LINE__);
+    auto* made = new (memory) torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::Meta, __FILE__, __LINE__);
     add(*made, "native_layer_norm", "", &layer_norm);
     add(*made, "native_layer_norm_backward", "", &layer_norm_backward);
     add(*made, "_scaled_dot_product_flash_attention_for_cpu", "", &attention);

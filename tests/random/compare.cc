@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "tests/random/dice.h"
+#include "tests/support/leak_check.h"
 
 namespace ac2::test {
 
@@ -106,7 +107,10 @@ std::string Way::source() const {
 }
 
 Verdict compare(const ProgramFn& program, uint32_t input_seed, const Way& way) {
-  const Outcome expected = run(program, input_seed, way.backward, nullptr);
+  const Outcome expected = [&] {
+    const LeaksAreLibTorchs guard;
+    return run(program, input_seed, way.backward, nullptr);
+  }();
   if (!expected.error.empty()) {
     Verdict none;
     none.counts = false;
