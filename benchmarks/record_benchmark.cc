@@ -17,40 +17,26 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "ac2/ac2.h"
+#include "benchmarks/chain.h"
 #include "examples/checkpointing.h"
 #include "examples/table.h"
 
 namespace {
 
-using Link = std::function<at::Tensor(const at::Tensor&)>;
+using benchmarks::leaf;
+using benchmarks::Link;
+using benchmarks::make_link;
+using benchmarks::run_chain;
 
 // CPU time of the process, which has one thread here: what other programs do meanwhile is not in it.
 double nanoseconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return 1e9 * static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec);
-}
-
-at::Tensor leaf() {
-  return torch::ones({8}, torch::requires_grad());
-}
-
-// Ops whose inputs autograd saves, so that a chain of them has everything to recompute.
-Link make_link(const std::string& op) {
-  if (op == "cos") return [](const at::Tensor& x) { return x.cos(); };
-  // One, so that a product of a million neither overflows nor becomes denormal.
-  return [weight = leaf()](const at::Tensor& x) { return x * weight; };
-}
-
-at::Tensor run_chain(const Link& link, at::Tensor x, int64_t length) {
-  for (int64_t i = 0; i < length; ++i) x = link(x);
-  return x;
 }
 
 struct Times {
