@@ -8,7 +8,7 @@
 //   {"backward_peak_bytes": ..., "cpu_seconds": ..., "forward_peak_bytes": ..., "held_bytes": ..., "seconds": ...}
 //   {"do": "count", "model": "gpt", "form": "recompute_all"}
 //   {"replayed_ops": 28}
-//   {"do": "gradients", "model": "gpt", "form": "recompute_all", "file": "/tmp/gradients"}
+//   {"do": "gradients", "model": "gpt", "form": "recompute_all", "file": "gradients.bin"}
 //   {"bytes": 12345}
 //
 // A form is "none", a policy's name, or a memory budget. The file gets all parameters' gradients after one step, as

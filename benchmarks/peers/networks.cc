@@ -4,6 +4,8 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/str_join.h"
+
 namespace peers {
 namespace {
 
@@ -167,14 +169,9 @@ struct Recurrence {
   int64_t batch, features, hidden;
 };
 
-// torch::nn::LSTM, two layers: one fused op a layer and chunk.
-class FusedLstm : public Network {
+// A sequence in chunks, each of which takes the state that the one before it left.
+class Recurrent : public Network {
  public:
-  explicit FusedLstm(const Recurrence& shape)
-      : shape_(shape),
-        zeros_(at::zeros({2, shape.batch, shape.hidden})),
-        lstm_(register_module("lstm", nn::LSTM(nn::LSTMOptions(shape.features, shape.hidden).num_layers(2)))) {}
-
   at::Tensor input() const override {
     return by_formula({shape_.chunks * shape_.steps, shape_.batch, shape_.features}, 0, 1);
   }
@@ -183,10 +180,7 @@ class FusedLstm : public Network {
     Tensors outputs;
     for (int64_t i = 0; i < shape_.chunks; ++i) {
       const at::Tensor chunk = x.narrow(0, i * shape_.steps, shape_.steps);
-      const Tensors results = region([&] {
-        auto [y, state] = lstm_->forward(chunk, std::make_tuple(h, c));
-        return Tensors{y, std::get<0>(state), std::get<1>(state)};
-      });
+      const Tensors results = region([&] { return run_chunk(chunk, h, c); });
       outputs.push_back(results[0]);
       h = results[1];
       c = results[2];
@@ -194,47 +188,51 @@ class FusedLstm : public Network {
     return at::cat(outputs);
   }
 
+ protected:
+  Recurrent(const Recurrence& shape, const at::Tensor& zeros) : shape_(shape), zeros_(zeros) {}
+
+  // The outputs of its steps, and the state after it.
+  virtual Tensors run_chunk(const at::Tensor& chunk, at::Tensor h, at::Tensor c) = 0;
+
+  const Recurrence shape_;
+
  private:
-  Recurrence shape_;
-  at::Tensor zeros_;  // the first state
+  const at::Tensor zeros_;  // the first state
+};
+
+// torch::nn::LSTM, two layers: one fused op a layer and chunk.
+class FusedLstm : public Recurrent {
+ public:
+  explicit FusedLstm(const Recurrence& shape)
+      : Recurrent(shape, at::zeros({2, shape.batch, shape.hidden})),
+        lstm_(register_module("lstm", nn::LSTM(nn::LSTMOptions(shape.features, shape.hidden).num_layers(2)))) {}
+
+ private:
+  Tensors run_chunk(const at::Tensor& chunk, at::Tensor h, at::Tensor c) override {
+    auto [y, state] = lstm_->forward(chunk, std::make_tuple(h, c));
+    return {y, std::get<0>(state), std::get<1>(state)};
+  }
+
   nn::LSTM lstm_;
 };
 
 // The same of one layer, cell by cell: some ten small ops a time step.
-class LstmCells : public Network {
+class LstmCells : public Recurrent {
  public:
   explicit LstmCells(const Recurrence& shape)
-      : shape_(shape),
-        zeros_(at::zeros({shape.batch, shape.hidden})),
+      : Recurrent(shape, at::zeros({shape.batch, shape.hidden})),
         cell_(register_module("cell", nn::LSTMCell(shape.features, shape.hidden))) {}
 
-  at::Tensor input() const override {
-    return by_formula({shape_.chunks * shape_.steps, shape_.batch, shape_.features}, 0, 1);
-  }
-  at::Tensor forward(const at::Tensor& x, const Region& region) override {
-    at::Tensor h = zeros_, c = zeros_;
+ private:
+  Tensors run_chunk(const at::Tensor& chunk, at::Tensor h, at::Tensor c) override {
     Tensors outputs;
-    for (int64_t i = 0; i < shape_.chunks; ++i) {
-      const at::Tensor chunk = x.narrow(0, i * shape_.steps, shape_.steps);
-      const Tensors results = region([&] {
-        at::Tensor chunk_h = h, chunk_c = c;
-        Tensors steps;
-        for (int64_t t = 0; t < shape_.steps; ++t) {
-          std::tie(chunk_h, chunk_c) = cell_->forward(chunk.select(0, t), std::make_tuple(chunk_h, chunk_c));
-          steps.push_back(chunk_h);
-        }
-        return Tensors{at::stack(steps), chunk_h, chunk_c};
-      });
-      outputs.push_back(results[0]);
-      h = results[1];
-      c = results[2];
+    for (int64_t t = 0; t < shape_.steps; ++t) {
+      std::tie(h, c) = cell_->forward(chunk.select(0, t), std::make_tuple(h, c));
+      outputs.push_back(h);
     }
-    return at::cat(outputs);
+    return {at::stack(outputs), h, c};
   }
 
- private:
-  Recurrence shape_;
-  at::Tensor zeros_;
   nn::LSTMCell cell_;
 };
 
@@ -313,12 +311,6 @@ std::shared_ptr<Network> make(const std::string& name, bool tiny) {
   return nullptr;
 }
 
-std::string listed(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 }  // namespace
 
 Tensors run_plain(const std::function<Tensors()>& part) {
@@ -332,7 +324,7 @@ const std::vector<std::string>& network_names() {
 
 std::shared_ptr<Network> make_network(const std::string& name, Size size) {
   std::shared_ptr<Network> network = make(name, size == Size::kTiny);
-  TORCH_CHECK(network, "Unknown model \"", name, "\". Choose one of: ", listed(network_names()), ".");
+  TORCH_CHECK(network, "Unknown model \"", name, "\". Choose one of: ", absl::StrJoin(network_names(), ", "), ".");
   fill(*network);
   return network;
 }
