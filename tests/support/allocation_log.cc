@@ -1,19 +1,8 @@
 #include "tests/support/allocation_log.h"
 
-#include <c10/core/CPUAllocator.h>
 #include <c10/util/ScopeExit.h>
 
 namespace ac2::test {
-
-AllocationLog& AllocationLog::install() {
-  // Leaked: tensors with static lifetime are freed after main().
-  static AllocationLog* const installed = [] {
-    auto* log = new AllocationLog;
-    c10::SetCPUAllocator(log, /*priority=*/255);
-    return log;
-  }();
-  return *installed;
-}
 
 std::vector<int64_t> AllocationLog::during(const std::function<void()>& fn) {
   std::vector<int64_t> bytes;

@@ -13,26 +13,25 @@
 #include <vector>
 
 #include "ac2/testing/counting_allocator.h"
+#include "tests/support/front_allocator.h"
 
 namespace ac2::test {
 
 // One thread at a time.
-class AllocationLog final : public c10::Allocator {
+class AllocationLog final : public FrontAllocator<testing::CountingAllocator> {
  public:
   // Stands in front of the CountingAllocator from the first call to the end of the process.
-  static AllocationLog& install();
+  static AllocationLog& install() { return installed_allocator<AllocationLog>(); }
 
   // Bytes held after each non-empty allocation of fn(), on top of what was held before it.
   std::vector<int64_t> during(const std::function<void()>& fn);
 
   c10::DataPtr allocate(size_t bytes) override;
-  c10::DeleterFnPtr raw_deleter() const override { return behind_.raw_deleter(); }
-  void copy_data(void* dest, const void* src, std::size_t count) const override { behind_.copy_data(dest, src, count); }
 
  private:
-  AllocationLog() = default;
+  friend AllocationLog& installed_allocator<AllocationLog>();
+  AllocationLog() : FrontAllocator(testing::CountingAllocator::install()) {}
 
-  testing::CountingAllocator& behind_ = testing::CountingAllocator::install();
   std::vector<int64_t>* bytes_ = nullptr;
   int64_t before_ = 0;
 };

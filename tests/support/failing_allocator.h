@@ -6,13 +6,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tests/support/front_allocator.h"
+
 namespace ac2::test {
 
 // One thread at a time.
-class FailingAllocator final : public c10::Allocator {
+class FailingAllocator final : public FrontAllocator<c10::Allocator> {
  public:
   // Stands in front of LibTorch's CPU allocator from the first call to the end of the process.
-  static FailingAllocator& install();
+  static FailingAllocator& install() { return installed_allocator<FailingAllocator>(); }
 
   // The allocation after `count` more fails, as LibTorch's own does; those after it succeed again.
   void fail_after(int64_t count) { left_ = count; }
@@ -21,17 +23,13 @@ class FailingAllocator final : public c10::Allocator {
   bool has_failed() const { return left_ == kFailed; }
 
   c10::DataPtr allocate(size_t bytes) override;
-  c10::DeleterFnPtr raw_deleter() const override { return behind_->raw_deleter(); }
-  void copy_data(void* dest, const void* src, std::size_t count) const override {
-    behind_->copy_data(dest, src, count);
-  }
 
  private:
   static constexpr int64_t kFailed = -2;
 
-  FailingAllocator() = default;
+  friend FailingAllocator& installed_allocator<FailingAllocator>();
+  FailingAllocator() : FrontAllocator(*c10::GetCPUAllocator()) {}
 
-  c10::Allocator* behind_ = nullptr;
   int64_t left_ = -1;
 };
 

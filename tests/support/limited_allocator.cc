@@ -1,19 +1,8 @@
 #include "tests/support/limited_allocator.h"
 
-#include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
 
 namespace ac2::test {
-
-LimitedAllocator& LimitedAllocator::install() {
-  // Leaked: tensors with static lifetime are freed after main().
-  static LimitedAllocator* const installed = [] {
-    auto* allocator = new LimitedAllocator;
-    c10::SetCPUAllocator(allocator, /*priority=*/255);
-    return allocator;
-  }();
-  return *installed;
-}
 
 LimitedAllocator::Limit::Limit(LimitedAllocator& allocator, int64_t bytes) : allocator_(allocator) {
   allocator_.limit_ = allocator_.behind_.current_bytes() + bytes;

@@ -11,14 +11,15 @@
 #include <limits>
 
 #include "ac2/testing/counting_allocator.h"
+#include "tests/support/front_allocator.h"
 
 namespace ac2::test {
 
 // One thread at a time.
-class LimitedAllocator final : public c10::Allocator {
+class LimitedAllocator final : public FrontAllocator<testing::CountingAllocator> {
  public:
   // Stands in front of the CountingAllocator from the first call to the end of the process.
-  static LimitedAllocator& install();
+  static LimitedAllocator& install() { return installed_allocator<LimitedAllocator>(); }
 
   class Limit {
    public:
@@ -36,13 +37,11 @@ class LimitedAllocator final : public c10::Allocator {
 
   // Throws c10::OutOfMemoryError where it would be more than the limit.
   c10::DataPtr allocate(size_t bytes) override;
-  c10::DeleterFnPtr raw_deleter() const override { return behind_.raw_deleter(); }
-  void copy_data(void* dest, const void* src, std::size_t count) const override { behind_.copy_data(dest, src, count); }
 
  private:
-  LimitedAllocator() = default;
+  friend LimitedAllocator& installed_allocator<LimitedAllocator>();
+  LimitedAllocator() : FrontAllocator(testing::CountingAllocator::install()) {}
 
-  testing::CountingAllocator& behind_ = testing::CountingAllocator::install();
   int64_t limit_ = std::numeric_limits<int64_t>::max();
   int64_t refused_ = 0;
 };
