@@ -60,12 +60,6 @@ struct PairImpl : torch::nn::Module {
 };
 TORCH_MODULE(Pair);
 
-Tensors leaves_of(const torch::nn::Module& module, const at::Tensor& x) {
-  Tensors leaves = module.parameters();
-  leaves.push_back(x);
-  return leaves;
-}
-
 TEST_F(FairscaleTest, AModuleIsWrapped) {
   Block module(4);
   auto checkpointed_module = ac2::checkpoint_wrapper(module);

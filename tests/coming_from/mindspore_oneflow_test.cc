@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "policies/policies.h"
+#include "tests/coming_from/block.h"
 #include "tests/coming_from/row.h"
 
 namespace ac2::test {
@@ -12,29 +13,11 @@ namespace {
 using MindSporeTest = RowTest;
 using OneFlowTest = RowTest;
 
-// Linear, sin and cos: what is wanted of a Sequential of them is all but the last block's cos.
-struct BlockImpl : torch::nn::Module {
-  explicit BlockImpl(int64_t dim) : up(register_module("up", torch::nn::Linear(dim, dim))) {}
-  at::Tensor forward(const at::Tensor& x) {
-    regions += is_checkpoint_enabled() ? 1 : 0;
-    return up->forward(x).sin().cos();
-  }
-  torch::nn::Linear up;
-  int regions = 0;
-};
-TORCH_MODULE(Block);
-
 torch::nn::Sequential two_layers() {
   torch::nn::Sequential model;
   model->push_back("layer1", Block(4));
   model->push_back("layer2", Block(4));
   return model;
-}
-
-Tensors leaves_of(const torch::nn::Module& module, const at::Tensor& x) {
-  Tensors leaves = module.parameters();
-  leaves.push_back(x);
-  return leaves;
 }
 
 BlockImpl& layer(torch::nn::Sequential& model, size_t i) {

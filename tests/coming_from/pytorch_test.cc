@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "policies/policies.h"
+#include "tests/coming_from/block.h"
 #include "tests/coming_from/row.h"
 
 namespace ac2::test {
@@ -19,25 +20,8 @@ at::Tensor sines(at::Tensor x, int n) {
   return x;
 }
 
-struct BlockImpl : torch::nn::Module {
-  explicit BlockImpl(int64_t dim) : up(register_module("up", torch::nn::Linear(dim, dim))) {}
-  at::Tensor forward(const at::Tensor& x) {
-    regions += is_checkpoint_enabled() ? 1 : 0;
-    return up->forward(x).sin().cos();
-  }
-  torch::nn::Linear up;
-  int regions = 0;
-};
-TORCH_MODULE(Block);
-
 torch::nn::Sequential four_blocks() {
   return torch::nn::Sequential(Block(4), Block(4), Block(4), Block(4));
-}
-
-Tensors leaves_of(const torch::nn::Module& module, const at::Tensor& x) {
-  Tensors leaves = module.parameters();
-  leaves.push_back(x);
-  return leaves;
 }
 
 TEST_F(PytorchTest, CheckpointRunsTheFunctionOnce) {

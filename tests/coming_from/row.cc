@@ -25,6 +25,12 @@ Outcome run(const std::function<at::Tensor()>& program, const Tensors& leaves,
 
 }  // namespace
 
+Tensors leaves_of(const torch::nn::Module& module, const at::Tensor& x) {
+  Tensors leaves = module.parameters();
+  leaves.push_back(x);
+  return leaves;
+}
+
 at::Tensor wave(const at::Tensor& x) {
   return x.sin().cos();
 }

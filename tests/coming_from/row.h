@@ -1,6 +1,8 @@
 // What the tests of docs/coming_from.md share: a row's program with a region, and without one.
 #pragma once
 
+#include <torch/nn/module.h>
+
 #include <functional>
 #include <memory>
 
@@ -30,6 +32,9 @@ class RowTest : public CleanTest {
   at::Tensor x = sample({4, 4});
   at::Tensor w = sample({4, 4});
 };
+
+// The parameters, and x.
+Tensors leaves_of(const torch::nn::Module& module, const at::Tensor& x);
 
 // cos(sin(x)): backward wants x, which is there, and sin(x).
 at::Tensor wave(const at::Tensor& x);
