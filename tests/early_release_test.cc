@@ -122,26 +122,13 @@ std::string name_of(const ::testing::TestParamInfo<std::string>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, EveryPeerTest, ::testing::ValuesIn(peers::network_names()), name_of);
-// Not lstm_cells, nor lstm in backward: see the tests below.
-INSTANTIATE_TEST_SUITE_P(Of, SavingAllForwardTest, ::testing::Values("chain", "gpt", "resnet18", "lstm", "tree"),
-                         name_of);
-INSTANTIATE_TEST_SUITE_P(Of, SavingAllBackwardTest, ::testing::Values("chain", "gpt", "resnet18", "tree"), name_of);
+INSTANTIATE_TEST_SUITE_P(Of, SavingAllForwardTest, ::testing::ValuesIn(peers::network_names()), name_of);
+INSTANTIATE_TEST_SUITE_P(Of, SavingAllBackwardTest, ::testing::ValuesIn(peers::network_names()), name_of);
 // Not lstm: without gradients its kernel makes no workspace.
 INSTANTIATE_TEST_SUITE_P(Of, SameKernelsWithoutGradientsTest,
                          ::testing::Values("chain", "gpt", "resnet18", "lstm_cells", "tree"), name_of);
 
-// Fails: a write makes a new value of the whole storage, so the parts that autograd saved before are copied, though
-// their bytes stay as they are. LSTMCell writes its four gates so.
-TEST_F(EarlyReleaseTest, DISABLED_SavingAllCopiesNothingIfAnotherPartOfTheStorageIsWritten) {
-  const at::Tensor x = sample({4, 8});
-  const PolicyScope scope("must_save_all");
-  const auto gates = at::unsafe_chunk(x.sin(), 2, /*dim=*/1);
-  const at::Tensor y = gates[0].sigmoid_() * gates[1].tanh_();
-  EXPECT_EQ(scope.trace()->stats().copied_bytes, 0);
-}
-
-// Fails: what a backward kernel overwrites is handed out as a copy, though without retain_graph nobody asks again.
-TEST_F(EarlyReleaseTest, DISABLED_SavingAllCopiesNoWorkspaceIfTheGraphIsNotKept) {
+TEST_F(EarlyReleaseTest, SavingAllCopiesNoWorkspaceIfTheGraphIsNotKept) {
   torch::nn::LSTM lstm(4, 4);
   const at::Tensor x = sample({3, 2, 4});
   const auto backward_peak = [&](const std::function<at::Tensor()>& forward) {

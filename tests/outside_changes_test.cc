@@ -36,6 +36,52 @@ TEST_F(OutsideChangesTest, AChangeThroughAViewIsAnErrorToo) {
   expect_error([&] { gradient_of(y, x); }, {kModified});
 }
 
+// `.data` and unsafe_chunk() share the storage, but count versions by themselves.
+TEST_F(OutsideChangesTest, AnInputThatWasFirstSeenThroughItsDataIsWatchedItself) {
+  for (const char* policy : {"recompute_all", "must_save_all"}) {
+    at::Tensor x = sample({4}), w = constant({4});
+    at::Tensor y = apply_ac_policy_fn([&] { return x + w.variable_data() + x * w; }, policy);
+    w.add_(1);
+    expect_error([&] { gradient_of(y, x); }, {kModified});
+  }
+}
+
+TEST_F(OutsideChangesTest, AResultThatChangedThroughAnUnsafeChunkIsRecomputed) {
+  at::Tensor x = sample({4});
+  at::Tensor chunk, y;
+  {
+    PolicyScope scope;
+    chunk = at::unsafe_chunk(x.sin(), 2)[0];
+    y = chunk.cos().exp();  // backward needs the cosine, and that the chunk
+  }
+  {
+    at::NoGradGuard guard;
+    chunk.zero_();
+  }
+  EXPECT_TRUE(same_bits(gradient_of(y, x), gradient_of(at::unsafe_chunk(x.sin(), 2)[0].cos().exp(), x)));
+}
+
+TEST_F(OutsideChangesTest, OneOfVeryManyChunksThatChangedIsRecomputedToo) {
+  const at::Tensor x = sample({200});
+  const auto dots = [&](const std::vector<at::Tensor>& chunks) {
+    at::Tensor sum = at::zeros({1});
+    for (const at::Tensor& chunk : chunks) sum = sum + chunk.cos().exp();
+    return sum;
+  };
+  std::vector<at::Tensor> chunks;
+  at::Tensor y;
+  {
+    PolicyScope scope;
+    chunks = at::unsafe_chunk(x.sin(), 200);
+    y = dots(chunks);
+  }
+  {
+    at::NoGradGuard guard;
+    chunks.back().zero_();
+  }
+  EXPECT_TRUE(same_bits(gradient_of(y, x), gradient_of(dots(at::unsafe_chunk(x.sin(), 200)), x)));
+}
+
 TEST_F(OutsideChangesTest, AChangedInputThatBackwardDoesNotUseIsNoError) {
   at::Tensor x = sample({4}), w = constant({4});
   at::Tensor left, right;

@@ -3,19 +3,68 @@
 // References are weak: a dead storage's entry goes when a sweep meets it.
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "ac2/internal/tape.h"
 #include "ac2/internal/timeline.h"
+#include "ac2/internal/torch_compat.h"
 
 namespace ac2::internal {
 
 namespace {
 
+// Those whose counter was about to go up when they were found.
+void note_late_versions(const Value* value) {
+  if (value->other_versions) {
+    for (NotedVersion& other : *value->other_versions) {
+      if (!other.noted) {
+        other.note();
+      }
+    }
+  }
+}
+
 void note_version(Value* value, const at::Tensor& tensor) {
   value->noted = true;
   value->version = tensor.unsafeGetTensorImpl()->version_counter();
   value->noted_version = value->version.enabled() ? value->version.current_version() : 0;
+  note_late_versions(value);
+}
+
+NotedVersion* other_version(const Value* value, const c10::VariableVersion& counter) {
+  if (value->other_versions) {
+    for (NotedVersion& other : *value->other_versions) {
+      if (same_counter(other.counter, counter)) {
+        return &other;
+      }
+    }
+  }
+  return nullptr;
+}
+
+// The tensor shares the storage, but perhaps not the counter that is noted.
+void note_other_version(Value* value, const at::Tensor& tensor) {
+  const c10::VariableVersion& counter = tensor.unsafeGetTensorImpl()->version_counter();
+  if (same_counter(counter, value->version) || !counter.enabled() || other_version(value, counter) != nullptr) {
+    return;
+  }
+  if (!value->other_versions) {
+    value->other_versions = std::make_unique<c10::SmallVector<NotedVersion, 2>>();
+  }
+  auto& others = *value->other_versions;
+  if (others.size() == Value::kMostOtherVersions) {
+    // Through a tensor that is dead nobody can write any more.
+    others.erase(
+        std::remove_if(others.begin(), others.end(), [](const NotedVersion& other) { return other.counter.unique(); }),
+        others.end());
+  }
+  if (others.size() == Value::kMostOtherVersions) {
+    value->some_unwatched = true;
+    return;
+  }
+  others.emplace_back(counter).note();
 }
 
 }  // namespace
@@ -42,6 +91,8 @@ Value* Tape::find_current(const at::Tensor& tensor) {
   }
   if (!value->noted) {
     note_version(value, tensor);
+  } else {
+    note_other_version(value, tensor);
   }
   return value;
 }
@@ -89,8 +140,14 @@ void Tape::expect_new_version(const at::Tensor& tensor) {
     return;
   }
   Value* value = find_current(tensor);
-  if (value != nullptr && value->version.enabled()) {
+  if (value == nullptr) {
+    return;
+  }
+  const c10::VariableVersion& counter = tensor.unsafeGetTensorImpl()->version_counter();
+  if (same_counter(counter, value->version)) {
     ++value->noted_version;
+  } else if (NotedVersion* other = other_version(value, counter)) {
+    ++other->version;
   }
 }
 
@@ -193,6 +250,7 @@ void Tape::close() {
     unref(value);
   }
   for (Value* value : ring_) {
+    note_late_versions(value);
     value->ring_index = Value::kNotTracked;
     unref(value);
   }

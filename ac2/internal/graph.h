@@ -15,9 +15,11 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/SmallVector.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "ac2/internal/evictor.h"
 #include "ac2/internal/op_facts.h"
@@ -43,11 +45,27 @@ struct OtherForm {
   at::Tensor opaque;
 };
 
+// What a version counter stood at.
+struct NotedVersion {
+  c10::VariableVersion counter;
+  uint32_t version = 0;
+  bool noted = false;  // else `version` is yet to be set
+
+  explicit NotedVersion(c10::VariableVersion counter) : counter(std::move(counter)) {}
+  void note() {
+    version = counter.current_version();
+    noted = true;
+  }
+  bool changed() const { return noted && counter.current_version() != version; }
+};
+
 // As what a budget counts bytes, apart from those of tracked values, which count by their place.
 enum class Counted : uint8_t { kNot, kUntracked, kFixed, kOutside };
 
 // The bytes of a storage between two writes.
 struct Value {
+  // So that a storage of many tensors costs no more per op than one of a few.
+  static constexpr size_t kMostOtherVersions = 64;
   static constexpr uint32_t kNotTracked = ~uint32_t{0};
 
   Node* producer = nullptr;  // owned; null for values from outside the region
@@ -65,7 +83,8 @@ struct Value {
   bool private_bytes = false;  // held is a copy that nobody else can write to
   bool waits = false;          // pinned, and its producer must be replayed first
   bool real_is_original = false;
-  bool tagged = false;  // decided by tag_with_policy, which no name overrules
+  bool some_unwatched = false;  // other_versions was full: a change may go unseen
+  bool tagged = false;          // decided by tag_with_policy, which no name overrules
   // Under a budget only.
   bool budgeted = false;                 // the budget may drop its bytes
   bool tracked = false;                  // and its evictor knows of it
@@ -82,12 +101,18 @@ struct Value {
   c10::Storage real;                                                                         // while pinned
   at::Tensor replayed;  // over `real`, as the op returned it
   c10::VariableVersion version;
+  // Of tensors that share the storage but not the counter (unsafe_chunk(), .data).
+  std::unique_ptr<c10::SmallVector<NotedVersion, 2>> other_versions;
   std::unique_ptr<OtherForm> other;
 
   bool is_opaque() const { return other && other->hooks == nullptr; }
   bool has_hooks() const { return other && other->hooks != nullptr; }
-  // By someone ac2 does not see, since `version` was noted.
-  bool changed_outside() const { return noted && version.enabled() && version.current_version() != noted_version; }
+  // By someone ac2 does not see, since the versions were noted.
+  bool changed_outside() const {
+    return (noted && version.enabled() && version.current_version() != noted_version) ||
+           (other_versions && std::any_of(other_versions->begin(), other_versions->end(),
+                                          [](const NotedVersion& other) { return other.changed(); }));
+  }
 };
 
 struct NodeInput {
@@ -142,5 +167,14 @@ struct Node {
   float cost = 0;  // under a budget: of running it, in any unit
   Node* next_dead = nullptr;
 };
+
+// A backward kernel writes into it.
+inline bool is_clobbered(const Value& value) {
+  if (value.producer == nullptr) {
+    return false;
+  }
+  const auto& clobbers = value.producer->facts->clobbered_results;
+  return std::find(clobbers.begin(), clobbers.end(), value.producer->outputs[value.slot].flat_result) != clobbers.end();
+}
 
 }  // namespace ac2::internal

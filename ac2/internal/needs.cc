@@ -14,6 +14,23 @@ namespace ac2::internal {
 
 namespace {
 
+struct Change {
+  uint32_t found;
+  uint32_t expected;
+};
+
+// Of the first counter that says so.
+Change change_outside(const Value& value) {
+  if (value.other_versions) {
+    for (const NotedVersion& other : *value.other_versions) {
+      if (other.changed()) {
+        return {other.counter.current_version(), other.version};
+      }
+    }
+  }
+  return {value.version.current_version(), value.noted_version};
+}
+
 void check_unchanged(const Value& value) {
   if (value.private_bytes || !value.changed_outside()) {
     return;
@@ -21,10 +38,10 @@ void check_unchanged(const Value& value) {
   const std::string what = value.producer != nullptr ? "the result of " + value.producer->facts->name + " (op " +
                                                            std::to_string(value.producer->index) + " of its region)"
                                                      : std::string("a tensor that the region took as input");
+  const Change change = change_outside(value);
   TORCH_CHECK(false,
               "one of the variables needed for gradient computation has been modified by an inplace operation: ", what,
-              " of ", value.nbytes, " bytes is at version ", value.version.current_version(), "; expected version ",
-              value.noted_version,
+              " of ", value.nbytes, " bytes is at version ", change.found, "; expected version ", change.expected,
               " instead. It was saved by reference in an ac2 region and written to where the region could not see it "
               "(after it, in DisableCheckpointing or in another thread). Write to a clone() of it, or after backward.");
 }
@@ -57,7 +74,7 @@ void Tape::pin(Value* root) {
       continue;
     }
     // Inference tensors have no version counter: nobody can say that one is still what the op returned.
-    if (value->noted && value->version.enabled()) {
+    if (value->noted && value->version.enabled() && !value->some_unwatched) {
       auto original = value->origin.lock();
       if (original && !value->changed_outside() && original->nbytes() == value->nbytes) {
         value->real = c10::Storage(std::move(original));

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "ac2/internal/part_writes.h"
 #include "ac2/internal/result_tensors.h"
 #include "ac2/internal/step_log.h"
 #include "ac2/internal/timeline.h"
@@ -173,7 +174,12 @@ class NodeBuilder {
         }
         continue;
       }
-      attach(tape_.add_written(target.tensor), {.write = write}, target.tensor, decision);
+      Value* value = tape_.add_written(target.tensor);
+      attach(value, {.write = write}, target.tensor, decision);
+      const TensorMeta* written = call_.writes->only_argument_of(target);
+      if (target.old != nullptr && !target.of_no_matter && written != nullptr) {
+        hand_on_recomputed(tape_, target.old, value, target.tensor, *written);
+      }
     }
   }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "ac2/internal/part_writes.h"
 #include "ac2/internal/storage_copy.h"
 
 namespace ac2::internal {
@@ -94,8 +95,22 @@ void Overwrites::collect(const OpFacts& facts, c10::ArrayRef<c10::IValue> argume
   }
 }
 
-Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments, bool keep_old,
-                       bool names_decide)
+const TensorMeta* Overwrites::only_argument_of(const Target& target) const {
+  const TensorMeta* only = nullptr;
+  for (const Argument& argument : arguments_) {
+    if (&targets_[argument.target] == &target && std::exchange(only, argument.meta) != nullptr) {
+      return nullptr;
+    }
+  }
+  return only;
+}
+
+bool Overwrites::hand_on(const Target& target) {
+  const TensorMeta* written = only_argument_of(target);
+  return written != nullptr && hand_on_hooks(tape_, target.old, target.tensor, *written);
+}
+
+Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments, Fate fate)
     : tape_(tape) {
   if (facts.written_only_if >= 0 && !arguments[facts.written_only_if].toBool()) {
     return;
@@ -110,16 +125,20 @@ Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IVal
     const Tape::Lock lock(tape);
     collect(facts, arguments);
     for (Target& target : targets_) {
-      const bool must_know = keep_old && !target.of_no_matter;
+      const bool must_know = fate.recompute && !target.of_no_matter;
       Value* old = must_know ? tape.current(target.tensor) : tape.find_current(target.tensor);
       if (old == nullptr) {
         continue;
       }
       tape.ref(old);
       target.old = old;
+      if (fate.in_place && !fate.by_name && !target.of_no_matter && !must_know && hand_on(target)) {
+        target.handed_on_ = true;
+        continue;
+      }
       const bool packed = old->has_hooks() && old->other->is_packed;
       target.recoverable_ = !old->saved || old->uses > 0 || packed || must_know;
-      target.by_name_ = names_decide && old->producer != nullptr && old->producer->replayable;
+      target.by_name_ = fate.by_name && old->producer != nullptr && old->producer->replayable;
       if (old->real && old->real_is_original && old->pins > 0) {
         copies.push_back({old, old->real, true});
       }
@@ -140,7 +159,9 @@ Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IVal
   }
   const Tape::Lock lock(tape);
   for (Target& target : targets_) {
-    tape.forget_current(target.storage);
+    if (!target.handed_on_) {
+      tape.forget_current(target.storage);
+    }
     if (target.old != nullptr) {
       tape.forget_origin(target.old);
     }

@@ -1,6 +1,6 @@
 // Before an op writes: what its targets hold is copied if it must be, and is current no longer.
 //
-//   Overwrites writes(tape, facts, arguments, will_recompute);
+//   Overwrites writes(tape, facts, arguments, {.recompute = true});
 //   …run the op…
 //   …record it, with writes.targets() as NodeWrites…
 //
@@ -37,6 +37,7 @@ class Overwrites {
     friend class Overwrites;
     bool recoverable_ = false;
     bool by_name_ = false;
+    bool handed_on_ = false;  // to the value that the storage has already, see part_writes.h
   };
   // An argument tensor in a target, as it was before the op: out= arguments may be resized.
   struct Argument {
@@ -46,16 +47,21 @@ class Overwrites {
     const TensorMeta* meta = nullptr;
   };
 
-  // `keep_old`: the op's other results may have to be computed again, so it needs its targets' old bytes for that.
-  // `names_decide`: so may what it writes, if a name says so.
-  Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments, bool keep_old,
-             bool names_decide = false);
+  // What is known before the op runs of how its results will be kept.
+  struct Fate {
+    bool recompute = false;  // its other results may have to be computed again, for which it needs the old bytes
+    bool by_name = false;    // so may what it writes, if a name says so
+    bool in_place = false;   // what it writes will be saved, by reference
+  };
+  Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments, Fate fate);
   ~Overwrites();
   Overwrites(const Overwrites&) = delete;
   Overwrites& operator=(const Overwrites&) = delete;
 
   c10::ArrayRef<Target> targets() const { return targets_; }
   c10::ArrayRef<Argument> arguments() const { return arguments_; }
+  // The elements that are written of a target, if one argument says it all, else null.
+  const TensorMeta* only_argument_of(const Target& target) const;
   // Writes into a tensor without plain storage, which cannot be replayed.
   bool opaque() const { return opaque_; }
   // Index of the target that is `storage`, or -1.
@@ -65,6 +71,8 @@ class Overwrites {
   // Needs the tape's lock.
   void collect(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments);
   void add(const at::Tensor& tensor, uint16_t argument, int32_t list_index);
+  // Those who want what `target` held can do without a copy. Needs the tape's lock.
+  bool hand_on(const Target& target);
 
   Tape& tape_;
   c10::SmallVector<Target, 1> targets_;

@@ -49,7 +49,7 @@ void leave_results(TimedCall& call, c10::ArrayRef<c10::IValue> results, c10::Arr
 
 void run_unrecorded(Region& region, const OpFacts& facts, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   if (!facts.written.empty() && !facts.writes_metadata_only) {
-    const Overwrites writes(*region.tape, facts, top(*stack, facts.num_arguments), /*keep_old=*/false);
+    const Overwrites writes(*region.tape, facts, top(*stack, facts.num_arguments), {.in_place = true});
     facts.op.redispatchBoxed(keys, stack);
     return;
   }
@@ -106,8 +106,10 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
   }
   std::optional<Overwrites> writes;
   if (!facts.written.empty()) {
-    writes.emplace(*tape, facts, arguments, recording.may_recompute() && facts.has_fresh_results,
-                   recording.names_decide());
+    writes.emplace(*tape, facts, arguments,
+                   Overwrites::Fate{.recompute = recording.may_recompute() && facts.has_fresh_results,
+                                    .by_name = recording.names_decide(),
+                                    .in_place = recording.saves_in_place()});
   }
   at::Generator random_state;
   recording.begins();

@@ -48,6 +48,8 @@ class Recording {
   bool may_recompute() const;
   // The same, because a name may say so later.
   bool names_decide() const { return names_decide_; }
+  // Whether they will be saved by reference, of which that is known.
+  bool saves_in_place() const { return known_ && !may_recompute() && !known_->decision.hooks(); }
 
   void begins() {
     if (timed_) {

@@ -1,6 +1,7 @@
 #include "ac2/internal/replayer.h"
 
 #include <c10/util/Exception.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 #include <optional>
@@ -268,13 +269,11 @@ void realize(Tape& tape, Value* target) {
   }
 }
 
-// A backward kernel writes into it.
-bool is_clobbered(const Value& value) {
-  if (value.producer == nullptr) {
-    return false;
-  }
-  const auto& clobbers = value.producer->facts->clobbered_results;
-  return std::find(clobbers.begin(), clobbers.end(), value.producer->outputs[value.slot].flat_result) != clobbers.end();
+// Nobody comes for it once more: the graph is freed as it is walked, and the hook that takes it out now is all that
+// wants it.
+bool is_taken_for_good(const Value& value) {
+  return !torch::autograd::get_current_graph_task_keep_graph() && value.uses == 1 && value.hooks == 1 &&
+         value.pins == 1;
 }
 
 }  // namespace
@@ -287,13 +286,13 @@ at::Tensor materialize(Tape& tape, Value* value, const TensorMeta* meta) {
   const BudgetPins handing_over(tape, value);
   realize(tape, value);
   at::Tensor tensor;
-  bool clobbered = false;
+  bool copies = false;
   {
     const Tape::Lock lock(tape);
     tensor = tensor_of(tape, value, meta);
-    clobbered = is_clobbered(*value);
+    copies = is_clobbered(*value) && !is_taken_for_good(*value);
   }
-  if (clobbered) {
+  if (copies) {
     tensor = meta->over(copy_storage(tensor.storage(), tensor.storage().nbytes()));
   }
   return tensor;

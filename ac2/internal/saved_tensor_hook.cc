@@ -16,10 +16,10 @@
 namespace ac2::internal {
 
 SavedTensorHook::~SavedTensorHook() {
+  const Tape::Lock lock(*tape_);
   if (value_ == nullptr) {
     return;
   }
-  const Tape::Lock lock(*tape_);
   tape_->erase_hook(this);
   if (StepLog* log = tape_->step_log()) {
     log->released(this);
@@ -119,6 +119,22 @@ at::Tensor SavedTensorHook::call_unpack_hook() {
     unpin();
     throw;
   }
+}
+
+void SavedTensorHook::move_to(Value* value) {
+  TORCH_INTERNAL_ASSERT(!pinned_);
+  tape_->ref(value);
+  Value* left = std::exchange(value_, value);
+  --left->hooks;
+  ++value->hooks;
+  if (Timeline* timeline = tape_->timeline()) {
+    timeline->unhooked(left);
+    timeline->hooked(value);
+  }
+  // In this order: the two may share a storage, which is to be counted once.
+  tape_->unuse(left);
+  tape_->use(value);
+  tape_->unref(left);
 }
 
 void SavedTensorHook::pin() {

@@ -1,6 +1,7 @@
 // What autograd holds in place of a tensor it saved: a value of the tape, and the tensor's view of it.
 //
-// Threads: the engine may unpack and destroy hooks on any thread. next(), pin() and unpin() need the tape's lock.
+// Threads: the engine may unpack and destroy hooks on any thread. all that is public but the hooks themselves needs the
+// tape's lock.
 #pragma once
 
 #include <torch/csrc/autograd/saved_variable_hooks.h>
@@ -23,6 +24,11 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks {
   at::Tensor call_unpack_hook() override;
 
   SavedTensorHook* next() const { return next_; }
+  const Value* value() const { return value_; }
+  // Null for tensors without plain storage.
+  const TensorMeta* meta() const { return meta_; }
+  // To a value with the same bytes where the hook sees them. Not while it is pinned.
+  void move_to(Value* value);
   void pin();
   void unpin();
 

@@ -4,6 +4,7 @@
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace ac2::internal {
@@ -80,6 +81,54 @@ bool TensorMeta::covers(size_t nbytes) const {
       return false;
     }
     dense_stride *= size;
+  }
+  return true;
+}
+
+namespace {
+
+// Bytes [begin, end) of a storage, or of each period of it.
+struct ByteRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// Where the elements lie if every byte is taken modulo `period`; nothing if that wraps around. `period` 0: no modulo.
+std::optional<ByteRange> bytes_modulo(const TensorMeta& meta, int64_t period) {
+  const auto itemsize = static_cast<int64_t>(meta.itemsize());
+  ByteRange range{meta.storage_offset() * itemsize, 0};
+  int64_t length = itemsize;
+  for (size_t d = 0; d < meta.sizes().size(); ++d) {
+    const int64_t stride = meta.strides()[d] * itemsize;
+    if (period == 0 || stride % period != 0) {
+      length += (meta.sizes()[d] - 1) * stride;
+    }
+  }
+  if (period != 0) {
+    range.begin %= period;
+  }
+  range.end = range.begin + length;
+  return period == 0 || range.end <= period ? std::optional(range) : std::nullopt;
+}
+
+bool apart(const TensorMeta& a, const TensorMeta& b, int64_t period) {
+  const std::optional<ByteRange> of_a = bytes_modulo(a, period), of_b = bytes_modulo(b, period);
+  return of_a && of_b && (of_a->end <= of_b->begin || of_b->end <= of_a->begin);
+}
+
+}  // namespace
+
+bool TensorMeta::may_overlap(const TensorMeta& other) const {
+  if (needed_bytes() == 0 || other.needed_bytes() == 0 || apart(*this, other, 0)) {
+    return false;
+  }
+  for (const TensorMeta* meta : {this, &other}) {
+    for (const int64_t stride : meta->strides()) {
+      const int64_t period = stride * static_cast<int64_t>(meta->itemsize());
+      if (period > 0 && apart(*this, other, period)) {
+        return false;
+      }
+    }
   }
   return true;
 }

@@ -32,7 +32,9 @@ class TensorMeta {
 
   c10::IntArrayRef sizes() const { return sizes_and_strides_.sizes_arrayref(); }
   c10::IntArrayRef strides() const { return sizes_and_strides_.strides_arrayref(); }
+  int64_t storage_offset() const { return storage_offset_; }  // in elements
   c10::Device device() const { return device_; }
+  size_t itemsize() const { return dtype_.itemsize(); }
   c10::ScalarType dtype() const { return dtype_.toScalarType(); }
   // Of the storage, up to the last element's end.
   size_t needed_bytes() const;
@@ -44,6 +46,10 @@ class TensorMeta {
   static size_t hash(const c10::TensorImpl& impl);
   // Every byte of a storage of `nbytes`, each once.
   bool covers(size_t nbytes) const;
+
+  // Whether the two, of one storage, may have a byte in common. Exact for what narrow(), select(), chunk() and slices
+  // with a step make of one tensor; else it may say so of two that have none.
+  bool may_overlap(const TensorMeta& other) const;
 
   // One dimension over all of a storage of `nbytes`.
   TensorMeta flattened(size_t nbytes) const;

@@ -3,6 +3,9 @@
 
 #include <c10/core/DispatchKey.h>
 #include <c10/core/DispatchKeySet.h>
+#include <c10/core/TensorImpl.h>
+
+#include <cstring>
 
 namespace ac2::internal {
 
@@ -12,5 +15,11 @@ inline constexpr c10::DispatchKey kRecordKey = c10::DispatchKey::Fake;
 
 // The keys that an op recorded at kRecordKey goes on to.
 inline constexpr c10::DispatchKeySet kBelowRecordKey{c10::DispatchKeySet::FULL_AFTER, kRecordKey};
+
+// Whether both count with the same counter, which LibTorch offers no way to ask. Two that count nothing do.
+inline bool same_counter(const c10::VariableVersion& a, const c10::VariableVersion& b) {
+  static_assert(sizeof(c10::VariableVersion) == sizeof(void*), "VariableVersion is no longer just a pointer");
+  return std::memcmp(&a, &b, sizeof(a)) == 0;
+}
 
 }  // namespace ac2::internal
