@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -102,6 +103,17 @@ TEST_P(EveryPeerTest, RecomputingAllForwardNeverHoldsMoreThanPlainAutograd) {
   EXPECT_LE(region.held, plain.held);
 }
 
+TEST_P(EveryPeerTest, NoPolicyPeaksHigherThanPlainAutograd) {
+  const auto peak = [](const Step& step) {
+    return std::max(*std::max_element(step.forward.begin(), step.forward.end()),
+                    *std::max_element(step.backward.begin(), step.backward.end()));
+  };
+  const int64_t plain = peak(second_step(*network_, peers::run_plain));
+  EXPECT_LE(peak(second_step(*network_, regions(policies::recompute_all()))), plain);
+  EXPECT_LE(peak(second_step(*network_, regions(policies::save_compute_intensive()))), plain);
+  EXPECT_LE(peak(second_step(*network_, regions(policies::must_save_all()))), plain);
+}
+
 TEST_P(SameKernelsWithoutGradientsTest, RecomputingAllInOneRegionForwardHoldsNoMoreThanWithoutGradients) {
   const auto forward = [&] {
     const at::Tensor input = network_->input();
@@ -127,6 +139,45 @@ INSTANTIATE_TEST_SUITE_P(Of, SavingAllBackwardTest, ::testing::ValuesIn(peers::n
 // Not lstm: without gradients its kernel makes no workspace.
 INSTANTIATE_TEST_SUITE_P(Of, SameKernelsWithoutGradientsTest,
                          ::testing::Values("chain", "gpt", "resnet18", "lstm_cells", "tree"), name_of);
+
+// What a replay needed, and nothing else does, makes room for its result.
+TEST_F(EarlyReleaseTest, AfterTheLastReplayItsResultIsKeptInsteadOfItsInput) {
+  for (const bool retain_graph : {false, true}) {
+    const at::Tensor x = constant({4, 4}), first = sample({4, 4}), second = sample({4, 4});
+    const int64_t bytes = storage_bytes(x);
+    at::Tensor left, right;
+    std::shared_ptr<const Trace> trace;
+    {
+      const PolicyScope scope(saving({"aten::mm"}));
+      trace = scope.trace();
+      const at::Tensor y = x.mm(x).tanh();
+      left = y * first;
+      right = y * second;
+    }
+    EXPECT_EQ(trace->stats().saved_bytes, bytes);
+    EXPECT_TRUE(same_bits(gradient_of(left, first, retain_graph), gradient_of(x.mm(x).tanh() * first, first)));
+    EXPECT_EQ(trace->stats().saved_bytes, bytes);
+    EXPECT_TRUE(same_bits(gradient_of(right, second), gradient_of(x.mm(x).tanh() * second, second)));
+    EXPECT_EQ(trace->stats().recomputed_ops, retain_graph ? 2 : 1);
+  }
+}
+
+TEST_F(EarlyReleaseTest, AResultThatIsLargerThanWhatItsReplayNeededIsNotKept) {
+  const at::Tensor x = constant({4, 1}), shift = constant({4, 4}), first = sample({4, 4}), second = sample({4, 4});
+  at::Tensor left, right;
+  std::shared_ptr<const Trace> trace;
+  {
+    const PolicyScope scope(saving({"aten::sin"}));
+    trace = scope.trace();
+    const at::Tensor y = x.sin() + shift;
+    left = y * first;
+    right = y * second;
+  }
+  gradient_of(left, first);
+  EXPECT_EQ(trace->stats().recomputed_ops, 1);
+  gradient_of(right, second);
+  EXPECT_EQ(trace->stats().recomputed_ops, 2);
+}
 
 TEST_F(EarlyReleaseTest, SavingAllCopiesNoWorkspaceIfTheGraphIsNotKept) {
   torch::nn::LSTM lstm(4, 4);

@@ -127,13 +127,16 @@ class Budget : public std::enable_shared_from_this<Budget> {
   const bool modelled_costs_;
 };
 
-// What `call` returns. Once more, if memory ran out in it and the budget could free some.
+// What `call` returns. Once more, if memory ran out in it and the budget, if there is one, could free some.
 template <class Call>
-auto call_with_room(Budget& budget, Call&& call) {
+auto call_with_room(Budget* budget, Call&& call) {
+  if (budget == nullptr) {
+    return call();
+  }
   try {
     return call();
   } catch (const std::exception& error) {
-    if (!is_out_of_memory(error) || !budget.make_all_room()) {
+    if (!is_out_of_memory(error) || !budget->make_all_room()) {
       throw;
     }
   }

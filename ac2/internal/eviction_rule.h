@@ -7,14 +7,13 @@
 //
 //   own      the op that makes v, unless it must run again anyway
 //   forced   ops that only v would make run again: those of its ancestors that are neither there nor needed
-//   shared   the other ops of v's ancestors and descendants that must run again; b the bytes of those and of v. While
-//   all
-//            that fits into the budget they run once whatever becomes of v.
+//   shared   the other ops of v's ancestors and descendants that must run again; b the bytes of those and of v. They
+//            run once whatever becomes of v, while all that fits into the budget.
 //
 // and is divided by bytes · w(D), where D is the time since v was last used, or until it is used next if that is known:
 //
-//   w(D) = (D + floor · T) / (D + T),  T = horizon · (time for which there has been pressure, or the step's length if
-//   known)
+//   w(D) = (D + floor · T) / (D + T),  T = horizon · (time for which there has been pressure, or the step's length
+//                                                     if known)
 //
 // Beyond T all are equally far away: what is dropped in forward is missed only after the peak, however old it is. Below
 // it the younger goes later, but not without limit: in a long replay everything is young.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "ac2/internal/tape.h"
+#include "ac2/internal/timeline.h"
 
 namespace ac2::internal {
 
@@ -165,6 +166,19 @@ c10::Storage Tape::take_real(Value* value) {
     update_place(value);
   }
   return bytes;
+}
+
+void Tape::keep_real(Value* value) {
+  value->held = take_real(value);
+  value->private_bytes = true;
+  value->saved = true;
+  count_saved(value, static_cast<int64_t>(value->nbytes));
+  if (owned_timeline_) {
+    owned_timeline_->set_saved(value, true);
+  }
+  if (--value->producer->recomputed_outputs == 0) {
+    deactivate(value->producer);
+  }
 }
 
 void Tape::need_again(Value* value) {

@@ -65,7 +65,7 @@ void run_op(const OpFacts& facts, c10::DispatchKeySet keys, c10::ArrayRef<c10::I
   }
   const size_t below = stack->size() - facts.num_arguments;
   bool again = false;
-  call_with_room(*budget, [&] {
+  call_with_room(budget, [&] {
     if (std::exchange(again, true)) {
       stack->resize(below);
       stack->insert(stack->end(), arguments.begin(), arguments.end());

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ac2/internal/budget.h"
+#include "ac2/internal/kept_results.h"
 #include "ac2/internal/packing.h"
 #include "ac2/internal/replay_call.h"
 #include "ac2/internal/storage_copy.h"
@@ -119,6 +120,7 @@ void publish(Tape& tape, Node* node, const std::vector<c10::Storage>& storages,
     }
   }
   tape.realized(node);
+  keep_results_instead_of_inputs(tape, node);
 }
 
 // Before what the op takes and makes stands side by side.
@@ -158,11 +160,10 @@ void after_replay(Tape& tape, const Node& node) {
 }
 
 std::vector<at::Tensor> replay_call(Tape& tape, const Node& node, std::vector<at::Tensor> inputs) {
-  Budget* budget = tape.budget();
-  if (budget == nullptr || !node.writes.empty()) {
+  if (!node.writes.empty()) {
     return call_again(node, std::move(inputs));
   }
-  return call_with_room(*budget, [&] { return call_again(node, inputs); });
+  return call_with_room(tape.budget(), [&] { return call_again(node, inputs); });
 }
 
 void replay(Tape& tape, Node* node) {

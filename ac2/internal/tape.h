@@ -133,6 +133,8 @@ class Tape : public std::enable_shared_from_this<Tape> {
   void drop_real(Value* value);
   // Replayed bytes that nobody but the caller needs from now on.
   c10::Storage take_real(Value* value);
+  // The replayed bytes are those of a saved value from now on.
+  void keep_real(Value* value);
   // A pinned value has lost its bytes: its producer must run again.
   void need_again(Value* value);
   // The node has run and its pinned outputs are set: nothing waits for it, and it needs its inputs no more.

@@ -105,7 +105,7 @@ struct Kernel<Op, at::Tensor(Args...)> {
     Recording recording(*region, facts(), below, tls_keys, region->tape->next_op());
     const auto run = [&] { return c10::IValue(Op::redispatch(below, args...)); };
     recording.begins();
-    c10::IValue result = recording.budget() == nullptr ? run() : call_with_room(*recording.budget(), run);
+    c10::IValue result = call_with_room(recording.budget(), run);
     recording.ran();
     if (recording.add_node({.arguments = arguments, .results = c10::ArrayRef<c10::IValue>(result)})) {
       recording.settle();
