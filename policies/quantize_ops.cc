@@ -40,8 +40,10 @@ c10::IValue pack(const at::Tensor& tensor, int bits, const std::string& op, Draw
     }
   }
   if (internal::can_quantize(type) && bits > 1) {
-    TORCH_CHECK(tensor.is_cpu() || tensor.is_meta(), "quantize_ops cannot quantise the result of ", op,
-                ", which is on ", tensor.device(), "; expected one on the CPU. Leave ", op, " out, or use narrow_ops.");
+    TORCH_CHECK(internal::can_quantize_on(tensor.device().type()), "quantize_ops cannot quantise the result of ", op,
+                ", which is on ", tensor.device(),
+                "; expected one on the CPU, or on a CUDA device where ac2 was built for CUDA. Leave ", op,
+                " out, or use narrow_ops.");
     return tagged(Form::CODES, internal::quantize(tensor, bits, draws.next()));
   }
   if (bits == 1 && (op == "aten::relu" || op == "aten::relu_")) {

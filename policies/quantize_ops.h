@@ -9,7 +9,7 @@
 //   bits | a floating-point result is kept as                                               | comes back
 //   8, 4 | codes, and the least and greatest number of each block of 256; rounded at random | close
 //   1    | where relu or relu_ made it: which numbers are positive                          | exact for ReLU's gradient
-//   any  | one bit, if it has two values, as a dropout mask {0, 1/(1-p)} has                | exact, to the bit
+//   any  | one bit, if it has two values, as a dropout mask {0, 1/(1-p)} has (on the CPU)   | exact, to the bit
 //
 // Bool results (comparisons, masks) take one bit and are exact under any `bits`. Integer, complex and all other results
 // are kept as exact copies, as is what 1 bit cannot keep. In a block with a NaN, an infinity, or a range that no float
@@ -18,8 +18,12 @@
 // backward: list relu only where nothing does.
 //
 // Ops: SaveWithHooks (a MUST) for the listed ones, PREFER_RECOMPUTE for the others. Names as in policies/save_ops.h.
-// Throws c10::Error for bits other than 8, 4 and 1, and for a name that no operator has. On other devices than the CPU,
-// and the meta device for plans, an error where the first result is to be packed.
+// Throws c10::Error for bits other than 8, 4 and 1, and for a name that no operator has. Works on the CPU, on CUDA
+// devices if ac2 was built for CUDA, with the same codes, and on the meta device for plans; on any other device 8 and 4
+// bits are an error where the first result is to be packed, and what 1 bit would keep is kept as an exact copy. On a
+// CUDA device packing in 8 or 4 bits waits for it, to know whether there are blocks without codes, and is an error
+// while a graph is captured; of floating-point results nobody looks whether they have two values, and in codes those
+// are exact too.
 //
 // Rounding draws from numbers of its own: the program's generators are never touched. They follow from the seed, from
 // how many regions this policy and its copies had entered before, and from the order in the region: the same program,

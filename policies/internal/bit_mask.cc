@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "policies/internal/dense_layout.h"
+#include "policies/internal/device_kernels.h"
 
 namespace ac2::policies::internal {
 
@@ -90,12 +91,15 @@ c10::IValue packed_form(const at::Tensor& dense, const at::Tensor& bits, uint64_
 }  // namespace
 
 c10::IValue pack_two_valued(const at::Tensor& tensor) {
-  if (tensor.is_meta() && tensor.scalar_type() == at::kBool) {
-    const at::Tensor dense = densely(tensor);
-    return packed_form(dense, bits_of(dense), 0, 1);
-  }
   if (!tensor.is_cpu()) {
-    return {};
+    const DeviceKernels* kernels = device_kernels(tensor.device().type());
+    if (tensor.scalar_type() != at::kBool || (kernels == nullptr && !tensor.is_meta())) {
+      return {};
+    }
+    const at::Tensor dense = densely(tensor);
+    const at::Tensor bits = bits_of(dense);
+    if (kernels != nullptr) kernels->pack_bools(dense, bits);
+    return packed_form(dense, bits, 0, 1);
   }
   const at::Tensor dense = densely(tensor);
   const int64_t numel = dense.numel();
@@ -127,21 +131,28 @@ c10::IValue pack_two_valued(const at::Tensor& tensor) {
 }
 
 c10::IValue pack_positive(const at::Tensor& tensor) {
-  if (!tensor.is_cpu() || !at::isFloatingType(tensor.scalar_type()) || tensor.element_size() == 1) {
+  const DeviceKernels* kernels = device_kernels(tensor.device().type());
+  if ((!tensor.is_cpu() && kernels == nullptr) || !at::isFloatingType(tensor.scalar_type()) ||
+      tensor.element_size() == 1) {
     return {};
   }
   const at::Tensor dense = densely(tensor);
   const at::Tensor bits = bits_of(dense);
+  if (kernels != nullptr) {
+    kernels->pack_positive(dense, bits);
+  }
   c10::IValue packed;
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dense.scalar_type(), "pack_positive", [&] {
     using Compute = std::conditional_t<std::is_same_v<scalar_t, double>, double, float>;
-    const auto* numbers = dense.const_data_ptr<scalar_t>();
-    pack_bits(dense.numel(), bits.mutable_data_ptr<uint8_t>(), [&](int64_t begin, int64_t end, uint8_t* flags) {
-      for (int64_t i = begin; i < end; ++i) {
-        flags[i - begin] = static_cast<uint8_t>(!(static_cast<Compute>(numbers[i]) <= 0));
-      }
-      return true;
-    });
+    if (dense.is_cpu()) {
+      const auto* numbers = dense.const_data_ptr<scalar_t>();
+      pack_bits(dense.numel(), bits.mutable_data_ptr<uint8_t>(), [&](int64_t begin, int64_t end, uint8_t* flags) {
+        for (int64_t i = begin; i < end; ++i) {
+          flags[i - begin] = static_cast<uint8_t>(!(static_cast<Compute>(numbers[i]) <= 0));
+        }
+        return true;
+      });
+    }
     uint64_t one = 0;
     const auto value = scalar_t(1);
     std::memcpy(&one, &value, sizeof value);
@@ -160,6 +171,9 @@ at::Tensor unpack_bits(const c10::IValue& packed) {
                      static_cast<Bits>(parts[3].toInt()), static_cast<Bits*>(tensor.mutable_data_ptr()));
       return true;
     });
+  } else if (const DeviceKernels* kernels = device_kernels(tensor.device().type())) {
+    kernels->unpack_bits(parts[1].toTensor(), static_cast<uint64_t>(parts[2].toInt()),
+                         static_cast<uint64_t>(parts[3].toInt()), tensor);
   }
   return tensor;
 }

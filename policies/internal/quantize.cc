@@ -3,6 +3,9 @@
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/isnan.h>
+#include <ATen/ops/masked_select.h>
+#include <ATen/ops/repeat_interleave.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -12,6 +15,7 @@
 #include <vector>
 
 #include "policies/internal/dense_layout.h"
+#include "policies/internal/device_kernels.h"
 #include "policies/internal/quantize_block.h"
 
 namespace ac2::policies::internal {
@@ -227,15 +231,29 @@ at::Tensor copy_exact(const Blocks<const T>& blocks, const at::TensorOptions& op
   return exact;
 }
 
+// The numbers in the order of memory.
+at::Tensor flat(const at::Tensor& dense) {
+  return dense.as_strided({dense.numel()}, {1}, dense.storage_offset());
+}
+
+// On a device: which numbers are in blocks without codes. Such blocks are rare, so LibTorch's ops will do.
+at::Tensor in_exact_blocks(const at::Tensor& ranges, int64_t numel) {
+  return ranges.select(1, 0).isnan().repeat_interleave(kQuantizeBlock).narrow(0, 0, numel);
+}
+
 }  // namespace
 
 bool can_quantize(at::ScalarType type) {
   return type == at::kFloat || type == at::kDouble || type == at::kHalf || type == at::kBFloat16;
 }
 
+bool can_quantize_on(at::DeviceType type) {
+  return type == at::kCPU || type == at::kMeta || device_kernels(type) != nullptr;
+}
+
 c10::IValue quantize(const at::Tensor& tensor, int bits, uint64_t key) {
   TORCH_INTERNAL_ASSERT((bits == 8 || bits == 4) && can_quantize(tensor.scalar_type()) &&
-                        (tensor.is_cpu() || tensor.is_meta()));
+                        can_quantize_on(tensor.device().type()));
   const at::Tensor dense = densely(tensor);
   const int64_t numel = dense.numel();
   const int64_t blocks = (numel + kQuantizeBlock - 1) / kQuantizeBlock;
@@ -251,6 +269,10 @@ c10::IValue quantize(const at::Tensor& tensor, int bits, uint64_t key) {
           bits == 8 ? quantize_blocks<scalar_t, 8>(to, key) : quantize_blocks<scalar_t, 4>(to, key);
       if (without_codes > 0) exact = copy_exact(to, dense.options());
     });
+  } else if (const DeviceKernels* kernels = device_kernels(dense.device().type())) {
+    if (kernels->quantize(dense, bits, key, codes, ranges) > 0) {
+      exact = at::masked_select(flat(dense), in_exact_blocks(ranges, numel));
+    }
   }
   return c10::ivalue::Tuple::create({layout_of(dense), bits, codes, ranges, exact});
 }
@@ -258,13 +280,17 @@ c10::IValue quantize(const at::Tensor& tensor, int bits, uint64_t key) {
 at::Tensor dequantize(const c10::IValue& packed) {
   const std::vector<c10::IValue> parts = packed.toTupleRef().elements().vec();
   const at::Tensor tensor = empty_of(parts[0]);
-  if (!tensor.is_cpu()) {
-    return tensor;
-  }
   const int64_t bits = parts[1].toInt();
   const at::Tensor& codes = parts[2].toTensor();
   const at::Tensor& ranges = parts[3].toTensor();
   const at::Tensor& exact = parts[4].toTensor();
+  if (!tensor.is_cpu()) {
+    if (const DeviceKernels* kernels = device_kernels(tensor.device().type())) {
+      kernels->dequantize(codes, ranges, static_cast<int>(bits), tensor);
+      if (exact.defined()) flat(tensor).masked_scatter_(in_exact_blocks(ranges, tensor.numel()), exact);
+    }
+    return tensor;
+  }
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, tensor.scalar_type(), "dequantize", [&] {
     const Blocks<scalar_t> from{tensor.numel(), static_cast<int>(bits), tensor.mutable_data_ptr<scalar_t>(),
                                 codes.const_data_ptr<uint8_t>(), ranges.const_data_ptr<Compute<scalar_t>>()};

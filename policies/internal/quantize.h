@@ -5,7 +5,8 @@
 //
 // `key` decides how numbers are rounded: the same for the same key, whatever the number of threads. Blocks without
 // codes (NaN, infinity, a range that overflows) are kept as they are, to the bit.
-// Takes float, double, half and bfloat16, on the CPU, and on the meta device, where only sizes matter.
+// Takes float, double, half and bfloat16, on the CPU, on devices that device_kernels.h has kernels for, with the same
+// codes, and on the meta device, where only sizes matter.
 //
 // Threads: any; works on LibTorch's.
 #pragma once
@@ -18,6 +19,7 @@
 namespace ac2::policies::internal {
 
 bool can_quantize(at::ScalarType type);
+bool can_quantize_on(at::DeviceType type);
 
 // Bytes of n numbers: ⌈n·bits/8⌉ of codes, and two floats (doubles, if `tensor` is of those) a block; and those of the
 // blocks kept as they are.
