@@ -7,7 +7,6 @@
 // mutex.
 #pragma once
 
-#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <c10/core/Storage.h>
@@ -23,6 +22,8 @@
 
 #include "ac2/internal/evictor.h"
 #include "ac2/internal/op_facts.h"
+#include "ac2/internal/random_state.h"
+#include "ac2/internal/stream_order.h"
 #include "ac2/internal/tensor_meta.h"
 #include "ac2/policy.h"
 
@@ -94,6 +95,7 @@ struct Value {
   Retention retention = Retention::kPreferSave;
   ValueId budget_id = kNoId;
   uint32_t noted_version = 0;
+  c10::StreamId stream = kNoStream;  // on which a replay made the bytes, or they were last used since
   size_t nbytes = 0;
 
   c10::weak_intrusive_ptr<c10::StorageImpl> origin{c10::intrusive_ptr<c10::StorageImpl>()};  // what forward computed
@@ -154,7 +156,7 @@ struct Node {
   c10::SmallVector<NodeInput, 2> inputs;
   c10::SmallVector<NodeWrite, 0> writes;
   c10::SmallVector<NodeOutput, 1> outputs;
-  at::Generator random_state;  // before the op; undefined if it does not draw
+  RandomState random_state;  // before the op; undefined if it does not draw
   CheckpointPolicy decision = CheckpointPolicy::PREFER_SAVE;
   bool replayable = true;
   bool grad_mode = false;  // some kernels look at it (oneDNN's RNN keeps a workspace only if it is on)

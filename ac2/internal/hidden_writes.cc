@@ -30,8 +30,8 @@ constexpr std::array<HiddenWrites, 26> kTable = {{
     // Their schema does say so, but autograd has saved the noise before they make it, and expects to find it made.
     {"aten::rrelu_with_noise", kNoise, "", false},
     {"aten::rrelu_with_noise_", kNoise, "", false},
-    {"aten::_cudnn_rnn", kDropoutState, "", true},
-    {"aten::miopen_rnn", kDropoutState, "", true},
+    {"aten::_cudnn_rnn", kDropoutState, "train", true},
+    {"aten::miopen_rnn", kDropoutState, "train", true},
     {"c10d::allreduce_", kTensors, "", true},
     {"c10d::allreduce_coalesced_", kTensors, "", true},
     {"c10d::broadcast_", kTensors, "", true},

@@ -8,6 +8,7 @@
 
 #include <utility>
 
+#include "ac2/internal/stream_order.h"
 #include "ac2/internal/tape.h"
 #include "ac2/internal/timeline.h"
 
@@ -124,6 +125,7 @@ void Tape::unpin(Value* root) {
 void Tape::set_real(Value* value, c10::Storage storage, at::Tensor replayed) {
   drop_real(value);
   value->real = std::move(storage);
+  value->stream = current_stream(value->real);
   value->replayed = std::move(replayed);
   value->real_is_original = false;
   count_recomputed(value, static_cast<int64_t>(value->nbytes));

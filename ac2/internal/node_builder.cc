@@ -8,6 +8,7 @@
 #include "ac2/internal/part_writes.h"
 #include "ac2/internal/result_tensors.h"
 #include "ac2/internal/step_log.h"
+#include "ac2/internal/stream_order.h"
 #include "ac2/internal/timeline.h"
 
 namespace ac2::internal {
@@ -94,6 +95,9 @@ class NodeBuilder {
           ++list_index;
         }
         node_->lists.push_back({static_cast<uint16_t>(i), argument.isOptionalTensorList(), list_index});
+      } else if (argument.isDevice()) {
+        // In backward another may be current.
+        node_->arguments.emplace_back(with_index(argument.toDevice()));
       } else {
         node_->arguments.push_back(argument);
         for_each_tensor(c10::ArrayRef<c10::IValue>(argument), [&](const at::Tensor&) { node_->replayable = false; });

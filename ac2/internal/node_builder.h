@@ -24,7 +24,7 @@ struct RecordedCall {
   c10::ArrayRef<c10::IValue> arguments;
   c10::ArrayRef<c10::IValue> results;
   const Overwrites* writes;  // null if it writes nothing
-  const at::Generator& random_state;
+  const RandomState& random_state;
   int64_t index;
   double cost;  // if the tape has a budget or a step log
 };

@@ -89,8 +89,8 @@ struct ClobberedResult {
 
 // The reserve space or workspace of these is scratch memory for their backward.
 constexpr std::array<ClobberedResult, 6> kClobbered = {{
-    {"aten::_cudnn_rnn", 4},
-    {"aten::miopen_rnn", 4},
+    {"aten::_cudnn_rnn", 3},
+    {"aten::miopen_rnn", 3},
     {"aten::mkldnn_rnn_layer", 3},
     {"aten::cudnn_batch_norm", 3},
     {"aten::_batch_norm_with_update", 3},

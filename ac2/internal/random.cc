@@ -4,7 +4,10 @@
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 #include <c10/util/ArrayRef.h>
+#include <c10/util/Exception.h>
 
+#include <array>
+#include <atomic>
 #include <optional>
 #include <utility>
 
@@ -12,17 +15,19 @@ namespace ac2::internal {
 
 namespace {
 
+// Where the op draws. rand_like(x, device) does so on the device.
 std::optional<c10::Device> device_of(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments) {
+  std::optional<c10::Device> of_tensor;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const c10::IValue& argument = arguments[i];
-    if (argument.isTensor() && argument.toTensor().defined()) {
-      return argument.toTensor().device();
-    }
     if (argument.isDevice() && facts.op.schema().arguments()[i].name() == "device") {
       return argument.toDevice();
     }
+    if (!of_tensor && argument.isTensor() && argument.toTensor().defined()) {
+      of_tensor = argument.toTensor().device();
+    }
   }
-  return std::nullopt;
+  return of_tensor;
 }
 
 at::Generator generator_of(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments) {
@@ -56,10 +61,18 @@ void copy_state(const at::Generator& from, const at::Generator& to) {
 
 thread_local at::Generator redirected_generator;
 
-// One replay at a time swaps default generators.
+// One replay at a time swaps default generators, and on devices other than the CPU no op is recorded meanwhile that
+// draws.
 std::mutex& swap_mutex() {
   static std::mutex mutex;
   return mutex;
+}
+
+// Whether generators of this type can share and exchange their states (graphsafe_get_state). Those that cannot are
+// found out once.
+std::atomic<bool>& lacks_references(c10::DeviceType type) {
+  static std::array<std::atomic<bool>, c10::COMPILE_TIME_MAX_DEVICE_TYPES> lacks{};
+  return lacks.at(static_cast<size_t>(type));
 }
 
 }  // namespace
@@ -69,11 +82,13 @@ RecordedDraw::RecordedDraw(const OpFacts& facts, c10::IValue* arguments)
   // An op without a Generator argument takes the generator's lock itself, somewhere inside, so we cannot hold that: the
   // copy and the op are kept together, against other regions, by a lock of our own.
   static std::mutex default_generator_mutex;
-  if (facts.is_aten && generator_ == at::detail::getDefaultCPUGenerator()) {
+  if (facts.is_aten && !generator_.device().is_cpu()) {
+    turn_ = std::unique_lock(swap_mutex());
+  } else if (facts.is_aten && generator_ == at::detail::getDefaultCPUGenerator()) {
     turn_ = std::unique_lock(default_generator_mutex);
   }
   lock_ = std::unique_lock(generator_.mutex());
-  before_ = generator_.clone();
+  before_ = RandomState(generator_);
   // A kernel of someone else's may use the default generator besides its argument, and would wait for the lock for
   // ever.
   if (facts.is_aten && facts.generator_argument >= 0 && generator_.device().is_cpu()) {
@@ -94,7 +109,7 @@ const at::Generator& ReplayedDraw::redirected() {
   return redirected_generator;
 }
 
-ReplayedDraw::ReplayedDraw(const OpFacts& facts, const at::Generator& before) : generator_(before.clone()) {
+ReplayedDraw::ReplayedDraw(const OpFacts& facts, const RandomState& before) : generator_(before.generator()) {
   if (facts.generator_argument >= 0) {
     return;
   }
@@ -105,17 +120,42 @@ ReplayedDraw::ReplayedDraw(const OpFacts& facts, const at::Generator& before) : 
   }
   swap_lock_ = std::unique_lock(swap_mutex());
   swapped_ = at::globalContext().defaultGenerator(generator_.device());
+  swap_in();
+}
+
+// By reference where that is possible: the generator then has the very state back that it had, with the graphs that are
+// registered for it, and nobody has set a seed, after which cuDNN would begin a new sequence for dropout.
+void ReplayedDraw::swap_in() {
   const std::lock_guard lock(swapped_.mutex());
+  std::atomic<bool>& lacks = lacks_references(swapped_.device().type());
+  if (!lacks.load(std::memory_order_relaxed)) {
+    try {
+      swapped_state_ = swapped_.graphsafe_get_state();
+      swapped_.graphsafe_set_state(generator_);
+      swapped_by_reference_ = true;
+      return;
+    } catch (const c10::NotImplementedError&) {
+      lacks.store(true, std::memory_order_relaxed);
+    }
+  }
   swapped_state_ = swapped_.clone();
   copy_state(generator_, swapped_);
+}
+
+void ReplayedDraw::swap_back() {
+  const std::lock_guard lock(swapped_.mutex());
+  if (swapped_by_reference_) {
+    swapped_.graphsafe_set_state(swapped_state_);
+  } else {
+    copy_state(swapped_state_, swapped_);
+  }
 }
 
 ReplayedDraw::~ReplayedDraw() {
   if (redirects_) {
     redirected_generator = std::move(previous_);
   } else if (swapped_.defined()) {
-    const std::lock_guard lock(swapped_.mutex());
-    copy_state(swapped_state_, swapped_);
+    swap_back();
   }
 }
 

@@ -2,8 +2,9 @@
 //
 // Threads: an aten op that takes a Generator runs, while recorded on the CPU, on a private copy under the generator's
 // lock, so that threads which share a generator never see each other's draws between the copy and the op. Ops without a
-// Generator argument draw from the default generator, copied just before; regions take turns at that, but a thread
-// outside all regions may come between.
+// Generator argument draw from the default generator, whose state is taken just before, as on other devices all do (no
+// copy could be put back there without LibTorch noticing); regions and replays take turns at that, but a thread outside
+// all regions may come between.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -12,6 +13,7 @@
 #include <mutex>
 
 #include "ac2/internal/op_facts.h"
+#include "ac2/internal/random_state.h"
 
 namespace ac2::internal {
 
@@ -24,13 +26,15 @@ class RecordedDraw {
   RecordedDraw(const RecordedDraw&) = delete;
   RecordedDraw& operator=(const RecordedDraw&) = delete;
 
-  const at::Generator& before() const { return before_; }
+  // Undefined where nobody can know it: then the op cannot be replayed.
+  const RandomState& before() const { return before_; }
 
  private:
   at::Generator generator_;
-  at::Generator before_;
+  RandomState before_;
   at::Generator own_;
-  // Of regions that draw from the default generator, in whatever thread, one at a time.
+  // Of regions that draw from the CPU's default generator, or from any of another device, in whatever thread, one at
+  // a time.
   std::unique_lock<std::mutex> turn_;
   std::unique_lock<std::mutex> lock_;
 };
@@ -39,7 +43,7 @@ class RecordedDraw {
 // ops that draw through other ops), or, where that cannot be, the default generator itself is in that state.
 class ReplayedDraw {
  public:
-  ReplayedDraw(const OpFacts& facts, const at::Generator& before);
+  ReplayedDraw(const OpFacts& facts, const RandomState& before);
   ~ReplayedDraw();
   ReplayedDraw(const ReplayedDraw&) = delete;
   ReplayedDraw& operator=(const ReplayedDraw&) = delete;
@@ -56,9 +60,12 @@ class ReplayedDraw {
   at::Generator generator_;
   at::Generator previous_;
   bool redirects_ = false;
-  // Swapping a default generator.
+  // Swapping the state of a default generator.
+  void swap_in();
+  void swap_back();
   at::Generator swapped_;
   at::Generator swapped_state_;
+  bool swapped_by_reference_ = false;
   std::unique_lock<std::mutex> swap_lock_;
 };
 

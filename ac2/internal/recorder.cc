@@ -111,7 +111,7 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
                                     .by_name = recording.names_decide(),
                                     .in_place = recording.saves_in_place()});
   }
-  at::Generator random_state;
+  RandomState random_state;
   recording.begins();
   if (facts.draws && (recording.may_recompute() || recording.names_decide())) {
     const RecordedDraw draw(facts, stack->data() + (stack->size() - facts.num_arguments));

@@ -7,15 +7,18 @@
 #include "ac2/internal/packing.h"
 #include "ac2/internal/result_tensors.h"
 #include "ac2/internal/step_log.h"
+#include "ac2/internal/stream_order.h"
 
 namespace ac2::internal {
 
 namespace {
 
-// Nothing is computed there, so nothing can be timed.
-bool on_meta_device(c10::ArrayRef<c10::IValue> results) {
+// On the meta device nothing is computed, and on one with streams the op has only been queued when it returns.
+bool cannot_be_timed(c10::ArrayRef<c10::IValue> results) {
   bool any = false;
-  for_each_tensor(results, [&](const at::Tensor& tensor) { any |= tensor.defined() && tensor.is_meta(); });
+  for_each_tensor(results, [&](const at::Tensor& tensor) {
+    any |= tensor.defined() && (tensor.is_meta() || is_asynchronous(tensor.device()));
+  });
   return any;
 }
 
@@ -52,7 +55,7 @@ bool Recording::may_recompute() const {
 }
 
 double Recording::cost_of(const Call& call) const {
-  if (modelled_ || (timed_ && on_meta_device(call.results))) {
+  if (modelled_ || (timed_ && cannot_be_timed(call.results))) {
     return modelled_cost(facts_, call.arguments, call.results);
   }
   return static_cast<double>(elapsed_);

@@ -34,7 +34,7 @@ class Recording {
     c10::ArrayRef<c10::IValue> arguments;
     c10::ArrayRef<c10::IValue> results;
     const Overwrites* writes = nullptr;
-    at::Generator random_state = {};
+    RandomState random_state = {};
   };
 
   // `keys` are those below kRecordKey; `tls_keys`, which must outlive it, is the dispatch state that the call found.

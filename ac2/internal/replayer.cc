@@ -1,5 +1,6 @@
 #include "ac2/internal/replayer.h"
 
+#include <c10/core/DeviceGuard.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/graph_task.h>
 
@@ -14,6 +15,7 @@
 #include "ac2/internal/packing.h"
 #include "ac2/internal/replay_call.h"
 #include "ac2/internal/storage_copy.h"
+#include "ac2/internal/stream_order.h"
 #include "ac2/internal/timeline.h"
 #include "ac2/internal/verifier.h"
 
@@ -25,6 +27,14 @@ bool at_hand(Tape& tape, Value* value) {
   return value->is_opaque() || tape.available(value) != nullptr;
 }
 
+// Whoever is about to use the value's bytes does so on the current stream. Users on several streams are put in a row:
+// the last may be an op that writes there. Needs the tape's lock.
+void order_use_of(Value& value, const c10::Storage& bytes) {
+  if (value.stream != kNoStream) {
+    value.stream = order_use(bytes, value.stream);
+  }
+}
+
 at::Tensor tensor_of(Tape& tape, Value* value, const TensorMeta* meta) {
   if (value->is_opaque()) {
     TORCH_CHECK(!value->changed_outside(),
@@ -34,6 +44,7 @@ at::Tensor tensor_of(Tape& tape, Value* value, const TensorMeta* meta) {
     return value->other->opaque;
   }
   const c10::Storage* storage = tape.available(value);
+  order_use_of(*value, *storage);
   if (value->replayed.defined() && meta->describes(*value->replayed.unsafeGetTensorImpl())) {
     return value->replayed;
   }
@@ -70,11 +81,13 @@ PrivateWrites prepare_writes(Tape& tape, Node* node) {
       if (old == nullptr) {
         continue;
       }
+      order_use_of(*old, *tape.available(old));
       if (may_take(*node, *old)) {
         writes.storages[i] = tape.take_real(old);
         writes.taken.push_back(old);
       } else {
         sources[i] = *tape.available(old);
+        keep_until_read(sources[i]);
       }
     }
   }
@@ -166,8 +179,34 @@ std::vector<at::Tensor> replay_call(Tape& tape, const Node& node, std::vector<at
   return call_with_room(tape.budget(), [&] { return call_again(node, inputs); });
 }
 
+// That of the first tensor on a device that has streams. Kernels of LibTorch's set it themselves; those of others rely
+// on what is current.
+std::optional<c10::Device> device_of(const Node& node) {
+  for (const NodeInput& input : node.inputs) {
+    if (input.meta != nullptr && is_asynchronous(input.meta->device())) {
+      return input.meta->device();
+    }
+  }
+  return std::nullopt;
+}
+
+// What the op reads is memory of whatever stream forward ran it on. The program may have told no allocator that this
+// one reads too: it did not.
+void keep_inputs_until_read(const std::vector<at::Tensor>& inputs) {
+  for (const at::Tensor& input : inputs) {
+    if (input.defined() && is_asynchronous(input.device()) && has_plain_storage(*input.unsafeGetTensorImpl())) {
+      keep_until_read(input.storage());
+    }
+  }
+}
+
 void replay(Tape& tape, Node* node) {
   make_room_for_results(tape, *node);
+  const std::optional<c10::Device> device = device_of(*node);
+  if (device) {
+    follow_current_device(*device);
+  }
+  const c10::OptionalDeviceGuard on_device(device);
   const PrivateWrites writes = prepare_writes(tape, node);
   std::vector<at::Tensor> results;
   std::vector<c10::Storage> storages;
@@ -181,6 +220,7 @@ void replay(Tape& tape, Node* node) {
                                           : tensor_of(tape, input.value, input.meta));
       }
     }
+    keep_inputs_until_read(inputs);
     std::optional<TimedReplay> timed;
     if (tape.timeline() != nullptr) {
       timed.emplace(tape, *node);

@@ -12,12 +12,32 @@ struct Row {
   int result;
 };
 
-constexpr std::array<Row, 5> kTable = {{
+// Numbers of tensors among the results: what returns integers too has fewer of them than returns.
+constexpr std::array<Row, 22> kTable = {{
     {"aten::mkldnn_rnn_layer", 3},  // workspace
     {"aten::_cudnn_rnn", 3},        // reserve
     {"aten::miopen_rnn", 3},        // reserve
     {"aten::_ctc_loss", 1},         // log_alpha past each sequence's length
     {"aten::_cudnn_ctc_loss", 1},   // log_gradient, the same
+    {"aten::cudnn_batch_norm", 3},  // reserve
+    {"aten::_batch_norm_with_update", 3},
+    {"aten::_batch_norm_with_update_functional", 3},
+    // Attention on CUDA: seed and offset are written with dropout alone, one of them only to be there, and the sums of
+    // the efficient kernels are padded.
+    {"aten::_scaled_dot_product_flash_attention", 4},
+    {"aten::_scaled_dot_product_flash_attention", 5},
+    {"aten::_flash_attention_forward", 2},
+    {"aten::_flash_attention_forward", 3},
+    {"aten::_scaled_dot_product_efficient_attention", 1},
+    {"aten::_scaled_dot_product_efficient_attention", 2},
+    {"aten::_scaled_dot_product_efficient_attention", 3},
+    {"aten::_efficient_attention_forward", 1},
+    {"aten::_efficient_attention_forward", 2},
+    {"aten::_efficient_attention_forward", 3},
+    {"aten::_scaled_dot_product_cudnn_attention", 4},
+    {"aten::_scaled_dot_product_cudnn_attention", 5},
+    {"aten::_cudnn_attention_forward", 4},
+    {"aten::_cudnn_attention_forward", 5},
 }};
 
 }  // namespace

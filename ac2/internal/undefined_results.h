@@ -6,7 +6,7 @@
 
 namespace ac2::internal {
 
-// `op` is "aten::name" without overload; `result` counts the returns of its schema.
+// `op` is "aten::name" without overload; `result` counts the tensors among its results.
 bool is_undefined_result(std::string_view op, int result);
 
 }  // namespace ac2::internal
