@@ -20,7 +20,7 @@ at::Generator& sample_generator() {
 at::Tensor plain_bytes(const at::Tensor& t) {
   // What autograd returns for sgn() is a zero tensor without memory.
   if (t._is_zerotensor()) return at::zeros(t.sizes(), t.scalar_type());
-  return t.detach().resolve_conj().resolve_neg().contiguous();
+  return t.detach().resolve_conj().resolve_neg().contiguous().cpu();
 }
 
 bool same_memory(const at::Tensor& a, const at::Tensor& b) {
@@ -30,8 +30,8 @@ bool same_memory(const at::Tensor& a, const at::Tensor& b) {
 
 at::Tensor output_gradient(const at::Tensor& output) {
   at::Tensor angles = at::arange(1, output.numel() + 1, at::kDouble).mul(0.37).view(output.sizes());
-  if (output.is_complex()) return at::complex(angles.cos(), angles.sin()).to(output.scalar_type());
-  return angles.cos().to(output.scalar_type());
+  at::Tensor gradient = output.is_complex() ? at::complex(angles.cos(), angles.sin()) : angles.cos();
+  return gradient.to(output.device(), output.scalar_type());
 }
 
 struct Outcome {
@@ -155,7 +155,8 @@ at::Tensor gradient_of(const at::Tensor& output, const at::Tensor& input, bool r
 }
 
 at::Tensor generator_state() {
-  return at::globalContext().defaultGenerator(at::kCPU).get_state();
+  const at::Tensor of_cpu = at::globalContext().defaultGenerator(at::kCPU).get_state();
+  return at::hasCUDA() ? at::cat({of_cpu, at::globalContext().defaultGenerator(at::kCUDA).get_state()}) : of_cpu;
 }
 
 Stats expect_same_gradients(const TensorFn& fn, const Tensors& inputs, Policy policy) {

@@ -45,7 +45,7 @@ void expect_same_bits(const Tensors& actual, const Tensors& expected, const char
 Tensors gradients_of(const Tensors& outputs, const Tensors& inputs, bool retain_graph = false);
 at::Tensor gradient_of(const at::Tensor& output, const at::Tensor& input, bool retain_graph = false);
 
-// The state of the default CPU generator.
+// The state of the default CPU generator, and of the current GPU's if there is one.
 at::Tensor generator_state();
 
 struct Stats {

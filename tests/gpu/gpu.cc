@@ -1,0 +1,40 @@
+#include "tests/gpu/gpu.h"
+
+#include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+namespace ac2::test {
+
+void GpuTest::SetUp() {
+  if (!c10::impl::hasDeviceGuardImpl(at::kCUDA)) GTEST_SKIP() << "built without CUDA";
+  if (!at::hasCUDA()) GTEST_SKIP() << "no GPU";
+  CleanTest::SetUp();
+  at::Context& context = at::globalContext();
+  context.setDeterministicCuDNN(true);
+  context.setBenchmarkCuDNN(false);
+  context.setDeterministicAlgorithms(true, /*warn_only=*/true);
+  // Else memory is never what lay there.
+  context.setDeterministicFillUninitializedMemory(false);
+}
+
+void GpuTest::TearDown() {
+  if (!IsSkipped()) at::accelerator::synchronizeDevice(at::accelerator::getDeviceIndex());
+  CleanTest::TearDown();
+}
+
+at::Tensor gpu_constant(at::IntArrayRef sizes, at::ScalarType type) {
+  DisableCheckpointing disable;
+  return constant(sizes, type).to(at::kCUDA);
+}
+
+at::Tensor gpu_sample(at::IntArrayRef sizes, at::ScalarType type) {
+  return gpu_constant(sizes, type).requires_grad_(true);
+}
+
+int64_t requested_bytes() {
+  constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  return at::accelerator::getDeviceStats(at::accelerator::getDeviceIndex()).requested_bytes.at(kAll).current;
+}
+
+}  // namespace ac2::test

@@ -1,0 +1,206 @@
+// Streams, devices, memory and graphs: what is only there on a GPU.
+#include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+
+#include "tests/gpu/capture.h"
+#include "tests/gpu/gpu.h"
+
+namespace ac2::test {
+namespace {
+
+using GpuStreamsTest = GpuTest;
+
+constexpr int64_t kSide = 1024;
+
+c10::Stream new_stream() {
+  return c10::impl::VirtualGuardImpl(at::kCUDA).getStreamFromGlobalPool(
+      c10::Device(at::kCUDA, at::accelerator::getDeviceIndex()));
+}
+
+c10::Stream current_stream() {
+  return at::accelerator::getCurrentStream(at::accelerator::getDeviceIndex());
+}
+
+void wait_for(const c10::Stream& stream, const c10::Stream& other) {
+  c10::Event event(at::kCUDA);
+  event.record(other);
+  event.block(stream);
+}
+
+// `fn` on a stream of its own, in order with the current one, as programs with streams do it.
+template <class Fn>
+at::Tensor on_stream(const c10::Stream& stream, const at::Tensor& x, Fn&& fn) {
+  const c10::Stream outer = current_stream();
+  wait_for(stream, outer);
+  at::Tensor y;
+  {
+    const c10::StreamGuard guard(stream);
+    y = fn(x);
+  }
+  wait_for(outer, stream);
+  c10::impl::VirtualGuardImpl(at::kCUDA).recordDataPtrOnStream(y.storage().data_ptr(), outer);
+  c10::impl::VirtualGuardImpl(at::kCUDA).recordDataPtrOnStream(x.storage().data_ptr(), stream);
+  return y;
+}
+
+// Slow enough that whoever does not wait reads what is not there yet.
+at::Tensor slow(const at::Tensor& x) {
+  at::Tensor y = x.sin();
+  for (int i = 0; i < 8; ++i) y = y.mm(x).tanh();
+  return y;
+}
+
+TEST_F(GpuStreamsTest, ForwardOnAnotherStreamThanBackward) {
+  const c10::Stream side = new_stream();
+  for (int i = 0; i < 5; ++i) {
+    expect_same_gradients([&](const Tensors& in) { return Tensors{on_stream(side, in[0], slow).cos()}; },
+                          {gpu_sample({kSide, kSide})});
+  }
+}
+
+TEST_F(GpuStreamsTest, AValueReplayedOnOneStreamIsThereWhenAnotherUsesIt) {
+  const std::array<c10::Stream, 2> sides = {new_stream(), new_stream()};
+  for (int i = 0; i < 10; ++i) {
+    expect_same_gradients(
+        [&](const Tensors& in) {
+          const at::Tensor y = slow(in[0]);
+          const at::Tensor a = on_stream(sides[0], y, [](const at::Tensor& t) { return t.cos() * t; });
+          const at::Tensor b = on_stream(sides[1], y, [](const at::Tensor& t) { return t.exp() * t.sin(); });
+          return Tensors{a.mm(b)};
+        },
+        {gpu_sample({kSide, kSide})});
+  }
+}
+
+TEST_F(GpuStreamsTest, AWriteIsReplayedAfterWhatReadsTheOldBytesElsewhere) {
+  const c10::Stream side = new_stream();
+  for (int i = 0; i < 10; ++i) {
+    expect_same_gradients(
+        [&](const Tensors& in) {
+          at::Tensor y = slow(in[0]);
+          const at::Tensor a = on_stream(side, y, [](const at::Tensor& t) { return t.sin().mm(t.detach()).cos(); });
+          y.relu_();
+          return Tensors{a * y.cos()};
+        },
+        {gpu_sample({kSide, kSide})});
+  }
+}
+
+class TwoGpusTest : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (!IsSkipped() && at::accelerator::deviceCount() < 2) GTEST_SKIP() << "one GPU; this takes two";
+  }
+};
+
+TEST_F(TwoGpusTest, ARegionMaySpanTwoDevices) {
+  expect_same_gradients(
+      [](const Tensors& in) {
+        at::Tensor x = at::dropout(slow(in[0]), 0.3, true).to(c10::Device(at::kCUDA, 1));
+        x = at::dropout(slow(x), 0.3, true) * at::rand({kSide, kSide}, at::kCUDA).to(x.device());
+        return Tensors{x.to(c10::Device(at::kCUDA, 0)).cos()};
+      },
+      {gpu_sample({kSide, kSide})});
+}
+
+// The second device is current when rand runs, and need not be in backward.
+TEST_F(TwoGpusTest, AFactoryWithoutAnIndexIsReplayedWhereItRan) {
+  expect_same_gradients(
+      [](const Tensors& in) {
+        const c10::DeviceIndex before = at::accelerator::exchangeDevice(1);
+        const at::Tensor noise = at::rand({kSide}, at::kCUDA);
+        at::accelerator::setDeviceIndex(before);
+        return Tensors{in[0].to(noise.device()) * noise};
+      },
+      {gpu_sample({kSide})});
+}
+
+TEST_F(GpuStreamsTest, BytesHeldAreThoseRequested) {
+  constexpr int64_t kBytes = kSide * kSide * 4;
+  constexpr int kOps = 10;
+  const auto chain = [](at::Tensor x) {
+    for (int i = 0; i < kOps; ++i) x = x.sin();
+    return x;
+  };
+  const at::Tensor x = gpu_sample({kSide, kSide});
+  const int64_t before = requested_bytes();
+  {
+    const at::Tensor y = chain(x);
+    EXPECT_EQ(requested_bytes() - before, kOps * kBytes);
+  }
+  EXPECT_EQ(requested_bytes() - before, 0);
+  at::Tensor y;
+  std::shared_ptr<const Trace> trace;
+  {
+    PolicyScope scope("recompute_all");
+    trace = scope.trace();
+    y = chain(x);
+  }
+  EXPECT_EQ(requested_bytes() - before, kBytes);
+  EXPECT_EQ(trace->stats().saved_bytes, kBytes);  // x
+  gradient_of(y, x);
+  EXPECT_EQ(requested_bytes() - before, kBytes);
+}
+
+TEST_F(GpuStreamsTest, AStepThatDoesNotFitIsDoneWithWhatThereIs) {
+  constexpr int64_t kElements = int64_t{8} << 20;
+  constexpr int64_t kBytes = kElements * 4;
+  const auto chain = [](at::Tensor x) {
+    for (int i = 0; i < 40; ++i) x = x.sin();
+    return x;
+  };
+  const at::Tensor x = gpu_sample({kElements});
+  const at::Tensor expected = gradient_of(chain(x), x);
+  at::accelerator::emptyCache();
+  const auto [free, total] = at::accelerator::getMemoryInfo(at::accelerator::getDeviceIndex());
+  const int64_t room = 24 * kBytes;
+  ASSERT_GT(static_cast<int64_t>(free), room);
+  const at::Tensor taken =
+      at::empty({static_cast<int64_t>(free) - room}, at::TensorOptions(at::kCUDA).dtype(at::kByte));
+  std::shared_ptr<const Trace> trace;
+  at::Tensor y;
+  {
+    PolicyScope scope({.memory_budget = int64_t{1} << 50});
+    trace = scope.trace();
+    y = chain(x);
+  }
+  EXPECT_TRUE(same_bits(gradient_of(y, x), expected));
+  EXPECT_GT(trace->stats().evicted_values, 0);
+}
+
+// While a graph is captured nobody can look at a generator's state: what draws is saved, and the rest recomputed.
+TEST_F(GpuStreamsTest, AStepWithDropoutCanBeCaptured) {
+  const at::Tensor x = gpu_constant({kSide}).abs_().add_(1).requires_grad_(true);
+  at::Tensor y, gradient;
+  at::Tensor before;
+  capture_and_replay(
+      [&] {
+        {
+          PolicyScope scope("recompute_all");
+          y = at::dropout(x * 2, 0.5, true) * 3;
+        }
+        gradient = torch::autograd::grad({y.sum()}, {x})[0];
+      },
+      3,
+      [&] {
+        // 0 or 2 · 2 · 3, where the result is 0 or not; other masks each time.
+        EXPECT_TRUE(at::equal(gradient != 0, y.detach() != 0));
+        EXPECT_TRUE(at::equal(gradient.max().cpu(), at::tensor(12.f)));
+        if (before.defined()) {
+          EXPECT_FALSE(at::equal(before, gradient));
+        }
+        before = gradient.clone();
+      });
+}
+
+}  // namespace
+}  // namespace ac2::test
