@@ -3,25 +3,33 @@
 //   gpt_benchmark                  8 blocks, 256 channels, 256 tokens, batch 4, one thread, no dropout
 //   gpt_benchmark --rounds=50      more rounds, narrower spread
 //   gpt_benchmark --budgets=40MiB,20MiB   and under memory budgets, shared by the blocks
+//   gpt_benchmark --device=cuda --dtype=bfloat16 --layers=24 --dim=1024 --heads=16 --context=1024 --batch=8
+//                 --policies=none,recompute_all,save_compute_intensive,quantize8
+//   gpt_benchmark --trace=/tmp/gpt        one more step of each policy, as /tmp/gpt.POLICY.json for Perfetto
 //
 // Blocks only, no embedding, output layer or optimizer: those cost the same under every policy and would only make the
 // ratios smaller. The policies take turns, in an order that rotates from round to round, and every ratio is one of two
-// times of the same round.
+// times of the same round. On an accelerator bytes are those requested from its allocator, the clock stops when the
+// device is done, and gradients are compared with deterministic kernels, which are not those that are timed.
 #include <absl/flags/flag.h>
 #include <absl/flags/parse.h>
 #include <absl/flags/usage.h>
 #include <time.h>
+#include <torch/csrc/autograd/profiler_kineto.h>
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <iostream>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ac2/ac2.h"
-#include "ac2/testing/counting_allocator.h"
+#include "benchmarks/device_meter.h"
 #include "examples/checkpointing.h"
 #include "examples/gpt_model.h"
 #include "examples/table.h"
@@ -32,6 +40,12 @@ ABSL_FLAG(int64_t, heads, 8, "attention heads; must divide dim");
 ABSL_FLAG(int64_t, context, 256, "tokens per sequence");
 ABSL_FLAG(int64_t, batch, 4, "sequences per step");
 ABSL_FLAG(double, dropout, 0, "share of values set to zero, 0 to 1");
+ABSL_FLAG(std::string, device, "cpu", "where to train: cpu, or cuda in a build for it");
+ABSL_FLAG(std::string, dtype, "float", "of weights and hidden states: float, bfloat16 or half");
+ABSL_FLAG(std::vector<std::string>, policies, {},
+          "what to time instead of the usual: none (which must be the first), or anything that train_gpt takes as "
+          "--policy, such as quantize8");
+ABSL_FLAG(std::string, trace, "", "if set, where to write traces: this, a dot, the policy, and .json");
 ABSL_FLAG(std::vector<std::string>, budgets, {}, "memory budgets to time too, such as 40MiB,20MiB");
 ABSL_FLAG(int64_t, rounds, 20, "timed steps of every policy");
 ABSL_FLAG(int64_t, warmup, 2, "steps of every policy before that");
@@ -57,18 +71,49 @@ struct Run {
   gpt::Checkpointing checkpointing;
   std::vector<Step> steps;
   bool same_gradients = true;
+  double difference = 0;  // of gradients, where they are not meant to be the same: |g - exact| / |exact|
+};
+
+at::ScalarType dtype_by_name(const std::string& name) {
+  if (name == "float") return at::kFloat;
+  if (name == "bfloat16") return at::kBFloat16;
+  if (name == "half") return at::kHalf;
+  TORCH_CHECK(false, "dtype is \"", name, "\"; expected float, bfloat16 or half.");
+}
+
+// The process's, of all devices, until it is gone.
+class Profile {
+ public:
+  explicit Profile(std::string file) : file_(std::move(file)) {
+    const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO);
+    const std::set<torch::profiler::impl::ActivityType> activities = {torch::profiler::impl::ActivityType::CPU,
+                                                                      torch::profiler::impl::ActivityType::CUDA};
+    torch::autograd::profiler::prepareProfiler(config, activities);
+    torch::autograd::profiler::enableProfiler(config, activities);
+  }
+  ~Profile() { torch::autograd::profiler::disableProfiler()->save(file_); }
+  Profile(const Profile&) = delete;
+  Profile& operator=(const Profile&) = delete;
+
+ private:
+  std::string file_;
 };
 
 class Bench {
  public:
-  explicit Bench(const gpt::GptOptions& options) : blocks_(options) {
-    input_ = torch::randn({absl::GetFlag(FLAGS_batch), options.context, options.dim});
+  Bench(const gpt::GptOptions& options, c10::Device device, at::ScalarType dtype)
+      : blocks_(options), memory_(device), on_cpu_(device.is_cpu()) {
+    blocks_->to(device, dtype);
+    input_ = torch::randn({absl::GetFlag(FLAGS_batch), options.context, options.dim}).to(device, dtype);
   }
+
+  bool on_cpu() const { return on_cpu_; }
 
   Step step(const gpt::Checkpointing& checkpointing) {
     blocks_->zero_grad();
     torch::manual_seed(1);
-    auto& memory = ac2::testing::CountingAllocator::install();
+    const ac2::benchmarks::DeviceMeter& memory = memory_;
+    memory.synchronize();
     const int64_t before = memory.current_bytes();
     memory.reset_peak();
     const double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
@@ -80,6 +125,7 @@ class Bench {
     loss.backward();
     // Freeing the graph belongs to the step.
     loss.reset();
+    memory.synchronize();
 
     step.wall = seconds(CLOCK_MONOTONIC) - wall;
     step.cpu = seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
@@ -91,8 +137,10 @@ class Bench {
   Step forward_alone() {
     const torch::NoGradGuard no_grad;
     Step step;
+    memory_.synchronize();
     const double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
     blocks_->forward(input_, std::nullopt);
+    memory_.synchronize();
     step.wall = seconds(CLOCK_MONOTONIC) - wall;
     step.cpu = seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
     return step;
@@ -107,16 +155,44 @@ class Bench {
  private:
   gpt::Blocks blocks_;
   at::Tensor input_;
+  ac2::benchmarks::DeviceMeter memory_;
+  bool on_cpu_;
 };
 
+double relative_difference(const std::vector<at::Tensor>& actual, const std::vector<at::Tensor>& expected) {
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const at::Tensor exact = expected[i].to(at::kFloat);
+    difference += (actual[i].to(at::kFloat) - exact).square().sum().item<double>();
+    size += exact.square().sum().item<double>();
+  }
+  return std::sqrt(difference / size);
+}
+
 void compare_gradients(Bench& bench, std::vector<Run>& runs) {
+  at::Context& context = at::globalContext();
+  if (!bench.on_cpu()) {
+    context.setDeterministicAlgorithms(true, /*warn_only=*/true);
+    context.setDeterministicFillUninitializedMemory(false);
+  }
   bench.step(std::nullopt);
   const std::vector<at::Tensor> expected = bench.gradients();
   for (Run& run : runs) {
     bench.step(run.checkpointing);
-    run.same_gradients = std::ranges::equal(bench.gradients(), expected,
-                                            [](const at::Tensor& a, const at::Tensor& b) { return at::equal(a, b); });
+    const std::vector<at::Tensor> gradients = bench.gradients();
+    if (run.checkpointing.exact) {
+      run.same_gradients = std::ranges::equal(gradients, expected,
+                                              [](const at::Tensor& a, const at::Tensor& b) { return at::equal(a, b); });
+    } else {
+      run.difference = relative_difference(gradients, expected);
+    }
   }
+  context.setDeterministicAlgorithms(false, false);
+}
+
+std::string compared(const Run& run) {
+  if (!run.checkpointing.exact) return gpt::fixed(100 * run.difference, 2) + " % off";
+  return run.same_gradients ? "equal" : "DIFFERENT";
 }
 
 double median_ratio(const std::vector<Step>& steps, const std::vector<Step>& plain, double Step::*time) {
@@ -141,7 +217,7 @@ void print_runs(const std::vector<Run>& runs) {
                     gpt::fixed(gpt::quantile(ratios, 0.5), 3),
                     gpt::fixed(gpt::quantile(ratios, 0.25), 3) + " to " + gpt::fixed(gpt::quantile(ratios, 0.75), 3),
                     gpt::fixed(median_ratio(run.steps, runs[0].steps, &Step::cpu), 3), gpt::mebibytes(held),
-                    gpt::mebibytes(peak), run.same_gradients ? "equal" : "DIFFERENT"});
+                    gpt::mebibytes(peak), compared(run)});
   }
   gpt::print_table(
       std::cout,
@@ -162,15 +238,18 @@ bool run() {
     TORCH_CHECK(value > 0, name, " is ", value, "; it must be at least 1.");
   }
   at::set_num_threads(static_cast<int>(absl::GetFlag(FLAGS_threads)));
-  ac2::testing::CountingAllocator::install();
+  const c10::Device device(absl::GetFlag(FLAGS_device));
 
   std::vector<Run> runs;
-  std::vector<std::string> names = gpt::policy_names();
+  std::vector<std::string> names = absl::GetFlag(FLAGS_policies);
+  if (names.empty()) names = gpt::policy_names();
+  TORCH_CHECK(names.front() == "none", "The first of --policies is \"", names.front(),
+              "\"; expected none, which the others are compared with.");
   const std::vector<std::string> budgets = absl::GetFlag(FLAGS_budgets);
   names.insert(names.end(), budgets.begin(), budgets.end());
   for (const std::string& name : names) runs.push_back({name, gpt::checkpointing_by_name(name), {}});
   torch::manual_seed(0);
-  Bench bench(options);
+  Bench bench(options, device, dtype_by_name(absl::GetFlag(FLAGS_dtype)));
   compare_gradients(bench, runs);
   std::vector<Step> forward_alone;
   const int64_t warmup = absl::GetFlag(FLAGS_warmup);
@@ -183,13 +262,21 @@ bool run() {
     const Step forward = bench.forward_alone();
     if (round >= 0) forward_alone.push_back(forward);
   }
+  if (const std::string trace = absl::GetFlag(FLAGS_trace); !trace.empty()) {
+    for (const Run& run : runs) {
+      const Profile profile(trace + "." + run.name + ".json");
+      bench.step(run.checkpointing);
+    }
+  }
   std::cout << options.layers << " blocks, " << options.dim << " channels, " << options.heads << " heads, "
             << options.context << " tokens, batch " << absl::GetFlag(FLAGS_batch) << ", dropout " << options.dropout
-            << ", " << at::get_num_threads() << " thread(s), " << absl::GetFlag(FLAGS_rounds) << " rounds\n\n";
+            << ", " << absl::GetFlag(FLAGS_dtype) << " on " << device << ", " << at::get_num_threads() << " thread(s), "
+            << absl::GetFlag(FLAGS_rounds) << " rounds\n\n";
   print_runs(runs);
   std::cout << "\nForward alone, without autograd, takes "
-            << gpt::fixed(median_ratio(forward_alone, runs[0].steps, &Step::cpu), 3)
-            << " of the CPU time of a step: running all of it again cannot cost less.\n";
+            << gpt::fixed(median_ratio(forward_alone, runs[0].steps, bench.on_cpu() ? &Step::cpu : &Step::wall), 3)
+            << " of the " << (bench.on_cpu() ? "CPU " : "")
+            << "time of a step: running all of it again cannot cost less.\n";
   return std::ranges::all_of(runs, &Run::same_gradients);
 }
 

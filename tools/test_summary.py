@@ -3,8 +3,8 @@
 
 usage: test_summary.py FILE...
 
-A FILE that ends with .xml is what `ctest --output-junit` wrote, any other one what `bazel test
---build_event_json_file` did.
+A FILE that ends with .test.xml is what one GoogleTest program wrote, any other that ends with .xml what `ctest
+--output-junit` did, and all else what `bazel test --build_event_json_file` did.
 
 Counts single test cases from every test.xml that the build event files name, and each CTest test as one. Not from bazel-testlogs: that keeps the results of targets that were not run, or not even built, this time.
 
@@ -104,9 +104,11 @@ def main(paths):
     totals = [0, 0, 0]
     for path in paths:
         try:
-            counts = count_ctest(path) if path.endswith(".xml") else count_invocation(path)
+            count = (count_cases if path.endswith(".test.xml") else
+                     count_ctest if path.endswith(".xml") else count_invocation)
+            counts = count(path)
         except (OSError, ET.ParseError) as error:
-            print(error, file=sys.stderr)
+            print(f"{path}: {error}", file=sys.stderr)
             counts = (0, 1, 0)
         totals = [total + count for total, count in zip(totals, counts)]
     print("{} passed, {} failed, {} skipped".format(*totals))
