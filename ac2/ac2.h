@@ -5,6 +5,7 @@
 #include "ac2/memory_budget.h"  // IWYU pragma: export
 #include "ac2/names.h"          // IWYU pragma: export
 #include "ac2/nn/nn.h"          // IWYU pragma: export
+#include "ac2/offload.h"        // IWYU pragma: export
 #include "ac2/op_scopes.h"      // IWYU pragma: export
 #include "ac2/plan.h"           // IWYU pragma: export
 #include "ac2/policy.h"         // IWYU pragma: export

@@ -9,8 +9,8 @@
 //
 // What counts as held: the bytes that regions keep for backward of results of their ops, each storage once, views not
 // at all; copies; what SaveWithHooks packed; replayed results in backward; and what a region took from outside and only
-// regions keep alive, as the result of one layer that the next one's backward wants. What does not: parameters, and
-// tensors that the program itself holds on to.
+// regions keep alive, as the result of one layer that the next one's backward wants. What does not: parameters,
+// tensors that the program itself holds on to, and what is offloaded (ac2/offload.h).
 //
 // Guaranteed: after every op, in forward and in backward, at most that many bytes are held. Gradients are those without
 // a budget, to the last bit. What is dropped first are results that policies prefer to recompute, then PREFER_SAVE

@@ -40,8 +40,8 @@ enum class CheckpointPolicy : uint8_t {
   PREFER_SAVE,
   MUST_RECOMPUTE,
   PREFER_RECOMPUTE,
-  MUST_CPU_OFFLOAD,    // saves, for now
-  PREFER_CPU_OFFLOAD,  // saves, for now
+  MUST_CPU_OFFLOAD,    // saves in the host's memory; on the CPU, where the tensor is: see ac2/offload.h
+  PREFER_CPU_OFFLOAD,  // the same
 };
 
 // "MUST_SAVE" and so on.
@@ -81,6 +81,9 @@ class PolicyDecision {
   }
   bool saves() const {
     return policy_ != CheckpointPolicy::MUST_RECOMPUTE && policy_ != CheckpointPolicy::PREFER_RECOMPUTE;
+  }
+  bool offloads() const {
+    return policy_ == CheckpointPolicy::MUST_CPU_OFFLOAD || policy_ == CheckpointPolicy::PREFER_CPU_OFFLOAD;
   }
   // The same policy, and the very same hooks.
   friend bool operator==(const PolicyDecision& a, const PolicyDecision& b) {

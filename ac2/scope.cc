@@ -28,6 +28,16 @@ bool verify_by_environment() {
   return text == "1";
 }
 
+void check_offload_options(const OffloadOptions& options) {
+  const auto check = [](const char* name, int64_t bytes) {
+    TORCH_CHECK(bytes >= 0, "OffloadOptions::", name, " is ", bytes, "; expected a number of bytes, 0 or more.");
+  };
+  check("min_bytes", options.min_bytes);
+  check("read_ahead_bytes", options.read_ahead_bytes);
+  check("in_flight_bytes", options.in_flight_bytes);
+  check("max_pinned_bytes", options.max_pinned_bytes);
+}
+
 }  // namespace
 
 PolicyScope::PolicyScope(Policy policy, ScopeOptions options) {
@@ -38,6 +48,9 @@ PolicyScope::PolicyScope(Policy policy, ScopeOptions options) {
   if (options.memory_budget) {
     options.shared_budget.emplace(*options.memory_budget, options.modelled_costs);
   }
+  if (options.offload) {
+    check_offload_options(*options.offload);
+  }
   const bool verify = options.verify || verify_by_environment();
   internal::install_interceptor();
   internal::install_engine();
@@ -46,7 +59,8 @@ PolicyScope::PolicyScope(Policy policy, ScopeOptions options) {
                                        .timeline = options.timeline,
                                        .budget = options.shared_budget ? options.shared_budget->budget_ : nullptr,
                                        .plan_budget = std::move(instance.budget),
-                                       .log = nullptr};
+                                       .log = nullptr,
+                                       .offload = options.offload};
   state_ = ThreadRegions::here().open(std::move(instance), region);
 }
 

@@ -25,6 +25,7 @@
 #include <utility>
 
 #include "ac2/memory_budget.h"
+#include "ac2/offload.h"
 #include "ac2/policy.h"
 #include "ac2/trace.h"
 
@@ -55,6 +56,9 @@ struct ScopeOptions {
   // it takes about 600 bytes for an op that is replayed once, as long as the Trace lives. Without it no
   // clock is read, but by a budget that times ops.
   bool timeline = false;
+  // How what policies decide to offload leaves the device and comes back: see offload.h. On an inner scope they hold
+  // from there on; without them those of the outer scopes do, or the defaults.
+  std::optional<OffloadOptions> offload = std::nullopt;
 };
 
 // The outermost scope of a thread opens a trace; an inner one adds its policy to the stack. Policies are asked from the

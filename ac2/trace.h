@@ -27,7 +27,9 @@ struct TraceStats {
   int64_t recomputed_bytes = 0;  // bytes of replayed results held now
   int64_t copied_bytes = 0;      // copied so far because a value still needed was about to be overwritten
   int64_t evicted_values = 0;    // values that a memory budget dropped so far
-  int64_t offloaded_bytes = 0;   // bytes now in another memory (none yet)
+  int64_t offloaded_bytes = 0;   // now in another memory, or on the way there; not in saved_bytes
+  // Kept on the device because there was no pinned memory left to offload them to, so far. In saved_bytes while held.
+  int64_t not_offloaded_bytes = 0;
 };
 
 // A handle on the recording of one outermost region. Shared by its scopes; may outlive them and backward, and keeps

@@ -32,7 +32,7 @@ std::vector<Variant> encoder_wrapper(bool small) {
   torch::manual_seed(1);
   const at::Tensor x = torch::randn({batch, 3, side, side});
   ac2::nn::CheckpointOptions offload;
-  offload.offload_inputs = true;  // for now they stay where they are
+  offload.offload_inputs = true;  // on the CPU they stay where they are
   return {
       // A Sequential cannot hold a Sequential; a checkpointed one it can, and switched off it is as if plain.
       make("none", channels, x,

@@ -9,8 +9,7 @@
 // aten::bmm, which is what attention that is written out runs as, and not for convolutions. Both are PREFER_RECOMPUTE
 // for the others: fused attention is one op here, as a kernel of its own is in JAX, and no product.
 // save_compute_intensive() has it. offload_dot_with_no_batch_dims() is MUST_CPU_OFFLOAD for the products without a
-// batch, which saves them where they are, for now. Guaranteed: none of the ops saved is replayed. Regions ask once per
-// operator.
+// batch (ac2/offload.h). Guaranteed: none of the ops saved is replayed. Regions ask once per operator.
 #pragma once
 
 #include "ac2/policy.h"

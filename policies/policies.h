@@ -16,6 +16,7 @@
 //   | dots_saveable()                         | products, convolutions              | all others         |
 //   | dots_with_no_batch_dims_saveable()      | products without a batch            | all others         |
 //   | offload_dot_with_no_batch_dims()        | the same, offloaded                 | all others         |
+//   | offload_ops({…})                        | the listed ops, offloaded           | all others         |
 //   | save_only_these_names({…})              | values so named                     | all others         |
 //   | save_any_names_but_these({…})           | values named otherwise              | all others         |
 //   | save_anything_except_these_names({…})   | whatever else backward needs        | values so named    |
@@ -42,6 +43,7 @@
 #include "policies/memory.h"                   // IWYU pragma: export
 #include "policies/must_save_all.h"            // IWYU pragma: export
 #include "policies/narrow_ops.h"               // IWYU pragma: export
+#include "policies/offload_ops.h"              // IWYU pragma: export
 #include "policies/per_op_override.h"          // IWYU pragma: export
 #include "policies/quantize_ops.h"             // IWYU pragma: export
 #include "policies/recompute_all.h"            // IWYU pragma: export

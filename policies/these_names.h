@@ -14,7 +14,7 @@
 // "-" is nothing: the value is kept as the op that computed it was decided. save_and_offload_only_these_names is the
 // first and the last in one. A name in both its lists is an error. Unlike in JAX, where naming is an op and what it was
 // given is a value of its own, a name is for the very value: save_anything_except_these_names does recompute what it
-// lists. MUST_CPU_OFFLOAD saves where the tensor is, for now. Guaranteed: costs nothing per op. Throws c10::Error for
+// lists. ac2/offload.h says what MUST_CPU_OFFLOAD does. Guaranteed: costs nothing per op. Throws c10::Error for
 // an empty name. Which names a model gives cannot be known beforehand, so a name that nobody gives does nothing.
 #pragma once
 

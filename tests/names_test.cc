@@ -88,7 +88,7 @@ TEST_F(NamesTest, RecomputeTheseNamesInsists) {
   EXPECT_EQ(instance.by_name({.name = "a", .tensor = at::Tensor()}), PolicyDecision(MUST_RECOMPUTE));
 }
 
-TEST_F(NamesTest, OffloadTheseNamesSavesForNow) {
+TEST_F(NamesTest, OffloadTheseNamesSavesWhereItIsOnTheCpu) {
   EXPECT_TRUE(saves_named(offload_these_names({"a"}), "a"));
   EXPECT_FALSE(saves_named(offload_these_names({"a"}), "b"));
   const Policy::Instance instance = save_and_offload_only_these_names({"a"}, {"b"}).enter();

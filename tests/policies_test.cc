@@ -299,6 +299,16 @@ TEST(DotsSaveableTest, WithNoBatchDimsSavesProductsOfMatricesAlone) {
   }
 }
 
+TEST(OffloadOpsTest, OffloadsTheListedOpsAndRecomputesTheOthers) {
+  const Policy policy = offload_ops({"aten::mm", "aten::*_softmax"});
+  EXPECT_EQ(decide(policy, "aten::mm"), MUST_CPU_OFFLOAD);
+  EXPECT_EQ(decide(policy, "aten::_log_softmax"), MUST_CPU_OFFLOAD);
+  EXPECT_EQ(decide(policy, "aten::bmm"), PREFER_RECOMPUTE);
+  EXPECT_EQ(policy.name(), "offload_ops");
+  EXPECT_THAT(error_of([] { offload_ops({"aten::mmm"}); }),
+              AllOf(HasSubstr("offload_ops: no operator named \"aten::mmm\""), HasSubstr("aten::mm")));
+}
+
 TEST(DotsSaveableTest, OffloadsProductsOfMatricesAlone) {
   const Policy policy = offload_dot_with_no_batch_dims();
   EXPECT_EQ(decide(policy, "aten::addmm"), MUST_CPU_OFFLOAD);

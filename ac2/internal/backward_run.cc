@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "ac2/internal/backward_state.h"
+#include "ac2/internal/offloader.h"
 #include "ac2/internal/saved_tensor_hook.h"
 #include "ac2/internal/tape.h"
 #include "ac2/internal/timeline.h"
@@ -28,23 +29,30 @@ Unattended& unattended() {
   return *state;
 }
 
+void leave(Tape& tape, int graph_task) {
+  const Tape::Lock lock(tape);
+  auto& active = tape.backward().active;
+  active.erase(std::remove(active.begin(), active.end(), graph_task), active.end());
+  if (Timeline* timeline = tape.timeline()) {
+    timeline->backward_ends(graph_task);
+  }
+  if (!active.empty()) {
+    return;
+  }
+  for (SavedTensorHook* hook = tape.first_hook(); hook != nullptr; hook = hook->next()) {
+    hook->unpin();
+  }
+}
+
 void leave(const Entered& entered) {
   for (const auto& [weak, graph_task] : entered) {
     const std::shared_ptr<Tape> tape = weak.lock();
     if (!tape) {
       continue;
     }
-    const Tape::Lock lock(*tape);
-    auto& active = tape->backward().active;
-    active.erase(std::remove(active.begin(), active.end(), graph_task), active.end());
-    if (Timeline* timeline = tape->timeline()) {
-      timeline->backward_ends(graph_task);
-    }
-    if (!active.empty()) {
-      continue;
-    }
-    for (SavedTensorHook* hook = tape->first_hook(); hook != nullptr; hook = hook->next()) {
-      hook->unpin();
+    leave(*tape, graph_task);
+    if (Offloader* offloader = tape->offloader()) {
+      offloader->read_ahead().stop();
     }
   }
 }
@@ -79,6 +87,9 @@ void BackwardRun::enter(Tape& tape, int graph_task) {
     active.push_back(graph_task);
     if (Timeline* timeline = tape.timeline()) {
       timeline->backward_begins(graph_task);
+    }
+    if (Offloader* offloader = tape.offloader()) {
+      offloader->read_ahead().restart();
     }
     // All of them now, not one by one as they are unpacked: what the first needs is then kept for the others, instead
     // of being replayed for each.

@@ -107,6 +107,9 @@ Value* Tape::current(const at::Tensor& tensor) {
   Value* value = make_value(tensor);
   note_version(value, tensor);
   track(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl(), value);
+  if (offload_options_.inputs) {
+    offload_input(value, tensor);
+  }
   return value;
 }
 

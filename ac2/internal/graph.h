@@ -40,6 +40,7 @@ struct OtherForm {
   int64_t packed_bytes = 0;
   bool is_packed = false;
   bool is_packing = false;
+  bool is_offload = false;  // not the user's: see offloader.h
 
   // A tensor without plain storage, whole. Set while the value is used.
   c10::weak_intrusive_ptr<c10::TensorImpl> opaque_origin{c10::intrusive_ptr<c10::TensorImpl>()};
@@ -109,6 +110,8 @@ struct Value {
 
   bool is_opaque() const { return other && other->hooks == nullptr; }
   bool has_hooks() const { return other && other->hooks != nullptr; }
+  bool is_packed() const { return has_hooks() && other->is_packed; }
+  bool is_offloaded() const { return is_packed() && other->is_offload; }
   // By someone ac2 does not see, since the versions were noted.
   bool changed_outside() const {
     return (noted && version.enabled() && version.current_version() != noted_version) ||

@@ -50,6 +50,13 @@ void check_unchanged(const Value& value) {
 
 }  // namespace
 
+void Tape::check_offloaded(const Value& value) const {
+  // What an op of the region has written over is in host memory as it was; see Overwrites.
+  if (value.origin._unsafe_get_target() != nullptr) {
+    check_unchanged(value);
+  }
+}
+
 const c10::Storage* Tape::available(Value* value) {
   if (value->held) {
     check_unchanged(*value);
@@ -72,7 +79,7 @@ void Tape::pin(Value* root) {
       drop_held(value);
     }
     if (value->pins++ > 0 || value->held || value->real || value->is_opaque() ||
-        (value->has_hooks() && value->other->is_packed)) {
+        (value->is_packed() && !value->is_offloaded())) {
       continue;
     }
     // Inference tensors have no version counter: nobody can say that one is still what the op returned.
@@ -83,6 +90,9 @@ void Tape::pin(Value* root) {
         value->real_is_original = true;
         continue;
       }
+    }
+    if (value->is_offloaded()) {
+      continue;
     }
     Node* node = value->producer;
     TORCH_INTERNAL_ASSERT(node != nullptr, "a value is neither kept nor computable");

@@ -48,7 +48,8 @@ class NodeBuilder {
     node->replayable = !call_.facts.draws || call_.random_state.defined();
     add_writes();
     add_arguments();
-    saves_ = saves(decision, tape_.budget() != nullptr) || !node->replayable || lacks_old_bytes_;
+    saves_ = saves(decision, tape_.budget() != nullptr) || (decision.offloads() && leaves_device()) ||
+             !node->replayable || lacks_old_bytes_;
     attach_results(decision);
     if (Timeline* timeline = tape_.timeline(); timeline != nullptr && node->refs > 0) {
       timeline->describe(*node, resolved.decided_by);
@@ -173,8 +174,8 @@ class NodeBuilder {
       }
       // Without its old bytes there is no computing it again: it is a value like those from outside, in this form.
       if (!target.recoverable() && !target.recoverable_by_name()) {
-        if (decision.hooks()) {
-          tape_.set_hooks(tape_.add_written(target.tensor), decision.hooks(), target.tensor);
+        if (decision.hooks() || decision.offloads()) {
+          set_form(tape_.add_written(target.tensor), target.tensor, decision);
         }
         continue;
       }
@@ -192,9 +193,23 @@ class NodeBuilder {
     if (Timeline* timeline = tape_.timeline()) {
       timeline->note_shape(value, tensor);
     }
+    set_form(value, tensor, decision);
+  }
+
+  void set_form(Value* value, const at::Tensor& tensor, const PolicyDecision& decision) {
     if (decision.hooks()) {
       tape_.set_hooks(value, decision.hooks(), tensor);
+    } else if (decision.offloads() && value->saved) {
+      tape_.set_offload(value, tensor);
     }
+  }
+
+  // Even under a budget: what is offloaded takes none of it.
+  bool leaves_device() const {
+    bool any = false;
+    for_each_tensor(call_.results,
+                    [&](const at::Tensor& tensor) { any |= tensor.defined() && tape_.may_leave(tensor); });
+    return any;
   }
 
   Tape& tape_;

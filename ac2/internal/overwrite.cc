@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "ac2/internal/offloader.h"
 #include "ac2/internal/part_writes.h"
 #include "ac2/internal/storage_copy.h"
 
@@ -121,6 +122,7 @@ Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IVal
     bool of_real;  // an original that a backward under way has pinned
   };
   c10::SmallVector<Copy, 1> copies;
+  c10::SmallVector<c10::intrusive_ptr<Offloaded>, 1> on_the_way;
   {
     const Tape::Lock lock(tape);
     collect(facts, arguments);
@@ -136,7 +138,13 @@ Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IVal
         target.handed_on_ = true;
         continue;
       }
-      const bool packed = old->has_hooks() && old->other->is_packed;
+      const bool packed = old->is_packed();
+      if (old->is_offloaded()) {
+        on_the_way.push_back(offloaded_of(*old));
+        if (old->real_is_original) {
+          tape.drop_real(old);  // host memory has the bytes
+        }
+      }
       target.recoverable_ = !old->saved || old->uses > 0 || packed || must_know;
       target.by_name_ = fate.by_name && old->producer != nullptr && old->producer->replayable;
       if (old->real && old->real_is_original && old->pins > 0) {
@@ -147,6 +155,9 @@ Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IVal
         copies.push_back({old, target.tensor.storage(), false});
       }
     }
+  }
+  for (const c10::intrusive_ptr<Offloaded>& offloaded : on_the_way) {
+    offloaded->before_write();
   }
   for (Copy& copy : copies) {
     c10::Storage bytes = copy_storage(copy.source, copy.value->nbytes);

@@ -43,7 +43,7 @@ void pack_values(Tape& tape, const c10::SmallVector<Value*, 2>& values) {
       at::Tensor tensor;
       {
         const Tape::Lock lock(tape);
-        if (value->held && !value->other->is_packed && !value->other->is_packing) {
+        if (value->held && value->has_hooks() && !value->other->is_packed && !value->other->is_packing) {
           hooks = value->other->hooks;
           tensor = value->other->packed_meta.over(value->held);
           value->other->is_packing = true;
@@ -60,14 +60,20 @@ void pack_values(Tape& tape, const c10::SmallVector<Value*, 2>& values) {
       const Tape::Lock lock(tape);
       if (hooks) {
         value->other->is_packing = false;
-        const int64_t packed_bytes = bytes_of(packed);
-        tape.set_packed(value, std::move(packed), packed_bytes);
+        if (value->other->is_offload && packed.isNone()) {
+          tape.keep_in_place(value);
+        } else {
+          const int64_t packed_bytes = bytes_of(packed);
+          tape.set_packed(value, std::move(packed), packed_bytes);
+        }
       }
       tape.unref(value);
     }
   } catch (...) {
     const Tape::Lock lock(tape);
-    values[done]->other->is_packing = false;
+    if (values[done]->has_hooks()) {
+      values[done]->other->is_packing = false;
+    }
     for (; done < values.size(); ++done) {
       tape.unref(values[done]);
     }

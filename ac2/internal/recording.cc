@@ -3,6 +3,7 @@
 #include "ac2/internal/budget.h"
 #include "ac2/internal/cost_model.h"
 #include "ac2/internal/node_builder.h"
+#include "ac2/internal/offloader.h"
 #include "ac2/internal/op_context_factory.h"
 #include "ac2/internal/packing.h"
 #include "ac2/internal/result_tensors.h"
@@ -90,6 +91,9 @@ bool Recording::add_node(const Call& call) {
 void Recording::settle() {
   if (!packs_.empty()) {
     pack_values(*tape_, packs_);
+  }
+  if (Offloader* offloader = tape_->offloader()) {
+    offloader->poll();
   }
   if (budget_ != nullptr) {
     budget_->make_room(0, [&] { return facts_.name; });

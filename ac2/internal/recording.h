@@ -49,7 +49,9 @@ class Recording {
   // The same, because a name may say so later.
   bool names_decide() const { return names_decide_; }
   // Whether they will be saved by reference, of which that is known.
-  bool saves_in_place() const { return known_ && !may_recompute() && !known_->decision.hooks(); }
+  bool saves_in_place() const {
+    return known_ && !may_recompute() && !known_->decision.hooks() && !known_->decision.offloads();
+  }
 
   void begins() {
     if (timed_) {

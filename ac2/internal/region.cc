@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ac2/internal/offloader.h"
 #include "ac2/internal/timeline.h"
 #include "ac2/internal/torch_compat.h"
 #include "ac2/internal/trace_access.h"
@@ -54,6 +55,9 @@ std::shared_ptr<ScopeState> ThreadRegions::open(Policy::Instance policy, const R
       tape.limit_budget(budget->bytes());
     }
   }
+  if (options.offload) {
+    tape.set_offload_options(*options.offload);
+  }
   if (options.log) {
     tape.set_step_log(options.log);
   }
@@ -98,6 +102,9 @@ void ThreadRegions::remove(ScopeState& scope) {
   const bool last = std::none_of(scopes_.begin(), scopes_.end(), [&](const auto& s) { return s->region == region; });
   if (last) {
     region->tape->close();
+    if (Offloader* offloader = region->tape->offloader()) {
+      offloader->poll();
+    }
     regions_.erase(std::remove_if(regions_.begin(), regions_.end(), [&](const auto& r) { return r.get() == region; }),
                    regions_.end());
   }

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "ac2/internal/policy_stack.h"
 #include "ac2/internal/step_log.h"
 #include "ac2/internal/tape.h"
+#include "ac2/offload.h"
 #include "ac2/policy.h"
 #include "ac2/trace.h"
 
@@ -36,6 +38,7 @@ struct RegionOptions {
   std::shared_ptr<Budget> budget;
   std::shared_ptr<Budget> plan_budget;  // the policy's own; of both the smaller rules
   std::shared_ptr<StepLog> log;
+  std::optional<OffloadOptions> offload = std::nullopt;
 };
 
 // What a PolicyScope and its thread share.

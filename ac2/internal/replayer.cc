@@ -272,7 +272,10 @@ void realize(Tape& tape, Value* target) {
     {
       const Tape::Lock lock(tape);
       if (!at_hand(tape, value)) {
-        unpack = value->has_hooks() && value->other->is_packed;
+        unpack = value->is_packed();
+        if (value->is_offloaded()) {
+          tape.check_offloaded(*value);
+        }
         node = value->producer;
       }
     }
@@ -331,7 +334,7 @@ at::Tensor materialize(Tape& tape, Value* value, const TensorMeta* meta) {
   {
     const Tape::Lock lock(tape);
     tensor = tensor_of(tape, value, meta);
-    copies = is_clobbered(*value) && !is_taken_for_good(*value);
+    copies = is_clobbered(*value) && (value->is_offloaded() || !is_taken_for_good(*value));
   }
   if (copies) {
     tensor = meta->over(copy_storage(tensor.storage(), tensor.storage().nbytes()));

@@ -7,6 +7,7 @@
 #include "ac2/internal/backward_run.h"
 #include "ac2/internal/backward_state.h"
 #include "ac2/internal/budget.h"
+#include "ac2/internal/offloader.h"
 #include "ac2/internal/packing.h"
 #include "ac2/internal/replayer.h"
 #include "ac2/internal/step_log.h"
@@ -110,6 +111,10 @@ at::Tensor SavedTensorHook::call_unpack_hook() {
       timed.emplace(*tape_, value_);
     }
     at::Tensor tensor = materialize(*tape_, value_, meta_);
+    if (Offloader* offloader = tape_->offloader()) {
+      offloader->poll();
+      offloader->run_ahead(*tape_);
+    }
     const Tape::Lock lock(*tape_);
     unpin();
     return tensor;
@@ -160,6 +165,9 @@ void Tape::insert_hook(SavedTensorHook* hook) {
 }
 
 void Tape::erase_hook(SavedTensorHook* hook) {
+  if (owned_offloader_) {
+    owned_offloader_->read_ahead().forget(hook);
+  }
   (hook->previous_ != nullptr ? hook->previous_->next_ : hooks_) = hook->next_;
   if (hook->next_ != nullptr) {
     hook->next_->previous_ = hook->previous_;

@@ -29,6 +29,7 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks {
   const TensorMeta* meta() const { return meta_; }
   // To a value with the same bytes where the hook sees them. Not while it is pinned.
   void move_to(Value* value);
+  bool is_pinned() const { return pinned_; }
   void pin();
   void unpin();
 

@@ -47,9 +47,13 @@ c10::Storage copy_storage(const c10::Storage& source, size_t nbytes) {
     }
     return copy;
   }
-  const BelowEverything guard;
-  as_bytes(copy, nbytes, device).copy_(as_bytes(source, nbytes, device), /*non_blocking=*/true);
+  copy_bytes(source, copy, nbytes);
   return copy;
+}
+
+void copy_bytes(const c10::Storage& from, const c10::Storage& to, size_t nbytes) {
+  const BelowEverything guard;
+  as_bytes(to, nbytes, to.device()).copy_(as_bytes(from, nbytes, from.device()), /*non_blocking=*/true);
 }
 
 }  // namespace ac2::internal

@@ -10,6 +10,7 @@
 #include "ac2/internal/backward_state.h"
 #include "ac2/internal/budget.h"
 #include "ac2/internal/live_nodes.h"
+#include "ac2/internal/offloader.h"
 #include "ac2/internal/saved_tensor_hook.h"
 #include "ac2/internal/step_log.h"
 #include "ac2/internal/timeline.h"
@@ -145,7 +146,7 @@ void Tape::unuse(Value* value) {
 }
 
 void Tape::hold(Value* value) {
-  if (value->held || (value->has_hooks() && value->other->is_packed)) {
+  if (value->held || value->is_packed()) {
     return;
   }
   if (value->is_opaque()) {
@@ -181,8 +182,8 @@ void Tape::drop_held(Value* value) {
     trash_->tensors.push_back(std::move(value->other->opaque));
     value->other->opaque = at::Tensor();
   }
-  if (value->has_hooks() && value->other->is_packed) {
-    count_saved(value, -value->other->packed_bytes);
+  if (value->is_packed()) {
+    count_packed(value, -1);
     uncount(value->held_counted, value->other->packed_bytes);
     trash_->packed.push_back(std::move(value->other->packed));
     value->other->packed = c10::IValue();
@@ -241,7 +242,7 @@ void Tape::set_packed(Value* value, c10::IValue packed, int64_t packed_bytes) {
   value->other->packed = std::move(packed);
   value->other->packed_bytes = packed_bytes;
   value->other->is_packed = true;
-  count_saved(value, packed_bytes);
+  count_packed(value, 1);
   if (owned_budget_) {
     count(value->held_counted, packed_bytes);
     update_place(value);
@@ -257,6 +258,14 @@ void Tape::count_saved(const Value* value, int64_t bytes) {
   if (owned_timeline_) {
     owned_timeline_->changed(value, bytes < 0 ? Timeline::Change::RELEASE : Timeline::Change::HOLD, std::abs(bytes),
                              saved_bytes_, recomputed_bytes_);
+  }
+}
+
+void Tape::count_packed(const Value* value, int64_t direction) {
+  if (value->other->is_offload) {
+    offloaded_bytes_ += direction * static_cast<int64_t>(value->nbytes);
+  } else {
+    count_saved(value, direction * value->other->packed_bytes);
   }
 }
 

@@ -23,12 +23,14 @@
 #include "ac2/internal/meta_table.h"
 #include "ac2/internal/pool.h"
 #include "ac2/internal/trace_log.h"
+#include "ac2/offload.h"
 #include "ac2/trace.h"
 
 namespace ac2::internal {
 
 class BackwardState;
 class Budget;
+class Offloader;
 class SavedTensorHook;
 class StepLog;
 class Timeline;
@@ -122,6 +124,21 @@ class Tape : public std::enable_shared_from_this<Tape> {
   // How a saved value is saved; null: by reference. `tensor`, which lies in its storage, is what pack will see if it
   // covers all of that, else a flat view of it.
   void set_hooks(Value* value, std::shared_ptr<const SaveWithHooks> hooks, const at::Tensor& tensor);
+
+  // --- offloading (see offloaded_values.cc) -------------------------------------------------------------------------
+
+  // By the recording thread.
+  void set_offload_options(const OffloadOptions& options);
+  // Whether an offloaded result leaves the device that it is on.
+  bool may_leave(const at::Tensor& tensor) const;
+  // A saved value is to leave the device, if it may. `tensor` as for set_hooks().
+  void set_offload(Value* value, const at::Tensor& tensor);
+  // What was to be packed stays where it is, as a saved value like any other.
+  void keep_in_place(Value* value);
+  // Throws if the bytes of an offloaded value were changed from outside: nobody can say when they were copied.
+  void check_offloaded(const Value& value) const;
+  // Null as long as nothing is to be offloaded. Which it is needs no lock.
+  Offloader* offloader() { return offloader_.load(std::memory_order_acquire); }
 
   // --- values being used now (see needs.h) --------------------------------------------------------------------------
 
@@ -230,6 +247,8 @@ class Tape : public std::enable_shared_from_this<Tape> {
   void hold(Value* value);
   void drop_held(Value* value);
   void count_saved(const Value* value, int64_t bytes);
+  // In another form. `direction`: 1 or -1.
+  void count_packed(const Value* value, int64_t direction);
   void count_recomputed(const Value* value, int64_t bytes);
   void count_copied(const Value* value);
   void detach_producer(Value* value);
@@ -239,6 +258,7 @@ class Tape : public std::enable_shared_from_this<Tape> {
   void track(c10::StorageImpl* storage, Value* value);
   void untrack(Value* value);
   Value* make_value(const at::Tensor& tensor);
+  void offload_input(Value* value, const at::Tensor& tensor);
   // Looks at a few tracked storages and lets go of the dead ones. Mostly at young ones: that is where the dead are, and
   // what the cache holds.
   void sweep_some();
@@ -268,6 +288,9 @@ class Tape : public std::enable_shared_from_this<Tape> {
   SavedTensorHook* hooks_ = nullptr;
   c10::SmallVector<Value*, 2> pending_packs_;
   std::unique_ptr<BackwardState> backward_;
+  OffloadOptions offload_options_;
+  std::unique_ptr<Offloader> owned_offloader_;
+  std::atomic<Offloader*> offloader_{nullptr};
   std::shared_ptr<Budget> owned_budget_;
   bool tracked_ = false;
   std::vector<std::shared_ptr<void>> budget_limits_;
@@ -282,6 +305,7 @@ class Tape : public std::enable_shared_from_this<Tape> {
   std::atomic<int64_t> recorded_ops_{0};
   int64_t live_nodes_ = 0;
   int64_t saved_bytes_ = 0;
+  int64_t offloaded_bytes_ = 0;
   int64_t recomputed_bytes_ = 0;
 };
 

@@ -3,6 +3,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "ac2/internal/offloader.h"
 #include "ac2/internal/saved_tensor_hook.h"
 #include "ac2/internal/tape.h"
 #include "ac2/internal/timeline.h"
@@ -20,6 +21,8 @@ TraceStats Tape::stats() {
   stats.recomputed_ops = recomputed_ops;
   stats.recomputed_bytes = recomputed_bytes_;
   stats.copied_bytes = copied_bytes;
+  stats.offloaded_bytes = offloaded_bytes_;
+  stats.not_offloaded_bytes = owned_offloader_ ? owned_offloader_->not_offloaded_bytes() : 0;
   return stats;
 }
 

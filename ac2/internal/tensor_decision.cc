@@ -10,7 +10,8 @@ void decide_tensor(Tape& tape, const at::Tensor& tensor, const PolicyDecision& d
   c10::SmallVector<Value*, 2> packs;
   {
     const Tape::Lock lock(tape);
-    Value* value = decision.hooks() ? tape.current(tensor) : tape.find_current(tensor);
+    const bool leaves = decision.offloads() && tape.may_leave(tensor);
+    Value* value = decision.hooks() || leaves ? tape.current(tensor) : tape.find_current(tensor);
     if (value == nullptr) {
       return;  // from outside: kept by reference, and there is no op to compute it again
     }
@@ -23,9 +24,13 @@ void decide_tensor(Tape& tape, const at::Tensor& tensor, const PolicyDecision& d
     }
     if (value->budgeted) {
       tape.set_hooks(value, decision.hooks(), tensor);
-      tape.retain(value, decision);
+      // What is offloaded takes none of the budget.
+      tape.retain(value, leaves ? PolicyDecision(CheckpointPolicy::MUST_CPU_OFFLOAD) : decision);
+      if (leaves) {
+        tape.set_offload(value, tensor);
+      }
     } else if (decision.saves()) {
-      tape.set_hooks(value, decision.hooks(), tensor);
+      decision.offloads() ? tape.set_offload(value, tensor) : tape.set_hooks(value, decision.hooks(), tensor);
       tape.make_saved(value);
     } else {
       tape.make_recomputed(value);

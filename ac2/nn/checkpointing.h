@@ -27,7 +27,8 @@ struct CheckpointOptions {
   // Cell.recompute() does. Looks into tuples, optionals, and containers; tensors in a struct of your own are not found:
   // tag those in forward.
   bool keep_output = false;
-  // Tags forward's tensor arguments MUST_CPU_OFFLOAD. For now that saves them where they are, see CheckpointPolicy.
+  // Tags forward's tensor arguments MUST_CPU_OFFLOAD: on an accelerator they leave for the host's memory, as
+  // `scope.offload` and ac2/offload.h say; on the CPU they are saved where they are.
   bool offload_inputs = false;
   // No region while the module is in evaluation mode.
   bool off_in_eval = false;
