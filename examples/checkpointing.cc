@@ -64,9 +64,16 @@ Checkpointing checkpointing_by_name(const std::string& name) {
   if (absl::string_view directory = name; absl::ConsumePrefix(&directory, "spill:")) {
     return ac2::policies::spill_to_file(std::string(directory), all_ops());
   }
+  if (name == "offload" || name == "offload_inputs") {
+    Checkpointing checkpointing(name == "offload" ? ac2::policies::offload_ops(all_ops())
+                                                  : ac2::policies::recompute_all());
+    checkpointing.offload = ac2::OffloadOptions{.inputs = true};
+    return checkpointing;
+  }
   if (const auto bytes = bytes_in(name)) return Checkpointing(ac2::MemoryBudget(*bytes));
   TORCH_CHECK(false, "Unknown policy \"", name, "\". Choose one of: none, ", absl::StrJoin(known, ", "),
-              ", quantize8, quantize4, bfloat16, float8, spill:DIRECTORY; or a memory budget such as 40MiB.");
+              ", quantize8, quantize4, bfloat16, float8, spill:DIRECTORY, offload, offload_inputs; or a memory budget "
+              "such as 40MiB.");
 }
 
 int64_t parse_bytes(const std::string& text) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ac2/memory_budget.h"
+#include "ac2/offload.h"
 #include "ac2/policy.h"
 #include "ac2/scope.h"
 #include "ac2/trace.h"
@@ -37,6 +38,8 @@ struct Checkpointing {
   bool exact = true;
   // Shared by the regions of a step; without a policy all is saved while it fits.
   std::optional<ac2::MemoryBudget> budget;
+  // How what the policy offloads leaves the device.
+  std::optional<ac2::OffloadOptions> offload;
   // If set, regions keep timelines, and their traces are added there.
   Traces* traces = nullptr;
 };
@@ -48,6 +51,7 @@ auto checkpointed(const Checkpointing& checkpointing, Fn&& fn) {
   // Not in one initializer: GCC 12 then believes that the budget may be uninitialized (-Wmaybe-uninitialized).
   ac2::ScopeOptions options;
   options.shared_budget = checkpointing.budget;
+  options.offload = checkpointing.offload;
   options.timeline = checkpointing.traces != nullptr;
   const ac2::PolicyScope scope =
       checkpointing.policy ? ac2::PolicyScope(*checkpointing.policy, options) : ac2::PolicyScope(options);
@@ -62,7 +66,8 @@ auto checkpointed(const Checkpointing& checkpointing, Fn&& fn) {
 const std::vector<std::string>& policy_names();
 
 // "none", a policy of policies/by_name.h, a memory budget as parse_bytes() takes it; or all results in another form:
-// "quantize8", "quantize4", "bfloat16" and "float8", which change gradients, and "spill:DIRECTORY", in files. Throws
+// "quantize8", "quantize4", "bfloat16" and "float8", which change gradients, "spill:DIRECTORY", in files, and
+// "offload", in the host's memory; or "offload_inputs", which recomputes them from inputs that are there. Throws
 // c10::Error that lists the names if it is none of these.
 Checkpointing checkpointing_by_name(const std::string& name);
 

@@ -40,7 +40,8 @@ ABSL_FLAG(std::string, text, "",
           "what to train on: a file, or a directory with .h files; default: LibTorch's C++ headers");
 ABSL_FLAG(std::string, policy, "recompute_all",
           "none, or the name of a policy without parameters: recompute_all, save_compute_intensive, memory, speed …; "
-          "quantize8, quantize4, bfloat16 or float8, beside which the same steps are trained without; spill:DIRECTORY");
+          "quantize8, quantize4, bfloat16 or float8, beside which the same steps are trained without; spill:DIRECTORY; "
+          "offload or offload_inputs, on an accelerator");
 ABSL_FLAG(std::vector<std::string>, memory_budget, {},
           "bytes that may be held for backward, such as 2MiB, in place of a policy; with --compare, a list of them");
 ABSL_FLAG(bool, compare, false, "train the same steps under every policy and print one table");
