@@ -1,4 +1,5 @@
 // Pinned memory for what is offloaded: used again, within its cap, and what happens when there is none.
+#include <c10/core/StreamGuard.h>
 #include <torch/torch.h>
 
 #include <string>
@@ -34,6 +35,34 @@ TEST_F(OffloadBytesTest, PinnedBlocksAreUsedAgain) {
   release_offload_memory();
   EXPECT_EQ(offload_memory().bytes, 0);
   EXPECT_EQ(fake_.pinned_bytes(), 0);
+}
+
+// Nothing but the blocks is between the two: the second copies out into what the first may still be copying back from.
+TEST_F(OffloadBytesTest, BlocksAreUsedAgainByAProgramOnAnotherStream) {
+  const c10::Stream other = fake_.stream(kFakeStreams - 1);
+  at::Tensor x;
+  {
+    const c10::StreamGuard guard(other);
+    x = leaf(sample({kNumbers}));
+  }
+  const auto step = [](const at::Tensor& leaf) {
+    PolicyScope scope(MUST_CPU_OFFLOAD, {.offload = all_sizes({.in_flight_bytes = 0})});
+    const at::Tensor y = sines(leaf, 3);
+    return gradient_of_sum(y, leaf);
+  };
+  Tensors gradients;
+  {
+    const c10::StreamGuard guard(other);
+    gradients.push_back(step(x));
+  }
+  gradients.push_back(step(x_));
+  EXPECT_EQ(offload_memory().bytes, 2 * kBytes);
+  fake_.finish();
+  EXPECT_TRUE(same_bits(gradients[1].cpu(), gradient_of_sum(sines(x_, 3), x_).cpu()));
+  const c10::StreamGuard guard(other);
+  EXPECT_TRUE(same_bits(gradients[0].cpu(), gradient_of_sum(sines(x, 3), x).cpu()));
+  gradients.clear();
+  x = at::Tensor();
 }
 
 TEST_F(OffloadBytesTest, WhatFindsNoPinnedMemoryStaysOnTheDevice) {
