@@ -44,7 +44,7 @@ class LoggingGuard final : public c10::impl::DeviceGuardImplInterface {
   void uncheckedSetDevice(c10::Device device) const noexcept override { asked().device = device.index(); }
   c10::Stream getStream(c10::Device device) const override {
     const c10::DeviceIndex index = device.has_index() ? device.index() : asked().device;
-    return {c10::Stream::UNSAFE, c10::Device(kType, index), asked().streams[index]};
+    return c10::Stream(c10::Stream::UNSAFE, c10::Device(kType, index), asked().streams[index]);
   }
   c10::Stream exchangeStream(c10::Stream stream) const override {
     const c10::Stream before = getStream(stream.device());
