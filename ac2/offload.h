@@ -8,8 +8,8 @@
 // backward it is copied back, again on a stream of its own, before it is needed: the tape says what comes next. Events
 // order all of it; the host never waits. What is still on the device when backward wants it is used as it is.
 //
-// Pinned memory comes from a pool that all regions of the process share, and goes back to it when no graph needs the
-// value; it is not given back to the host before release_offload_memory().
+// Pinned memory comes from a pool, one for each device, that all regions of the process share, and goes back to it when
+// no graph needs the value; it is not given back to the host before release_offload_memory().
 //
 // Where values stay on the device, as if the policy had said SAVE: tensors on the CPU and the meta device, and devices
 // without streams, events or pinned memory (a warning says so, once); results of fewer than `min_bytes`; when there is
@@ -41,7 +41,7 @@ struct OffloadOptions {
   // At most so many bytes stay on the device because their copy out is not done. Beyond that the program's stream waits
   // for the oldest, so that memory is free in the order of the stream; the host does not wait. 0: for each at once.
   int64_t in_flight_bytes = 256 << 20;
-  // Pinned memory that all regions of the process may have together when this one takes some.
+  // Pinned memory for values of one device that all regions of the process may have together when this one takes some.
   int64_t max_pinned_bytes = std::numeric_limits<int64_t>::max();
 };
 
