@@ -84,10 +84,10 @@ at::ScalarType dtype_by_name(const std::string& name) {
 // The process's, of all devices, until it is gone.
 class Profile {
  public:
-  explicit Profile(std::string file) : file_(std::move(file)) {
+  Profile(std::string file, bool on_cpu) : file_(std::move(file)) {
     const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO);
-    const std::set<torch::profiler::impl::ActivityType> activities = {torch::profiler::impl::ActivityType::CPU,
-                                                                      torch::profiler::impl::ActivityType::CUDA};
+    std::set<torch::profiler::impl::ActivityType> activities = {torch::profiler::impl::ActivityType::CPU};
+    if (!on_cpu) activities.insert(torch::profiler::impl::ActivityType::CUDA);
     torch::autograd::profiler::prepareProfiler(config, activities);
     torch::autograd::profiler::enableProfiler(config, activities);
   }
@@ -264,7 +264,7 @@ bool run() {
   }
   if (const std::string trace = absl::GetFlag(FLAGS_trace); !trace.empty()) {
     for (const Run& run : runs) {
-      const Profile profile(trace + "." + run.name + ".json");
+      const Profile profile(trace + "." + run.name + ".json", bench.on_cpu());
       bench.step(run.checkpointing);
     }
   }
