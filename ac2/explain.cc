@@ -148,7 +148,7 @@ class Explanation {
       absl::StrAppend(&text, " by ", scope.policy.empty() ? "a policy" : scope.policy, " at depth ", scope.depth);
     }
     if (!value.saved) {
-      absl::StrAppend(&text, ", kept while the budget allows");
+      absl::StrAppend(&text, op.replays > 0 ? ", kept after its replay" : ", kept while the budget allows");
     }
     return text;
   }

@@ -19,6 +19,7 @@
 namespace ac2::test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
@@ -75,6 +76,26 @@ TEST_F(ExplainTest, WithATimelineTellsTheWholeStoryAfterBackward) {
   EXPECT_TRUE(std::regex_search(text, std::regex(time + "  aten::sin x1: for CosBackward0\n"))) << text;
   EXPECT_TRUE(std::regex_search(text, std::regex("    1\\.00 KiB  aten::cos \\(op 1\\): 1 op, [0-9.]+ [um]s\n")))
       << text;
+}
+
+TEST_F(ExplainTest, NamesAReplayedResultThatIsKeptInPlaceOfWhatOnlyThatNeeded) {
+  for (const bool timeline : {false, true}) {
+    const at::Tensor x = constant({256}), first = sample({256}), second = sample({256});
+    at::Tensor left, right;
+    std::shared_ptr<const Trace> trace;
+    {
+      const PolicyScope scope(policies::save_ops({"aten::cos"}), {.timeline = timeline});
+      trace = scope.trace();
+      const at::Tensor y = x.cos().tan();
+      left = y * first;
+      right = y * second;
+    }
+    gradient_of(left, first);
+    EXPECT_THAT(explain(*trace), AllOf(HasSubstr("Held now: 1.00 KiB in 1 value\n"),
+                                       HasSubstr("aten::tan (op 1) [256] float: PREFER_RECOMPUTE"),
+                                       HasSubstr(", kept after its replay")));
+    gradient_of(right, second);
+  }
 }
 
 TEST_F(ExplainTest, NamesTagsAndOpsThatCannotBeComputedAgain) {

@@ -10,7 +10,6 @@
 
 #include "ac2/internal/stream_order.h"
 #include "ac2/internal/tape.h"
-#include "ac2/internal/timeline.h"
 
 namespace ac2::internal {
 
@@ -180,17 +179,16 @@ c10::Storage Tape::take_real(Value* value) {
   return bytes;
 }
 
+// A timeline is not told that it is saved now: it says what was decided.
 void Tape::keep_real(Value* value) {
   value->held = take_real(value);
   value->private_bytes = true;
   value->saved = true;
-  count_saved(value, static_cast<int64_t>(value->nbytes));
-  if (owned_timeline_) {
-    owned_timeline_->set_saved(value, true);
-  }
+  // Before these bytes count: they are there in place of the inputs.
   if (--value->producer->recomputed_outputs == 0) {
     deactivate(value->producer);
   }
+  count_saved(value, static_cast<int64_t>(value->nbytes));
 }
 
 void Tape::need_again(Value* value) {

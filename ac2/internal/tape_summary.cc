@@ -84,6 +84,18 @@ TraceLog Tape::log() {
   return log;
 }
 
+namespace {
+
+// What was decided, as a timeline has it: a replayed result that is kept in place of what only that needed is saved
+// now.
+bool is_decided_saved(const Value& value) {
+  const Node* node = value.producer;
+  const bool kept_replay = node != nullptr && node->replays > 0 && value.private_bytes;
+  return value.saved && !(kept_replay && !PolicyDecision(node->decision).saves());
+}
+
+}  // namespace
+
 TraceLog Tape::reachable_log() const {
   TraceLog log;
   const std::vector<Node*> nodes = reachable_nodes();
@@ -98,7 +110,7 @@ TraceLog Tape::reachable_log() const {
       TraceLog::Value& added = log.values.emplace_back();
       added.op = value->producer == nullptr ? TraceLog::kNone : places.at(value->producer);
       added.bytes = static_cast<int64_t>(value->nbytes);
-      added.saved = value->saved;
+      added.saved = is_decided_saved(*value);
       added.source = value->tagged ? TraceLog::Source::TAG : TraceLog::Source::OP;
       const bool packed = value->has_hooks() && value->other->is_packed;
       added.held_bytes = packed ? value->other->packed_bytes : value->held ? added.bytes : 0;
