@@ -8,6 +8,7 @@
 
 #include "tests/support/fake_accelerator.h"
 #include "tests/support/regions.h"
+#include "tests/support/wait_for_engine.h"
 
 namespace ac2::test {
 namespace {
@@ -21,6 +22,7 @@ class FakeAcceleratorTest : public CleanTest {
     fake_.restart();
   }
   void TearDown() override {
+    wait_for_engine(fake_.device());
     fake_.finish();
     EXPECT_EQ(fake_.take_errors(), Errors());
     EXPECT_EQ(fake_.live_events(), 0);

@@ -18,7 +18,7 @@ TEST_F(OffloadBytesTest, ReadsAheadExactlySoManyBytes) {
   const auto peak = [&](int64_t read_ahead) {
     at::Tensor y = offloaded_sines(kOps, {.read_ahead_bytes = read_ahead, .in_flight_bytes = 0});
     fake_.finish();
-    wait_for_engine();
+    wait_for_engine(fake_.device());
     fake_.reset_peaks();
     gradient_of_sum(y, x_);
     return fake_.peak_device_bytes();

@@ -15,6 +15,7 @@
 #include "ac2/scope.h"
 #include "tests/support/fake_accelerator.h"
 #include "tests/support/regions.h"
+#include "tests/support/wait_for_engine.h"
 
 namespace ac2::test {
 
@@ -33,6 +34,7 @@ class OffloadTest : public CleanTest {
     fake_.restart();
   }
   void TearDown() override {
+    wait_for_engine(fake_.device());
     CleanTest::TearDown();
     expect_nothing_left_on_device();
   }
@@ -53,15 +55,9 @@ class OffloadTest : public CleanTest {
     return t.detach().to(fake_.device()).detach().requires_grad_(t.requires_grad());
   }
 
-  // The engine's thread lets go of what a backward took after that has returned: but before it begins the next one,
-  // which here is of tensors without bytes.
-  void wait_for_engine() {
-    const DisableCheckpointing plain;
-    const at::Tensor x = at::empty({0}, at::device(fake_.device())).requires_grad_();
-    torch::autograd::grad({x.clone()}, {x}, {at::empty_like(x)});
-  }
   int64_t device_bytes() {
-    wait_for_engine();
+    const DisableCheckpointing plain;
+    wait_for_engine(fake_.device());
     return fake_.device_bytes();
   }
 
