@@ -5,7 +5,7 @@
 //   gpt_benchmark --budgets=40MiB,20MiB   and under memory budgets, shared by the blocks
 //   gpt_benchmark --device=cuda --dtype=bfloat16 --layers=24 --dim=1024 --heads=16 --context=1024 --batch=8
 //                 --policies=none,recompute_all,save_compute_intensive,offload,offload_inputs,quantize8
-//   gpt_benchmark --trace=/tmp/gpt        one more step of each policy, as /tmp/gpt.POLICY.json for Perfetto
+//   gpt_benchmark --trace=gpt             one more step of each policy, as gpt.POLICY.json for Perfetto
 //
 // Blocks only, no embedding, output layer or optimizer: those cost the same under every policy and would only make the
 // ratios smaller. The policies take turns, in an order that rotates from round to round, and every ratio is one of two

@@ -82,7 +82,7 @@ void Tape::recount(Value* value) {
     return;
   }
   if (value->held_counted == Counted::kUntracked) {
-    if (value->has_hooks() && value->other->is_packed) {
+    if (value->is_packed()) {
       uncount(value->held_counted, value->other->packed_bytes);
       count(value->held_counted, value->other->packed_bytes);
     } else {
@@ -102,7 +102,7 @@ void Tape::update_place(Value* value) {
     return;
   }
   const bool held = value->held || (value->real && !value->real_is_original);
-  const bool there = value->real || (value->has_hooks() && value->other->is_packed) || !value->origin.expired();
+  const bool there = value->real || value->is_packed() || !value->origin.expired();
   owned_budget_->set_place(*value, held ? Place::kHeld : there ? Place::kElsewhere : Place::kNowhere);
 }
 
@@ -151,7 +151,7 @@ void Tape::uncount(Counted& counted, int64_t bytes) {
 }
 
 void Tape::keep(Value* value) {
-  if (!value->keep || value->held || (value->has_hooks() && value->other->is_packed) || value->changed_outside()) {
+  if (!value->keep || value->held || value->is_packed() || value->changed_outside()) {
     return;
   }
   auto original = value->origin.lock();

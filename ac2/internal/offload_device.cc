@@ -1,7 +1,6 @@
 #include "ac2/internal/offload_device.h"
 
 #include <ATen/Context.h>
-#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/util/Exception.h>
 
 #include <memory>
@@ -10,6 +9,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "ac2/internal/offloaded.h"
+#include "ac2/internal/stream_order.h"
 
 namespace ac2::internal {
 
@@ -27,7 +27,7 @@ Devices& devices() {
 }
 
 std::unique_ptr<OffloadDevice> make_device(c10::Device device) {
-  if (device.is_cpu() || device.is_meta() || !c10::impl::hasDeviceGuardImpl(device.type())) {
+  if (!is_asynchronous(device)) {
     return nullptr;
   }
   try {

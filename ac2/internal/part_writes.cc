@@ -67,6 +67,13 @@ void watch_counters_of(const Value& old, const at::Tensor& tensor, Value* next) 
   }
 }
 
+void hand_on(const Hooks& hooks, const Value& old, Value* next, const at::Tensor& tensor) {
+  watch_counters_of(old, tensor, next);
+  for (SavedTensorHook* hook : hooks) {
+    hook->move_to(next);
+  }
+}
+
 }  // namespace
 
 bool hand_on_hooks(Tape& tape, Value* old, const at::Tensor& tensor, const TensorMeta& written) {
@@ -79,11 +86,7 @@ bool hand_on_hooks(Tape& tape, Value* old, const at::Tensor& tensor, const Tenso
     return false;
   }
   tape.forget_current(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
-  Value* next = tape.add_written(tensor);
-  watch_counters_of(*old, tensor, next);
-  for (SavedTensorHook* hook : hooks) {
-    hook->move_to(next);
-  }
+  hand_on(hooks, *old, tape.add_written(tensor), tensor);
   return true;
 }
 
@@ -91,13 +94,8 @@ void hand_on_recomputed(Tape& tape, Value* old, Value* next, const at::Tensor& t
   if (old->saved || next->saved || next->has_hooks() || !may_hand_on(tape, *old)) {
     return;
   }
-  const Hooks hooks = hooks_beside(tape, *old, written);
-  if (hooks.empty()) {
-    return;
-  }
-  watch_counters_of(*old, tensor, next);
-  for (SavedTensorHook* hook : hooks) {
-    hook->move_to(next);
+  if (const Hooks hooks = hooks_beside(tape, *old, written); !hooks.empty()) {
+    hand_on(hooks, *old, next, tensor);
   }
 }
 

@@ -59,7 +59,7 @@ void run_unrecorded(Region& region, const OpFacts& facts, c10::DispatchKeySet ke
 // Once more, if memory ran out, but not where half of a write or of the draws may have happened.
 void run_op(const OpFacts& facts, c10::DispatchKeySet keys, c10::ArrayRef<c10::IValue> arguments, Budget* budget,
             torch::jit::Stack* stack) {
-  if (budget == nullptr || facts.draws || !facts.written.empty()) {
+  if (facts.draws || !facts.written.empty()) {
     facts.op.redispatchBoxed(keys, stack);
     return;
   }

@@ -173,10 +173,12 @@ void after_replay(Tape& tape, const Node& node) {
 }
 
 std::vector<at::Tensor> replay_call(Tape& tape, const Node& node, std::vector<at::Tensor> inputs) {
-  if (!node.writes.empty()) {
+  Budget* budget = tape.budget();
+  // A second try would need the inputs once more; without one they need not be copied.
+  if (budget == nullptr || !node.writes.empty()) {
     return call_again(node, std::move(inputs));
   }
-  return call_with_room(tape.budget(), [&] { return call_again(node, inputs); });
+  return call_with_room(budget, [&] { return call_again(node, inputs); });
 }
 
 // That of the first tensor on a device that has streams. Kernels of LibTorch's set it themselves; those of others rely

@@ -54,7 +54,7 @@ void Tape::log_what_is_held() {
   absl::flat_hash_set<const Value*> seen;
   int64_t held = 0;
   const auto visit = [&](const Value* value) {
-    const bool packed = value != nullptr && value->has_hooks() && value->other->is_packed;
+    const bool packed = value != nullptr && value->is_packed();
     if (value == nullptr || !(value->held || packed) || !seen.insert(value).second) {
       return;
     }
@@ -112,7 +112,7 @@ TraceLog Tape::reachable_log() const {
       added.bytes = static_cast<int64_t>(value->nbytes);
       added.saved = is_decided_saved(*value);
       added.source = value->tagged ? TraceLog::Source::TAG : TraceLog::Source::OP;
-      const bool packed = value->has_hooks() && value->other->is_packed;
+      const bool packed = value->is_packed();
       added.held_bytes = packed ? value->other->packed_bytes : value->held ? added.bytes : 0;
       added.last_held_bytes = added.held_bytes;
       added.hooks = value->hooks;
