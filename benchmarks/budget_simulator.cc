@@ -132,7 +132,7 @@ int main(int argc, char** argv) {
     const double per_eviction =
         result.evictions == 0 ? 0 : result.evictor_seconds * 1e6 / static_cast<double>(result.evictions);
     absl::PrintF("%6g %15d %15d %11.3f %11.4f %9d %10d %11.2f\n", fraction, budget, result.peak_bytes,
-                 result.cost / 1e6, result.cost / plain.cost, result.evictions, result.recomputed_ops, per_eviction);
+                 result.cost / 1e6, result.cost / plain.cost, result.evictions, result.replayed.size(), per_eviction);
   }
   return status;
 }

@@ -8,12 +8,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "ac2/internal/bias_search.h"
 #include "ac2/internal/rule_search.h"
 #include "ac2/internal/step_simulator.h"
 #include "benchmarks/dtr_trace.h"
@@ -105,19 +107,23 @@ std::string numbered(const std::string& name, int number) {
 }
 
 // n ops forward, each result kept for the op that goes back over it.
-Trace chain(int n, int64_t bytes, int64_t time) {
+Trace chain(int n, int64_t bytes, const std::function<int64_t(int)>& time_of) {
   Trace trace;
   trace.constant("f0", bytes);
   for (int i = 1; i <= n; ++i) {
-    trace.call(time, {numbered("f", i - 1)}, {{numbered("f", i), bytes}});
+    trace.call(time_of(i), {numbered("f", i - 1)}, {{numbered("f", i), bytes}});
   }
   trace.annotate("BACKWARD");
-  trace.call(time, {numbered("f", n)}, {{numbered("b", n), bytes}});
+  trace.call(time_of(n), {numbered("f", n)}, {{numbered("b", n), bytes}});
   for (int i = n - 1; i >= 0; --i) {
-    trace.call(time, {numbered("b", i + 1), numbered("f", i)}, {{numbered("b", i), bytes}});
+    trace.call(time_of(i), {numbered("b", i + 1), numbered("f", i)}, {{numbered("b", i), bytes}});
     trace.release(numbered("b", i + 1)).release(numbered("f", i + 1));
   }
   return trace;
+}
+
+Trace chain(int n, int64_t bytes, int64_t time) {
+  return chain(n, bytes, [time](int) { return time; });
 }
 
 TEST(StepSimulatorTest, WithoutABudgetThePeakIsThatOfTheProgram) {
@@ -153,7 +159,7 @@ TEST(StepSimulatorTest, ADroppedValueIsRecomputedForTheOpThatTakesItAndAtTheEnd)
   EXPECT_EQ(result.outcome, StepResult::kCompleted);
   EXPECT_EQ(result.cost, 1012 + 10);
   EXPECT_EQ(result.evictions, 1);
-  EXPECT_EQ(result.recomputed_ops, 1);
+  EXPECT_EQ(result.replayed.size(), 1);
   EXPECT_EQ(result.peak_bytes, 200);
 
   trace = Trace();
@@ -290,6 +296,31 @@ TEST(StepSimulatorTest, ASearchedRuleIsNoDearerThanTheDefaultOne) {
   EXPECT_EQ(simulate(step, choice.options).cost, choice.result.cost);
 }
 
+TEST(BiasSearchTest, MakesAnIrregularStepCheaperThanTheRuleAloneAndTheSameEachTime) {
+  const RecordedStep step = chain(60, 10, [](int i) { return 100 + i * 37 % 101; }).read();
+  const int64_t budget = simulate(step, {}).peak_bytes / 3;
+  internal::RuleChoice rule;
+  rule.options = {.budget = budget, .step_known = true};
+  rule.result = simulate(step, rule.options);
+  ASSERT_EQ(rule.result.outcome, StepResult::kCompleted);
+  const internal::RuleChoice found = internal::search_biases(step, rule);
+  EXPECT_LT(found.result.cost, rule.result.cost);
+  EXPECT_LE(found.result.peak_bytes, budget);
+  EXPECT_EQ(simulate(step, found.options).cost, found.result.cost);
+  EXPECT_EQ(internal::search_biases(step, rule).options.bias, found.options.bias);
+}
+
+TEST(BiasSearchTest, LeavesAChoiceAloneThatDoesNotComplete) {
+  const RecordedStep step = chain(60, 10, 100).read();
+  internal::RuleChoice rule;
+  rule.options = {.budget = 10, .step_known = true};
+  rule.result = simulate(step, rule.options);
+  ASSERT_EQ(rule.result.outcome, StepResult::kOutOfMemory);
+  const internal::RuleChoice found = internal::search_biases(step, rule);
+  EXPECT_EQ(found.result.outcome, StepResult::kOutOfMemory);
+  EXPECT_TRUE(found.options.bias.empty());
+}
+
 TEST(StepSimulatorTest, TheSameStepGivesTheSameRun) {
   const RecordedStep step = chain(300, 10, 100).read();
   const StepResult one = simulate(step, {.budget = 500});
@@ -308,7 +339,7 @@ TEST(StepSimulatorTest, AChainInTwiceItsRootOfLiveValuesRunsEachOpAboutOnceMore)
     const StepResult result = simulate(step, {.budget = 10 * live});
     ASSERT_EQ(result.outcome, StepResult::kCompleted) << n;
     EXPECT_LE(result.peak_bytes, 10 * live);
-    EXPECT_LT(static_cast<double>(result.recomputed_ops), 1.5 * n) << n;
+    EXPECT_LT(static_cast<double>(result.replayed.size()), 1.5 * n) << n;
   }
 }
 
@@ -325,7 +356,7 @@ TEST(StepSimulatorTest, AChainOfTensOfThousandsIsBroughtBackWithoutRecursion) {
   trace.call(1, {last}, {{"z", 0}});
   const StepResult result = simulate(trace.read(), {.budget = 30});
   EXPECT_EQ(result.outcome, StepResult::kCompleted);
-  EXPECT_EQ(result.recomputed_ops, kOps);
+  EXPECT_EQ(result.replayed.size(), kOps);
   EXPECT_EQ(result.peak_bytes, 30);
 }
 

@@ -1,6 +1,7 @@
 #include "ac2/internal/eviction_rule.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace ac2::internal {
 
@@ -146,7 +147,8 @@ void EvictionRule::affected_by(const EvictorGraph& graph, ValueId root, std::vec
 double EvictionRule::weight(double distance, double time) const {
   // One unit of the clock, so that nothing is divided by 0.
   const double horizon = constants_.horizon * time + 1;
-  return (distance + constants_.floor * horizon + 1) / (distance + horizon);
+  const double weight = (distance + constants_.floor * horizon + 1) / (distance + horizon);
+  return constants_.power == 1 ? weight : std::pow(weight, constants_.power);
 }
 
 }  // namespace ac2::internal

@@ -12,8 +12,8 @@
 //
 // and is divided by bytes · w(D), where D is the time since v was last used, or until it is used next if that is known:
 //
-//   w(D) = (D + floor · T) / (D + T),  T = horizon · (time for which there has been pressure, or the step's length
-//                                                     if known)
+//   w(D) = ((D + floor · T) / (D + T))^power
+//   T = horizon · (time for which there has been pressure, or the step's length if known)
 //
 // Beyond T all are equally far away: what is dropped in forward is missed only after the peak, however old it is. Below
 // it the younger goes later, but not without limit: in a long replay everything is young.
@@ -30,6 +30,7 @@ struct RuleConstants {
   double share = 0.5;
   double horizon = 0.3;
   double floor = 0.02;
+  double power = 1;
 };
 
 class EvictionRule {

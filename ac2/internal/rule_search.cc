@@ -49,7 +49,7 @@ class Search {
     try_everywhere();
     try_around();
     try_kinds();
-    return std::move(best_);
+    return search_biases(step_, std::move(best_));
   }
 
  private:
@@ -61,12 +61,12 @@ class Search {
     // What is dearer than the best so far need not be finished.
     const double give_up_at =
         std::exchange(options.give_up_at, completed ? best_.result.cost / step_cost_ : options.give_up_at);
-    const StepResult result = simulate(step_, options);
+    StepResult result = simulate(step_, options);
     if (result.outcome != StepResult::kCompleted || (completed && result.cost >= best_.result.cost)) {
       return;
     }
     options.give_up_at = give_up_at;
-    best_ = {std::move(options), result};
+    best_ = {std::move(options), std::move(result)};
   }
 
   void try_everywhere() {
@@ -76,8 +76,10 @@ class Search {
       for (const double horizon : {0.03, 0.1, 0.3, 1.0, 3.0}) {
         for (const double floor : {0.0, 0.01, 0.03, 0.1}) {
           for (const double share : {0.1, 0.25, 0.5, 1.0}) {
-            options.rule = {.share = share, .horizon = horizon, .floor = floor};
-            attempt(options);
+            for (const double power : {1.0, 1.4}) {
+              options.rule = {.share = share, .horizon = horizon, .floor = floor, .power = power};
+              attempt(options);
+            }
           }
         }
       }
@@ -87,7 +89,8 @@ class Search {
   // One constant at a time, in smaller and smaller steps.
   void try_around() {
     for (const double ratio : {1.5, 1.2, 1.1, 1.05}) {
-      for (double RuleConstants::*constant : {&RuleConstants::share, &RuleConstants::horizon, &RuleConstants::floor}) {
+      for (double RuleConstants::*constant :
+           {&RuleConstants::share, &RuleConstants::horizon, &RuleConstants::floor, &RuleConstants::power}) {
         for (const double factor : {ratio, 1 / ratio, ratio * ratio, 1 / (ratio * ratio)}) {
           SimulatorOptions options = best_.options;
           options.rule.*constant *= factor;

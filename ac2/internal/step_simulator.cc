@@ -38,7 +38,7 @@ class Simulation {
       }
     } catch (const Stopped&) {
     }
-    return result_;
+    return std::move(result_);
   }
 
  private:
@@ -228,7 +228,7 @@ class Simulation {
     const OpValues& values = op_values_[frame.op];
     make_room(values.made_bytes, frame.op);
     note_peak(values.made_bytes);
-    ++result_.recomputed_ops;
+    result_.replayed.push_back(frame.op);
     spend(step_.ops[frame.op].cost, Run::kAgain);
     for (const uint32_t made : values.made) {
       ValueState& value = values_[made];
