@@ -211,6 +211,7 @@ void FakeAccelerator::finish() {
   for (int stream = 0; stream < kFakeStreams; ++stream) {
     state_.streams.synchronize(stream);
   }
+  state_.memory.release_deferred();
 }
 
 void FakeAccelerator::restart(uint64_t seed) {

@@ -30,6 +30,8 @@ class FakeMemory {
   // Null if it would be more than the limit.
   void* allocate(Kind kind, size_t bytes, int stream);
   void free(void* data);
+  // Frees what was recorded on streams that are done with it by now.
+  void release_deferred();
   // `data` is in use on `stream` too: it is not free before what is queued there when it is freed has run.
   void record_stream(void* data, int stream);
 
@@ -79,8 +81,6 @@ class FakeMemory {
   void check_after_write(const Block& block, const FakeClock& clock, const std::string& what);
   void check_after_reads(const Block& block, const FakeClock& clock, const std::string& what);
   void release(char* data, Block& block);
-  void release_deferred();
-
   FakeStreams& streams_;
   std::map<const char*, Block> blocks_;  // by address
   std::vector<char*> free_;              // the last one freed is the last

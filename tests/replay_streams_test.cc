@@ -1,0 +1,127 @@
+// Replay on several streams of one device, without a GPU: on the fake accelerator every access that nothing orders
+// after what it depends on is an error, whatever order things happened to run in.
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/offload_fixture.h"
+
+namespace ac2::test {
+namespace {
+
+class ReplayStreamsTest : public OffloadTest {
+ protected:
+  using Fn = std::function<at::Tensor(const at::Tensor&)>;
+
+  void wait_for(const c10::Stream& stream, const c10::Stream& other) {
+    c10::Event event(other.device_type());
+    event.record(other);
+    event.block(stream);
+  }
+
+  // `fn` on `stream`, in order with the current one, as programs with streams do it.
+  at::Tensor on_stream(int stream, const at::Tensor& x, const Fn& fn) {
+    const c10::impl::VirtualGuardImpl device(x.device().type());
+    const c10::Stream outer = device.getStream(x.device());
+    const c10::Stream side = fake_.stream(stream);
+    wait_for(side, outer);
+    at::Tensor y;
+    {
+      const c10::StreamGuard guard(side);
+      y = fn(x);
+    }
+    wait_for(outer, side);
+    device.recordDataPtrOnStream(y.storage().data_ptr(), outer);
+    device.recordDataPtrOnStream(x.storage().data_ptr(), side);
+    return y;
+  }
+
+  // Under every policy, in a device whose copies are done when they must be and in one where they are done at random.
+  Stats expect_exact(const TensorFn& fn, const Tensors& inputs) {
+    expect_same_as_plain(fn, inputs, CheckpointPolicy::MUST_CPU_OFFLOAD, all_sizes());
+    expect_same_as_plain(fn, inputs, "must_save_all", {});
+    const Stats stats = expect_same_as_plain(fn, inputs, "recompute_all", {});
+    EXPECT_EQ(fake_.take_errors(), std::vector<std::string>());
+    return stats;
+  }
+};
+
+at::Tensor twice_sine(const at::Tensor& x) {
+  return x.sin().sin();
+}
+
+TEST_F(ReplayStreamsTest, ForwardOnAnotherStreamThanWhatComesAfterIsExact) {
+  const Stats stats =
+      expect_exact([&](const Tensors& in) { return Tensors{on_stream(1, in[0], twice_sine).cos()}; }, {sample({4, 4})});
+  EXPECT_EQ(stats.backward.recomputed_ops, 2);
+}
+
+TEST_F(ReplayStreamsTest, AValueReplayedOnOneStreamIsThereWhenAnotherUsesIt) {
+  const Stats stats = expect_exact(
+      [&](const Tensors& in) {
+        const at::Tensor y = twice_sine(in[0]);
+        const at::Tensor a = on_stream(1, y, [](const at::Tensor& t) { return t.cos() * t; });
+        const at::Tensor b = on_stream(2, y, [](const at::Tensor& t) { return t.exp() * t.sin(); });
+        return Tensors{a.mm(b)};
+      },
+      {sample({4, 4})});
+  EXPECT_EQ(stats.backward.recomputed_ops, 7);  // each but the product of matrices
+}
+
+TEST_F(ReplayStreamsTest, UsersOnManyStreamsStandInARowBeforeAWrite) {
+  expect_exact(
+      [&](const Tensors& in) {
+        // Plain autograd needs nothing of what is overwritten; replay does.
+        at::Tensor y = twice_sine(in[0]) + 0.5;
+        const at::Tensor a = on_stream(1, y, [](const at::Tensor& t) { return t.cumsum(0).cos(); });
+        const at::Tensor b = on_stream(2, y, [](const at::Tensor& t) { return (t * 2).exp(); });
+        y.relu_();
+        const at::Tensor c = on_stream(3, y, [](const at::Tensor& t) { return t.tanh() * t; });
+        return Tensors{a * y.cos() + b * c};
+      },
+      {sample({4, 4})});
+}
+
+TEST_F(ReplayStreamsTest, AWriteOnAnotherStreamIsReplayedThere) {
+  expect_exact(
+      [&](const Tensors& in) {
+        at::Tensor y = twice_sine(in[0]) + 0.5;
+        const at::Tensor z = (y * 3).cos();
+        on_stream(1, y, [](const at::Tensor& t) { return t.mul_(2); });
+        return Tensors{z * y.sin() * y};
+      },
+      {sample({4, 4})});
+}
+
+TEST_F(ReplayStreamsTest, AChainThatChangesStreamsWithEachOpIsExact) {
+  const Stats stats = expect_exact(
+      [&](const Tensors& in) {
+        at::Tensor x = in[0];
+        for (int i = 0; i < 12; ++i) {
+          x = on_stream(1 + i % 3, x, [](const at::Tensor& t) { return t.sin(); });
+        }
+        return Tensors{x};
+      },
+      {sample({8})});
+  EXPECT_EQ(stats.backward.recomputed_ops, 11);
+}
+
+TEST_F(ReplayStreamsTest, DrawsAndWritesWithinOneRegionAreExact) {
+  expect_exact(
+      [&](const Tensors& in) {
+        const at::Tensor y = on_stream(1, in[0], [](const at::Tensor& t) { return at::dropout(t.sin(), 0.3, true); });
+        const at::Tensor z = on_stream(2, y, [](const at::Tensor& t) { return at::dropout(t.exp(), 0.3, true); });
+        return Tensors{y * z, z};
+      },
+      {sample({6})});
+}
+
+}  // namespace
+}  // namespace ac2::test
