@@ -161,7 +161,12 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     const Lock lock(state().mutex);
     return state().memory.is_pinned(data);
   }
-  c10::Allocator* getPinnedMemoryAllocator() const override { return &pinned_memory(); }
+  c10::Allocator* getPinnedMemoryAllocator() const override {
+    const Lock lock(state().mutex);
+    // As the interface's own, where a device has not implemented it.
+    TORCH_CHECK(state().has_pinned_memory, "The fake accelerator has no pinned memory.");
+    return &pinned_memory();
+  }
   const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override {
     return at::detail::getDefaultCPUGenerator();
   }
@@ -262,6 +267,11 @@ void FakeAccelerator::reset_peaks() {
 void FakeAccelerator::limit_pinned(int64_t bytes) {
   const Lock lock(state_.mutex);
   state_.memory.limit_pinned(bytes);
+}
+
+void FakeAccelerator::has_pinned_memory(bool has) {
+  const Lock lock(state_.mutex);
+  state_.has_pinned_memory = has;
 }
 
 int64_t FakeAccelerator::pending_copies() {

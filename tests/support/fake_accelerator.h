@@ -54,6 +54,8 @@ class FakeAccelerator {
   void reset_peaks();
   // Pinned memory beyond that is a c10::OutOfMemoryError.
   void limit_pinned(int64_t bytes);
+  // Whether it says that it has any; it has at first. Before anybody asks.
+  void has_pinned_memory(bool has);
   int64_t pending_copies();
   int64_t live_events();
   // Of a whole device, of a stream, and by copies that block the host.
@@ -67,6 +69,7 @@ class FakeAccelerator {
     int64_t live_events = 0;
     int64_t synchronisations = 0;
     int next_stream = 0;
+    bool has_pinned_memory = true;
   };
   State& state() { return state_; }
   // Of this thread.
