@@ -123,5 +123,18 @@ TEST_F(ReplayStreamsTest, DrawsAndWritesWithinOneRegionAreExact) {
       {sample({6})});
 }
 
+// As the tests of tests/gpu/ compare, which count nodes right after a backward on the device's own thread.
+TEST_F(ReplayStreamsTest, NothingIsLeftWhenABackwardOnADeviceHasReturned) {
+  for (int i = 0; i < 50; ++i) {
+    const Stats stats = expect_same_gradients(
+        [&](const Tensors& in) {
+          const at::Tensor y = twice_sine(in[0]) * in[1];
+          return Tensors{on_stream(1, y, [](const at::Tensor& t) { return t.exp().tanh(); }), y.cos()};
+        },
+        {leaf(sample({6})), leaf(sample({6}))});
+    EXPECT_EQ(stats.backward.recomputed_ops, 4);
+  }
+}
+
 }  // namespace
 }  // namespace ac2::test

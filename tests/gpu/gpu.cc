@@ -4,6 +4,8 @@
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include "tests/support/wait_for_engine.h"
+
 namespace ac2::test {
 
 void GpuTest::SetUp() {
@@ -19,7 +21,10 @@ void GpuTest::SetUp() {
 }
 
 void GpuTest::TearDown() {
-  if (!IsSkipped()) at::accelerator::synchronizeDevice(at::accelerator::getDeviceIndex());
+  if (!IsSkipped()) {
+    wait_for_engine(at::kCUDA);
+    at::accelerator::synchronizeDevice(at::accelerator::getDeviceIndex());
+  }
   CleanTest::TearDown();
 }
 

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "tests/support/wait_for_engine.h"
+
 namespace ac2::test {
 
 namespace {
@@ -146,8 +148,11 @@ Tensors gradients_of(const Tensors& outputs, const Tensors& inputs, bool retain_
     if (input.requires_grad()) leaves.push_back(input);
   }
   if (roots.empty() || leaves.empty()) return {};
-  return torch::autograd::grad(roots, leaves, weights, retain_graph, /*create_graph=*/false,
-                               /*allow_unused=*/true);
+  Tensors gradients = torch::autograd::grad(roots, leaves, weights, retain_graph, /*create_graph=*/false,
+                                            /*allow_unused=*/true);
+  // So that what is counted next is what stays.
+  wait_for_engine(leaves[0].device());
+  return gradients;
 }
 
 at::Tensor gradient_of(const at::Tensor& output, const at::Tensor& input, bool retain_graph) {
