@@ -11,8 +11,8 @@ namespace ac2::internal {
 
 namespace {
 
-// Simulations, and ops in all of them: half a minute at most on the traces at hand. A choice of the evictor takes as long as some ten
-// ops on paper.
+// Simulations, and ops in all of them: half a minute at most on the traces at hand. A choice of the evictor takes as
+// long as some ten ops on paper.
 constexpr int kAttempts = 4'000;
 constexpr int64_t kWork = 60'000'000;
 constexpr int64_t kWorkOfEviction = 10;
@@ -24,44 +24,28 @@ constexpr double kLargestChange = 2;
 
 class BiasSearch {
  public:
-  BiasSearch(const RecordedStep& step, RuleChoice best)
-      : step_(step), step_cost_(step.cost()), best_(std::move(best)), made_(step.ops.size()) {
+  BiasSearch(const RecordedStep& step, RuleChoice best) : step_(step), best_(std::move(best)) {
     best_.options.bias.resize(step.values.size(), 1.0);
-    for (size_t i = 0; i < step.ops.size(); ++i) {
-      for (const uint32_t tensor : step.ops[i].results) {
-        if (step.tensors[tensor].viewed == kNoId) {
-          made_[i].push_back(step.tensors[tensor].value);
-        }
-      }
-    }
   }
 
   RuleChoice run() {
     int64_t work = kWork;
     for (int i = 0; i < kAttempts && work > 0 && !best_.result.replayed.empty(); ++i) {
-      work -= attempt();
+      work -= change_something();
     }
     return std::move(best_);
   }
 
  private:
   // Returns the work that it took.
-  int64_t attempt() {
+  int64_t change_something() {
     SimulatorOptions options = best_.options;
     const std::vector<uint32_t>& replayed = best_.result.replayed;
     const uint32_t last = *std::max_element(replayed.begin(), replayed.end());
     change(options.bias, replayed[below(static_cast<uint32_t>(replayed.size()))], std::exp(kLargestChange * share()));
     change(options.bias, below(last + 1), std::exp(-kLargestChange * share()));
-    // What is dearer than the best so far need not be finished.
-    const double give_up_at = std::exchange(options.give_up_at, best_.result.cost / step_cost_);
-    StepResult result = simulate(step_, options);
-    const int64_t work =
-        static_cast<int64_t>(step_.ops.size() + result.replayed.size()) + kWorkOfEviction * result.evictions;
-    if (result.outcome == StepResult::kCompleted && result.cost < best_.result.cost) {
-      options.give_up_at = give_up_at;
-      best_ = {std::move(options), std::move(result)};
-    }
-    return work;
+    const StepResult result = attempt(step_, std::move(options), best_);
+    return static_cast<int64_t>(step_.ops.size() + result.replayed.size()) + kWorkOfEviction * result.evictions;
   }
 
   // Of what the ops around `middle` make.
@@ -69,8 +53,10 @@ class BiasSearch {
     const uint32_t half = below(kStretch) / 2;
     const uint32_t end = std::min(middle + half + 1, static_cast<uint32_t>(step_.ops.size()));
     for (uint32_t op = middle - std::min(middle, half); op < end; ++op) {
-      for (const uint32_t value : made_[op]) {
-        bias[value] *= factor;
+      for (const uint32_t tensor : step_.ops[op].results) {
+        if (step_.tensors[tensor].viewed == kNoId) {
+          bias[step_.tensors[tensor].value] *= factor;
+        }
       }
     }
   }
@@ -80,13 +66,25 @@ class BiasSearch {
   double share() { return generator_() * 0x1p-32; }
 
   const RecordedStep& step_;
-  const double step_cost_;
   RuleChoice best_;
-  std::vector<std::vector<uint32_t>> made_;  // by each op: values
   std::mt19937 generator_;
 };
 
 }  // namespace
+
+StepResult attempt(const RecordedStep& step, SimulatorOptions options, RuleChoice& best) {
+  const double give_up_at = options.give_up_at;
+  const bool completed = best.result.outcome == StepResult::kCompleted;
+  if (completed) {
+    options.give_up_at = best.result.cost / step.cost();
+  }
+  StepResult result = simulate(step, options);
+  if (result.outcome == StepResult::kCompleted && (!completed || result.cost < best.result.cost)) {
+    options.give_up_at = give_up_at;
+    best = {std::move(options), result};
+  }
+  return result;
+}
 
 RuleChoice search_biases(const RecordedStep& step, RuleChoice choice) {
   if (choice.result.outcome != StepResult::kCompleted) {

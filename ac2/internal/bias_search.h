@@ -16,6 +16,10 @@ struct RuleChoice {
   StepResult result;  // that of simulate(step, options)
 };
 
+// Simulates the step with other options for as long as they are cheaper than `best`, and makes them the best if they
+// are to the end. Returns what came of them.
+StepResult attempt(const RecordedStep& step, SimulatorOptions options, RuleChoice& best);
+
 // `choice` itself if it does not complete, if nothing is replayed, or if nothing cheaper is found.
 RuleChoice search_biases(const RecordedStep& step, RuleChoice choice);
 

@@ -40,7 +40,7 @@ std::vector<std::vector<uint32_t>> largest_kinds(const RecordedStep& step, size_
 
 class Search {
  public:
-  Search(const RecordedStep& step, int64_t budget) : step_(step), step_cost_(step.cost()) {
+  Search(const RecordedStep& step, int64_t budget) : step_(step) {
     best_.options = {.budget = budget, .step_known = true};
     best_.result = simulate(step, best_.options);
   }
@@ -55,20 +55,6 @@ class Search {
  private:
   static constexpr size_t kKinds = 24;
 
-  // Keeps it if it is better than the best.
-  void attempt(SimulatorOptions options) {
-    const bool completed = best_.result.outcome == StepResult::kCompleted;
-    // What is dearer than the best so far need not be finished.
-    const double give_up_at =
-        std::exchange(options.give_up_at, completed ? best_.result.cost / step_cost_ : options.give_up_at);
-    StepResult result = simulate(step_, options);
-    if (result.outcome != StepResult::kCompleted || (completed && result.cost >= best_.result.cost)) {
-      return;
-    }
-    options.give_up_at = give_up_at;
-    best_ = {std::move(options), std::move(result)};
-  }
-
   void try_everywhere() {
     SimulatorOptions options = best_.options;
     for (const bool step_known : {true, false}) {
@@ -78,7 +64,7 @@ class Search {
           for (const double share : {0.1, 0.25, 0.5, 1.0}) {
             for (const double power : {1.0, 1.4}) {
               options.rule = {.share = share, .horizon = horizon, .floor = floor, .power = power};
-              attempt(options);
+              attempt(step_, options, best_);
             }
           }
         }
@@ -94,7 +80,7 @@ class Search {
         for (const double factor : {ratio, 1 / ratio, ratio * ratio, 1 / (ratio * ratio)}) {
           SimulatorOptions options = best_.options;
           options.rule.*constant *= factor;
-          attempt(std::move(options));
+          attempt(step_, std::move(options), best_);
         }
       }
     }
@@ -110,13 +96,12 @@ class Search {
         for (const uint32_t value : kind) {
           options.bias[value] *= factor;
         }
-        attempt(std::move(options));
+        attempt(step_, std::move(options), best_);
       }
     }
   }
 
   const RecordedStep& step_;
-  const double step_cost_;
   RuleChoice best_;
 };
 

@@ -68,10 +68,10 @@ struct StepResult {
   enum Outcome : uint8_t { kCompleted, kOutOfMemory, kGivenUp };
   Outcome outcome = kCompleted;
   int64_t peak_bytes = 0;
-  double cost = 0;        // of all that ran
-  int64_t evictions = 0;  // of values that were needed
+  double cost = 0;                 // of all that ran
+  int64_t evictions = 0;           // of values that were needed
   std::vector<uint32_t> replayed;  // ops that ran again, in that order
-  int64_t missing_bytes = 0;  // kOutOfMemory: how much more the op that failed would have taken
+  int64_t missing_bytes = 0;       // kOutOfMemory: how much more the op that failed would have taken
   uint32_t failed_op = kNoId;
   double evictor_seconds = 0;  // real time in next_victim()
 };

@@ -151,7 +151,7 @@ Tensors gradients_of(const Tensors& outputs, const Tensors& inputs, bool retain_
   Tensors gradients = torch::autograd::grad(roots, leaves, weights, retain_graph, /*create_graph=*/false,
                                             /*allow_unused=*/true);
   // So that what is counted next is what stays.
-  wait_for_engine(leaves[0].device());
+  for (const at::Tensor& leaf : leaves) wait_for_engine(leaf.device());
   return gradients;
 }
 
