@@ -1,13 +1,12 @@
 #include "examples/resnet_cifar10.h"
 
+#include <c10/util/tempfile.h>
 #include <torch/torch.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "ac2/ac2.h"
 #include "examples/cifar10.h"
@@ -19,29 +18,13 @@ namespace {
 
 constexpr int64_t kMadePictures = 500;
 
-// A file of its own in the directory for temporary files; gone with this object.
-class TemporaryFile {
- public:
-  TemporaryFile() : path_((std::filesystem::temp_directory_path() / "ac2_cifar10_XXXXXX").string()) {
-    const int file = mkstemp(path_.data());
-    TORCH_CHECK(file >= 0, "Cannot make the file \"", path_, "\": ", std::strerror(errno),
-                ". Set TMPDIR to a directory that can be written.");
-    close(file);
-  }
-  ~TemporaryFile() { std::remove(path_.c_str()); }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 Cifar10 load(const std::string& path) {
   if (!path.empty()) return Cifar10::load(path);
-  const TemporaryFile made;
-  write_striped_cifar10(made.path(), kMadePictures, /*seed=*/1);
-  return Cifar10::load(made.path());
+  const std::optional<c10::TempFile> made = c10::try_make_tempfile("ac2_cifar10_");
+  TORCH_CHECK(made, "Cannot make a temporary file: ", std::strerror(errno),
+              ". Set TMPDIR to a directory that can be written.");
+  write_striped_cifar10(made->name, kMadePictures, /*seed=*/1);
+  return Cifar10::load(made->name);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
