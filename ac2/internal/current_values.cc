@@ -70,8 +70,7 @@ void note_other_version(Value* value, const at::Tensor& tensor) {
 }  // namespace
 
 const Value* Tape::known(const at::Tensor& tensor) const {
-  const auto it = current_.find(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
-  return it == current_.end() ? nullptr : it->second;
+  return current_.find(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
 }
 
 Value* Tape::find_current(const at::Tensor& tensor) {
@@ -80,11 +79,10 @@ Value* Tape::find_current(const at::Tensor& tensor) {
     return current_opaque(tensor, /*create=*/false);
   }
   c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
-  const auto it = current_.find(storage);
-  if (it == current_.end()) {
+  Value* value = current_.find(storage);
+  if (value == nullptr) {
     return nullptr;
   }
-  Value* value = it->second;
   if (value->changed_outside() || value->nbytes != storage->nbytes()) {
     untrack(value);
     return nullptr;
@@ -104,37 +102,33 @@ Value* Tape::current(const at::Tensor& tensor) {
   if (!has_plain_storage(*tensor.unsafeGetTensorImpl())) {
     return current_opaque(tensor, /*create=*/true);
   }
-  Value* value = make_value(tensor);
+  Value* value = values_.make(tensor.unsafeGetTensorImpl()->unsafe_storage());
   note_version(value, tensor);
-  track(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl(), value);
+  ref(value);
+  settle(value);
   if (offload_options_.inputs) {
     offload_input(value, tensor);
   }
   return value;
 }
 
-Value* Tape::make_value(const at::Tensor& tensor) {
-  const c10::Storage& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
-  Value* value = values_.make();
-  value->nbytes = storage.unsafeGetStorageImpl()->nbytes();
-  value->origin = storage.getWeakStorageImpl();
-  return value;
-}
-
 Value* Tape::add_made(const at::Tensor& tensor) {
-  c10::StorageImpl* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
-  if (current_.contains(storage)) {
+  Value* value = values_.make(tensor.unsafeGetTensorImpl()->unsafe_storage());
+  // Most storages that an op returns have just been made: nothing but this value refers to them weakly, so no other
+  // value stands for them.
+  const bool is_new = value->origin.weak_use_count() == 2;  // of which one stands for all that is strong
+  if (!is_new && current_.find(value->origin._unsafe_get_target()) != nullptr) {
+    value->next_dead = std::exchange(trash().values, value);
     return nullptr;
   }
-  Value* value = make_value(tensor);
   note_version(value, tensor);
-  track(storage, value);
+  track(value);
   return value;
 }
 
 Value* Tape::add_written(const at::Tensor& tensor) {
-  Value* value = make_value(tensor);
-  track(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl(), value);
+  Value* value = values_.make(tensor.unsafeGetTensorImpl()->unsafe_storage());
+  track(value);
   return value;
 }
 
@@ -154,26 +148,38 @@ void Tape::expect_new_version(const at::Tensor& tensor) {
   }
 }
 
-void Tape::track(c10::StorageImpl* storage, Value* value) {
-  current_.emplace(storage, value);
-  value->ring_index = static_cast<uint32_t>(ring_.size());
-  ring_.push_back(value);
+void Tape::track(Value* value) {
   ref(value);
+  Value* oldest = current_.add_young(value);
+  if (oldest == nullptr) {
+    return;
+  }
+  if (oldest->origin.expired()) {
+    oldest->map_index = Value::kNotInMap;
+    forget_dead(oldest);
+    return;
+  }
+  settle(oldest);
+}
+
+void Tape::settle(Value* value) {
+  current_.add(value);
+  // Now and then, and for as long as that finds something: of values that live for long, most looks are at the living,
+  // and are few; of others no more than some of the dead are in there for each of the living.
+  if (++settled_ % 4 == 0) {
+    while (sweep_one()) {
+    }
+  }
 }
 
 void Tape::untrack(Value* value) {
-  current_.erase(value->origin._unsafe_get_target());
-  ring_[value->ring_index] = ring_.back();
-  ring_[value->ring_index]->ring_index = value->ring_index;
-  ring_.pop_back();
-  value->ring_index = Value::kNotTracked;
+  current_.remove(value);
   unref(value);
 }
 
 void Tape::forget_current(c10::StorageImpl* storage) {
-  const auto it = current_.find(storage);
-  if (it != current_.end()) {
-    untrack(it->second);
+  if (Value* value = current_.find(storage)) {
+    untrack(value);
   }
 }
 
@@ -200,11 +206,7 @@ Value* Tape::current_opaque(const at::Tensor& tensor, bool create) {
   return value;
 }
 
-bool Tape::sweep_one(size_t ring_index) {
-  Value* value = ring_[ring_index];
-  if (!value->origin.expired()) {
-    return false;
-  }
+void Tape::forget_dead(Value* value) {
   // Nobody uses it and nobody can begin to: without this, a loop that saves everything would grow a chain of producers.
   // Not under a budget, which knows the producer by what it made, nor where a name may have it computed again.
   if (value->saved && value->uses == 0 && value->producer != nullptr && !value->budgeted && !names_decide) {
@@ -213,28 +215,45 @@ bool Tape::sweep_one(size_t ring_index) {
   if (owned_budget_) {
     update_place(value);
   }
-  untrack(value);
-  return true;
+  // Nobody can change what is no more, and the storage's own memory is freed. An offloaded value may have been changed
+  // while the storage lived.
+  if (!value->is_packed()) {
+    value->origin = c10::weak_intrusive_ptr<c10::StorageImpl>(c10::intrusive_ptr<c10::StorageImpl>());
+    value->version = c10::VariableVersion();
+    value->other_versions.reset();
+  }
+  unref(value);
 }
 
-void Tape::sweep_some() {
-  ++sweeps_;
-  const size_t age = sweeps_ % 8;
-  if (age < ring_.size()) {
-    sweep_one(ring_.size() - 1 - age);
+bool Tape::sweep_one() {
+  const std::vector<Value*>& settled = current_.settled();
+  if (settled.empty()) {
+    return false;
   }
-  if (age == 0 && !ring_.empty()) {
-    cursor_ = cursor_ < ring_.size() ? cursor_ : 0;
-    cursor_ += sweep_one(cursor_) ? 0 : 1;
+  cursor_ = cursor_ < settled.size() ? cursor_ : 0;
+  const bool dead = forget_if_dead(settled[cursor_]);
+  cursor_ += dead ? 0 : 1;
+  return dead;
+}
+
+bool Tape::forget_if_dead(Value* value) {
+  if (!value->origin.expired()) {
+    return false;
   }
+  current_.remove(value);
+  forget_dead(value);
+  return true;
 }
 
 void Tape::sweep_all() {
   // Letting go of one value can end another storage's life only outside the lock, so one round is enough for now.
-  for (size_t i = 0; i < ring_.size();) {
-    if (!sweep_one(i)) {
-      ++i;
+  for (Value* value : current_.young()) {
+    if (value != nullptr) {
+      forget_if_dead(value);
     }
+  }
+  for (size_t i = 0; i < current_.settled().size();) {
+    i += forget_if_dead(current_.settled()[i]) ? 0 : 1;
   }
   for (auto it = current_opaque_.begin(); it != current_opaque_.end();) {
     Value* value = it->second;
@@ -252,14 +271,13 @@ void Tape::close() {
   for (const auto& [impl, value] : current_opaque_) {
     unref(value);
   }
-  for (Value* value : ring_) {
+  current_.for_each([this](Value* value) {
     note_late_versions(value);
-    value->ring_index = Value::kNotTracked;
+    value->map_index = Value::kNotInMap;
     unref(value);
-  }
+  });
   current_ = {};
   current_opaque_ = {};
-  ring_ = {};
   if (owned_timeline_) {
     owned_timeline_->closed();
   }

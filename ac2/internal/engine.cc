@@ -48,7 +48,7 @@ class RecordingEngine final : public Engine {
 
   std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
     if (Region* region = ThreadRegions::here().recording()) {
-      return std::make_unique<SavedTensorHook>(region->tape);
+      return region->tape->make_hook(region->tape);
     }
     return behind().get_default_saved_variable_hooks();
   }

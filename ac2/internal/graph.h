@@ -12,6 +12,7 @@
 #include <c10/core/Storage.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/ArrayRef.h>
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
@@ -68,11 +69,11 @@ enum class Counted : uint8_t { kNot, kUntracked, kFixed, kOutside };
 struct Value {
   // So that a storage of many tensors costs no more per op than one of a few.
   static constexpr size_t kMostOtherVersions = 64;
-  static constexpr uint32_t kNotTracked = ~uint32_t{0};
+  static constexpr uint32_t kNotInMap = ~uint32_t{0};
 
-  Node* producer = nullptr;  // owned; null for values from outside the region
-  uint32_t slot = 0;         // in producer->outputs
-  uint32_t ring_index = kNotTracked;
+  Node* producer = nullptr;        // owned; null for values from outside the region
+  uint32_t slot = 0;               // in producer->outputs
+  uint32_t map_index = kNotInMap;  // see StorageMap
   Value* next_dead = nullptr;
 
   int32_t refs = 0;   // the map of current versions, hooks, nodes that take it as input
@@ -99,14 +100,18 @@ struct Value {
   c10::StreamId stream = kNoStream;  // on which a replay made the bytes, or they were last used since
   size_t nbytes = 0;
 
-  c10::weak_intrusive_ptr<c10::StorageImpl> origin{c10::intrusive_ptr<c10::StorageImpl>()};  // what forward computed
-  c10::Storage held;                                                                         // while saved and used
-  c10::Storage real;                                                                         // while pinned
-  at::Tensor replayed;  // over `real`, as the op returned it
+  c10::weak_intrusive_ptr<c10::StorageImpl> origin;  // what forward computed
+  c10::Storage held;                                 // while saved and used
+  c10::Storage real;                                 // while pinned
+  at::Tensor replayed;                               // over `real`, as the op returned it
   c10::VariableVersion version;
   // Of tensors that share the storage but not the counter (unsafe_chunk(), .data).
   std::unique_ptr<c10::SmallVector<NotedVersion, 2>> other_versions;
   std::unique_ptr<OtherForm> other;
+
+  Value() : origin(c10::intrusive_ptr<c10::StorageImpl>()) {}
+  explicit Value(const c10::Storage& storage)
+      : nbytes(storage.unsafeGetStorageImpl()->nbytes()), origin(storage.getWeakStorageImpl()) {}
 
   bool is_opaque() const { return other && other->hooks == nullptr; }
   bool has_hooks() const { return other && other->hooks != nullptr; }
@@ -147,19 +152,24 @@ struct ListArgument {
   int32_t size = 0;
 };
 
+// What few calls have.
+struct NodeExtras {
+  c10::SmallVector<ListArgument, 1> lists;
+  c10::SmallVector<NodeWrite, 1> writes;
+  RandomState random_state;  // before the op; undefined if it does not draw
+};
+
 // One call of an op.
 struct Node {
   const OpFacts* facts = nullptr;
   c10::DispatchKeySet keys;                    // of the call below kRecordKey
   c10::impl::PODLocalDispatchKeySet tls_keys;  // as they were around it
   int64_t index = 0;
-  // Without tensors: those are in `inputs`.
-  c10::SmallVector<c10::IValue, 4> arguments;
-  c10::SmallVector<ListArgument, 0> lists;
+  // In the order of the arguments: those that are tensors, alone or in a list, and those that are not.
   c10::SmallVector<NodeInput, 2> inputs;
-  c10::SmallVector<NodeWrite, 0> writes;
+  c10::SmallVector<c10::IValue, 1> constants;
   c10::SmallVector<NodeOutput, 1> outputs;
-  RandomState random_state;  // before the op; undefined if it does not draw
+  std::unique_ptr<NodeExtras> extras;  // null if it has none
   CheckpointPolicy decision = CheckpointPolicy::PREFER_SAVE;
   bool replayable = true;
   bool grad_mode = false;  // some kernels look at it (oneDNN's RNN keeps a workspace only if it is on)
@@ -171,6 +181,15 @@ struct Node {
   NodeId budget_node = kNoId;
   float cost = 0;  // under a budget: of running it, in any unit
   Node* next_dead = nullptr;
+
+  c10::ArrayRef<ListArgument> lists() const { return extras ? extras->lists : c10::ArrayRef<ListArgument>(); }
+  c10::ArrayRef<NodeWrite> writes() const { return extras ? extras->writes : c10::ArrayRef<NodeWrite>(); }
+  NodeExtras& add_extras() {
+    if (!extras) {
+      extras = std::make_unique<NodeExtras>();
+    }
+    return *extras;
+  }
 };
 
 // A backward kernel writes into it.

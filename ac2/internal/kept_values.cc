@@ -66,9 +66,7 @@ void Tape::track() {
       recount(output.value);
     }
   }
-  for (Value* value : ring_) {
-    recount(value);
-  }
+  current_.for_each([this](Value* value) { recount(value); });
   for (const SavedTensorHook* hook = hooks_; hook != nullptr; hook = hook->next()) {
     recount(hook->value_);
     if (hook->value_->tracked) {

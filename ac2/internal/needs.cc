@@ -152,10 +152,10 @@ void Tape::drop_real(Value* value) {
     count_recomputed(value, -static_cast<int64_t>(value->nbytes));
   }
   value->real_is_original = false;
-  trash_->storages.push_back(std::move(value->real));
+  trash().storages.push_back(std::move(value->real));
   value->real = c10::Storage();
   if (value->replayed.defined()) {
-    trash_->tensors.push_back(std::move(value->replayed));
+    trash().tensors.push_back(std::move(value->replayed));
     value->replayed = at::Tensor();
   }
   if (owned_budget_) {
@@ -168,7 +168,7 @@ c10::Storage Tape::take_real(Value* value) {
   TORCH_INTERNAL_ASSERT(value->real && !value->real_is_original);
   count_recomputed(value, -static_cast<int64_t>(value->nbytes));
   if (value->replayed.defined()) {
-    trash_->tensors.push_back(std::move(value->replayed));
+    trash().tensors.push_back(std::move(value->replayed));
     value->replayed = at::Tensor();
   }
   c10::Storage bytes = std::exchange(value->real, c10::Storage());

@@ -44,7 +44,9 @@ class NodeBuilder {
     node->index = call_.index;
     node->decision = decision.policy();
     node->grad_mode = at::GradMode::is_enabled();
-    node->random_state = call_.random_state;
+    if (call_.random_state.defined()) {
+      node->add_extras().random_state = call_.random_state;
+    }
     node->replayable = !call_.facts.draws || call_.random_state.defined();
     add_writes();
     add_arguments();
@@ -73,7 +75,8 @@ class NodeBuilder {
       return;
     }
     for (const Overwrites::Target& target : call_.writes->targets()) {
-      node_->writes.push_back({target.of_no_matter ? nullptr : target.old, target.nbytes, target.tensor.device()});
+      node_->add_extras().writes.push_back(
+          {target.of_no_matter ? nullptr : target.old, target.nbytes, target.tensor.device()});
       node_->replayable &= target.recoverable() || target.recoverable_by_name();
       lacks_old_bytes_ |= target.recoverable_by_name();
     }
@@ -84,10 +87,8 @@ class NodeBuilder {
     for (size_t i = 0; i < call_.arguments.size(); ++i) {
       const c10::IValue& argument = call_.arguments[i];
       if (argument.isTensor()) {
-        node_->arguments.emplace_back();
         add_input(argument.toTensor(), i, -1);
       } else if (argument.isTensorList() || argument.isOptionalTensorList()) {
-        node_->arguments.emplace_back();
         int32_t list_index = 0;
         for (const c10::IValue& element : argument.toListRef()) {
           if (element.isTensor()) {
@@ -95,12 +96,12 @@ class NodeBuilder {
           }
           ++list_index;
         }
-        node_->lists.push_back({static_cast<uint16_t>(i), argument.isOptionalTensorList(), list_index});
+        node_->add_extras().lists.push_back({static_cast<uint16_t>(i), argument.isOptionalTensorList(), list_index});
       } else if (argument.isDevice()) {
         // In backward another may be current.
-        node_->arguments.emplace_back(with_index(argument.toDevice()));
+        node_->constants.emplace_back(with_index(argument.toDevice()));
       } else {
-        node_->arguments.push_back(argument);
+        node_->constants.push_back(argument);
         for_each_tensor(c10::ArrayRef<c10::IValue>(argument), [&](const at::Tensor&) { node_->replayable = false; });
       }
     }
@@ -109,7 +110,7 @@ class NodeBuilder {
   void add_input(const at::Tensor& tensor, size_t argument, int32_t list_index) {
     if (!tensor.defined()) {
       if (list_index < 0) {
-        node_->arguments.back() = tensor;
+        node_->constants.emplace_back(tensor);
       }
       return;
     }
@@ -122,7 +123,7 @@ class NodeBuilder {
         call_.writes != nullptr && plain ? call_.writes->target_of(impl.unsafe_storage().unsafeGetStorageImpl()) : -1;
     if (target >= 0) {
       input.write = static_cast<int16_t>(target);
-      input.value = node_->writes[target].old;
+      input.value = node_->writes()[target].old;
       input.meta = meta_before(tensor, argument, list_index);
     } else {
       input.value = tape_.current(tensor);

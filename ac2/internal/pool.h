@@ -1,11 +1,13 @@
 // Memory for the many small objects of one tape: carved from chunks, reused, and given back when the tape goes.
 //
-// Per tape, because a pool per thread would keep its memory for ever.
+// Per tape, because a pool per thread would keep its memory for ever. Chunks grow from small ones, because most regions
+// are of a few dozen ops.
 //
-// Threads: make() needs the tape's lock. destroy() does not: objects are destroyed after the lock has been released,
-// and their memory is handed back through a stack that only make() empties.
+// Threads: make() by one thread at a time, be it by the tape's lock. destroy() by any: objects are destroyed after the
+// lock has been released, and their memory is handed back through a stack that only make() empties.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <memory>
@@ -22,11 +24,14 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  T* make() { return new (allocate()) T; }
+  template <class... Args>
+  T* make(Args&&... args) {
+    return ::new (allocate()) T(std::forward<Args>(args)...);
+  }
 
   void destroy(T* object) {
     object->~T();
-    Slot* slot = new (static_cast<void*>(object)) Slot{returned_.load(std::memory_order_relaxed)};
+    Slot* slot = ::new (static_cast<void*>(object)) Slot{returned_.load(std::memory_order_relaxed)};
     while (!returned_.compare_exchange_weak(slot->next, slot, std::memory_order_release, std::memory_order_relaxed)) {
     }
   }
@@ -37,8 +42,7 @@ class Pool {
   };
   static_assert(sizeof(T) >= sizeof(Slot) && alignof(T) >= alignof(Slot));
 
-  static constexpr size_t kChunk = size_t{1} << 15;
-  static constexpr size_t kPerChunk = kChunk / sizeof(T);
+  static constexpr size_t kMostPerChunk = (size_t{1} << 16) / sizeof(T);
 
   void* allocate() {
     if (free_ == nullptr) {
@@ -48,8 +52,9 @@ class Pool {
       return std::exchange(free_, free_->next);
     }
     if (left_ == 0) {
-      chunks_.push_back(std::make_unique_for_overwrite<Storage[]>(kPerChunk));
-      left_ = kPerChunk;
+      chunks_.push_back(std::make_unique_for_overwrite<Storage[]>(per_chunk_));
+      left_ = per_chunk_;
+      per_chunk_ = std::min(2 * per_chunk_, kMostPerChunk);
     }
     return &chunks_.back()[--left_];
   }
@@ -60,6 +65,7 @@ class Pool {
 
   Slot* free_ = nullptr;
   size_t left_ = 0;
+  size_t per_chunk_ = std::min(size_t{16}, kMostPerChunk);
   std::vector<std::unique_ptr<Storage[]>> chunks_;
   std::atomic<Slot*> returned_{nullptr};
 };

@@ -56,7 +56,7 @@ bool Recording::may_recompute() const {
 }
 
 double Recording::cost_of(const Call& call) const {
-  if (modelled_ || (timed_ && cannot_be_timed(call.results))) {
+  if (modelled_ || cannot_be_timed(call.results)) {
     return modelled_cost(facts_, call.arguments, call.results);
   }
   return static_cast<double>(elapsed_);
@@ -80,7 +80,7 @@ bool Recording::add_node(const Call& call) {
               .writes = call.writes,
               .random_state = call.random_state,
               .index = index_,
-              .cost = cost_of(call)},
+              .cost = modelled_ || timed_ ? cost_of(call) : 0},
              *known_);
   if (tape_->has_pending_packs()) {
     packs_ = tape_->take_pending_packs();

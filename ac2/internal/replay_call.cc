@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "ac2/internal/random.h"
 #include "ac2/internal/replayer.h"
@@ -26,33 +27,39 @@ struct ReplayingHere {
   ReplayingHere& operator=(const ReplayingHere&) = delete;
 };
 
-torch::jit::Stack rebuild_arguments(const Node& node, std::vector<at::Tensor>& inputs) {
-  torch::jit::Stack stack(node.arguments.begin(), node.arguments.end());
-  std::vector<std::vector<at::Tensor>> lists(node.lists.size());
-  for (size_t i = 0; i < node.lists.size(); ++i) {
-    lists[i].resize(node.lists[i].size);
+c10::IValue list_of(std::vector<at::Tensor> elements, bool optional_elements) {
+  if (!optional_elements) {
+    return c10::List<at::Tensor>(std::move(elements));
   }
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const NodeInput& input = node.inputs[i];
-    if (input.list_index < 0) {
-      stack[input.argument] = std::move(inputs[i]);
-      continue;
-    }
-    size_t list = 0;
-    while (node.lists[list].argument != input.argument) {
-      ++list;
-    }
-    lists[list][input.list_index] = std::move(inputs[i]);
+  c10::List<std::optional<at::Tensor>> list;
+  for (at::Tensor& tensor : elements) {
+    list.push_back(tensor.defined() ? std::optional<at::Tensor>(std::move(tensor)) : std::nullopt);
   }
-  for (size_t i = 0; i < node.lists.size(); ++i) {
-    if (node.lists[i].optional_elements) {
-      c10::List<std::optional<at::Tensor>> list;
-      for (at::Tensor& tensor : lists[i]) {
-        list.push_back(tensor.defined() ? std::optional<at::Tensor>(std::move(tensor)) : std::nullopt);
+  return list;
+}
+
+torch::jit::Stack rebuild_arguments(const Node& node, ReplayTensors& inputs) {
+  torch::jit::Stack stack;
+  stack.reserve(node.facts->num_arguments);
+  size_t input = 0;
+  const auto next_input_is_of = [&](uint16_t argument) {
+    return input < inputs.size() && node.inputs[input].argument == argument;
+  };
+  auto list = node.lists().begin();
+  auto constant = node.constants.begin();
+  for (uint16_t i = 0; i < node.facts->num_arguments; ++i) {
+    if (list != node.lists().end() && list->argument == i) {
+      std::vector<at::Tensor> elements(list->size);
+      while (next_input_is_of(i)) {
+        elements[node.inputs[input].list_index] = std::move(inputs[input]);
+        ++input;
       }
-      stack[node.lists[i].argument] = std::move(list);
+      stack.push_back(list_of(std::move(elements), list->optional_elements));
+      ++list;
+    } else if (next_input_is_of(i)) {
+      stack.emplace_back(std::move(inputs[input++]));
     } else {
-      stack[node.lists[i].argument] = c10::List<at::Tensor>(lists[i]);
+      stack.push_back(*constant++);
     }
   }
   return stack;
@@ -74,12 +81,12 @@ bool is_replaying() {
   return replay_depth > 0;
 }
 
-std::vector<at::Tensor> call_again(const Node& node, std::vector<at::Tensor> inputs) {
+ReplayTensors call_again(const Node& node, ReplayTensors inputs) {
   torch::jit::Stack stack = rebuild_arguments(node, inputs);
   inputs.clear();
   std::optional<ReplayedDraw> draw;
-  if (node.random_state.defined()) {
-    draw.emplace(*node.facts, node.random_state);
+  if (node.extras && node.extras->random_state.defined()) {
+    draw.emplace(*node.facts, node.extras->random_state);
     if (node.facts->generator_argument >= 0) {
       stack[node.facts->generator_argument] = draw->generator();
     }
@@ -97,7 +104,7 @@ std::vector<at::Tensor> call_again(const Node& node, std::vector<at::Tensor> inp
     const c10::impl::ForceDispatchKeyGuard guard(keys.included_, keys.excluded_);
     node.facts->op.redispatchBoxed(node.keys, &stack);
   }
-  std::vector<at::Tensor> results;
+  ReplayTensors results;
   for_each_tensor(c10::ArrayRef<c10::IValue>(stack), [&](const at::Tensor& tensor) { results.push_back(tensor); });
   return results;
 }

@@ -2,15 +2,16 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-
-#include <vector>
+#include <c10/util/SmallVector.h>
 
 #include "ac2/internal/graph.h"
 
 namespace ac2::internal {
 
+using ReplayTensors = c10::SmallVector<at::Tensor, 4>;
+
 // `inputs` stand for node.inputs, one for one. Returns all result tensors in order, those in lists included. Throws
 // what the op throws.
-std::vector<at::Tensor> call_again(const Node& node, std::vector<at::Tensor> inputs);
+ReplayTensors call_again(const Node& node, ReplayTensors inputs);
 
 }  // namespace ac2::internal

@@ -72,12 +72,15 @@ bool may_take(const Node& node, const Value& old) {
 
 PrivateWrites prepare_writes(Tape& tape, Node* node) {
   PrivateWrites writes;
-  std::vector<c10::Storage> sources(node->writes.size());
-  writes.storages.resize(node->writes.size());
+  if (node->writes().empty()) {
+    return writes;
+  }
+  std::vector<c10::Storage> sources(node->writes().size());
+  writes.storages.resize(node->writes().size());
   {
     const Tape::Lock lock(tape);
-    for (size_t i = 0; i < node->writes.size(); ++i) {
-      Value* old = node->writes[i].old;
+    for (size_t i = 0; i < node->writes().size(); ++i) {
+      Value* old = node->writes()[i].old;
       if (old == nullptr) {
         continue;
       }
@@ -91,20 +94,20 @@ PrivateWrites prepare_writes(Tape& tape, Node* node) {
       }
     }
   }
-  for (size_t i = 0; i < node->writes.size(); ++i) {
+  for (size_t i = 0; i < node->writes().size(); ++i) {
     if (!writes.storages[i]) {
-      writes.storages[i] = sources[i] ? copy_storage(sources[i], node->writes[i].nbytes)
-                                      : allocate_storage(node->writes[i].nbytes, node->writes[i].device);
+      writes.storages[i] = sources[i] ? copy_storage(sources[i], node->writes()[i].nbytes)
+                                      : allocate_storage(node->writes()[i].nbytes, node->writes()[i].device);
     }
   }
   return writes;
 }
 
-// What the replay made of each output that is waited for.
-std::vector<c10::Storage> wanted_storages(Tape& tape, const Node& node, const PrivateWrites& writes,
-                                          const std::vector<at::Tensor>& results) {
-  std::vector<c10::Storage> storages(node.outputs.size());
-  const Tape::Lock lock(tape);
+using Storages = c10::SmallVector<c10::Storage, 2>;
+
+// What the replay made of each output that is waited for. Needs the tape's lock.
+Storages wanted_storages(Tape& tape, const Node& node, const PrivateWrites& writes, const ReplayTensors& results) {
+  Storages storages(node.outputs.size());
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     const NodeOutput& output = node.outputs[i];
     Value* value = output.value;
@@ -120,9 +123,8 @@ std::vector<c10::Storage> wanted_storages(Tape& tape, const Node& node, const Pr
   return storages;
 }
 
-void publish(Tape& tape, Node* node, const std::vector<c10::Storage>& storages,
-             const std::vector<at::Tensor>& results) {
-  const Tape::Lock lock(tape);
+// Needs the tape's lock.
+void publish(Tape& tape, Node* node, const Storages& storages, const ReplayTensors& results) {
   ++tape.recomputed_ops;
   ++node->replays;
   for (size_t i = 0; i < storages.size(); ++i) {
@@ -148,7 +150,7 @@ void make_room_for_results(Tape& tape, const Node& node) {
     for (const NodeOutput& output : node.outputs) {
       bytes += output.value != nullptr ? static_cast<int64_t>(output.value->nbytes) : 0;
     }
-    for (const NodeWrite& write : node.writes) {
+    for (const NodeWrite& write : node.writes()) {
       bytes -= write.old != nullptr && may_take(node, *write.old) ? static_cast<int64_t>(write.old->nbytes) : 0;
     }
   }
@@ -172,10 +174,10 @@ void after_replay(Tape& tape, const Node& node) {
   budget->drop_unneeded();
 }
 
-std::vector<at::Tensor> replay_call(Tape& tape, const Node& node, std::vector<at::Tensor> inputs) {
+ReplayTensors replay_call(Tape& tape, const Node& node, ReplayTensors inputs) {
   Budget* budget = tape.budget();
   // A second try would need the inputs once more; without one they need not be copied.
-  if (budget == nullptr || !node.writes.empty()) {
+  if (budget == nullptr || !node.writes().empty()) {
     return call_again(node, std::move(inputs));
   }
   return call_with_room(budget, [&] { return call_again(node, inputs); });
@@ -194,7 +196,7 @@ std::optional<c10::Device> device_of(const Node& node) {
 
 // What the op reads is memory of whatever stream forward ran it on. The program may have told no allocator that this
 // one reads too: it did not.
-void keep_inputs_until_read(const std::vector<at::Tensor>& inputs) {
+void keep_inputs_until_read(const ReplayTensors& inputs) {
   for (const at::Tensor& input : inputs) {
     if (input.defined() && is_asynchronous(input.device()) && has_plain_storage(*input.unsafeGetTensorImpl())) {
       keep_until_read(input.storage());
@@ -210,10 +212,9 @@ void replay(Tape& tape, Node* node) {
   }
   const c10::OptionalDeviceGuard on_device(device);
   const PrivateWrites writes = prepare_writes(tape, node);
-  std::vector<at::Tensor> results;
-  std::vector<c10::Storage> storages;
+  ReplayTensors results;
   try {
-    std::vector<at::Tensor> inputs;
+    ReplayTensors inputs;
     inputs.reserve(node->inputs.size());
     {
       const Tape::Lock lock(tape);
@@ -231,10 +232,16 @@ void replay(Tape& tape, Node* node) {
     if (timed) {
       timed->ran();
     }
-    storages = wanted_storages(tape, *node, writes, results);
     if (tape.verifier() != nullptr) {
+      Storages storages;
+      {
+        const Tape::Lock lock(tape);
+        storages = wanted_storages(tape, *node, writes, results);
+      }
       check_replay(tape, *node, storages);
     }
+    const Tape::Lock lock(tape);
+    publish(tape, node, wanted_storages(tape, *node, writes, results), results);
   } catch (...) {
     const Tape::Lock lock(tape);
     for (Value* value : writes.taken) {
@@ -242,11 +249,26 @@ void replay(Tape& tape, Node* node) {
     }
     throw;
   }
-  publish(tape, node, storages, results);
   after_replay(tape, *node);
 }
 
-// A value without bytes, and, once its inputs are being gathered, what keeps those that are there already.
+using Values = c10::SmallVector<Value*, 8>;
+
+// Those that are not at hand. Needs the tape's lock.
+Values missing_inputs(Tape& tape, const Node* node) {
+  Values missing;
+  if (node != nullptr) {
+    for (const NodeInput& input : node->inputs) {
+      if (input.value != nullptr && !at_hand(tape, input.value)) {
+        missing.push_back(input.value);
+      }
+    }
+  }
+  return missing;
+}
+
+// A value without bytes, and, once its inputs are being gathered under a budget, what keeps those that are there
+// already.
 struct Missing {
   Value* value;
   std::optional<BudgetPins> inputs;
@@ -264,9 +286,9 @@ void realize(Tape& tape, Value* target) {
       budget->start_tracking();  // before anything is pinned
     }
   }
-  std::vector<Missing> missing;
+  c10::SmallVector<Missing, 4> missing;
   missing.push_back({target, std::nullopt});
-  std::vector<Value*> inputs;
+  Values inputs;
   while (!missing.empty()) {
     Value* value = missing.back().value;
     Node* node = nullptr;
@@ -280,6 +302,7 @@ void realize(Tape& tape, Value* target) {
         }
         node = value->producer;
       }
+      inputs = missing_inputs(tape, node);
     }
     if (unpack) {
       c10::Storage storage = unpack_value(*value);
@@ -294,17 +317,10 @@ void realize(Tape& tape, Value* target) {
       missing.pop_back();
       continue;
     }
-    if (!missing.back().inputs) {
+    if (tape.budget() != nullptr && !missing.back().inputs) {
       missing.back().inputs.emplace(tape, *node);
-    }
-    inputs.clear();
-    {
       const Tape::Lock lock(tape);
-      for (const NodeInput& input : node->inputs) {
-        if (input.value != nullptr && !at_hand(tape, input.value)) {
-          inputs.push_back(input.value);
-        }
-      }
+      inputs = missing_inputs(tape, node);  // until now they could be dropped
     }
     if (inputs.empty()) {
       replay(tape, node);

@@ -35,6 +35,11 @@ SavedTensorHook::~SavedTensorHook() {
   tape_->unref(value_);
 }
 
+void SavedTensorHook::operator delete(SavedTensorHook* hook, std::destroying_delete_t) {
+  const std::shared_ptr<Tape> tape = hook->tape_;  // and with it the memory
+  tape->destroy_hook(hook);
+}
+
 // No op may be dispatched here: it would be recorded, and autograd is in the middle of one.
 void SavedTensorHook::call_pack_hook(const at::Tensor& tensor) {
   if (tape_->verifier() != nullptr) {
@@ -154,6 +159,14 @@ void SavedTensorHook::unpin() {
     pinned_ = false;
     tape_->unpin(value_);
   }
+}
+
+std::unique_ptr<SavedTensorHook> Tape::make_hook(std::shared_ptr<Tape> self) {
+  return std::unique_ptr<SavedTensorHook>(hook_pool_->make(std::move(self)));
+}
+
+void Tape::destroy_hook(SavedTensorHook* hook) {
+  hook_pool_->destroy(hook);
 }
 
 void Tape::insert_hook(SavedTensorHook* hook) {

@@ -1,12 +1,13 @@
 // What autograd holds in place of a tensor it saved: a value of the tape, and the tensor's view of it.
 //
-// Threads: the engine may unpack and destroy hooks on any thread. all that is public but the hooks themselves needs the
+// Threads: the engine may unpack and destroy hooks on any thread. All that is public but the hooks themselves needs the
 // tape's lock.
 #pragma once
 
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 
 #include <memory>
+#include <new>
 
 #include "ac2/internal/tape.h"
 #include "ac2/internal/tensor_meta.h"
@@ -17,6 +18,8 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks {
  public:
   explicit SavedTensorHook(std::shared_ptr<Tape> tape) : tape_(std::move(tape)) {}
   ~SavedTensorHook() override;
+  // Its memory is the tape's; see Tape::make_hook().
+  static void operator delete(SavedTensorHook* hook, std::destroying_delete_t);
   SavedTensorHook(const SavedTensorHook&) = delete;
   SavedTensorHook& operator=(const SavedTensorHook&) = delete;
 

@@ -47,7 +47,7 @@ void StepLog::called(const Node& node, const PolicyDecision& decision, double co
       op.inputs.push_back(id);
     }
   }
-  for (const NodeWrite& write : node.writes) {
+  for (const NodeWrite& write : node.writes()) {
     if (write.old != nullptr) {
       op.takes.push_back(id_of(*write.old));
     }

@@ -27,7 +27,7 @@ Tape::Trash::~Trash() {
   }
 }
 
-Tape::Tape() : backward_(std::make_unique<BackwardState>()) {}
+Tape::Tape() : hook_pool_(std::make_unique<Pool<SavedTensorHook>>()), backward_(std::make_unique<BackwardState>()) {}
 
 Tape::~Tape() {
   // No hook is left, for each holds the tape: what remains is what close() would have let go of.
@@ -66,7 +66,7 @@ void Tape::reap() {
     if (owned_timeline_) {
       owned_timeline_->forget(value);
     }
-    value->next_dead = std::exchange(trash_->values, value);
+    value->next_dead = std::exchange(trash().values, value);
   }
   reaping_ = false;
 }
@@ -86,7 +86,6 @@ void Tape::attach(Node* node, Value* value, NodeOutput output, bool saved) {
 void Tape::node_recorded() {
   ++live_nodes_;
   live_nodes().fetch_add(1, std::memory_order_relaxed);
-  sweep_some();
 }
 
 void Tape::discard(Node* node) {
@@ -95,7 +94,7 @@ void Tape::discard(Node* node) {
       unref(input.value);
     }
   }
-  node->next_dead = std::exchange(trash_->nodes, node);
+  node->next_dead = std::exchange(trash().nodes, node);
 }
 
 void Tape::detach_producer(Value* value) {
@@ -114,7 +113,7 @@ void Tape::detach_producer(Value* value) {
   }
   --live_nodes_;
   live_nodes().fetch_sub(1, std::memory_order_relaxed);
-  node->next_dead = std::exchange(trash_->nodes, node);
+  node->next_dead = std::exchange(trash().nodes, node);
 }
 
 void Tape::activate(Node* node) {
@@ -174,18 +173,18 @@ void Tape::drop_held(Value* value) {
     if (owned_budget_) {
       uncount_held(value);
     }
-    trash_->storages.push_back(std::move(value->held));
+    trash().storages.push_back(std::move(value->held));
     value->held = c10::Storage();
     value->private_bytes = false;
   }
   if (value->is_opaque() && value->other->opaque.defined()) {
-    trash_->tensors.push_back(std::move(value->other->opaque));
+    trash().tensors.push_back(std::move(value->other->opaque));
     value->other->opaque = at::Tensor();
   }
   if (value->is_packed()) {
     count_packed(value, -1);
     uncount(value->held_counted, value->other->packed_bytes);
-    trash_->packed.push_back(std::move(value->other->packed));
+    trash().packed.push_back(std::move(value->other->packed));
     value->other->packed = c10::IValue();
     value->other->is_packed = false;
   }
@@ -235,7 +234,7 @@ void Tape::drop_unused(Value* value) {
 void Tape::set_packed(Value* value, c10::IValue packed, int64_t packed_bytes) {
   // It may have been overwritten, tagged or let go of meanwhile.
   if (!value->held) {
-    trash_->packed.push_back(std::move(packed));
+    trash().packed.push_back(std::move(packed));
     return;
   }
   drop_held(value);

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@
 #include "ac2/internal/graph.h"
 #include "ac2/internal/meta_table.h"
 #include "ac2/internal/pool.h"
+#include "ac2/internal/storage_map.h"
 #include "ac2/internal/trace_log.h"
 #include "ac2/offload.h"
 #include "ac2/trace.h"
@@ -60,20 +62,19 @@ class Tape : public std::enable_shared_from_this<Tape> {
 
   class Lock {
    public:
-    explicit Lock(Tape& tape) : tape_(tape), trash_(tape) {
+    explicit Lock(Tape& tape) : tape_(tape) {
       tape_.mutex_.lock();
-      tape_.trash_ = &trash_;
+      tape_.lock_ = this;
     }
-    ~Lock() {
-      tape_.trash_ = nullptr;
-      tape_.mutex_.unlock();
-    }
+    ~Lock() { tape_.mutex_.unlock(); }
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
 
    private:
+    friend class Tape;
+
     Tape& tape_;
-    Trash trash_;  // emptied after the body of ~Lock, so without the mutex
+    std::optional<Trash> trash_;  // if there is any; emptied after the body of ~Lock, so without the mutex
   };
 
   // --- which value a tensor's storage holds now ---------------------------------------------------------------------
@@ -185,6 +186,10 @@ class Tape : public std::enable_shared_from_this<Tape> {
   // The bytes of `value` are in `packed` now, and no longer held by reference.
   void set_packed(Value* value, c10::IValue packed, int64_t packed_bytes);
 
+  // What autograd shall hold of a tensor; `self` is this tape. By the recording thread.
+  std::unique_ptr<SavedTensorHook> make_hook(std::shared_ptr<Tape> self);
+  // Without the lock, which its destructor takes.
+  void destroy_hook(SavedTensorHook* hook);
   void insert_hook(SavedTensorHook* hook);
   void erase_hook(SavedTensorHook* hook);
   SavedTensorHook* first_hook() const { return hooks_; }
@@ -230,6 +235,9 @@ class Tape : public std::enable_shared_from_this<Tape> {
   BackwardState& backward() { return *backward_; }
 
  private:
+  // Of the Lock that is held.
+  Trash& trash() { return lock_->trash_ ? *lock_->trash_ : lock_->trash_.emplace(*this); }
+
   void keep(Value* value);
   void let_go(Value* value);
   void evict(Value* value);
@@ -255,34 +263,35 @@ class Tape : public std::enable_shared_from_this<Tape> {
   void activate(Node* node);
   void deactivate(Node* node);
   void reap();
-  void track(c10::StorageImpl* storage, Value* value);
+  void track(Value* value);
   void untrack(Value* value);
-  Value* make_value(const at::Tensor& tensor);
   void offload_input(Value* value, const at::Tensor& tensor);
-  // Looks at a few tracked storages and lets go of the dead ones. Mostly at young ones: that is where the dead are, and
-  // what the cache holds.
-  void sweep_some();
+  // Its storage has died, and it is no longer in `current_`.
+  void forget_dead(Value* value);
+  bool forget_if_dead(Value* value);
+  // To those that are expected to stay.
+  void settle(Value* value);
+  // Looks at one of those, each time at another. Whether it was dead, and is in there no more.
+  bool sweep_one();
   void sweep_all();
-  bool sweep_one(size_t ring_index);
   std::vector<Node*> reachable_nodes() const;
   TraceLog reachable_log() const;
   void log_what_is_held();
   Value* current_opaque(const at::Tensor& tensor, bool create);
 
   std::mutex mutex_;
-  Trash* trash_ = nullptr;  // of the Lock that is held
+  Lock* lock_ = nullptr;    // that is held
   Value* dying_ = nullptr;  // refs == 0, not yet taken apart
   bool reaping_ = false;
 
   Pool<Value> values_;
   Pool<Node> nodes_;
+  const std::unique_ptr<Pool<SavedTensorHook>> hook_pool_;
 
-  absl::flat_hash_map<c10::StorageImpl*, Value*> current_;
+  StorageMap current_;
+  size_t cursor_ = 0;  // goes round those that are settled
+  uint32_t settled_ = 0;
   absl::flat_hash_map<c10::TensorImpl*, Value*> current_opaque_;
-  // The values of current_, in no order; the cursor goes round.
-  std::vector<Value*> ring_;
-  size_t cursor_ = 0;
-  uint32_t sweeps_ = 0;
 
   MetaTable metas_;
   SavedTensorHook* hooks_ = nullptr;

@@ -37,9 +37,7 @@ std::vector<Node*> Tape::reachable_nodes() const {
   for (const SavedTensorHook* hook = hooks_; hook != nullptr; hook = hook->next()) {
     visit(hook->value_);
   }
-  for (const Value* value : ring_) {
-    visit(value);
-  }
+  current_.for_each(visit);
   for (size_t i = 0; i < nodes.size(); ++i) {
     for (const NodeInput& input : nodes[i]->inputs) {
       visit(input.value);
@@ -65,9 +63,7 @@ void Tape::log_what_is_held() {
   for (const SavedTensorHook* hook = hooks_; hook != nullptr; hook = hook->next()) {
     visit(hook->value_);
   }
-  for (const Value* value : ring_) {
-    visit(value);
-  }
+  current_.for_each(visit);
   for (const Node* node : reachable_nodes()) {
     for (const NodeInput& input : node->inputs) {
       visit(input.value);

@@ -33,17 +33,6 @@ size_t TensorMeta::needed_bytes() const {
   return static_cast<size_t>(last + 1) * dtype_.itemsize();
 }
 
-bool TensorMeta::has_layout_of(const c10::TensorImpl& impl) const {
-  const c10::IntArrayRef sizes = impl.sizes(), strides = impl.strides();
-  bool same = impl.storage_offset() == storage_offset_ && sizes.size() == sizes_and_strides_.size();
-  // Mostly of a few dimensions, for which a call of memcmp would take longer.
-  for (size_t d = 0; same && d < sizes.size(); ++d) {
-    same =
-        sizes[d] == sizes_and_strides_.size_at_unchecked(d) && strides[d] == sizes_and_strides_.stride_at_unchecked(d);
-  }
-  return same;
-}
-
 size_t TensorMeta::hash(const c10::TensorImpl& impl) {
   // Cheap, and good enough to tell the shapes of one model apart.
   uint64_t hash = static_cast<uint64_t>(impl.storage_offset()) * 31 + static_cast<uint64_t>(impl.dtype().itemsize());
@@ -54,11 +43,6 @@ size_t TensorMeta::hash(const c10::TensorImpl& impl) {
     hash = hash * 0x9E3779B97F4A7C15 + static_cast<uint64_t>(stride);
   }
   return hash ^ (hash >> 32);
-}
-
-bool TensorMeta::describes(const c10::TensorImpl& impl) const {
-  return has_layout_of(impl) && impl.dtype() == dtype_ && impl.is_wrapped_number() == wrapped_number_ &&
-         impl.key_set() == key_set_ && impl.device() == device_;
 }
 
 bool TensorMeta::covers(size_t nbytes) const {

@@ -39,9 +39,21 @@ class TensorMeta {
   // Of the storage, up to the last element's end.
   size_t needed_bytes() const;
   // Sizes, strides and offset.
-  bool has_layout_of(const c10::TensorImpl& impl) const;
+  bool has_layout_of(const c10::TensorImpl& impl) const {
+    const c10::IntArrayRef sizes = impl.sizes(), strides = impl.strides();
+    bool same = impl.storage_offset() == storage_offset_ && sizes.size() == sizes_and_strides_.size();
+    // Mostly of a few dimensions, for which a call of memcmp would take longer.
+    for (size_t d = 0; same && d < sizes.size(); ++d) {
+      same = sizes[d] == sizes_and_strides_.size_at_unchecked(d) &&
+             strides[d] == sizes_and_strides_.stride_at_unchecked(d);
+    }
+    return same;
+  }
   // Everything.
-  bool describes(const c10::TensorImpl& impl) const;
+  bool describes(const c10::TensorImpl& impl) const {
+    return impl.key_set() == key_set_ && impl.dtype() == dtype_ && impl.device() == device_ &&
+           impl.is_wrapped_number() == wrapped_number_ && has_layout_of(impl);
+  }
   // Of what describes() compares.
   static size_t hash(const c10::TensorImpl& impl);
   // Every byte of a storage of `nbytes`, each once.

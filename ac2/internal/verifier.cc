@@ -140,7 +140,7 @@ void check_unchanged(Tape& tape, const at::Tensor& tensor) {
       "with tag_with_policy(tensor, CheckpointPolicy::MUST_SAVE) before.");
 }
 
-void check_replay(Tape& tape, const Node& node, const std::vector<c10::Storage>& storages) {
+void check_replay(Tape& tape, const Node& node, c10::ArrayRef<c10::Storage> storages) {
   std::vector<std::optional<Expected>> expected(storages.size());
   {
     const Tape::Lock lock(tape);

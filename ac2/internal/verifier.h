@@ -96,7 +96,7 @@ class VerifiedCall {
 void check_unchanged(Tape& tape, const at::Tensor& tensor);
 
 // `storages[i]` holds what the replay made of node.outputs[i], or nothing. Throws if that is not what forward computed.
-void check_replay(Tape& tape, const Node& node, const std::vector<c10::Storage>& storages);
+void check_replay(Tape& tape, const Node& node, c10::ArrayRef<c10::Storage> storages);
 
 // What pack is given of a value, and what unpack makes of it.
 void note_packed(Tape& tape, const Value& value, const at::Tensor& tensor);
