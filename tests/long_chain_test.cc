@@ -2,6 +2,9 @@
 // more than linear time.
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
+#include <deque>
+
 #include "tests/support/regions.h"
 
 namespace ac2::test {
@@ -89,6 +92,22 @@ TEST_F(LongChainTest, OfDeadOpsLeavesNothing) {
   EXPECT_EQ(scope.trace()->stats().recorded_ops, kOps);
   EXPECT_EQ(scope.trace()->stats().saved_bytes, 0);
   EXPECT_EQ(scope.trace()->stats().live_nodes, 0);
+}
+
+TEST_F(LongChainTest, OfResultsThatLiveForAWhileHoldsFewOfTheDead) {
+  constexpr size_t kAlive = 50;
+  for (const char* policy : {"recompute_all", "must_save_all"}) {
+    const at::Tensor x = constant({1});
+    PolicyScope scope(policy);
+    std::deque<at::Tensor> alive;
+    int64_t most = 0;
+    for (int i = 0; i < kOps / 10; ++i) {
+      alive.push_back(x.sin());
+      if (alive.size() > kAlive) alive.pop_front();
+      most = std::max(most, live_node_count());
+    }
+    EXPECT_LT(most, 10 * kAlive) << policy;
+  }
 }
 
 TEST_F(LongChainTest, ManyReadersOfOneValueReplayItOnce) {

@@ -15,11 +15,11 @@ using PartWritesTest = CleanTest;
 
 constexpr const char* kModified = "has been modified by an inplace operation";
 
-// Bytes copied in forward if `fn`, which gets (input + 0), runs under must_save_all; gradients are those of plain
-// autograd.
-int64_t copied_by(const std::function<at::Tensor(const at::Tensor&)>& fn, const at::Tensor& input) {
-  const Stats stats =
-      expect_same_gradients([&](const Tensors& in) { return Tensors{fn(in[0] + 0)}; }, {input}, "must_save_all");
+// Bytes copied in forward if `fn`, which gets (input + 0), runs under the policy, which saves; gradients are those of
+// plain autograd.
+int64_t copied_by(const std::function<at::Tensor(const at::Tensor&)>& fn, const at::Tensor& input,
+                  const Policy& policy = "must_save_all") {
+  const Stats stats = expect_same_gradients([&](const Tensors& in) { return Tensors{fn(in[0] + 0)}; }, {input}, policy);
   EXPECT_EQ(stats.forward.saved_bytes, storage_bytes(input) + stats.forward.copied_bytes);
   return stats.forward.copied_bytes;
 }
@@ -40,6 +40,16 @@ TEST_F(PartWritesTest, ChunksAreWrittenOneByOneWithoutACopy) {
                   sample({4, 6, 8})),
               0)
         << dim;
+  }
+}
+
+TEST_F(PartWritesTest, NothingIsCopiedWhereOffloadingLeavesItInPlace) {
+  for (const CheckpointPolicy decision : {CheckpointPolicy::MUST_CPU_OFFLOAD, CheckpointPolicy::PREFER_CPU_OFFLOAD}) {
+    const auto halves = [](const at::Tensor& t) {
+      const auto parts = at::unsafe_chunk(t, 2, 1);
+      return sigmoid_and_tanh(parts[0], parts[1]);
+    };
+    EXPECT_EQ(copied_by(halves, sample({4, 6}), Policy(decision)), 0);
   }
 }
 

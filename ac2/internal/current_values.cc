@@ -164,11 +164,11 @@ void Tape::track(Value* value) {
 
 void Tape::settle(Value* value) {
   current_.add(value);
-  // Now and then, and for as long as that finds something: of values that live for long, most looks are at the living,
-  // and are few; of others no more than some of the dead are in there for each of the living.
-  if (++settled_ % 4 == 0) {
-    while (sweep_one()) {
-    }
+  // So no more than three of the dead are in there for each of the living, however long values live, and each that
+  // comes costs a look or two.
+  if (current_.settled().size() >= sweep_at_) {
+    sweep_settled();
+    sweep_at_ = std::max(kLeastSwept, 4 * current_.settled().size());
   }
 }
 
@@ -225,17 +225,6 @@ void Tape::forget_dead(Value* value) {
   unref(value);
 }
 
-bool Tape::sweep_one() {
-  const std::vector<Value*>& settled = current_.settled();
-  if (settled.empty()) {
-    return false;
-  }
-  cursor_ = cursor_ < settled.size() ? cursor_ : 0;
-  const bool dead = forget_if_dead(settled[cursor_]);
-  cursor_ += dead ? 0 : 1;
-  return dead;
-}
-
 bool Tape::forget_if_dead(Value* value) {
   if (!value->origin.expired()) {
     return false;
@@ -245,16 +234,20 @@ bool Tape::forget_if_dead(Value* value) {
   return true;
 }
 
+// Letting go of one value can end another storage's life only outside the lock, so one round is enough for now.
+void Tape::sweep_settled() {
+  for (size_t i = 0; i < current_.settled().size();) {
+    i += forget_if_dead(current_.settled()[i]) ? 0 : 1;
+  }
+}
+
 void Tape::sweep_all() {
-  // Letting go of one value can end another storage's life only outside the lock, so one round is enough for now.
   for (Value* value : current_.young()) {
     if (value != nullptr) {
       forget_if_dead(value);
     }
   }
-  for (size_t i = 0; i < current_.settled().size();) {
-    i += forget_if_dead(current_.settled()[i]) ? 0 : 1;
-  }
+  sweep_settled();
   for (auto it = current_opaque_.begin(); it != current_opaque_.end();) {
     Value* value = it->second;
     if (value->other->opaque_origin.expired()) {

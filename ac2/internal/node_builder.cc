@@ -170,7 +170,8 @@ class NodeBuilder {
     int16_t write = -1;
     for (const Overwrites::Target& target : call_.writes->targets()) {
       ++write;
-      if (target.accumulates || target.tensor.storage().unsafeGetStorageImpl() != target.storage) {
+      if (target.accumulates || target.handed_on() ||
+          target.tensor.storage().unsafeGetStorageImpl() != target.storage) {
         continue;
       }
       // Without its old bytes there is no computing it again: it is a value like those from outside, in this form.

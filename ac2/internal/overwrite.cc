@@ -134,7 +134,8 @@ Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IVal
       }
       tape.ref(old);
       target.old = old;
-      if (fate.in_place && !fate.by_name && !target.of_no_matter && !must_know && hand_on(target)) {
+      const bool stays = fate.in_place && !fate.by_name && !(fate.offload && tape.may_leave(target.tensor));
+      if (stays && !target.of_no_matter && !must_know && hand_on(target)) {
         target.handed_on_ = true;
         continue;
       }
@@ -170,7 +171,7 @@ Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IVal
   }
   const Tape::Lock lock(tape);
   for (Target& target : targets_) {
-    if (!target.handed_on_) {
+    if (!target.handed_on()) {
       tape.forget_current(target.storage);
     }
     if (target.old != nullptr) {

@@ -32,12 +32,14 @@ class Overwrites {
     bool recoverable() const { return of_no_matter || recoverable_; }
     // The same, but it is not to be computed again unless a name wants it.
     bool recoverable_by_name() const { return !recoverable() && by_name_; }
+    // The storage has a value for what the op leaves there already; see part_writes.h.
+    bool handed_on() const { return handed_on_; }
 
    private:
     friend class Overwrites;
     bool recoverable_ = false;
     bool by_name_ = false;
-    bool handed_on_ = false;  // to the value that the storage has already, see part_writes.h
+    bool handed_on_ = false;
   };
   // An argument tensor in a target, as it was before the op: out= arguments may be resized.
   struct Argument {
@@ -51,7 +53,8 @@ class Overwrites {
   struct Fate {
     bool recompute = false;  // its other results may have to be computed again, for which it needs the old bytes
     bool by_name = false;    // so may what it writes, if a name says so
-    bool in_place = false;   // what it writes will be saved, by reference
+    bool in_place = false;   // what it writes will be saved, by reference,
+    bool offload = false;    // unless it may leave its device
   };
   Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments, Fate fate);
   ~Overwrites();

@@ -109,7 +109,8 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
     writes.emplace(*tape, facts, arguments,
                    Overwrites::Fate{.recompute = recording.may_recompute() && facts.has_fresh_results,
                                     .by_name = recording.names_decide(),
-                                    .in_place = recording.saves_in_place()});
+                                    .in_place = recording.saves_in_place(),
+                                    .offload = recording.offloads()});
   }
   RandomState random_state;
   recording.begins();

@@ -48,10 +48,9 @@ class Recording {
   bool may_recompute() const;
   // The same, because a name may say so later.
   bool names_decide() const { return names_decide_; }
-  // Whether they will be saved by reference, of which that is known.
-  bool saves_in_place() const {
-    return known_ && !may_recompute() && !known_->decision.hooks() && !known_->decision.offloads();
-  }
+  // Whether it is known that they will be saved by reference, those left out that may leave their device if offloads().
+  bool saves_in_place() const { return known_ && !may_recompute() && !known_->decision.hooks(); }
+  bool offloads() const { return known_ && known_->decision.offloads(); }
 
   void begins() {
     if (timed_) {

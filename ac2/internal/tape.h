@@ -271,13 +271,15 @@ class Tape : public std::enable_shared_from_this<Tape> {
   bool forget_if_dead(Value* value);
   // To those that are expected to stay.
   void settle(Value* value);
-  // Looks at one of those, each time at another. Whether it was dead, and is in there no more.
-  bool sweep_one();
+  // Lets go of the dead among those.
+  void sweep_settled();
   void sweep_all();
   std::vector<Node*> reachable_nodes() const;
   TraceLog reachable_log() const;
   void log_what_is_held();
   Value* current_opaque(const at::Tensor& tensor, bool create);
+
+  static constexpr size_t kLeastSwept = 64;
 
   std::mutex mutex_;
   Lock* lock_ = nullptr;    // that is held
@@ -289,8 +291,7 @@ class Tape : public std::enable_shared_from_this<Tape> {
   const std::unique_ptr<Pool<SavedTensorHook>> hook_pool_;
 
   StorageMap current_;
-  size_t cursor_ = 0;  // goes round those that are settled
-  uint32_t settled_ = 0;
+  size_t sweep_at_ = kLeastSwept;  // when so many are settled
   absl::flat_hash_map<c10::TensorImpl*, Value*> current_opaque_;
 
   MetaTable metas_;
