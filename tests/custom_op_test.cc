@@ -4,7 +4,9 @@
 #include <torch/library.h>
 
 #include <atomic>
+#include <memory>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "tests/support/regions.h"
@@ -31,6 +33,13 @@ at::Tensor twice(const at::Tensor& x) {
 at::Tensor& scale_(at::Tensor& x, double factor) {
   count_call();
   return x.mul_(factor);
+}
+
+std::shared_ptr<const Trace> looked_at;
+
+at::Tensor& scale_and_look_(at::Tensor& x, double factor) {
+  looked_at->stats();
+  return scale_(x, factor);
 }
 
 void accumulate_(at::Tensor total, const at::Tensor& x) {
@@ -60,6 +69,7 @@ std::vector<at::Tensor> powers(const at::Tensor& x, at::IntArrayRef exponents) {
 TORCH_LIBRARY(ac2_test, m) {
   m.def("twice(Tensor x) -> Tensor");
   m.def("scale_(Tensor(a!) x, float factor) -> Tensor(a!)");
+  m.def("scale_and_look_(Tensor(a!) x, float factor) -> Tensor(a!)");
   m.def("accumulate_(Tensor(a!) total, Tensor x) -> ()");
   m.def("same(Tensor x) -> Tensor");
   m.def("mixed(Tensor x) -> (Tensor, Tensor, int, Tensor?)");
@@ -70,6 +80,7 @@ TORCH_LIBRARY(ac2_test, m) {
 TORCH_LIBRARY_IMPL(ac2_test, CPU, m) {
   m.impl("twice", twice);
   m.impl("scale_", scale_);
+  m.impl("scale_and_look_", scale_and_look_);
   m.impl("accumulate_", accumulate_);
   m.impl("same", same);
   m.impl("mixed", mixed);
@@ -147,6 +158,21 @@ TEST_F(CustomOpTest, AnInPlaceOpIsReplayedOnACopy) {
       },
       {sample({4}), constant({4})}, 3);  // sin, the sum, scale_
   expect_calls(1);
+}
+
+TEST_F(CustomOpTest, WhatItOverwritesStaysForItThoughTheLastUserIsForgottenMeanwhile) {
+  const at::Tensor x = sample({4}), c = constant({4});
+  at::Tensor y;
+  {
+    const PolicyScope scope([](const OpContext& op) { return PolicyDecision(op.is("aten::sin")); });
+    at::Tensor a = c.sin();
+    a.cos();  // to be recomputed, from a; dead, and forgotten when the trace is looked at
+    looked_at = scope.trace();
+    find_op<at::Tensor&(at::Tensor&, double)>("ac2_test::scale_and_look_").call(a, 0.5);
+    y = x * a;
+  }
+  EXPECT_TRUE(same_bits(gradient_of(y, x), gradient_of(x * (c.sin() * 0.5), x)));
+  EXPECT_EQ(std::exchange(looked_at, nullptr)->stats().recomputed_ops, 1);
 }
 
 TEST_F(CustomOpTest, AnOpThatWritesAndReturnsNothingIsReplayed) {

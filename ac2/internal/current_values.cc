@@ -105,7 +105,7 @@ Value* Tape::current(const at::Tensor& tensor) {
   Value* value = values_.make(tensor.unsafeGetTensorImpl()->unsafe_storage());
   note_version(value, tensor);
   ref(value);
-  settle(value);
+  current_.add(value);
   if (offload_options_.inputs) {
     offload_input(value, tensor);
   }
@@ -156,14 +156,16 @@ void Tape::track(Value* value) {
   }
   if (oldest->origin.expired()) {
     oldest->map_index = Value::kNotInMap;
-    forget_dead(oldest);
-    return;
+    dead_.push_back(oldest);
+  } else {
+    current_.add(oldest);
   }
-  settle(oldest);
 }
 
-void Tape::settle(Value* value) {
-  current_.add(value);
+void Tape::let_go_of_dead() {
+  while (!dead_.empty()) {
+    forget_dead(dead_.pop_back_val());
+  }
   // So no more than three of the dead are in there for each of the living, however long values live, and each that
   // comes costs a look or two.
   if (current_.settled().size() >= sweep_at_) {
@@ -242,6 +244,7 @@ void Tape::sweep_settled() {
 }
 
 void Tape::sweep_all() {
+  let_go_of_dead();
   for (Value* value : current_.young()) {
     if (value != nullptr) {
       forget_if_dead(value);
@@ -271,6 +274,10 @@ void Tape::close() {
   });
   current_ = {};
   current_opaque_ = {};
+  for (Value* value : dead_) {
+    unref(value);
+  }
+  dead_.clear();
   if (owned_timeline_) {
     owned_timeline_->closed();
   }

@@ -155,6 +155,11 @@ Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IVal
       if (old->saved && !packed && !old->private_bytes && (uses > 0 || must_know)) {
         copies.push_back({old, target.tensor.storage(), false});
       }
+      // Whoever uses it now may let go of it while the op runs, before the op's node uses it.
+      if (old->uses > 0) {
+        tape.use(old);
+        target.used_ = true;
+      }
     }
   }
   for (const c10::intrusive_ptr<Offloaded>& offloaded : on_the_way) {
@@ -188,7 +193,7 @@ Overwrites::~Overwrites() {
   const Tape::Lock lock(tape_);
   for (const Target& target : targets_) {
     if (target.old != nullptr) {
-      tape_.drop_unused(target.old);
+      target.used_ ? tape_.unuse(target.old) : tape_.drop_unused(target.old);
       tape_.unref(target.old);
     }
   }

@@ -40,6 +40,7 @@ class Overwrites {
     bool recoverable_ = false;
     bool by_name_ = false;
     bool handed_on_ = false;
+    bool used_ = false;  // by us
   };
   // An argument tensor in a target, as it was before the op: out= arguments may be resized.
   struct Argument {

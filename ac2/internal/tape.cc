@@ -86,6 +86,7 @@ void Tape::attach(Node* node, Value* value, NodeOutput output, bool saved) {
 void Tape::node_recorded() {
   ++live_nodes_;
   live_nodes().fetch_add(1, std::memory_order_relaxed);
+  let_go_of_dead();
 }
 
 void Tape::discard(Node* node) {

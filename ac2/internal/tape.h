@@ -269,9 +269,9 @@ class Tape : public std::enable_shared_from_this<Tape> {
   // Its storage has died, and it is no longer in `current_`.
   void forget_dead(Value* value);
   bool forget_if_dead(Value* value);
-  // To those that are expected to stay.
-  void settle(Value* value);
-  // Lets go of the dead among those.
+  // At the end of an op. Not while it is written down: what dies may be what keeps bytes that it is about to use.
+  void let_go_of_dead();
+  // Lets go of the dead among those that are settled.
   void sweep_settled();
   void sweep_all();
   std::vector<Node*> reachable_nodes() const;
@@ -291,7 +291,8 @@ class Tape : public std::enable_shared_from_this<Tape> {
   const std::unique_ptr<Pool<SavedTensorHook>> hook_pool_;
 
   StorageMap current_;
-  size_t sweep_at_ = kLeastSwept;  // when so many are settled
+  c10::SmallVector<Value*, 8> dead_;  // that were in current_
+  size_t sweep_at_ = kLeastSwept;     // when so many are settled
   absl::flat_hash_map<c10::TensorImpl*, Value*> current_opaque_;
 
   MetaTable metas_;
