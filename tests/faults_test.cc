@@ -166,6 +166,24 @@ TEST_F(FaultsTest, AnyAllocationMayFailUnderAnyPolicy) {
   }
 }
 
+TEST_F(FaultsTest, TheCopyOfWhatIsOverwrittenMayFail) {
+  FailingAllocator& allocator = FailingAllocator::install();
+  const at::Tensor x = sample({4}), c = constant({4});
+  at::Tensor y;
+  {
+    const PolicyScope scope("must_save_all");
+    at::Tensor a = c.sin();
+    y = x * a;
+    allocator.fail_after(0);
+    EXPECT_THROW(a.neg_(), std::exception);
+    EXPECT_TRUE(allocator.has_failed());
+    allocator.never_fail();
+  }
+  EXPECT_TRUE(same_bits(gradient_of(y, x), gradient_of(x * c.sin(), x)));
+  y.reset();
+  expect_nothing_left();
+}
+
 TEST_F(FaultsTest, AnyAllocationMayFailWhileVerifying) {
   FailingAllocator& allocator = FailingAllocator::install();
   Step step = transformer_block();

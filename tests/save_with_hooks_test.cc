@@ -1,5 +1,6 @@
 // Saving in another form: when pack and unpack run, and what comes of what they return.
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -243,6 +244,24 @@ TEST_F(SaveWithHooksTest, HoldsWhatPackReturnedAndNotTheTensor) {
   gradient_of(y, x);
   y.reset();
   EXPECT_TRUE(token.expired());
+}
+
+TEST_F(SaveWithHooksTest, WhatItWasMadeOfIsNotLookedAt) {
+  Calls calls;
+  const at::Tensor x = sample({4, 3}), w = sample({3});
+  at::Tensor of_values, of_indices;
+  const at::Tensor input = x.detach().clone();
+  {
+    const PolicyScope scope;
+    const auto [values, indices] = input.max(0);
+    tag_with_policy(values, counting(calls));
+    of_values = w * values;
+    of_indices = x.gather(0, indices.unsqueeze(0));  // so that max may have to be replayed, on the input
+  }
+  const at::Tensor expected = std::get<0>(input.max(0));
+  input.zero_();
+  EXPECT_TRUE(same_bits(gradient_of(of_values, w), gradient_of(w * expected, w)));
+  EXPECT_EQ(calls.unpacks, 1);
 }
 
 TEST_F(SaveWithHooksTest, CountsAsAMust) {

@@ -111,8 +111,10 @@ bool Overwrites::hand_on(const Target& target) {
   return written != nullptr && hand_on_hooks(tape_, target.old, target.tensor, *written);
 }
 
+// By way of another constructor, so that the destructor lets go of what was taken if this one throws: a copy may find
+// no memory.
 Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments, Fate fate)
-    : tape_(tape) {
+    : Overwrites(tape) {
   if (facts.written_only_if >= 0 && !arguments[facts.written_only_if].toBool()) {
     return;
   }

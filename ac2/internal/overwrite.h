@@ -72,6 +72,7 @@ class Overwrites {
   int target_of(const c10::StorageImpl* storage) const;
 
  private:
+  explicit Overwrites(Tape& tape) : tape_(tape) {}
   // Needs the tape's lock.
   void collect(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments);
   void add(const at::Tensor& tensor, uint16_t argument, int32_t list_index);

@@ -300,7 +300,7 @@ void realize(Tape& tape, Value* target) {
         if (value->is_offloaded()) {
           tape.check_offloaded(*value);
         }
-        node = value->producer;
+        node = unpack ? nullptr : value->producer;
       }
       inputs = missing_inputs(tape, node);
     }
