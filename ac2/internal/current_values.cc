@@ -220,7 +220,7 @@ void Tape::forget_dead(Value* value) {
   // Nobody can change what is no more, and the storage's own memory is freed. An offloaded value may have been changed
   // while the storage lived.
   if (!value->is_packed()) {
-    value->origin = c10::weak_intrusive_ptr<c10::StorageImpl>(c10::intrusive_ptr<c10::StorageImpl>());
+    value->origin.reset();
     value->version = c10::VariableVersion();
     value->other_versions.reset();
   }

@@ -220,7 +220,7 @@ void Tape::forget_origin(Value* value) {
   if (value->keep && value->held && !value->private_bytes) {
     evict(value);  // cheaper than a copy, since it can be computed again
   }
-  value->origin = c10::weak_intrusive_ptr<c10::StorageImpl>(c10::intrusive_ptr<c10::StorageImpl>());
+  value->origin.reset();
   if (owned_budget_) {
     update_place(value);
   }
