@@ -76,6 +76,9 @@ std::vector<Program> programs() {
                    return Tensors{sum};
                  },
                  {sample({5})}});
+  all.push_back({"noise that an op fills in",
+                 [](const Tensors& in) { return Tensors{at::rrelu(in[0].sin(), 0.1, 0.4, /*training=*/true)}; },
+                 {sample({20})}});
   all.push_back({"a long chain",
                  [](const Tensors& in) {
                    at::Tensor x = in[0];

@@ -7,6 +7,7 @@
 #include "ac2/internal/offloader.h"
 #include "ac2/internal/part_writes.h"
 #include "ac2/internal/storage_copy.h"
+#include "ac2/internal/unseen_writes.h"
 
 namespace ac2::internal {
 
@@ -182,6 +183,9 @@ Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IVal
       tape.forget_current(target.storage);
     }
     if (target.old != nullptr) {
+      if (target.accumulates) {
+        follow_unseen_write(tape, target.old, target.tensor);
+      }
       tape.forget_origin(target.old);
     }
   }

@@ -137,13 +137,19 @@ void SavedTensorHook::move_to(Value* value) {
   Value* left = std::exchange(value_, value);
   --left->hooks;
   ++value->hooks;
+  if (StepLog* log = tape_->step_log()) {
+    log->released(this);
+    log->wanted(this, *value);
+  }
   if (Timeline* timeline = tape_->timeline()) {
     timeline->unhooked(left);
     timeline->hooked(value);
   }
   // In this order: the two may share a storage, which is to be counted once.
+  tape_->remove_holder(left);
   tape_->unuse(left);
   tape_->use(value);
+  tape_->add_holder(value);
   tape_->unref(left);
 }
 
