@@ -1,10 +1,12 @@
 // Ops and autograd functions that LibTorch does not know.
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
 #include <atomic>
 #include <memory>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -75,6 +77,20 @@ TORCH_LIBRARY(ac2_test, m) {
   m.def("mixed(Tensor x) -> (Tensor, Tensor, int, Tensor?)");
   m.def("powers(Tensor x, int[] exponents) -> Tensor[]");
   m.def("twice_with_gradient(Tensor x) -> Tensor");
+  m.def("first_that_requires_grad(Tensor x, Tensor[] others) -> Tensor");
+}
+
+at::Tensor first_that_requires_grad(const at::Tensor& x, const std::vector<at::Tensor>& others) {
+  count_call();
+  if (x.requires_grad()) return x.sin();
+  for (size_t i = 0; i < others.size(); ++i) {
+    if (others[i].requires_grad()) return others[i] * (i + 2.0);
+  }
+  return at::zeros_like(x);
+}
+
+TORCH_LIBRARY_IMPL(ac2_test, CompositeImplicitAutograd, m) {
+  m.impl("first_that_requires_grad", first_that_requires_grad);
 }
 
 TORCH_LIBRARY_IMPL(ac2_test, CPU, m) {
@@ -222,6 +238,56 @@ TEST_F(CustomOpTest, AListOfResultsIsReplayedOnce) {
       },
       {sample({4}), constant({4})}, 1);
   expect_calls(1);
+}
+
+// A composite op arrives whole in inference mode, and may look, as matmul does, at what requires a gradient.
+TEST_F(CustomOpTest, ACompositeOpSeesAgainWhichInputsRequireAGradient) {
+  for (const int which : {0, 1, 2, 3}) {
+    kernel_calls = replayed_calls = 0;
+    Tensors inputs = {constant({4}), constant({4}) + 1, constant({4}) + 2, constant({4}) + 3};
+    inputs[which] = inputs[which].clone().requires_grad_();
+    expect_same_gradients_and_replays(
+        [](const Tensors& in) {
+          at::Tensor chosen;
+          {
+            const c10::InferenceMode guard;
+            chosen = find_op<at::Tensor(const at::Tensor&, const std::vector<at::Tensor>&)>(
+                         "ac2_test::first_that_requires_grad")
+                         .call(in[0], {in[1], in[2], in[3]});
+          }
+          return Tensors{in.back() * chosen.clone()};
+        },
+        {inputs[0], inputs[1], inputs[2], inputs[3], sample({4})}, 2);  // the op, and the clone
+    expect_calls(1);
+  }
+}
+
+// LibTorch counts a version for the input marked as written, after all ops of forward.
+struct DampAndSine : torch::autograd::Function<DampAndSine> {
+  static at::Tensor forward(AutogradContext* context, at::Tensor x) {
+    x.mul_(0.75);
+    context->mark_dirty({x});
+    context->save_for_backward({x.sin()});
+    return x;
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    return {gradients[0] * context->get_saved_variables()[0]};
+  }
+};
+
+Policy saving(const char* name) {
+  return [name](const OpContext& op) -> PolicyDecision { return op.is(name); };
+}
+
+TEST_F(CustomOpTest, WhatAFunctionComputesFromItsWrittenInputIsRecomputedOrSavedTogetherWithIt) {
+  const auto damped = [](const Tensors& in) { return Tensors{DampAndSine::apply(in[0].cos())}; };
+  for (const Policy& policy : {Policy("recompute_all"), Policy("must_save_all"), saving("aten::sin")}) {
+    expect_same_gradients(damped, {sample({4})}, policy);
+  }
+  const Tensors in = {sample({4})};
+  const PolicyScope scope(saving("aten::mul_"));
+  EXPECT_NE(error_of([&] { gradients_of(damped(in), in); }).find("has been modified by an inplace operation"),
+            std::string::npos);
 }
 
 // Saves an input, an output, and a value of its own; its forward runs ops of the region.

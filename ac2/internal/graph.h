@@ -129,9 +129,11 @@ struct NodeInput {
   Value* value = nullptr;            // owned; null where the op does not look at the old bytes (see NodeWrite)
   const TensorMeta* meta = nullptr;  // null for tensors without plain storage
   uint16_t argument = 0;
-  int16_t write = -1;       // in Node::writes, if the op writes into this storage
-  int32_t list_index = -1;  // within a list argument
+  int16_t write = -1;              // in Node::writes, if the op writes into this storage
+  int32_t list_index : 31 = -1;    // within a list argument
+  uint32_t requires_grad : 1 = 0;  // where the op may look at that
 };
+static_assert(sizeof(NodeInput) == 24);
 
 // A storage that the op writes into. Replay gives it a private one.
 struct NodeWrite {

@@ -117,6 +117,7 @@ class NodeBuilder {
     NodeInput input;
     input.argument = static_cast<uint16_t>(argument);
     input.list_index = list_index;
+    input.requires_grad = call_.facts.is_composite && tensor.requires_grad();
     const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
     const bool plain = has_plain_storage(impl);
     const int target =

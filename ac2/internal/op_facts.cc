@@ -211,6 +211,7 @@ OpFacts::OpFacts(const c10::OperatorHandle& handle) : op(handle) {
   is_view = returns_views && written.empty() && op.hasKernelForDispatchKey(c10::DispatchKey::ADInplaceOrView);
 
   draws = op.hasTag(at::Tag::nondeterministic_seeded);
+  is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
   bumps_version_only = writes_metadata_only && op.hasTag(at::Tag::inplace_view) && base != "aten::set_" &&
                        base != "aten::detach_" && op.hasKernelForDispatchKey(c10::DispatchKey::ADInplaceOrView);
   never_recompute = is_constant_factory(base) || is_resize(base) || base.starts_with("c10d::") ||

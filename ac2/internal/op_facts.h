@@ -43,6 +43,9 @@ struct OpFacts {
   bool draws = false;
   int generator_argument = -1;
   bool is_aten = false;
+  // Made of other ops. Such an op arrives here whole where autograd is off for the thread (inference mode, kernels that
+  // dispatch below autograd), and may look at which of its arguments require a gradient, as matmul does.
+  bool is_composite = false;
 
   // Its result may be filled by code that no dispatcher sees (torch::tensor, data_ptr()), or running it again would do
   // something (a collective): results are values from outside, held by reference.

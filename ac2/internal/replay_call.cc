@@ -3,6 +3,7 @@
 #include <ATen/core/List.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/stack.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <optional>
@@ -38,9 +39,22 @@ c10::IValue list_of(std::vector<at::Tensor> elements, bool optional_elements) {
   return list;
 }
 
+// The same bytes, as a tensor of its own.
+at::Tensor requiring_grad(const at::Tensor& tensor) {
+  at::Tensor alias = tensor.variable_data();
+  const c10::InferenceMode where_any_tensor_may;
+  alias.unsafeGetTensorImpl()->set_requires_grad(true);
+  return alias;
+}
+
 torch::jit::Stack rebuild_arguments(const Node& node, ReplayTensors& inputs) {
   torch::jit::Stack stack;
   stack.reserve(node.facts->num_arguments);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (node.inputs[i].requires_grad != 0) {
+      inputs[i] = requiring_grad(inputs[i]);
+    }
+  }
   size_t input = 0;
   const auto next_input_is_of = [&](uint16_t argument) {
     return input < inputs.size() && node.inputs[input].argument == argument;
