@@ -1,23 +1,21 @@
 // Programs drawn at random: several shapes and dtypes, views, writes through them and through other aliases, products,
-// draws, nested and adjacent regions under random policies, tags, names, no_grad, tensors dropped at any time, retained
-// graphs, second derivatives, memory budgets. Whatever comes out must be what plain autograd says.
+// draws, the user's own autograd functions, gradients taken in the middle of forward, nested and adjacent regions under
+// random policies, tags, names, no_grad, tensors dropped at any time, retained graphs, second derivatives, memory
+// budgets. Whatever comes out must be what plain autograd says.
 //
 // Any number of seeds:
 //   ./bazelw run //tests:random_programs_test -- --first_seed=0 --seeds=100000
 // A seed that fails is reduced to the fewest steps that still do, and printed as a test to paste below.
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
-#include <iostream>
 #include <optional>
 
-#include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
+#include "tests/random/campaign.h"
 #include "tests/random/compare.h"
-#include "tests/random/machine.h"
+#include "tests/random/functions.h"
 #include "tests/random/program.h"
 #include "tests/random/reduce.h"
-
-ABSL_FLAG(uint32_t, first_seed, 0, "The first program's seed");
-ABSL_FLAG(uint32_t, seeds, 1000, "How many programs are run, one for each seed from --first_seed on");
 
 namespace ac2::test {
 namespace {
@@ -25,33 +23,16 @@ namespace {
 using RandomProgramsTest = CleanTest;
 
 TEST_F(RandomProgramsTest, GiveWhatPlainAutogradGives) {
-  const uint32_t first = absl::GetFlag(FLAGS_first_seed), count = absl::GetFlag(FLAGS_seeds);
-  uint32_t compared = 0;
-  int64_t replayed_ops = 0, evicted_values = 0;
-  for (uint32_t i = 0; i < count; ++i) {
-    const uint32_t seed = first + i;
-    const Program program = Program::draw(seed);
-    const Way way = Way::draw(seed);
-    const Verdict verdict = compare(program, seed, way);
-    compared += verdict.counts;
-    replayed_ops += verdict.replayed_ops;
-    evicted_values += verdict.evicted_values;
-    if (!verdict.difference.empty()) {
-      const Program fewest =
-          reduced(program, [&](const Program& candidate) { return !compare(candidate, seed, way).difference.empty(); });
-      ADD_FAILURE() << "program " << seed << ":\n"
-                    << compare(fewest, seed, way).difference << as_test(fewest, seed, way);
-      return;
-    }
-    if ((i + 1) % 10000 == 0) std::cerr << i + 1 << " programs\n";
-  }
-  std::cerr << compared << " of " << count << " programs compared, " << replayed_ops << " ops replayed, "
-            << evicted_values << " values evicted\n";
+  const Tally tally = run_campaign({.seeds = 10000,
+                                    .draw = &Way::draw,
+                                    .judge = [](const auto&... program) { return compare(program...); },
+                                    .fixture = "RandomProgramsTest",
+                                    .judge_name = "compare"});
   // The others fail in plain autograd: a write that it forbids, a derivative that it has not; or their budget is too
   // small.
-  EXPECT_GE(compared, count / 2) << "of " << count;
-  EXPECT_GE(replayed_ops, compared);
-  EXPECT_GE(evicted_values, compared / 4);
+  EXPECT_GE(tally.compared, tally.programs / 2) << "of " << tally.programs;
+  EXPECT_GE(tally.replayed_ops, tally.compared);
+  EXPECT_GE(tally.evicted_values, tally.compared / 4);
 }
 
 TEST_F(RandomProgramsTest, TheSameSeedIsTheSameProgram) {
@@ -109,7 +90,5 @@ TEST_F(RandomProgramsTest, Program74) {
 }  // namespace ac2::test
 
 int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  absl::ParseCommandLine(argc, argv);
-  return RUN_ALL_TESTS();
+  return ac2::test::run_all_tests(argc, argv);
 }

@@ -7,6 +7,7 @@
 
 #include "tests/random/dice.h"
 #include "tests/support/leak_check.h"
+#include "tests/support/wait_for_engine.h"
 
 namespace ac2::test {
 
@@ -17,6 +18,7 @@ struct Outcome {
   std::string error;
   int64_t replayed_ops = 0;
   int64_t evicted_values = 0;
+  int64_t offloaded_bytes = 0;
 };
 
 Tensors derivative(const Tensors& outputs, const Tensors& inputs, bool retain_graph, bool create_graph) {
@@ -38,10 +40,10 @@ void append(Tensors& to, const Tensors& tensors) {
   for (const at::Tensor& tensor : tensors) to.push_back(tensor.defined() ? tensor.detach().clone() : tensor);
 }
 
-Outcome run(const ProgramFn& program, uint32_t input_seed, Backward backward, const Setting* setting) {
+Outcome run(const ProgramFn& program, uint32_t input_seed, const Way& way, const Setting* setting) {
   Outcome outcome;
   at::manual_seed(input_seed);
-  const Tensors inputs = inputs_of(input_seed);
+  const Tensors inputs = inputs_of(input_seed, way.device);
   std::vector<std::shared_ptr<const Trace>> traces;
   try {
     Tensors outputs;
@@ -49,11 +51,14 @@ Outcome run(const ProgramFn& program, uint32_t input_seed, Backward backward, co
       Regions regions(setting);
       outputs = program(inputs, regions);
       traces = regions.traces();
+      if (!way.device.is_cpu()) {
+        for (const auto& trace : traces) outcome.offloaded_bytes += trace->stats().offloaded_bytes;
+      }
     }
     append(outcome.tensors, outputs);
     append(outcome.tensors, inputs);
     outcome.tensors.push_back(generator_state());
-    if (backward == Backward::kTwoDerivatives) {
+    if (way.backward == Backward::kTwoDerivatives) {
       const Tensors first = derivative(outputs, inputs, /*retain_graph=*/true, /*create_graph=*/true);
       append(outcome.tensors, first);
       Tensors curved;
@@ -62,7 +67,7 @@ Outcome run(const ProgramFn& program, uint32_t input_seed, Backward backward, co
       }
       append(outcome.tensors, derivative(curved, inputs, /*retain_graph=*/false, /*create_graph=*/false));
     } else {
-      const int times = backward == Backward::kThreeTimes ? 3 : 1;
+      const int times = way.backward == Backward::kThreeTimes ? 3 : 1;
       for (int i = 1; i <= times; ++i) {
         append(outcome.tensors, derivative(outputs, inputs, /*retain_graph=*/i < times, /*create_graph=*/false));
       }
@@ -73,11 +78,21 @@ Outcome run(const ProgramFn& program, uint32_t input_seed, Backward backward, co
   } catch (const std::exception& error) {
     outcome.error = error.what();
   }
+  // Not before: it would wait for the device.
+  for (at::Tensor& tensor : outcome.tensors) {
+    if (tensor.defined()) tensor = tensor.cpu();
+  }
   for (const auto& trace : traces) {
     outcome.replayed_ops += trace->stats().recomputed_ops;
     outcome.evicted_values += trace->stats().evicted_values;
   }
   return outcome;
+}
+
+// After an error LibTorch keeps the tasks that it did not come to until the thread's next backward.
+void let_engine_go(c10::Device device) {
+  at::ones({}).requires_grad_().sin().backward();
+  wait_for_engine(device);
 }
 
 }  // namespace
@@ -96,21 +111,51 @@ Way Way::draw(uint32_t seed) {
   return way;
 }
 
+Way Way::draw_offloading(uint32_t seed, c10::Device device) {
+  Way way = draw(seed);
+  Dice dice(seed + 7777);
+  way.device = device;
+  way.setting.must = dice.roll(4) == 0 ? way.setting.must : 3;
+  way.setting.prefers_offload = dice.roll(2) == 0;
+  if (way.setting.policy == 0) way.setting.policy = 3 + dice.roll(1000);
+  if (dice.roll(2) == 0) way.setting.budget = 0;
+  const auto bytes = [&dice] { return dice.roll(3) == 0 ? int64_t{1} << 20 : int64_t{32} << dice.roll(5); };
+  way.setting.offload = {.min_bytes = dice.roll(4) == 0 ? 64 : 0,
+                         .inputs = dice.roll(2) == 0,
+                         .read_ahead_bytes = dice.roll(4) == 0 ? 0 : bytes(),
+                         .in_flight_bytes = dice.roll(4) == 0 ? 0 : bytes()};
+  if (dice.roll(4) == 0) way.setting.offload.max_pinned_bytes = 512 * dice.roll(20);
+  return way;
+}
+
 std::string Way::source() const {
   static constexpr const char* kNames[] = {"kOnce", "kThreeTimes", "kTwoDerivatives"};
   std::ostringstream text;
+  const auto truth = [](bool value) { return value ? "true" : "false"; };
   text << "{.setting = {.policy = " << setting.policy << ", .must = " << setting.must
-       << ", .verify = " << (setting.verify ? "true" : "false") << ", .budget = " << setting.budget
-       << ", .names = " << (setting.names ? "true" : "false")
-       << "}, .backward = Backward::" << kNames[static_cast<int>(backward)] << "}";
+       << ", .verify = " << truth(setting.verify) << ", .budget = " << setting.budget
+       << ", .names = " << truth(setting.names);
+  if (!device.is_cpu()) {
+    const OffloadOptions& offload = setting.offload;
+    text << ", .prefers_offload = " << truth(setting.prefers_offload)
+         << ", .offload = {.min_bytes = " << offload.min_bytes << ", .inputs = " << truth(offload.inputs)
+         << ", .read_ahead_bytes = " << offload.read_ahead_bytes << ", .in_flight_bytes = " << offload.in_flight_bytes
+         << ", .max_pinned_bytes = " << offload.max_pinned_bytes << "}";
+  }
+  text << "}, .backward = Backward::" << kNames[static_cast<int>(backward)];
+  if (!device.is_cpu()) text << ", .device = device";
+  text << "}";
   return text.str();
 }
 
-Verdict compare(const ProgramFn& program, uint32_t input_seed, const Way& way) {
+Verdict compare(const ProgramFn& program, uint32_t input_seed, const Way& way,
+                const std::function<void()>& after_plain) {
   const Outcome expected = [&] {
     const LeaksAreLibTorchs guard;
-    return run(program, input_seed, way.backward, nullptr);
+    return run(program, input_seed, way, nullptr);
   }();
+  let_engine_go(way.device);
+  after_plain();
   if (!expected.error.empty()) {
     Verdict none;
     none.counts = false;
@@ -120,9 +165,10 @@ Verdict compare(const ProgramFn& program, uint32_t input_seed, const Way& way) {
   std::ostringstream difference;
   Verdict verdict;
   {
-    const Outcome actual = run(program, input_seed, way.backward, &way.setting);
+    const Outcome actual = run(program, input_seed, way, &way.setting);
     verdict.replayed_ops = actual.replayed_ops;
     verdict.evicted_values = actual.evicted_values;
+    verdict.offloaded_bytes = actual.offloaded_bytes;
     if (way.setting.budget > 0 && is_of_budget(actual.error)) {
       verdict.counts = false;  // but nothing may be left behind
     } else if (!actual.error.empty()) {
@@ -136,10 +182,7 @@ Verdict compare(const ProgramFn& program, uint32_t input_seed, const Way& way) {
       }
     }
   }
-  if (!verdict.counts) {
-    // After an error LibTorch keeps the tasks that it did not come to until the thread's next backward.
-    at::ones({}).requires_grad_().sin().backward();
-  }
+  let_engine_go(way.device);
   if (live_node_count() != nodes_before) difference << live_node_count() - nodes_before << " nodes are left behind\n";
   if (is_checkpoint_enabled()) difference << "a region is left open\n";
   verdict.difference = difference.str();

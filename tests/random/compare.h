@@ -1,7 +1,10 @@
 // Running a program plain and in regions, and saying what differs.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "tests/random/program.h"
@@ -14,8 +17,12 @@ enum class Backward { kOnce, kThreeTimes, kTwoDerivatives };
 struct Way {
   Setting setting;
   Backward backward = Backward::kOnce;
+  c10::Device device = c10::kCPU;
 
+  // On the CPU.
   static Way draw(uint32_t seed);
+  // On `device`, with policies that offload.
+  static Way draw_offloading(uint32_t seed, c10::Device device);
   // As an initializer in C++.
   std::string source() const;
 };
@@ -28,7 +35,10 @@ struct Verdict {
   std::string difference;
   int64_t replayed_ops = 0;
   int64_t evicted_values = 0;
+  int64_t offloaded_bytes = 0;  // at the end of forward
 };
-Verdict compare(const ProgramFn& program, uint32_t input_seed, const Way& way);
+// `after_plain` is called between the two runs.
+Verdict compare(
+    const ProgramFn& program, uint32_t input_seed, const Way& way, const std::function<void()>& after_plain = [] {});
 
 }  // namespace ac2::test

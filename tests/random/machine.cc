@@ -17,16 +17,9 @@ uint32_t mixed(uint32_t bits) {
 
 }  // namespace
 
-at::Tensor whole(const at::Tensor& tensor) {
-  const at::Tensor real = at::isFloatingType(tensor.scalar_type()) ? tensor : tensor.to(at::kFloat);
-  if (real.sizes() == at::IntArrayRef({4, 4})) return real;
-  const at::Tensor row = real.reshape({-1});
-  if (row.numel() >= 16) return row.slice(0, 0, 16).view({4, 4});
-  return row.slice(0, 0, row.numel() >= 4 ? 4 : 1).expand({4, 4});
-}
-
 Machine::Machine(const Tensors& inputs, Regions& regions, std::vector<std::string>* source)
-    : regions_(regions), source_(source) {
+    : regions_(regions), on_(inputs.at(0).device()), source_(source) {
+  say("const c10::Device on = in[0].device();");
   for (size_t i = 0; i < inputs.size(); ++i) {
     std::string name = next_name();
     say("at::Tensor " + name + " = in[" + std::to_string(i) + "];");
@@ -122,6 +115,10 @@ void Machine::forget(Dice& dice) {
 void Machine::freeze_all() {
   for (Variable& v : variables_) v.freeze();
   // What is made from here on does not share the flag of what was made before, unless it is a view of it.
+}
+
+bool Machine::may_write(const Variable& v) const {
+  return may_write() && !*v.frozen && v.tensor.numel() > 0;
 }
 
 void Machine::begin_region() {

@@ -30,6 +30,9 @@ class Machine {
   // `source` may be null. The inputs are frozen.
   Machine(const Tensors& inputs, Regions& regions, std::vector<std::string>* source);
 
+  // That of the inputs; `on` in the source.
+  c10::Device on() const { return on_; }
+
   // What is made from here on is made by the step with this seed.
   void begin_step(uint32_t seed);
 
@@ -48,6 +51,7 @@ class Machine {
   void freeze_all();
   // Ops that write do nothing while this is so: it is an error to write then to what the region holds.
   bool may_write() const { return !disabled_; }
+  bool may_write(const Variable& v) const;
 
   void begin_region();
   void open_scope(Dice& dice);
@@ -69,6 +73,7 @@ class Machine {
   bool attempt(const std::string& text, const std::function<void()>& fn);
 
   Regions& regions_;
+  const c10::Device on_;
   std::vector<std::string>* source_;
   std::vector<Variable> variables_;
   int names_ = 0;
@@ -78,8 +83,5 @@ class Machine {
   bool disabled_ = false;
   std::optional<at::NoGradGuard> no_grad_;
 };
-
-// 4 by 4 of its elements, whatever its sizes: itself, a view or a copy. Integers become floats.
-at::Tensor whole(const at::Tensor& tensor);
 
 }  // namespace ac2::test

@@ -33,10 +33,10 @@ std::vector<std::string> Program::source(const Tensors& in) const {
   return lines;
 }
 
-Tensors inputs_of(uint32_t seed) {
+Tensors inputs_of(uint32_t seed, c10::Device device) {
   at::Generator generator = at::detail::createCPUGenerator(seed);
-  const auto make = [&generator](at::IntArrayRef sizes, at::ScalarType type, bool requires_grad) {
-    return at::randn(sizes, generator, at::TensorOptions().dtype(type)).requires_grad_(requires_grad);
+  const auto make = [&](at::IntArrayRef sizes, at::ScalarType type, bool requires_grad) {
+    return at::randn(sizes, generator, at::TensorOptions().dtype(type)).to(device).requires_grad_(requires_grad);
   };
   return {make({4, 4}, at::kFloat, true),  make({4}, at::kFloat, true),        make({2, 4}, at::kDouble, true),
           make({4, 4}, at::kFloat, false), make({2, 2, 4}, at::kFloat, false), make({}, at::kDouble, false)};

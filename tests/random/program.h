@@ -28,6 +28,6 @@ struct Program {
 };
 
 // What every program starts from: of several shapes and dtypes, some requiring a gradient.
-Tensors inputs_of(uint32_t seed);
+Tensors inputs_of(uint32_t seed, c10::Device device = c10::kCPU);
 
 }  // namespace ac2::test

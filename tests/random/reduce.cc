@@ -28,14 +28,15 @@ Program reduced(Program program, const std::function<bool(const Program&)>& fail
   }
 }
 
-std::string as_test(const Program& program, uint32_t input_seed, const Way& way) {
+std::string as_test(const Program& program, uint32_t input_seed, const Way& way, const std::string& fixture,
+                    const std::string& judge) {
   std::ostringstream text;
-  text << "TEST_F(RandomProgramsTest, Program" << input_seed << ") {\n"
+  text << "TEST_F(" << fixture << ", Program" << input_seed << ") {\n"
        << "  const ProgramFn program = [](const Tensors& in, Regions& regions) -> Tensors {\n"
        << "    std::optional<at::NoGradGuard> no_grad;\n";
-  for (const std::string& line : program.source(inputs_of(input_seed))) text << "    " << line << "\n";
+  for (const std::string& line : program.source(inputs_of(input_seed, way.device))) text << "    " << line << "\n";
   text << "  };\n"
-       << "  EXPECT_EQ(compare(program, " << input_seed << ", " << way.source() << ").difference, \"\");\n"
+       << "  EXPECT_EQ(" << judge << "(program, " << input_seed << ", " << way.source() << ").difference, \"\");\n"
        << "}\n";
   return text.str();
 }

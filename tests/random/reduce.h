@@ -14,7 +14,8 @@ namespace ac2::test {
 // result. (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002.)
 Program reduced(Program program, const std::function<bool(const Program&)>& fails);
 
-// A test in C++ that runs the same ops.
-std::string as_test(const Program& program, uint32_t input_seed, const Way& way);
+// A test of `fixture` in C++ that runs the same ops and calls `judge`.
+std::string as_test(const Program& program, uint32_t input_seed, const Way& way, const std::string& fixture,
+                    const std::string& judge);
 
 }  // namespace ac2::test

@@ -25,14 +25,25 @@ Regions::Regions(const Setting* setting) : setting_(setting) {
   if (setting != nullptr && setting->budget > 0) budget_.emplace(setting->budget, /*modelled_costs=*/true);
 }
 
+PolicyDecision Regions::the_must() const {
+  switch (setting_->must) {
+    case 0:
+      return CheckpointPolicy::MUST_SAVE;
+    case 1:
+      return clone_and_hand_back();
+    case 2:
+      return CheckpointPolicy::MUST_RECOMPUTE;
+    default:
+      return CheckpointPolicy::MUST_CPU_OFFLOAD;
+  }
+}
+
 PolicyDecision Regions::decision_of(uint32_t decision) const {
   switch (decision) {
     case 0:
-      return setting_->must == 0   ? CheckpointPolicy::MUST_SAVE
-             : setting_->must == 1 ? clone_and_hand_back()
-                                   : CheckpointPolicy::MUST_RECOMPUTE;
+      return the_must();
     case 1:
-      return CheckpointPolicy::PREFER_SAVE;
+      return setting_->prefers_offload ? CheckpointPolicy::PREFER_CPU_OFFLOAD : CheckpointPolicy::PREFER_SAVE;
     default:
       return CheckpointPolicy::PREFER_RECOMPUTE;
   }
@@ -41,7 +52,7 @@ PolicyDecision Regions::decision_of(uint32_t decision) const {
 Policy Regions::policy_of(uint32_t policy) const {
   if (policy == 0) return "recompute_all";
   if (policy == 1) return Policy::constant(decision_of(0));
-  if (policy == 2) return CheckpointPolicy::PREFER_SAVE;
+  if (policy == 2) return Policy::constant(decision_of(1));
   std::vector<PolicyDecision> decisions;
   for (uint32_t i = 0; i < 5; ++i) decisions.push_back(decision_of((policy * 7 + i * i) % 5));
   return [policy, decisions](const OpContext& op) {
@@ -60,7 +71,8 @@ void Regions::begin() {
   end();
   if (setting_ != nullptr) {
     scopes_.push_back(std::make_unique<PolicyScope>(
-        with_names(policy_of(setting_->policy)), ScopeOptions{.shared_budget = budget_, .verify = setting_->verify}));
+        with_names(policy_of(setting_->policy)),
+        ScopeOptions{.shared_budget = budget_, .verify = setting_->verify, .offload = setting_->offload}));
     traces_.push_back(scopes_.back()->trace());
   }
 }

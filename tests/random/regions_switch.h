@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "ac2/offload.h"
 #include "tests/support/regions.h"
 
 namespace ac2::test {
@@ -19,10 +20,13 @@ namespace ac2::test {
 // How a program is run in regions.
 struct Setting {
   uint32_t policy = 0;  // of the outermost scopes; see Regions::policy_of
-  uint32_t must = 0;    // the one MUST of all policies: 0 MUST_SAVE, 1 SaveWithHooks, 2 MUST_RECOMPUTE
+  // The one MUST of all policies: 0 MUST_SAVE, 1 SaveWithHooks, 2 MUST_RECOMPUTE, 3 MUST_CPU_OFFLOAD.
+  uint32_t must = 0;
   bool verify = false;
-  int64_t budget = 0;  // bytes for all of the program's regions; 0 for none
-  bool names = false;  // all policies decide by name too
+  int64_t budget = 0;            // bytes for all of the program's regions; 0 for none
+  bool names = false;            // all policies decide by name too
+  bool prefers_offload = false;  // PREFER_CPU_OFFLOAD is said for PREFER_SAVE
+  OffloadOptions offload = {};
 };
 
 // Whether this is what a budget says that is too small: not a refusal of the op.
@@ -44,13 +48,15 @@ class Regions {
   void end();
   void disable();
   void enable();
-  // What `decision` means: 0 the MUST of the setting, 1 PREFER_SAVE, 2 PREFER_RECOMPUTE; 3 to 5 the same, by a name.
+  // What `decision` means: 0 the MUST of the setting, 1 PREFER_SAVE or PREFER_CPU_OFFLOAD, 2
+  // PREFER_RECOMPUTE; 3 to 5 the same, by a name.
   void tag(const at::Tensor& tensor, uint32_t decision);
 
   // Of all regions so far.
   const std::vector<std::shared_ptr<const Trace>>& traces() const { return traces_; }
 
  private:
+  PolicyDecision the_must() const;
   PolicyDecision decision_of(uint32_t decision) const;
   // 0 to 2 decide the same for all ops, the others by the op's index.
   Policy policy_of(uint32_t policy) const;

@@ -25,6 +25,10 @@ void write_part_step(Machine& machine, Dice& dice);
 void out_step(Machine& machine, Dice& dice);
 void metadata_step(Machine& machine, Dice& dice);
 
+// steps_autograd.cc: gradients in the middle of forward, and the user's own functions.
+void backward_step(Machine& machine, Dice& dice);
+void custom_function_step(Machine& machine, Dice& dice);
+
 // steps_scope.cc: regions, policies, tags, modes.
 void scope_step(Machine& machine, Dice& dice);
 void tag_step(Machine& machine, Dice& dice);

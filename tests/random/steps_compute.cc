@@ -1,6 +1,7 @@
 #include <array>
 #include <string>
 
+#include "tests/random/functions.h"
 #include "tests/random/steps.h"
 
 namespace ac2::test {
@@ -142,11 +143,12 @@ void several_results_step(Machine& machine, Dice& dice) {
         return;
       }
       state.freeze();
+      const c10::Device on = machine.on();
       return machine.let("at::batch_norm(whole(" + v.name + ").to(at::kFloat), {}, {}, " + state.name +
-                             ".detach(), at::ones({4}), true, 0.1, 1e-5, false)",
+                             ".detach(), at::ones({4}, on), true, 0.1, 1e-5, false)",
                          [&] {
                            return at::batch_norm(whole(v.tensor).to(at::kFloat), {}, {}, state.tensor.detach(),
-                                                 at::ones({4}), true, 0.1, 1e-5, false);
+                                                 at::ones({4}, on), true, 0.1, 1e-5, false);
                          });
     }
     case 5:
@@ -183,19 +185,20 @@ void reduction_step(Machine& machine, Dice& dice) {
 }
 
 void indexing_step(Machine& machine, Dice& dice) {
+  const c10::Device on = machine.on();
   const Variable v = machine.pick(dice), other = machine.pick(dice);
   const std::string t = "whole(" + v.name + ")";
   switch (dice.roll(6)) {
     case 0:
-      return machine.let(t + ".index_select(0, at::arange(3))",
-                         [&] { return whole(v.tensor).index_select(0, at::arange(3)); });
+      return machine.let(t + ".index_select(0, at::arange(3, on))",
+                         [&] { return whole(v.tensor).index_select(0, at::arange(3, on)); });
     case 1:
       other.freeze();
       return machine.let(t + ".masked_fill(whole(" + other.name + ") > 0.25, 0)",
                          [&] { return whole(v.tensor).masked_fill(whole(other.tensor) > 0.25, 0); });
     case 2:
-      return machine.let(t + ".gather(1, at::ones({4, 2}, at::kLong))", [&] {
-        return whole(v.tensor).gather(1, at::ones({4, 2}, at::kLong));
+      return machine.let(t + ".gather(1, at::ones({4, 2}, on).to(at::kLong))", [&] {
+        return whole(v.tensor).gather(1, at::ones({4, 2}, on).to(at::kLong));
       });
     case 3:
       return machine.let(t + ".index({whole(" + other.name + ")[0] > 0})",
@@ -204,43 +207,51 @@ void indexing_step(Machine& machine, Dice& dice) {
       return machine.let("at::embedding(" + t + ", whole(" + other.name + ").argmax(1))",
                          [&] { return at::embedding(whole(v.tensor), whole(other.tensor).argmax(1)); });
     default:
-      return machine.let(t + ".index_add(0, at::arange(4), whole(" + other.name + ").to(" + v.name + ".dtype()))", [&] {
-        return whole(v.tensor).index_add(0, at::arange(4), whole(other.tensor).to(v.tensor.dtype()));
-      });
+      return machine.let(
+          t + ".index_add(0, at::arange(4, on), whole(" + other.name + ").to(" + v.name + ".dtype()))",
+          [&] { return whole(v.tensor).index_add(0, at::arange(4, on), whole(other.tensor).to(v.tensor.dtype())); });
   }
 }
 
 void constant_step(Machine& machine, Dice& dice) {
+  const c10::Device on = machine.on();
   const Variable v = machine.pick(dice);
   switch (dice.roll(6)) {
     case 0:
-      return machine.let("at::zeros({4, 4})", [] { return at::zeros({4, 4}); });
+      return machine.let("at::zeros({4, 4}, on)", [&] { return at::zeros({4, 4}, on); });
     case 1:
-      return machine.let("at::full({4}, 0.5)", [] { return at::full({4}, 0.5); });
+      return machine.let("at::full({4}, 0.5, on)", [&] { return at::full({4}, 0.5, on); });
     case 2:
-      return machine.let("at::arange(4) * 0.25", [] { return at::arange(4) * 0.25; });
+      return machine.let("at::arange(4, on) * 0.25", [&] { return at::arange(4, on) * 0.25; });
     case 3:
       return machine.let("at::ones_like(" + v.name + ")", [&] { return at::ones_like(v.tensor); });
     case 4:
-      return machine.let("at::zeros({4, 4}, at::kDouble)", [] { return at::zeros({4, 4}, at::kDouble); });
+      return machine.let("at::zeros({4, 4}, at::device(on).dtype(at::kDouble))", [&] {
+        return at::zeros({4, 4}, at::device(on).dtype(at::kDouble));
+      });
     default:
-      return machine.let("at::tensor({0.5, -0.25, 1.0, 0.0})", [] { return at::tensor({0.5, -0.25, 1.0, 0.0}); });
+      return machine.let("at::tensor({0.5, -0.25, 1.0, 0.0}, on)", [&] {
+        return at::tensor({0.5, -0.25, 1.0, 0.0}, on);
+      });
   }
 }
 
 void draw_step(Machine& machine, Dice& dice) {
+  const c10::Device on = machine.on();
   const Variable v = machine.pick(dice);
   switch (dice.roll(6)) {
     case 0:
-      return machine.let("whole(" + v.name + ") + at::randn({4, 4})", [&] {
-        return whole(v.tensor) + at::randn({4, 4});
+      return machine.let("whole(" + v.name + ") + at::randn({4, 4}, on)", [&] {
+        return whole(v.tensor) + at::randn({4, 4}, on);
       });
     case 1:
       v.freeze();
       return machine.let("at::dropout(whole(" + v.name + "), 0.25, true)",
                          [&] { return at::dropout(whole(v.tensor), 0.25, true); });
     case 2:
-      return machine.let("at::empty({4, 4}).bernoulli_(0.5)", [] { return at::empty({4, 4}).bernoulli_(0.5); });
+      return machine.let("at::empty({4, 4}, on).bernoulli_(0.5)", [&] {
+        return at::empty({4, 4}, on).bernoulli_(0.5);
+      });
     case 3:
       v.freeze();
       return machine.let("at::rrelu(whole(" + v.name + "), 0.1, 0.4, true)",
@@ -248,7 +259,7 @@ void draw_step(Machine& machine, Dice& dice) {
     case 4:
       return machine.let("at::rand_like(whole(" + v.name + "))", [&] { return at::rand_like(whole(v.tensor)); });
     default:
-      return machine.let("at::randperm(4) * 0.25", [] { return at::randperm(4) * 0.25; });
+      return machine.let("at::randperm(4, on) * 0.25", [&] { return at::randperm(4, on) * 0.25; });
   }
 }
 

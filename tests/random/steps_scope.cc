@@ -53,6 +53,8 @@ void any_step(Machine& machine, Dice& dice) {
       {4, write_part_step},
       {1, out_step},
       {1, metadata_step},
+      {1, backward_step},
+      {1, custom_function_step},
       {2, scope_step},
       {2, tag_step},
       {2, mode_step},

@@ -1,22 +1,15 @@
 #include <string>
 
+#include "tests/random/functions.h"
 #include "tests/random/steps.h"
 
 namespace ac2::test {
-
-namespace {
-
-bool is_writable(const Machine& machine, const Variable& v) {
-  return machine.may_write() && !*v.frozen && v.tensor.numel() > 0;
-}
-
-}  // namespace
 
 void write_step(Machine& machine, Dice& dice) {
   const Variable v = machine.pick(dice), other = machine.pick(dice);
   const int kind = dice.roll(10);
   const int filler = dice.roll(3);
-  if (!is_writable(machine, v)) return;
+  if (!machine.may_write(v)) return;
   const at::Tensor& t = v.tensor;
   switch (kind) {
     case 0:
@@ -57,7 +50,8 @@ void write_step(Machine& machine, Dice& dice) {
 void write_part_step(Machine& machine, Dice& dice) {
   const Variable v = machine.pick(dice), other = machine.pick(dice);
   const int kind = dice.roll(7);
-  if (!is_writable(machine, v)) return;
+  const c10::Device on = machine.on();
+  if (!machine.may_write(v)) return;
   const at::Tensor& t = v.tensor;
   switch (kind) {
     case 0:
@@ -65,15 +59,15 @@ void write_part_step(Machine& machine, Dice& dice) {
     case 1:
       return machine.run(v.name + ".slice(-1, 0, 2).fill_(0.125)", [&] { t.slice(-1, 0, 2).fill_(0.125); });
     case 2:
-      return machine.run(v.name + ".index_fill_(0, at::ones({1}, at::kLong), 0.5)",
-                         [&] { t.index_fill_(0, at::ones({1}, at::kLong), 0.5); });
+      return machine.run(v.name + ".index_fill_(0, at::ones({1}, on).to(at::kLong), 0.5)",
+                         [&] { t.index_fill_(0, at::ones({1}, on).to(at::kLong), 0.5); });
     case 3:
       return machine.run(v.name + ".masked_fill_(whole(" + other.name + ")[0] > 0, -0.5)",
                          [&] { t.masked_fill_(whole(other.tensor)[0] > 0, -0.5); });
     case 4:
       return machine.run(
-          v.name + ".index_put_({at::ones({1}, at::kLong)}, at::full({}, 0.25, " + v.name + ".options()))",
-          [&] { t.index_put_({at::ones({1}, at::kLong)}, at::full({}, 0.25, t.options())); });
+          v.name + ".index_put_({at::ones({1}, on).to(at::kLong)}, at::full({}, 0.25, " + v.name + ".options()))",
+          [&] { t.index_put_({at::ones({1}, on).to(at::kLong)}, at::full({}, 0.25, t.options())); });
     case 5:
       return machine.run(v.name + ".select(0, 0).copy_(" + other.name + ".select(0, 0))",
                          [&] { t.select(0, 0).copy_(other.tensor.select(0, 0)); });
@@ -88,7 +82,7 @@ void out_step(Machine& machine, Dice& dice) {
   const Variable other = machine.pick(dice);
   const int kind = dice.roll(3);
   // A resized tensor would make of its views what PyTorch does not define.
-  if (!is_writable(machine, v) || v.tensor.requires_grad() || v.tensor.sizes() != at::IntArrayRef({4, 4})) return;
+  if (!machine.may_write(v) || v.tensor.requires_grad() || v.tensor.sizes() != at::IntArrayRef({4, 4})) return;
   const std::string b = "whole(" + other.name + ".detach())";
   switch (kind) {
     case 0:
@@ -108,7 +102,7 @@ void out_step(Machine& machine, Dice& dice) {
 void metadata_step(Machine& machine, Dice& dice) {
   const Variable v = machine.pick(dice);
   const int kind = dice.roll(3);
-  if (!is_writable(machine, v)) return;
+  if (!machine.may_write(v)) return;
   switch (kind) {
     case 0:
       return machine.run(v.name + ".t_()", [&] { v.tensor.t_(); });

@@ -1,0 +1,22 @@
+// What random programs call beside PyTorch's own ops.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace ac2::test {
+
+// 4 by 4 of its elements, whatever its sizes: itself, a view or a copy. Integers become floats.
+at::Tensor whole(const at::Tensor& tensor);
+
+// 0.5 sin(x), by a function of the user's that saves its input and, as an output that is not one, sin(x).
+at::Tensor wave(const at::Tensor& x);
+// x *= 0.75, by one that marks its input as written, and saves what it wrote.
+at::Tensor damp_(const at::Tensor& x);
+
+// The gradient of the sum of `of` with respect to `input`, or zeros where there is none. The graph is kept. What
+// autograd refuses ends the program, as it would in the last backward: with regions it refuses fewer writes.
+at::Tensor slope(const at::Tensor& of, const at::Tensor& input, bool create_graph);
+// That of a few waves of `of`, in a graph that begins there and is not kept.
+at::Tensor slope_of_waves(const at::Tensor& of);
+
+}  // namespace ac2::test

@@ -1,0 +1,60 @@
+// The programs of random_programs_test on the fake accelerator, under policies that offload: what comes out must be
+// what plain autograd says, every access must be ordered however late copies run, and nothing may be left in any
+// memory.
+//
+//   ./bazelw run //tests:random_offload_test -- --first_seed=0 --seeds=100000
+#include <optional>
+#include <sstream>
+
+#include "ac2/offload.h"
+#include "tests/random/campaign.h"
+#include "tests/random/compare.h"
+#include "tests/random/functions.h"
+#include "tests/random/program.h"
+#include "tests/support/fake_accelerator.h"
+
+namespace ac2::test {
+namespace {
+
+class RandomOffloadTest : public CleanTest {
+ protected:
+  const c10::Device device = FakeAccelerator::install().device();
+};
+
+// With copies that make progress as the seed says. What plain autograd leaves on the device, where a saved tensor that
+// is written to makes a circle of its nodes, is not looked at.
+Verdict compare_on_device(const ProgramFn& program, uint32_t input_seed, const Way& way) {
+  FakeAccelerator& fake = FakeAccelerator::install();
+  fake.restart(input_seed);
+  int64_t left_by_plain = 0;
+  Verdict verdict = compare(program, input_seed, way, [&] { left_by_plain = fake.device_bytes(); });
+  std::ostringstream wrong;
+  if (offload_memory().bytes_in_use != 0) wrong << offload_memory().bytes_in_use << " pinned bytes are in use\n";
+  fake.finish();
+  release_offload_memory();
+  for (const std::string& error : fake.take_errors()) wrong << error << "\n";
+  if (fake.device_bytes() != left_by_plain) wrong << fake.device_bytes() - left_by_plain << " device bytes are left\n";
+  if (fake.pinned_bytes() != 0) wrong << fake.pinned_bytes() << " pinned bytes are left\n";
+  if (fake.live_events() != 0) wrong << fake.live_events() << " events are left\n";
+  verdict.difference += wrong.str();
+  return verdict;
+}
+
+TEST_F(RandomOffloadTest, GivesWhatPlainAutogradGives) {
+  const Tally tally = run_campaign(
+      {.seeds = 1000,
+       .draw = [](uint32_t seed) { return Way::draw_offloading(seed, FakeAccelerator::install().device()); },
+       .judge = &compare_on_device,
+       .fixture = "RandomOffloadTest",
+       .judge_name = "compare_on_device"});
+  EXPECT_GE(tally.compared, tally.programs / 2) << "of " << tally.programs;
+  EXPECT_GE(tally.replayed_ops, tally.compared / 2);
+  EXPECT_GE(tally.offloaded_bytes, 64 * int64_t{tally.compared});
+}
+
+}  // namespace
+}  // namespace ac2::test
+
+int main(int argc, char** argv) {
+  return ac2::test::run_all_tests(argc, argv);
+}
