@@ -99,5 +99,35 @@ TEST_F(UnseenWritesTest, StatisticsThatWereComputedInTheRegion) {
   }
 }
 
+// What autograd holds is the storage, not the value that an op has taken from it before the write.
+TEST_F(UnseenWritesTest, WhatWasComputedBeforeTheWriteIsNotRecomputedFromWhatItLeft) {
+  for (const bool from_outside : {false, true}) {
+    for (const Policy& policy : policies()) {
+      expect_same_gradients(
+          [&](const Tensors& in) {
+            const at::Tensor mean = from_outside ? in[2] : in[0].cos();
+            const at::Tensor y = (in[0] * mean).exp().tanh();
+            const at::Tensor z = at::batch_norm(in[1], {}, {}, mean.detach(), at::ones({4}), true, 0.1, 1e-5, false);
+            tag_with_policy(y, CheckpointPolicy::MUST_RECOMPUTE);
+            return Tensors{y * 1, z * 1};
+          },
+          {sample({4}), sample({4, 4}), constant({4})}, policy);
+    }
+  }
+}
+
+// As the statistics of a layer that is called again and again.
+TEST_F(UnseenWritesTest, StatisticsAreHeldOnce) {
+  const Stats stats = expect_same_gradients(
+      [](const Tensors& in) {
+        at::Tensor x = in[0];
+        for (int i = 0; i < 3; ++i) x = at::batch_norm(x, {}, {}, in[1], in[2], /*training=*/true, 0.1, 1e-5, false);
+        return Tensors{x};
+      },
+      {sample({4, 3}), constant({3}), constant({3})});
+  EXPECT_EQ(stats.forward.saved_bytes, (4 * 3 + 3 + 3) * 4);
+  EXPECT_EQ(stats.forward.copied_bytes, 0);
+}
+
 }  // namespace
 }  // namespace ac2::test

@@ -135,6 +135,10 @@ Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IVal
       if (old == nullptr) {
         continue;
       }
+      if (target.accumulates && follows_unseen_writes(*old)) {
+        target.handed_on_ = true;
+        continue;
+      }
       tape.ref(old);
       target.old = old;
       const bool stays = fate.in_place && !fate.by_name && !(fate.offload && tape.may_leave(target.tensor));

@@ -32,7 +32,7 @@ class Overwrites {
     bool recoverable() const { return of_no_matter || recoverable_; }
     // The same, but it is not to be computed again unless a name wants it.
     bool recoverable_by_name() const { return !recoverable() && by_name_; }
-    // The storage has a value for what the op leaves there already; see part_writes.h.
+    // The storage has a value for what the op leaves there already; see part_writes.h and unseen_writes.h.
     bool handed_on() const { return handed_on_; }
 
    private:

@@ -21,9 +21,14 @@ void watch_as(const Value& old, Value* next) {
 
 }  // namespace
 
+bool follows_unseen_writes(const Value& old) {
+  const int32_t refs_of_map = 1;
+  return old.producer == nullptr && old.held && !old.private_bytes && !old.has_hooks() &&
+         old.refs == old.hooks + refs_of_map;
+}
+
 void follow_unseen_write(Tape& tape, Value* old, const at::Tensor& tensor) {
-  const bool is_the_storage = old->saved && old->held && !old->private_bytes;
-  if (old->hooks == 0 || is_the_storage) {
+  if (old->hooks == 0) {
     return;
   }
   Value* next = tape.add_written(tensor);

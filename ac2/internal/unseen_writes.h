@@ -8,9 +8,13 @@
 
 namespace ac2::internal {
 
-// Before such a write to the storage of `tensor`, of which `old` is current no longer: unless `old` is saved as that
-// storage, hooks on it go over to a new value that is. Those of a backward under way keep what they have pinned. Needs
-// the tape's lock.
+// Whether `old`, which is current, follows such a write as it is: a tensor from outside, held as its storage, which none
+// but hooks can ever want. Needs the tape's lock.
+bool follows_unseen_writes(const Value& old);
+
+// Before such a write to the storage of `tensor`, of which any other value `old` is current no longer: hooks on it go
+// over to a new value, which is the storage. Those of a backward under way keep what they have pinned. Needs the tape's
+// lock.
 void follow_unseen_write(Tape& tape, Value* old, const at::Tensor& tensor);
 
 }  // namespace ac2::internal
