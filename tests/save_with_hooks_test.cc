@@ -145,6 +145,20 @@ TEST_F(SaveWithHooksTest, StridesOfWhatIsUnpackedAreFree) {
   EXPECT_TRUE(at::equal(gradient_of(y, x), gradient_of(x.sin().cos(), x)));
 }
 
+TEST_F(SaveWithHooksTest, UnpackMayReturnALazilyConjugatedOrNegatedTensor) {
+  const SaveWithHooks lazy{
+      [](const at::Tensor& t) {
+        return c10::IValue(t.is_complex() ? t.conj().resolve_conj() : at::_neg_view(t).resolve_neg());
+      },
+      [](const c10::IValue& packed) {
+        const at::Tensor t = packed.toTensor();
+        return t.is_complex() ? t.conj() : at::_neg_view(t);
+      }};
+  expect_same_gradients(
+      [](const Tensors& in) { return Tensors{at::view_as_real(at::complex(in[0].sin(), in[0].cos()).exp().tanh())}; },
+      {sample({4})}, Policy::constant(lazy));
+}
+
 TEST_F(SaveWithHooksTest, AViewOfThePackedTensorIsSeenThroughIt) {
   Calls calls;
   expect_same_gradients_and_replays(

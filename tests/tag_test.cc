@@ -87,6 +87,31 @@ TEST_F(TagTest, AViewStandsForItsStorage) {
   EXPECT_EQ(tag_sin("recompute_all", MUST_SAVE, detached).recomputed_ops, 0);
 }
 
+// Of views that are conjugated or negated only when somebody reads them, the hooks see the bytes that there are.
+TEST_F(TagTest, ALazilyChangedViewStandsForTheBytesOfItsStorage) {
+  const auto clones = [](std::vector<bool>* lazy) {
+    return SaveWithHooks{[lazy](const at::Tensor& t) {
+                           lazy->push_back(t.is_neg() || t.is_conj());
+                           return c10::IValue(t.clone());
+                         },
+                         [](const c10::IValue& packed) { return packed.toTensor(); }};
+  };
+  for (const bool whole : {true, false}) {
+    std::vector<bool> lazy;
+    const auto part = [&](const at::Tensor& t) { return whole ? t : t.slice(0, 1, 3); };
+    expect_same_gradients(
+        [&](const Tensors& in) {
+          const at::Tensor real = in[0].sin();
+          tag_with_policy(at::_neg_view(part(real)), clones(&lazy));
+          const at::Tensor complex = at::complex(real, in[0].cos());
+          tag_with_policy(part(complex).conj(), clones(&lazy));
+          return Tensors{real.exp(), at::view_as_real(complex.exp()), at::imag(complex.conj()).cos()};
+        },
+        {sample({4})});
+    EXPECT_EQ(lazy, (std::vector<bool>{false, false}));
+  }
+}
+
 TEST_F(TagTest, HoldsForOneTensorAlone) {
   at::Tensor x = sample({4});
   at::Tensor y;

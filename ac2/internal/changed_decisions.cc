@@ -95,7 +95,7 @@ void Tape::set_hooks(Value* value, std::shared_ptr<const SaveWithHooks> hooks, c
   drop_held(value);
   value->other.reset();
   if (hooks != nullptr) {
-    const TensorMeta meta(*tensor.unsafeGetTensorImpl());
+    const TensorMeta meta = TensorMeta(*tensor.unsafeGetTensorImpl()).as_stored();
     value->other = std::make_unique<OtherForm>();
     value->other->hooks = std::move(hooks);
     value->other->packed_meta = meta.covers(value->nbytes) ? meta : meta.flattened(value->nbytes);

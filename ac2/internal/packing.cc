@@ -96,7 +96,8 @@ c10::Storage unpack_value(const Value& value) {
               "The unpack hook of a SaveWithHooks for ", op, " returned a tensor of sizes ", tensor.sizes(), ", dtype ",
               tensor.scalar_type(), " on ", tensor.device(), "; expected sizes ", meta.sizes(), ", dtype ",
               meta.dtype(), " on ", meta.device(), ", as pack was given. Convert it in unpack.");
-  if (meta.has_layout_of(*tensor.unsafeGetTensorImpl())) {
+  const bool is_as_stored = !tensor.is_conj() && !tensor.is_neg();
+  if (is_as_stored && meta.has_layout_of(*tensor.unsafeGetTensorImpl())) {
     return tensor.storage();
   }
   const at::AutoDispatchBelowADInplaceOrView below_autograd;

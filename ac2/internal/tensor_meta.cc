@@ -117,6 +117,12 @@ bool TensorMeta::may_overlap(const TensorMeta& other) const {
   return true;
 }
 
+TensorMeta TensorMeta::as_stored() const {
+  TensorMeta stored = *this;
+  stored.key_set_ = key_set_ - c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
+  return stored;
+}
+
 TensorMeta TensorMeta::flattened(size_t nbytes) const {
   TensorMeta flat = *this;
   flat.storage_offset_ = 0;

@@ -63,6 +63,8 @@ class TensorMeta {
   // with a step make of one tensor; else it may say so of two that have none.
   bool may_overlap(const TensorMeta& other) const;
 
+  // The same elements as they lie in memory: neither conjugated nor negated by whoever reads them.
+  TensorMeta as_stored() const;
   // One dimension over all of a storage of `nbytes`.
   TensorMeta flattened(size_t nbytes) const;
 
