@@ -1,5 +1,7 @@
 #include "tests/random/functions.h"
 
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -75,6 +77,63 @@ at::Tensor damp_(const at::Tensor& x) {
     if (!x.is_leaf() && !x.is_view()) x.detach_();
     throw;
   }
+}
+
+at::Tensor linear_layer(const at::Tensor& x, const at::Tensor& w) {
+  const at::Tensor weight = whole(w).to(at::kFloat);
+  return at::gelu(at::linear(whole(x).to(at::kFloat), weight, weight[1])).tanh();
+}
+
+at::Tensor convolution(const at::Tensor& x, const at::Tensor& w) {
+  const at::Tensor weight = whole(w).to(at::kFloat).view({4, 2, 2});
+  return at::conv1d(whole(x).to(at::kFloat).unsqueeze(0), weight, {}, 1, /*padding=*/1, 1, /*groups=*/2)
+      .slice(-1, 0, 4)
+      .squeeze(0)
+      .tanh();
+}
+
+at::Tensor attention(const at::Tensor& x, const at::Tensor& w) {
+  const at::Tensor query = whole(x).to(at::kFloat).view({1, 1, 4, 4}), key = whole(w).to(at::kFloat).view({1, 1, 4, 4});
+  return at::scaled_dot_product_attention(query, key, query, {}, 0.0, /*is_causal=*/true).view({4, 4});
+}
+
+at::Tensor lstm_step(const at::Tensor& x, const at::Tensor& w) {
+  const at::Tensor input = whole(x).to(at::kFloat), weight = whole(w).to(at::kFloat).repeat({4, 1});
+  const auto [hidden, cell] = at::lstm_cell(input, {input.sin(), input.cos()}, weight, weight);
+  return hidden + cell.tanh();
+}
+
+at::Tensor norms(const at::Tensor& x, const at::Tensor& w) {
+  const at::Tensor weight = whole(w).to(at::kFloat).select(0, 0);
+  const at::Tensor y = at::layer_norm(whole(x).to(at::kFloat), {4}, weight, weight);
+  return at::group_norm(at::rms_norm(y, {4}, weight), 2, weight).tanh();
+}
+
+at::Tensor loss(const at::Tensor& x, const at::Tensor& w) {
+  const at::Tensor scores = whole(x).to(at::kFloat), other = whole(w).to(at::kFloat);
+  return at::cross_entropy_loss(scores, other.argmax(1)) + at::smooth_l1_loss(scores, other) +
+         at::binary_cross_entropy_with_logits(scores, other.sigmoid());
+}
+
+at::Tensor turned(const at::Tensor& x, const at::Tensor& w) {
+  const auto complex = [](const at::Tensor& t) {
+    return at::view_as_complex(whole(t).to(at::kFloat).contiguous().view({4, 2, 2}));
+  };
+  const at::Tensor product = complex(x).sin() * complex(w).conj().tanh();
+  return at::view_as_real(product).flatten(1) + at::imag(product.conj()).repeat({1, 2});
+}
+
+at::Tensor inferred(const at::Tensor& x, const at::Tensor& w) {
+  at::Tensor y;
+  {
+    const c10::InferenceMode inference;
+    y = at::linear(whole(x).to(at::kFloat).expand({2, 4, 4}), whole(w).to(at::kFloat)).select(0, 1).relu();
+  }
+  return y.clone();
+}
+
+at::Tensor damped_gradient(const at::Tensor& gradient) {
+  return gradient.tanh() * 0.5;
 }
 
 at::Tensor slope(const at::Tensor& of, const at::Tensor& input, bool create_graph) {

@@ -19,4 +19,19 @@ at::Tensor slope(const at::Tensor& of, const at::Tensor& input, bool create_grap
 // That of a few waves of `of`, in a graph that begins there and is not kept.
 at::Tensor slope_of_waves(const at::Tensor& of);
 
+// Small layers of `x` with weights from `w`, by whole() of both; their results are 4 by 4, but for the loss.
+at::Tensor linear_layer(const at::Tensor& x, const at::Tensor& w);
+at::Tensor convolution(const at::Tensor& x, const at::Tensor& w);
+at::Tensor attention(const at::Tensor& x, const at::Tensor& w);
+at::Tensor lstm_step(const at::Tensor& x, const at::Tensor& w);
+at::Tensor norms(const at::Tensor& x, const at::Tensor& w);
+at::Tensor loss(const at::Tensor& x, const at::Tensor& w);
+// A product of complex numbers, one of them lazily conjugated.
+at::Tensor turned(const at::Tensor& x, const at::Tensor& w);
+// Computed in inference mode, and taken out of it.
+at::Tensor inferred(const at::Tensor& x, const at::Tensor& w);
+
+// For register_hook().
+at::Tensor damped_gradient(const at::Tensor& gradient);
+
 }  // namespace ac2::test

@@ -170,8 +170,21 @@ void Machine::end_no_grad() {
   no_grad_.reset();
 }
 
+void Machine::begin_autocast() {
+  if (autocast_) return;
+  say("autocast.emplace();");
+  autocast_.emplace();
+}
+
+void Machine::end_autocast() {
+  if (!autocast_) return;
+  say("autocast.reset();");
+  autocast_.reset();
+}
+
 Tensors Machine::finish() {
   end_no_grad();
+  end_autocast();
   enable();
   Tensors outputs = {at::scalar_tensor(refused_)};
   std::string text = "at::scalar_tensor(" + std::to_string(refused_) + ")";

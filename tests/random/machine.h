@@ -11,6 +11,7 @@
 
 #include "tests/random/dice.h"
 #include "tests/random/regions_switch.h"
+#include "tests/support/autocast.h"
 
 namespace ac2::test {
 
@@ -61,6 +62,8 @@ class Machine {
   void tag(const Variable& v, uint32_t decision);
   void begin_no_grad();
   void end_no_grad();
+  void begin_autocast();
+  void end_autocast();
 
   // Some of the variables, and how many steps were refused.
   Tensors finish();
@@ -82,6 +85,7 @@ class Machine {
   int64_t refused_ = 0;
   bool disabled_ = false;
   std::optional<at::NoGradGuard> no_grad_;
+  std::optional<Autocast> autocast_;
 };
 
 }  // namespace ac2::test

@@ -2,6 +2,9 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
+#include <exception>
+#include <string>
+
 #include "tests/random/dice.h"
 #include "tests/random/machine.h"
 #include "tests/random/steps.h"
@@ -29,7 +32,11 @@ Tensors Program::run(const Tensors& in, Regions& regions, std::vector<std::strin
 std::vector<std::string> Program::source(const Tensors& in) const {
   std::vector<std::string> lines;
   Regions none(nullptr);
-  run(in, none, &lines);
+  try {
+    run(in, none, &lines);
+  } catch (const std::exception& error) {
+    lines.push_back(std::string("throw std::runtime_error(\"") + error.what() + "\");");
+  }
   return lines;
 }
 

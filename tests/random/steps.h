@@ -15,6 +15,9 @@ void indexing_step(Machine& machine, Dice& dice);
 void constant_step(Machine& machine, Dice& dice);
 void draw_step(Machine& machine, Dice& dice);
 
+// steps_layers.cc: what networks are made of.
+void layer_step(Machine& machine, Dice& dice);
+
 // steps_alias.cc: other ways to see the same bytes.
 void view_step(Machine& machine, Dice& dice);
 void alias_step(Machine& machine, Dice& dice);
@@ -28,6 +31,7 @@ void metadata_step(Machine& machine, Dice& dice);
 // steps_autograd.cc: gradients in the middle of forward, and the user's own functions.
 void backward_step(Machine& machine, Dice& dice);
 void custom_function_step(Machine& machine, Dice& dice);
+void gradient_hook_step(Machine& machine, Dice& dice);
 
 // steps_scope.cc: regions, policies, tags, modes.
 void scope_step(Machine& machine, Dice& dice);

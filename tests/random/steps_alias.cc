@@ -6,7 +6,7 @@ namespace ac2::test {
 
 void view_step(Machine& machine, Dice& dice) {
   const Variable v = machine.pick(dice);
-  switch (dice.roll(11)) {
+  switch (dice.roll(12)) {
     case 0:
       return machine.let_view(v, v.name + ".t()", [&] { return v.tensor.t(); });
     case 1:
@@ -32,6 +32,8 @@ void view_step(Machine& machine, Dice& dice) {
         return v.tensor.unsqueeze(0).expand({2, -1, -1});
       });
     case 9:
+      return machine.let_view(v, "at::_neg_view(" + v.name + ")", [&] { return at::_neg_view(v.tensor); });
+    case 10:
       return machine.let_view(v, v.name + ".view_as(" + v.name + ")", [&] { return v.tensor.view_as(v.tensor); });
     default:
       return machine.let_view(v, v.name + ".split(2)[0]", [&] { return v.tensor.split(2)[0]; });

@@ -36,4 +36,10 @@ void custom_function_step(Machine& machine, Dice& dice) {
       "damp_(" + v.name + ")", [&] { return damp_(v.tensor); }, /*frozen=*/true);
 }
 
+void gradient_hook_step(Machine& machine, Dice& dice) {
+  const Variable v = machine.pick(dice);
+  if (!v.tensor.requires_grad()) return;
+  machine.run(v.name + ".register_hook(damped_gradient)", [&] { v.tensor.register_hook(damped_gradient); });
+}
+
 }  // namespace ac2::test

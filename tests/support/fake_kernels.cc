@@ -12,12 +12,15 @@
 #include <ATen/ops/resize_native.h>
 #include <ATen/ops/set_cpu_dispatch.h>
 #include <ATen/ops/set_native.h>
+#include <ATen/ops/view_as_complex_native.h>
+#include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
 #include <c10/core/Allocator.h>
 #include <torch/library.h>
 
 #include <cstring>
 #include <mutex>
+#include <vector>
 
 #include "tests/support/fake_accelerator.h"
 
@@ -42,9 +45,14 @@ bool is_fake(const at::Tensor& tensor) {
 }
 
 at::Tensor on_cpu(const at::Tensor& tensor) {
-  return is_fake(tensor)
-             ? at::from_blob(tensor.data_ptr(), tensor.sizes(), tensor.strides(), tensor.options().device(at::kCPU))
-             : tensor;
+  if (!is_fake(tensor)) {
+    return tensor;
+  }
+  at::Tensor same =
+      at::from_blob(tensor.data_ptr(), tensor.sizes(), tensor.strides(), tensor.options().device(at::kCPU));
+  same._set_conj(tensor.is_conj());
+  same._set_neg(tensor.is_neg());
+  return same;
 }
 
 at::Tensor empty_memory_format(c10::IntArrayRef size, std::optional<c10::ScalarType> dtype,
@@ -68,7 +76,8 @@ at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool no
   const bool to_or_from_host = is_fake(source) != is_fake(target);
   const at::Tensor& host = is_fake(source) ? target : source;
   const bool plain = source.scalar_type() == target.scalar_type() && source.sizes() == target.sizes() &&
-                     source.is_contiguous() && target.is_contiguous();
+                     source.is_contiguous() && target.is_contiguous() && source.is_conj() == target.is_conj() &&
+                     source.is_neg() == target.is_neg();
   const bool late = non_blocking && kernel_depth == 0 && to_or_from_host && plain && host.numel() > 0 &&
                     state.memory.is_pinned(host.const_data_ptr());
   if (!late) {
@@ -159,11 +168,18 @@ void register_fake_kernels() {
   ops->impl("as_strided", &as_strided);
   ops->impl("_reshape_alias", &reshape_alias);
   ops->impl("view", &view);
+  ops->impl("view_as_real", &at::native::view_as_real);
+  ops->impl("view_as_complex", &at::native::view_as_complex);
   ops->impl("resize_", &resize);
   ops->impl("set_.source_Tensor", &set_tensor);
   ops->impl("set_.source_Storage", &set_storage);
   ops->impl("set_.source_Storage_storage_offset", &set_storage_offset);
   ops->impl("record_stream", &record_stream);
+  for (const c10::DispatchKey lazy : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {
+    static auto* copies = new std::vector<torch::Library>;
+    copies->emplace_back(torch::Library::IMPL, "aten", lazy, __FILE__, __LINE__);
+    copies->back().impl("_copy_from", torch::CppFunction::makeFallthrough());
+  }
   static auto* all = new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   all->fallback(torch::CppFunction::makeFromBoxedFunction<&on_the_cpu>());
 }
