@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,18 @@
 
 namespace ac2::test {
 namespace {
+
+// Kernels in pack and in unpack.
+SaveWithHooks copies() {
+  return {[](const at::Tensor& t) { return c10::IValue(std::tuple(t.clone(), t.numel())); },
+          [](const c10::IValue& packed) { return packed.toTupleRef().elements()[0].toTensor().clone(); }};
+}
+
+// Memory of pack's stream is what unpack returns.
+SaveWithHooks one_copy() {
+  return {[](const at::Tensor& t) { return c10::IValue(t.clone()); },
+          [](const c10::IValue& packed) { return packed.toTensor(); }};
+}
 
 class ReplayStreamsTest : public OffloadTest {
  protected:
@@ -47,6 +60,8 @@ class ReplayStreamsTest : public OffloadTest {
   Stats expect_exact(const TensorFn& fn, const Tensors& inputs) {
     expect_same_as_plain(fn, inputs, CheckpointPolicy::MUST_CPU_OFFLOAD, all_sizes());
     expect_same_as_plain(fn, inputs, "must_save_all", {});
+    expect_same_as_plain(fn, inputs, Policy::constant(copies()), {});
+    expect_same_as_plain(fn, inputs, Policy::constant(one_copy()), {});
     const Stats stats = expect_same_as_plain(fn, inputs, "recompute_all", {});
     EXPECT_EQ(fake_.take_errors(), std::vector<std::string>());
     return stats;
@@ -73,6 +88,16 @@ TEST_F(ReplayStreamsTest, AValueReplayedOnOneStreamIsThereWhenAnotherUsesIt) {
       },
       {sample({4, 4})});
   EXPECT_EQ(stats.backward.recomputed_ops, 7);  // each but the product of matrices
+}
+
+TEST_F(ReplayStreamsTest, WhatWasPackedOnOneStreamMayBeUnpackedOnAnother) {
+  expect_exact(
+      [&](const Tensors& in) {
+        const at::Tensor y = in[0].sin();
+        const at::Tensor first_to_want_it = y.cos();
+        return Tensors{on_stream(1, y, [](const at::Tensor& t) { return t.cos(); })};
+      },
+      {sample({4, 4})});
 }
 
 TEST_F(ReplayStreamsTest, UsersOnManyStreamsStandInARowBeforeAWrite) {

@@ -41,7 +41,8 @@ struct OtherForm {
   int64_t packed_bytes = 0;
   bool is_packed = false;
   bool is_packing = false;
-  bool is_offload = false;  // not the user's: see offloader.h
+  bool is_offload = false;              // not the user's: see offloader.h
+  c10::StreamId packed_on = kNoStream;  // whose work pack's was
 
   // A tensor without plain storage, whole. Set while the value is used.
   c10::weak_intrusive_ptr<c10::TensorImpl> opaque_origin{c10::intrusive_ptr<c10::TensorImpl>()};

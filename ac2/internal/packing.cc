@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ac2/internal/storage_copy.h"
+#include "ac2/internal/stream_order.h"
 #include "ac2/internal/unrecorded.h"
 #include "ac2/internal/verifier.h"
 
@@ -14,22 +15,37 @@ namespace ac2::internal {
 
 namespace {
 
-int64_t bytes_of(const c10::IValue& packed) {
+// Of the tensors in it that are not hidden in an object of the user's.
+template <class Fn>
+void for_each_storage(const c10::IValue& packed, const Fn& fn) {
   if (packed.isTensor()) {
     const at::Tensor& tensor = packed.toTensor();
-    return tensor.defined() && tensor.has_storage() ? static_cast<int64_t>(tensor.storage().nbytes()) : 0;
-  }
-  int64_t bytes = 0;
-  if (packed.isTuple()) {
+    if (tensor.defined() && tensor.has_storage()) {
+      fn(tensor.storage());
+    }
+  } else if (packed.isTuple()) {
     for (const c10::IValue& element : packed.toTupleRef().elements()) {
-      bytes += bytes_of(element);
+      for_each_storage(element, fn);
     }
   } else if (packed.isList()) {
     for (const c10::IValue& element : packed.toListRef()) {
-      bytes += bytes_of(element);
+      for_each_storage(element, fn);
     }
   }
+}
+
+int64_t bytes_of(const c10::IValue& packed) {
+  int64_t bytes = 0;
+  for_each_storage(packed, [&](const c10::Storage& storage) { bytes += static_cast<int64_t>(storage.nbytes()); });
   return bytes;
+}
+
+// Pack ran on the stream that wanted the value first; the current one may never have waited for that.
+void order_after_pack(const OtherForm& form) {
+  if (form.packed_on != kNoStream) {
+    order_after(form.packed_meta.device(), form.packed_on);
+    for_each_storage(form.packed, keep_until_read);
+  }
 }
 
 }  // namespace
@@ -63,6 +79,9 @@ void pack_values(Tape& tape, const c10::SmallVector<Value*, 2>& values) {
         if (value->other->is_offload && packed.isNone()) {
           tape.keep_in_place(value);
         } else {
+          if (!value->other->is_offload) {
+            value->other->packed_on = current_stream(tensor.storage());
+          }
           const int64_t packed_bytes = bytes_of(packed);
           tape.set_packed(value, std::move(packed), packed_bytes);
         }
@@ -86,6 +105,7 @@ c10::Storage unpack_value(const Value& value) {
   const std::string op = value.producer != nullptr ? "the result of " + value.producer->facts->name
                                                    : "a tensor that was tagged or written to";
   const Unrecorded guard;
+  order_after_pack(form);
   const at::Tensor tensor = form.hooks->unpack(form.packed);
   const TensorMeta& meta = form.packed_meta;
   TORCH_CHECK(tensor.defined(), "The unpack hook of a SaveWithHooks for ", op,

@@ -48,6 +48,16 @@ void keep_until_read(const c10::Storage& storage) {
   }
 }
 
+void order_after(c10::Device device, c10::StreamId used_on) {
+  if (used_on == kNoStream || !is_asynchronous(device)) {
+    return;
+  }
+  const c10::Stream current = Devices(device.type()).getStream(device);
+  if (current.id() != used_on) {
+    make_wait(current, c10::Stream(c10::Stream::UNSAFE, current.device(), used_on));
+  }
+}
+
 void follow_current_device(c10::Device device) {
   if (!is_asynchronous(device)) {
     return;

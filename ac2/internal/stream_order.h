@@ -36,6 +36,9 @@ c10::StreamId order_use(const c10::Storage& storage, c10::StreamId used_on);
 // The same for bytes that are there: only of the memory.
 void keep_until_read(const c10::Storage& storage);
 
+// The same for the current stream of `device` and bytes that are not known.
+void order_after(c10::Device device, c10::StreamId used_on);
+
 // `device` is not the thread's current one: what its current stream is given from now on comes after what that of the
 // current device was given until now.
 void follow_current_device(c10::Device device);
