@@ -22,17 +22,25 @@ class RandomOffloadTest : public CleanTest {
 };
 
 // With copies that make progress as the seed says. What plain autograd leaves on the device, where a saved tensor that
-// is written to makes a circle of its nodes, is not looked at.
+// is written to makes a circle of its nodes, is not looked at; nor is the order of accesses where its own, which adds
+// up gradients of several streams in place, is none (program 11446).
 Verdict compare_on_device(const ProgramFn& program, uint32_t input_seed, const Way& way) {
   FakeAccelerator& fake = FakeAccelerator::install();
   fake.restart(input_seed);
   int64_t left_by_plain = 0;
-  Verdict verdict = compare(program, input_seed, way, [&] { left_by_plain = fake.device_bytes(); });
+  bool plain_is_ordered = true;
   std::ostringstream wrong;
+  Verdict verdict = compare(program, input_seed, way, [&] {
+    fake.finish();
+    left_by_plain = fake.device_bytes();
+    plain_is_ordered = fake.take_errors().empty();
+  });
   if (offload_memory().bytes_in_use != 0) wrong << offload_memory().bytes_in_use << " pinned bytes are in use\n";
   fake.finish();
   release_offload_memory();
-  for (const std::string& error : fake.take_errors()) wrong << error << "\n";
+  for (const std::string& error : fake.take_errors()) {
+    if (plain_is_ordered) wrong << error << "\n";
+  }
   if (fake.device_bytes() != left_by_plain) wrong << fake.device_bytes() - left_by_plain << " device bytes are left\n";
   if (fake.pinned_bytes() != 0) wrong << fake.pinned_bytes() << " pinned bytes are left\n";
   if (fake.live_events() != 0) wrong << fake.live_events() << " events are left\n";

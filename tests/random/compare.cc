@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "tests/random/dice.h"
+#include "tests/random/functions.h"
 #include "tests/support/leak_check.h"
 #include "tests/support/wait_for_engine.h"
 
@@ -33,7 +34,13 @@ Tensors derivative(const Tensors& outputs, const Tensors& inputs, bool retain_gr
     if (input.requires_grad()) leaves.push_back(input);
   }
   if (roots.empty()) return {};
-  return torch::autograd::grad(roots, leaves, output_gradients, retain_graph, create_graph, /*allow_unused=*/true);
+  const Tensors found =
+      torch::autograd::grad(roots, leaves, output_gradients, retain_graph, create_graph, /*allow_unused=*/true);
+  // Computed on the streams of the ops, and read on this one.
+  for (const at::Tensor& gradient : found) {
+    if (gradient.defined()) use_on_current_stream(gradient);
+  }
+  return found;
 }
 
 void append(Tensors& to, const Tensors& tensors) {

@@ -1,7 +1,10 @@
 #include "tests/random/functions.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/Event.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -48,7 +51,9 @@ at::Tensor gradient(const at::Tensor& of, const at::Tensor& input, bool retain_g
   try {
     const at::Tensor found =
         torch::autograd::grad({of.sum()}, {input}, {}, retain_graph, create_graph, /*allow_unused=*/true)[0];
-    return found.defined() ? found : at::zeros_like(input);
+    if (!found.defined()) return at::zeros_like(input);
+    use_on_current_stream(found);
+    return found;
   } catch (const c10::Error& error) {
     throw std::runtime_error(error.what_without_backtrace());
   }
@@ -130,6 +135,35 @@ at::Tensor inferred(const at::Tensor& x, const at::Tensor& w) {
     y = at::linear(whole(x).to(at::kFloat).expand({2, 4, 4}), whole(w).to(at::kFloat)).select(0, 1).relu();
   }
   return y.clone();
+}
+
+void use_on_current_stream(const at::Tensor& tensor) {
+  if (tensor.device().is_cpu()) return;
+  const c10::impl::VirtualGuardImpl devices(tensor.device().type());
+  devices.recordDataPtrOnStream(tensor.storage().data_ptr(), devices.getStream(tensor.device()));
+}
+
+at::Tensor aside(const at::Tensor& x, const at::Tensor& w) {
+  const auto product = [&] { return whole(x).to(at::kFloat).sin() * whole(w).to(at::kFloat).cos(); };
+  if (x.device().is_cpu()) return product();
+  const c10::impl::VirtualGuardImpl devices(x.device().type());
+  const c10::Stream main = devices.getStream(x.device()), side = devices.getStreamFromGlobalPool(x.device());
+  const auto order = [](const c10::Stream& first, const c10::Stream& second) {
+    c10::Event event(first.device_type());
+    event.record(first);
+    event.block(second);
+  };
+  order(main, side);
+  at::Tensor y;
+  {
+    const c10::StreamGuard guard(side);
+    use_on_current_stream(x);
+    use_on_current_stream(w);
+    y = product();
+  }
+  order(side, main);
+  use_on_current_stream(y);
+  return y;
 }
 
 at::Tensor damped_gradient(const at::Tensor& gradient) {

@@ -22,6 +22,7 @@ constexpr Layer kLayers[] = {
     {"loss", loss},
     {"turned", turned},
     {"inferred", inferred},
+    {"aside", aside},
 };
 
 }  // namespace
