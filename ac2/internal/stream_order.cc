@@ -26,18 +26,14 @@ c10::StreamId current_stream(const c10::Storage& storage) {
   return is_asynchronous(device) ? Devices(device.type()).getStream(device).id() : kNoStream;
 }
 
-c10::StreamId order_use(const c10::Storage& storage, c10::StreamId used_on) {
-  const c10::Device device = storage.device();
+void order_after(c10::Device device, c10::StreamId used_on) {
   if (used_on == kNoStream || !is_asynchronous(device)) {
-    return used_on;
+    return;
   }
-  const Devices devices(device.type());
-  const c10::Stream current = devices.getStream(device);
+  const c10::Stream current = Devices(device.type()).getStream(device);
   if (current.id() != used_on) {
     make_wait(current, c10::Stream(c10::Stream::UNSAFE, current.device(), used_on));
-    devices.recordDataPtrOnStream(storage.data_ptr(), current);
   }
-  return current.id();
 }
 
 void keep_until_read(const c10::Storage& storage) {
@@ -48,14 +44,16 @@ void keep_until_read(const c10::Storage& storage) {
   }
 }
 
-void order_after(c10::Device device, c10::StreamId used_on) {
-  if (used_on == kNoStream || !is_asynchronous(device)) {
-    return;
+c10::StreamId order_use(const c10::Storage& storage, c10::StreamId used_on) {
+  const c10::StreamId current = current_stream(storage);
+  if (used_on == kNoStream || current == kNoStream) {
+    return used_on;
   }
-  const c10::Stream current = Devices(device.type()).getStream(device);
-  if (current.id() != used_on) {
-    make_wait(current, c10::Stream(c10::Stream::UNSAFE, current.device(), used_on));
+  if (current != used_on) {
+    order_after(storage.device(), used_on);
+    keep_until_read(storage);
   }
+  return current;
 }
 
 void follow_current_device(c10::Device device) {

@@ -29,15 +29,15 @@ constexpr c10::StreamId kNoStream = std::numeric_limits<c10::StreamId>::min();
 // The current one of the storage's device, or kNoStream.
 c10::StreamId current_stream(const c10::Storage& storage);
 
-// What the current stream is given from now on comes after what `used_on` was given until now, and `storage`'s memory
-// is not given to anyone else before that is done. Returns the current stream.
+// What the current stream of `device` is given from now on comes after what `used_on` was given until now.
+void order_after(c10::Device device, c10::StreamId used_on);
+
+// The same for the device of `storage`, whose memory is not given to anyone else before that is done. Returns the
+// current stream.
 c10::StreamId order_use(const c10::Storage& storage, c10::StreamId used_on);
 
 // The same for bytes that are there: only of the memory.
 void keep_until_read(const c10::Storage& storage);
-
-// The same for the current stream of `device` and bytes that are not known.
-void order_after(c10::Device device, c10::StreamId used_on);
 
 // `device` is not the thread's current one: what its current stream is given from now on comes after what that of the
 // current device was given until now.
