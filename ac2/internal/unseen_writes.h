@@ -8,8 +8,8 @@
 
 namespace ac2::internal {
 
-// Whether `old`, which is current, follows such a write as it is: a tensor from outside, held as its storage, which none
-// but hooks can ever want. Needs the tape's lock.
+// Whether `old`, which is current, follows such a write as it is: a tensor from outside, held as its storage, which
+// none but hooks can ever want. Needs the tape's lock.
 bool follows_unseen_writes(const Value& old);
 
 // Before such a write to the storage of `tensor`, of which any other value `old` is current no longer: hooks on it go
