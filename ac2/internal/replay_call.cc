@@ -50,7 +50,7 @@ at::Tensor requiring_grad(const at::Tensor& tensor) {
 torch::jit::Stack rebuild_arguments(const Node& node, ReplayTensors& inputs) {
   torch::jit::Stack stack;
   stack.reserve(node.facts->num_arguments);
-  for (size_t i = 0; i < inputs.size(); ++i) {
+  for (size_t i = 0; node.facts->is_composite && i < inputs.size(); ++i) {
     if (node.inputs[i].requires_grad != 0) {
       inputs[i] = requiring_grad(inputs[i]);
     }
