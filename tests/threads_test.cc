@@ -1,11 +1,13 @@
 // Regions, backward and the end of graphs on several threads. No test depends on how they
 // interleave: results must be right for any.
+#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <atomic>
 #include <barrier>
 #include <functional>
+#include <future>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -230,6 +232,22 @@ TEST_F(ThreadsTest, ReentrantBackwardsWithRegionsInsideThemOnSeveralThreads) {
       expect_same_bits(gradients_of({y}, {x, w}), expected, "gradient");
     }
   });
+}
+
+// LibTorch's pool gives its tasks the thread's dispatch keys, as TorchScript's fork() does, but not the region.
+TEST_F(ThreadsTest, TasksThatARegionSendsToThePoolAreNotRecorded) {
+  const TensorFn fn = [](const Tensors& in) {
+    const at::Tensor y = in[0].mm(in[1]).cos();
+    std::promise<at::Tensor> promise;
+    at::launch([&] {
+      EXPECT_FALSE(is_checkpoint_enabled());
+      const at::Tensor z = y.sin().exp();
+      promise.set_value(z * z.sigmoid());
+    });
+    return Tensors{promise.get_future().get() * y.tanh()};
+  };
+  // mm and tanh: what the task's ops save stays alive, and y with it.
+  expect_same_gradients_and_replays(fn, {sample({3, 6}), sample({6, 6})}, 2);
 }
 
 TEST_F(ThreadsTest, StatsMayBeReadFromAnywhereAtAnyTime) {
