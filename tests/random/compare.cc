@@ -20,6 +20,7 @@ struct Outcome {
   int64_t replayed_ops = 0;
   int64_t evicted_values = 0;
   int64_t offloaded_bytes = 0;
+  int64_t copied_bytes = 0;
 };
 
 Tensors derivative(const Tensors& outputs, const Tensors& inputs, bool retain_graph, bool create_graph) {
@@ -49,10 +50,10 @@ void append(Tensors& to, const Tensors& tensors) {
 
 Outcome run(const ProgramFn& program, uint32_t input_seed, const Way& way, const Setting* setting) {
   Outcome outcome;
-  at::manual_seed(input_seed);
-  const Tensors inputs = inputs_of(input_seed, way.device);
   std::vector<std::shared_ptr<const Trace>> traces;
   try {
+    at::manual_seed(input_seed);
+    const Tensors inputs = inputs_of(input_seed, way.device);
     Tensors outputs;
     {
       Regions regions(setting);
@@ -92,6 +93,7 @@ Outcome run(const ProgramFn& program, uint32_t input_seed, const Way& way, const
   for (const auto& trace : traces) {
     outcome.replayed_ops += trace->stats().recomputed_ops;
     outcome.evicted_values += trace->stats().evicted_values;
+    outcome.copied_bytes += trace->stats().copied_bytes;
   }
   return outcome;
 }
@@ -142,6 +144,8 @@ std::string Way::source() const {
   text << "{.setting = {.policy = " << setting.policy << ", .must = " << setting.must
        << ", .verify = " << truth(setting.verify) << ", .budget = " << setting.budget
        << ", .names = " << truth(setting.names);
+  if (!setting.inner_policies) text << ", .inner_policies = false";
+  if (!setting.tags) text << ", .tags = false";
   if (!device.is_cpu()) {
     const OffloadOptions& offload = setting.offload;
     text << ", .prefers_offload = " << truth(setting.prefers_offload)
@@ -189,11 +193,26 @@ Verdict compare(const ProgramFn& program, uint32_t input_seed, const Way& way,
       }
     }
   }
-  let_engine_go(way.device);
-  if (live_node_count() != nodes_before) difference << live_node_count() - nodes_before << " nodes are left behind\n";
-  if (is_checkpoint_enabled()) difference << "a region is left open\n";
-  verdict.difference = difference.str();
+  verdict.difference = difference.str() + left_behind(way, nodes_before);
   return verdict;
+}
+
+Ended run_plain(const ProgramFn& program, uint32_t input_seed, const Way& way) {
+  const LeaksAreLibTorchs guard;
+  return {.error = run(program, input_seed, way, nullptr).error};
+}
+
+Ended run_in_regions(const ProgramFn& program, uint32_t input_seed, const Way& way) {
+  const Outcome outcome = run(program, input_seed, way, &way.setting);
+  return {.error = outcome.error, .copied_bytes = outcome.copied_bytes};
+}
+
+std::string left_behind(const Way& way, int64_t nodes_before) {
+  let_engine_go(way.device);
+  std::ostringstream left;
+  if (live_node_count() != nodes_before) left << live_node_count() - nodes_before << " nodes are left behind\n";
+  if (is_checkpoint_enabled()) left << "a region is left open\n";
+  return left.str();
 }
 
 }  // namespace ac2::test

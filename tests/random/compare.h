@@ -41,4 +41,14 @@ struct Verdict {
 Verdict compare(
     const ProgramFn& program, uint32_t input_seed, const Way& way, const std::function<void()>& after_plain = [] {});
 
+// One run, plain or in regions, when only this matters.
+struct Ended {
+  std::string error;         // empty if nothing was thrown
+  int64_t copied_bytes = 0;  // TraceStats's, over all regions
+};
+Ended run_plain(const ProgramFn& program, uint32_t input_seed, const Way& way);
+Ended run_in_regions(const ProgramFn& program, uint32_t input_seed, const Way& way);
+// What a run in regions must not leave: nodes beyond the `nodes_before`, an open region. Empty if it left nothing.
+std::string left_behind(const Way& way, int64_t nodes_before);
+
 }  // namespace ac2::test

@@ -63,7 +63,7 @@ bool Machine::attempt(const std::string& text, const std::function<void()>& fn) 
     fn();
     return true;
   } catch (const c10::Error& error) {
-    if (is_of_budget(error.what_without_backtrace())) throw;
+    if (ends_program(error.what_without_backtrace())) throw;
     ++refused_;
     say("EXPECT_THROW(" + text + ", c10::Error);");
     return false;

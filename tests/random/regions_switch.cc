@@ -21,6 +21,10 @@ bool is_of_budget(const std::string& message) {
   return message.find("memory budget") != std::string::npos;
 }
 
+bool ends_program(const std::string& message) {
+  return is_of_budget(message) || message.find("out of memory") != std::string::npos;
+}
+
 Regions::Regions(const Setting* setting) : setting_(setting) {
   if (setting != nullptr && setting->budget > 0) budget_.emplace(setting->budget, /*modelled_costs=*/true);
 }
@@ -78,7 +82,9 @@ void Regions::begin() {
 }
 
 void Regions::open(uint32_t policy) {
-  if (setting_ != nullptr) scopes_.push_back(std::make_unique<PolicyScope>(with_names(policy_of(policy))));
+  if (setting_ == nullptr) return;
+  if (!setting_->inner_policies) policy = setting_->policy;
+  scopes_.push_back(std::make_unique<PolicyScope>(with_names(policy_of(policy))));
 }
 
 void Regions::close() {
@@ -99,7 +105,7 @@ void Regions::enable() {
 }
 
 void Regions::tag(const at::Tensor& tensor, uint32_t decision) {
-  if (setting_ == nullptr) return;
+  if (setting_ == nullptr || !setting_->tags) return;
   if (decision < 3) {
     tag_with_policy(tensor, decision_of(decision));
   } else {

@@ -23,14 +23,18 @@ struct Setting {
   // The one MUST of all policies: 0 MUST_SAVE, 1 SaveWithHooks, 2 MUST_RECOMPUTE, 3 MUST_CPU_OFFLOAD.
   uint32_t must = 0;
   bool verify = false;
-  int64_t budget = 0;            // bytes for all of the program's regions; 0 for none
-  bool names = false;            // all policies decide by name too
+  int64_t budget = 0;          // bytes for all of the program's regions; 0 for none
+  bool names = false;          // all policies decide by name too
+  bool inner_policies = true;  // inner scopes have policies of their own; else the outermost's
+  bool tags = true;
   bool prefers_offload = false;  // PREFER_CPU_OFFLOAD is said for PREFER_SAVE
   OffloadOptions offload = {};
 };
 
-// Whether this is what a budget says that is too small: not a refusal of the op.
+// Whether this is what a budget says that is too small.
 bool is_of_budget(const std::string& message);
+// Whether an error ends the program: that of a budget, or of memory. Others are a refusal of the op.
+bool ends_program(const std::string& message);
 
 class Regions {
  public:

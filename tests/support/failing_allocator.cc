@@ -5,9 +5,10 @@
 namespace ac2::test {
 
 c10::DataPtr FailingAllocator::allocate(size_t bytes) {
+  ++allocations_;
   if (left_ == 0) {
     left_ = kFailed;
-    TORCH_CHECK_WITH(OutOfMemoryError, false, "out of memory, as told: ", bytes, " bytes");
+    TORCH_CHECK_WITH(OutOfMemoryError, false, kOutOfMemoryAsTold, ": ", bytes, " bytes");
   }
   if (left_ > 0) {
     --left_;

@@ -10,6 +10,9 @@
 
 namespace ac2::test {
 
+// What FailingAllocator's error says.
+inline constexpr char kOutOfMemoryAsTold[] = "out of memory, as told";
+
 // One thread at a time.
 class FailingAllocator final : public FrontAllocator<c10::Allocator> {
  public:
@@ -21,6 +24,8 @@ class FailingAllocator final : public FrontAllocator<c10::Allocator> {
   void never_fail() { left_ = -1; }
   // Whether that has happened since fail_after().
   bool has_failed() const { return left_ == kFailed; }
+  // The allocations of this process so far.
+  int64_t allocations() const { return allocations_; }
 
   c10::DataPtr allocate(size_t bytes) override;
 
@@ -31,6 +36,7 @@ class FailingAllocator final : public FrontAllocator<c10::Allocator> {
   FailingAllocator() : FrontAllocator(*c10::GetCPUAllocator()) {}
 
   int64_t left_ = -1;
+  int64_t allocations_ = 0;
 };
 
 }  // namespace ac2::test
