@@ -9,6 +9,7 @@
 #include "tests/random/compare.h"
 #include "tests/random/dice.h"
 #include "tests/random/functions.h"
+#include "tests/random/outcome.h"
 #include "tests/random/program.h"
 #include "tests/support/failing_allocator.h"
 
@@ -22,7 +23,7 @@ std::string run_with_fault(const ProgramFn& program, uint32_t input_seed, const 
   FailingAllocator& memory = FailingAllocator::install();
   const int64_t nodes_before = live_node_count();
   memory.fail_after(allocations);
-  const std::string error = run_in_regions(program, input_seed, way).error;
+  const std::string error = run(program, input_seed, way, &way.setting).error;
   const bool has_failed = memory.has_failed();
   memory.never_fail();
   std::ostringstream wrong;
@@ -40,7 +41,7 @@ Verdict compare_after_fault(const ProgramFn& program, uint32_t input_seed, const
   FailingAllocator& memory = FailingAllocator::install();
   const int64_t before = memory.allocations();
   Verdict verdict;
-  if (!run_in_regions(program, input_seed, way).error.empty()) {
+  if (!run(program, input_seed, way, &way.setting).error.empty()) {
     verdict.counts = false;
     return verdict;
   }

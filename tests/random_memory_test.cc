@@ -11,6 +11,7 @@
 #include "tests/random/campaign.h"
 #include "tests/random/compare.h"
 #include "tests/random/functions.h"
+#include "tests/random/outcome.h"
 #include "tests/random/program.h"
 #include "tests/support/allocation_log.h"
 
@@ -29,15 +30,15 @@ Verdict compare_memory(const ProgramFn& program, uint32_t input_seed, const Way&
   AllocationLog& log = AllocationLog::install();
   Verdict verdict;
   std::string error;
-  const auto plain = log.during([&] { error = run_plain(program, input_seed, way).error; });
+  const auto plain = log.during([&] { error = run(program, input_seed, way, nullptr).error; });
   left_behind(way, 0);
   if (!error.empty()) {
     verdict.counts = false;
     return verdict;
   }
   const int64_t nodes_before = live_node_count();
-  Ended ended;
-  const auto region = log.during([&] { ended = run_in_regions(program, input_seed, way); });
+  Outcome ended;
+  const auto region = log.during([&] { ended = run(program, input_seed, way, &way.setting); });
   verdict.difference = ended.error + left_behind(way, nodes_before);
   if (ended.copied_bytes > 0) {
     // What it saved was overwritten, which plain autograd forbids only where backward comes to it.

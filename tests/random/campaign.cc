@@ -20,7 +20,8 @@ Tally run_campaign(const Campaign& campaign) {
   Tally tally;
   while (tally.programs < count) {
     const uint32_t seed = first + tally.programs++;
-    const Program program = Program::draw(seed);
+    Program program = Program::draw(seed);
+    program.limits = campaign.limits;
     const Way way = campaign.draw(seed);
     const Verdict verdict = campaign.judge(program, seed, way);
     tally.compared += verdict.counts;

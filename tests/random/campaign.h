@@ -17,6 +17,7 @@ struct Campaign {
   std::function<Verdict(const ProgramFn& program, uint32_t input_seed, const Way& way)> judge;
   std::string fixture;
   std::string judge_name;
+  Limits limits = {};
 };
 
 struct Tally {

@@ -17,8 +17,12 @@ uint32_t mixed(uint32_t bits) {
 
 }  // namespace
 
-Machine::Machine(const Tensors& inputs, Regions& regions, std::vector<std::string>* source)
-    : regions_(regions), on_(inputs.at(0).device()), source_(source) {
+Machine::Machine(const Tensors& inputs, Regions& regions, std::vector<std::string>* source, const Limits& limits)
+    : regions_(regions),
+      on_(inputs.at(0).device()),
+      source_(source),
+      limits_(limits),
+      inputs_(limits.hooks_inputs ? Tensors() : inputs) {
   say("const c10::Device on = in[0].device();");
   for (size_t i = 0; i < inputs.size(); ++i) {
     std::string name = next_name();
@@ -119,6 +123,11 @@ void Machine::freeze_all() {
 
 bool Machine::may_write(const Variable& v) const {
   return may_write() && !*v.frozen && v.tensor.numel() > 0;
+}
+
+bool Machine::may_hook(const Variable& v) const {
+  return std::none_of(inputs_.begin(), inputs_.end(),
+                      [&v](const at::Tensor& input) { return input.is_same(v.tensor); });
 }
 
 void Machine::begin_region() {

@@ -26,10 +26,16 @@ struct Variable {
   void freeze() const { *frozen = true; }
 };
 
+// What a program must not do that runs beside others.
+struct Limits {
+  bool draws = true;         // from the default generator
+  bool hooks_inputs = true;  // with hooks on their gradients
+};
+
 class Machine {
  public:
   // `source` may be null. The inputs are frozen.
-  Machine(const Tensors& inputs, Regions& regions, std::vector<std::string>* source);
+  Machine(const Tensors& inputs, Regions& regions, std::vector<std::string>* source, const Limits& limits = {});
 
   // That of the inputs; `on` in the source.
   c10::Device on() const { return on_; }
@@ -53,6 +59,8 @@ class Machine {
   // Ops that write do nothing while this is so: it is an error to write then to what the region holds.
   bool may_write() const { return !disabled_; }
   bool may_write(const Variable& v) const;
+  bool may_draw() const { return limits_.draws; }
+  bool may_hook(const Variable& v) const;
 
   void begin_region();
   void open_scope(Dice& dice);
@@ -78,6 +86,8 @@ class Machine {
   Regions& regions_;
   const c10::Device on_;
   std::vector<std::string>* source_;
+  const Limits limits_;
+  const Tensors inputs_;  // if they must not be hooked
   std::vector<Variable> variables_;
   int names_ = 0;
   uint32_t step_ = 0;

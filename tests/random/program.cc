@@ -19,7 +19,7 @@ Program Program::draw(uint32_t seed, int num_steps) {
 }
 
 Tensors Program::run(const Tensors& in, Regions& regions, std::vector<std::string>* source) const {
-  Machine machine(in, regions, source);
+  Machine machine(in, regions, source, limits);
   machine.begin_region();
   for (const uint32_t step : steps) {
     machine.begin_step(step);

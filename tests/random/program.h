@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/random/machine.h"
 #include "tests/random/regions_switch.h"
 
 namespace ac2::test {
@@ -16,6 +17,7 @@ using ProgramFn = std::function<Tensors(const Tensors& in, Regions& regions)>;
 // is still a program.
 struct Program {
   std::vector<uint32_t> steps;
+  Limits limits = {};
 
   static Program draw(uint32_t seed, int num_steps = 40);
 

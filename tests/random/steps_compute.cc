@@ -239,6 +239,7 @@ void constant_step(Machine& machine, Dice& dice) {
 void draw_step(Machine& machine, Dice& dice) {
   const c10::Device on = machine.on();
   const Variable v = machine.pick(dice);
+  if (!machine.may_draw()) return;
   switch (dice.roll(6)) {
     case 0:
       return machine.let("whole(" + v.name + ") + at::randn({4, 4}, on)", [&] {

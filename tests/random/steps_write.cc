@@ -26,7 +26,7 @@ void write_step(Machine& machine, Dice& dice) {
       return machine.run(v.name + ".copy_(" + other.name + ")", [&] { t.copy_(other.tensor); });
     case 5:
       if (filler == 0) return machine.run(v.name + ".fill_(0.125)", [&] { t.fill_(0.125); });
-      if (filler == 1) return machine.run(v.name + ".zero_()", [&] { t.zero_(); });
+      if (filler == 1 || !machine.may_draw()) return machine.run(v.name + ".zero_()", [&] { t.zero_(); });
       return machine.run(v.name + ".normal_()", [&] { t.normal_(); });
     case 6:
       return machine.run("at::_foreach_mul_({" + v.name + "}, 1.25)", [&] { at::_foreach_mul_({t}, 1.25); });
