@@ -128,6 +128,20 @@ class PlanTest : public CleanTest {
     }
   }
 
+  // Of a step that holds eight values besides the results that can be kept or not.
+  void expect_smallest_plan_is_enough(const Network& network) {
+    const Tensors inputs = {sample({kElements})};
+    const Tensors expected = plain_gradients(network, inputs);
+    StepPlanner planner([&] { network(inputs).sum().backward(); }, {.modelled_costs = true});
+    forget_gradients(inputs);
+    const StepPlanner::Plan plan = planner.smallest();
+    EXPECT_GE(plan.summary.peak_bytes, 8 * kBytes);
+    const Run run = this->run(network, inputs, plan.policy, plan.summary.peak_bytes);
+    EXPECT_EQ(run.backward.recomputed_ops, plan.summary.replayed_ops);
+    EXPECT_EQ(run.backward.evicted_values, 0);
+    expect_same_bits(run.gradients, expected, "gradients");
+  }
+
   testing::CountingAllocator& memory_ = testing::CountingAllocator::install();
 };
 
@@ -206,6 +220,28 @@ TEST_F(PlanTest, WhatOnlyBackwardKeepsAliveOfTensorsFromOutsideCounts) {
   EXPECT_EQ(run.held_after_forward, plan.summary.forward_bytes);
   EXPECT_EQ(run.backward.recomputed_ops, plan.summary.replayed_ops);
   EXPECT_EQ(run.backward.evicted_values, 0);
+}
+
+TEST_F(PlanTest, WhatAGraphKeepsAliveThatDiesBeforeBackwardCounts) {
+  expect_smallest_plan_is_enough([](const Tensors& in) {
+    const at::Tensor x = sines(in[0], 4);
+    at::Tensor branch = at::rrelu(x.repeat({8}), 0.1, 0.3, /*training=*/true);  // keeps its noise
+    branch.reset();
+    return sines(x, 4);
+  });
+}
+
+TEST_F(PlanTest, WhatATagPacksOfATensorFromOutsideCounts) {
+  const SaveWithHooks clone{[](const at::Tensor& t) { return c10::IValue(t.clone()); },
+                            [](const c10::IValue& packed) { return packed.toTensor(); }};
+  const at::Tensor factor = at::full({8 * kElements}, 1.5);
+  at::Tensor alive;
+  expect_smallest_plan_is_enough([&](const Tensors& in) {
+    at::Tensor x = sines(in[0], 6);
+    tag_with_policy(factor, clone);
+    alive = factor.sin();
+    return sines(x, 6);
+  });
 }
 
 TEST_F(PlanTest, OneByteLessThanThePlanSaysIsNotEnough) {

@@ -38,9 +38,10 @@ class Step {
     return value;
   }
 
-  // Parameters and inputs are no values here: they are always there.
+  // Parameters and inputs are no values here: they are always there. Of the results the program now lets go.
   const StepGraph& backward() {
     graph.events.push_back({Event::kBackward, 0});
+    for (uint32_t value = 0; value < graph.values.size(); ++value) graph.events.push_back({Event::kDies, value});
     for (size_t op = hooks_of_.size(); op-- > 0;) {
       for (const uint32_t hook : hooks_of_[op]) graph.events.push_back({Event::kTaken, hook});
       for (const uint32_t hook : hooks_of_[op]) graph.events.push_back({Event::kReleased, hook});

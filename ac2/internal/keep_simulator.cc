@@ -52,16 +52,21 @@ void KeepSimulator::note_hooks() {
 }
 
 void KeepSimulator::note_uses() {
-  const auto backward = std::find_if(graph_.events.begin(), graph_.events.end(),
-                                     [](const Event& e) { return e.kind == Event::kBackward; });
-  const auto forward_end = static_cast<uint32_t>(backward - graph_.events.begin());
-  // A node, and with it the use of its inputs, lives while a result or what was made of one is wanted.
+  // A node, and with it the use of its inputs, lives while a result or what was made of one is wanted, or the program
+  // has a result.
+  const auto end = static_cast<uint32_t>(graph_.events.size());
+  std::vector<uint32_t> dies(graph_.values.size(), end);
+  for (uint32_t i = 0; i < end; ++i) {
+    if (graph_.events[i].kind == Event::kDies) {
+      dies[graph_.events[i].index] = i;
+    }
+  }
   std::vector<uint32_t> lives_until = last_released_;
   for (size_t i = graph_.ops.size(); i-- > 0;) {
     const StepGraph::Op& op = graph_.ops[i];
-    uint32_t until = forward_end;
+    uint32_t until = 0;
     for (const uint32_t result : op.results) {
-      until = std::max(until, lives_until[result]);
+      until = std::max({until, dies[result], lives_until[result]});
     }
     for (const uint32_t input : op.inputs) {
       lives_until[input] = std::max(lives_until[input], until);
@@ -308,6 +313,8 @@ KeepOutcome KeepSimulator::run(absl::Span<const Keep> kept) {
         }
         break;
       }
+      case Event::kDies:
+        break;
     }
     for (const uint32_t value : ends_[i]) {
       if (states_[value].held && saved(value)) {

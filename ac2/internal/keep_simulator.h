@@ -7,9 +7,9 @@
 //   KeepOutcome outcome = simulator.run(kept);
 //
 // It follows the tape's rules (needs.cc, kept_values.cc, replayer.cc) where no budget interferes: all hooks are pinned
-// when a backward begins, replay goes depth first from what is there, and a replayed value lives while it is pinned. It
-// does not know what the program itself keeps alive, so the runtime may hold and replay less. Before an op is replayed
-// all of its results count, wanted or not.
+// when a backward begins, replay goes depth first from what is there, and a replayed value lives while it is pinned.
+// While the program has a result, what it was made from may be wanted for it; but that the result is there is not made
+// use of, so the runtime may hold and replay less. Before an op is replayed all of its results count, wanted or not.
 //
 // O(events + edges) a run. Not thread-safe.
 #pragma once

@@ -35,6 +35,7 @@ struct StepGraph {
       kBackward,  // a backward begins, and the one before has ended
       kTaken,     // a hook's value is taken out
       kReleased,  // a hook ends
+      kDies,      // a value: nothing can want it any more
     };
     Kind kind = kRuns;
     uint32_t index = 0;

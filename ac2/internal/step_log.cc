@@ -102,9 +102,13 @@ void StepLog::taken(const SavedTensorHook* hook, int graph_task) {
 
 void StepLog::look_outside() {
   for (const auto& [value, id] : ids_) {
-    if (value->producer == nullptr && value->held) {
-      graph_.values[id].ours = value->held.use_count() == 1;
-    }
+    look_at(*value, id);
+  }
+}
+
+void StepLog::look_at(const Value& value, uint32_t id) {
+  if (value.producer == nullptr && (value.held || value.is_packed())) {
+    graph_.values[id].ours = value.is_packed() || value.held.use_count() == 1;
   }
 }
 
@@ -116,6 +120,13 @@ void StepLog::released(const SavedTensorHook* hook) {
   }
 }
 
+void StepLog::letting_go(const Value& value) {
+  const auto it = ids_.find(&value);
+  if (it != ids_.end() && graph_task_ == -1) {
+    look_at(value, it->second);
+  }
+}
+
 void StepLog::forget(const Value& value) {
   const auto it = ids_.find(&value);
   if (it == ids_.end()) {
@@ -124,13 +135,14 @@ void StepLog::forget(const Value& value) {
   if (value.has_hooks() && value.other->packed_bytes > 0) {
     graph_.values[it->second].bytes = value.other->packed_bytes;
   }
+  graph_.events.push_back({Event::kDies, it->second});
   ids_.erase(it);
 }
 
 void StepLog::append_backward() {
   auto& events = graph_.events;
   // What a local variable of the step let go of at its end.
-  while (!events.empty() && events.back().kind == Event::kReleased) {
+  while (!events.empty() && (events.back().kind == Event::kReleased || events.back().kind == Event::kDies)) {
     events.pop_back();
   }
   std::vector<uint8_t> alive(graph_.hooks.size());

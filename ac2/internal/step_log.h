@@ -38,6 +38,8 @@ class StepLog {
   // `graph_task` is -1 outside backward.
   void taken(const SavedTensorHook* hook, int graph_task);
   void released(const SavedTensorHook* hook);
+  // What the value holds is about to go.
+  void letting_go(const Value& value);
   // The value dies.
   void forget(const Value& value);
 
@@ -52,8 +54,9 @@ class StepLog {
   uint32_t id_of(const Value& value);
   // Null if no op made it.
   StepGraph::Op* op_of(const Value& value);
-  // Of what is held from outside: which of it does the program keep, too?
+  // Of what is held from outside: does the program keep it, too?
   void look_outside();
+  void look_at(const Value& value, uint32_t id);
   void append_backward();
 
   const bool modelled_costs_;

@@ -169,6 +169,9 @@ void Tape::hold(Value* value) {
 }
 
 void Tape::drop_held(Value* value) {
+  if (owned_step_log_) {
+    owned_step_log_->letting_go(*value);
+  }
   if (value->held) {
     count_saved(value, -static_cast<int64_t>(value->nbytes));
     if (owned_budget_) {

@@ -26,10 +26,11 @@ struct Variable {
   void freeze() const { *frozen = true; }
 };
 
-// What a program must not do that runs beside others.
+// What a program must not do: some of it because others run beside it.
 struct Limits {
   bool draws = true;         // from the default generator
   bool hooks_inputs = true;  // with hooks on their gradients
+  bool slopes = true;        // gradients in the middle of forward
 };
 
 class Machine {
@@ -60,6 +61,7 @@ class Machine {
   bool may_write() const { return !disabled_; }
   bool may_write(const Variable& v) const;
   bool may_draw() const { return limits_.draws; }
+  bool may_take_gradients() const { return limits_.slopes; }
   bool may_hook(const Variable& v) const;
 
   void begin_region();

@@ -72,6 +72,15 @@ Policy Regions::with_names(const Policy& policy) const {
 }
 
 void Regions::begin() {
+  if (setting_ != nullptr && setting_->one_region) {
+    enable();
+    while (scopes_.size() > outermost_scopes()) scopes_.pop_back();
+    if (setting_->outermost && scopes_.empty()) {
+      scopes_.push_back(std::make_unique<PolicyScope>(*setting_->outermost));
+      traces_.push_back(scopes_.back()->trace());
+    }
+    return;
+  }
   end();
   if (setting_ != nullptr) {
     scopes_.push_back(std::make_unique<PolicyScope>(
@@ -87,8 +96,12 @@ void Regions::open(uint32_t policy) {
   scopes_.push_back(std::make_unique<PolicyScope>(with_names(policy_of(policy))));
 }
 
+size_t Regions::outermost_scopes() const {
+  return setting_ != nullptr && setting_->one_region && !setting_->outermost ? 0 : 1;
+}
+
 void Regions::close() {
-  if (scopes_.size() > 1) scopes_.pop_back();
+  if (scopes_.size() > outermost_scopes()) scopes_.pop_back();
 }
 
 void Regions::end() {

@@ -23,8 +23,12 @@ struct Setting {
   // The one MUST of all policies: 0 MUST_SAVE, 1 SaveWithHooks, 2 MUST_RECOMPUTE, 3 MUST_CPU_OFFLOAD.
   uint32_t must = 0;
   bool verify = false;
-  int64_t budget = 0;          // bytes for all of the program's regions; 0 for none
-  bool names = false;          // all policies decide by name too
+  int64_t budget = 0;  // bytes for all of the program's regions; 0 for none
+  bool names = false;  // all policies decide by name too
+  // Of a single region: those that the program begins later go on in it. None: nor is that one opened, somebody else
+  // has.
+  bool one_region = false;
+  std::optional<Policy> outermost = std::nullopt;
   bool inner_policies = true;  // inner scopes have policies of their own; else the outermost's
   bool tags = true;
   bool prefers_offload = false;  // PREFER_CPU_OFFLOAD is said for PREFER_SAVE
@@ -60,6 +64,8 @@ class Regions {
   const std::vector<std::shared_ptr<const Trace>>& traces() const { return traces_; }
 
  private:
+  // How many of them are.
+  size_t outermost_scopes() const;
   PolicyDecision the_must() const;
   PolicyDecision decision_of(uint32_t decision) const;
   // 0 to 2 decide the same for all ops, the others by the op's index.
