@@ -18,6 +18,16 @@ namespace {
 
 using RandomFaultsTest = CleanTest;
 
+// Of a run in regions; 0 if it ends with an error.
+int64_t allocations_of(const ProgramFn& program, uint32_t input_seed, const Way& way) {
+  FailingAllocator& memory = FailingAllocator::install();
+  const int64_t before = memory.allocations();
+  const std::string error = run(program, input_seed, way, &way.setting).error;
+  const int64_t allocations = memory.allocations() - before;
+  left_behind(way, 0);
+  return error.empty() ? allocations : 0;
+}
+
 // Leaves out what the program does without a fault: random_programs_test looks at that.
 std::string run_with_fault(const ProgramFn& program, uint32_t input_seed, const Way& way, int64_t allocations) {
   FailingAllocator& memory = FailingAllocator::install();
@@ -38,15 +48,10 @@ std::string run_with_fault(const ProgramFn& program, uint32_t input_seed, const 
 }
 
 Verdict compare_after_fault(const ProgramFn& program, uint32_t input_seed, const Way& way) {
-  FailingAllocator& memory = FailingAllocator::install();
-  const int64_t before = memory.allocations();
   Verdict verdict;
-  if (!run(program, input_seed, way, &way.setting).error.empty()) {
-    verdict.counts = false;
-    return verdict;
-  }
-  left_behind(way, 0);
-  const int64_t allocations = memory.allocations() - before;
+  const int64_t allocations = allocations_of(program, input_seed, way);
+  verdict.counts = allocations > 0;
+  if (!verdict.counts) return verdict;
   Dice dice(input_seed);
   const std::string wrong = run_with_fault(program, input_seed, way, dice.roll(static_cast<uint32_t>(allocations)));
   if (!wrong.empty()) {
@@ -63,6 +68,46 @@ TEST_F(RandomFaultsTest, LeaveNothingBehindAndTheSameProgramRunsAgain) {
                                     .fixture = "RandomFaultsTest",
                                     .judge_name = "compare_after_fault"});
   EXPECT_GE(tally.compared, tally.programs / 2) << "of " << tally.programs;
+}
+
+// In forward; the program ends with what it has, which plain autograd gives that never began that step.
+Verdict compare_up_to_fault(const ProgramFn& program, uint32_t input_seed, const Way& way) {
+  FailingAllocator& memory = FailingAllocator::install();
+  Verdict verdict;
+  verdict.counts = false;
+  const int64_t allocations = allocations_of(program, input_seed, way);
+  if (allocations == 0) return verdict;
+  const int64_t nodes_before = live_node_count();
+  ProgramEnd end{.where_memory_runs_out = true};
+  Way until_fault = way, until_step = way;
+  until_fault.end = until_step.end = &end;
+  Dice dice(input_seed);
+  memory.fail_after(dice.roll(static_cast<uint32_t>(allocations)));
+  const Outcome actual = run(program, input_seed, until_fault, &way.setting);
+  memory.never_fail();
+  verdict.difference = left_behind(way, nodes_before);
+  if (!verdict.difference.empty() || !end.ended_at || (way.setting.budget > 0 && is_of_budget(actual.error))) {
+    return verdict;
+  }
+  end = {.at_step = *end.ended_at};
+  const Outcome expected = run(program, input_seed, until_step, nullptr);
+  left_behind(way, 0);
+  if (!expected.error.empty()) return verdict;
+  verdict.counts = true;
+  verdict.replayed_ops = actual.replayed_ops;
+  verdict.difference = differences(actual, expected);
+  return verdict;
+}
+
+TEST_F(RandomFaultsTest, WhatWasMadeBeforeAFaultHasTheGradientsOfPlainAutograd) {
+  const Tally tally = run_campaign({.seeds = 3000,
+                                    .draw = &Way::draw,
+                                    .judge = &compare_up_to_fault,
+                                    .fixture = "RandomFaultsTest",
+                                    .judge_name = "compare_up_to_fault",
+                                    .limits = {.draws = false}});
+  EXPECT_GE(tally.compared, tally.programs / 10) << "of " << tally.programs;
+  EXPECT_GE(tally.replayed_ops, tally.compared);
 }
 
 }  // namespace

@@ -46,6 +46,7 @@ void Machine::add(at::Tensor tensor, std::string name, std::shared_ptr<bool> fro
 void Machine::begin_step(uint32_t seed) {
   step_ = seed;
   made_by_step_ = 0;
+  writing_ = false;
 }
 
 size_t Machine::pick_index(Dice& dice) const {
@@ -75,6 +76,7 @@ bool Machine::attempt(const std::string& text, const std::function<void()>& fn) 
 }
 
 void Machine::let(const std::string& text, const std::function<at::Tensor()>& fn, bool frozen) {
+  writing_ = text.starts_with("damp_(") || text.starts_with("at::batch_norm(");
   at::Tensor result;
   if (attempt(text, [&] { result = fn(); })) {
     std::string name = next_name();
@@ -106,6 +108,7 @@ void Machine::let_view(const Variable& of, const std::string& text, const std::f
 }
 
 void Machine::run(const std::string& text, const std::function<void()>& fn) {
+  writing_ = true;
   if (attempt(text, fn)) say(text + ";");
 }
 

@@ -61,6 +61,8 @@ class Machine {
   bool may_write() const { return !disabled_; }
   bool may_write(const Variable& v) const;
   bool may_draw() const { return limits_.draws; }
+  // The step is one that writes to what is there: had it failed, nobody could say how far it came.
+  bool is_writing() const { return writing_; }
   bool may_take_gradients() const { return limits_.slopes; }
   bool may_hook(const Variable& v) const;
 
@@ -96,6 +98,7 @@ class Machine {
   uint32_t made_by_step_ = 0;
   int64_t refused_ = 0;
   bool disabled_ = false;
+  bool writing_ = false;
   std::optional<at::NoGradGuard> no_grad_;
   std::optional<Autocast> autocast_;
 };

@@ -55,23 +55,29 @@ Outcome run(const Runnable& what, const Way& way, const Setting* setting) {
   if (setting == nullptr) leaks.emplace();
   Outcome outcome;
   std::vector<std::shared_ptr<const Trace>> traces;
+  const auto look = [&] {
+    if (setting == nullptr || !setting->look) return;
+    for (const auto& trace : traces) setting->look(*trace);
+  };
   try {
     const auto [inputs, leaves] = what.start();
     Tensors outputs;
     {
-      Regions regions(setting);
+      Regions regions(setting, way.end);
       outputs = what.program(inputs, regions);
       traces = regions.traces();
       if (!way.device.is_cpu()) {
         for (const auto& trace : traces) outcome.offloaded_bytes += trace->stats().offloaded_bytes;
       }
     }
+    look();
     append(outcome.tensors, outputs);
     append(outcome.tensors, inputs);
     outcome.tensors.push_back(generator_state());
     if (way.backward == Backward::kTwoDerivatives) {
       const Tensors first = derivative(outputs, leaves, /*retain_graph=*/true, /*create_graph=*/true);
       append(outcome.tensors, first);
+      look();
       Tensors curved;
       for (const at::Tensor& gradient : first) {
         if (gradient.defined() && gradient.requires_grad()) curved.push_back(gradient);
@@ -81,6 +87,7 @@ Outcome run(const Runnable& what, const Way& way, const Setting* setting) {
       const int times = way.backward == Backward::kThreeTimes ? 3 : 1;
       for (int i = 1; i <= times; ++i) {
         append(outcome.tensors, derivative(outputs, leaves, what.retains_graph || i < times, /*create_graph=*/false));
+        look();
       }
     }
     outcome.tensors.push_back(generator_state());

@@ -2,6 +2,9 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
+#include <c10/util/Exception.h>
+
+#include <algorithm>
 #include <exception>
 #include <string>
 
@@ -21,10 +24,17 @@ Program Program::draw(uint32_t seed, int num_steps) {
 Tensors Program::run(const Tensors& in, Regions& regions, std::vector<std::string>* source) const {
   Machine machine(in, regions, source, limits);
   machine.begin_region();
-  for (const uint32_t step : steps) {
-    machine.begin_step(step);
-    Dice dice(step);
-    any_step(machine, dice);
+  ProgramEnd& end = regions.program_end();
+  for (size_t i = 0; i < std::min(steps.size(), end.at_step); ++i) {
+    machine.begin_step(steps[i]);
+    Dice dice(steps[i]);
+    try {
+      any_step(machine, dice);
+    } catch (const c10::OutOfMemoryError&) {
+      if (!end.where_memory_runs_out || machine.is_writing()) throw;
+      end.ended_at = i;
+      break;
+    }
   }
   return machine.finish();
 }

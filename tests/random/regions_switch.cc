@@ -25,7 +25,7 @@ bool ends_program(const std::string& message) {
   return is_of_budget(message) || message.find("out of memory") != std::string::npos;
 }
 
-Regions::Regions(const Setting* setting) : setting_(setting) {
+Regions::Regions(const Setting* setting, ProgramEnd* end) : setting_(setting), end_(end) {
   if (setting != nullptr && setting->budget > 0) budget_.emplace(setting->budget, /*modelled_costs=*/true);
 }
 
@@ -83,9 +83,11 @@ void Regions::begin() {
   }
   end();
   if (setting_ != nullptr) {
-    scopes_.push_back(std::make_unique<PolicyScope>(
-        with_names(policy_of(setting_->policy)),
-        ScopeOptions{.shared_budget = budget_, .verify = setting_->verify, .offload = setting_->offload}));
+    scopes_.push_back(std::make_unique<PolicyScope>(with_names(policy_of(setting_->policy)),
+                                                    ScopeOptions{.shared_budget = budget_,
+                                                                 .verify = setting_->verify,
+                                                                 .timeline = setting_->timeline,
+                                                                 .offload = setting_->offload}));
     traces_.push_back(scopes_.back()->trace());
   }
 }

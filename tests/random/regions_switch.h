@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,6 +34,9 @@ struct Setting {
   bool tags = true;
   bool prefers_offload = false;  // PREFER_CPU_OFFLOAD is said for PREFER_SAVE
   OffloadOptions offload = {};
+  bool timeline = false;
+  // Called for each region after forward and after each backward.
+  std::function<void(const Trace&)> look = nullptr;
 };
 
 // Whether this is what a budget says that is too small.
@@ -40,9 +44,19 @@ bool is_of_budget(const std::string& message);
 // Whether an error ends the program: that of a budget, or of memory. Others are a refusal of the op.
 bool ends_program(const std::string& message);
 
+// Where a program ends before its last step.
+struct ProgramEnd {
+  size_t at_step = SIZE_MAX;  // it runs no step from this one on
+  // Or else it ends where memory runs out in a step that writes nothing, keeps what it has, and says which step that
+  // was.
+  bool where_memory_runs_out = false;
+  std::optional<size_t> ended_at = std::nullopt;
+};
+
 class Regions {
  public:
-  explicit Regions(const Setting* setting);
+  // `end` may be null.
+  explicit Regions(const Setting* setting, ProgramEnd* end = nullptr);
   ~Regions() { end(); }
   Regions(const Regions&) = delete;
   Regions& operator=(const Regions&) = delete;
@@ -60,6 +74,8 @@ class Regions {
   // PREFER_RECOMPUTE; 3 to 5 the same, by a name.
   void tag(const at::Tensor& tensor, uint32_t decision);
 
+  ProgramEnd& program_end() { return end_ != nullptr ? *end_ : no_end_; }
+
   // Of all regions so far.
   const std::vector<std::shared_ptr<const Trace>>& traces() const { return traces_; }
 
@@ -73,6 +89,8 @@ class Regions {
   Policy with_names(const Policy& policy) const;
 
   const Setting* setting_;
+  ProgramEnd* end_;
+  ProgramEnd no_end_;
   std::optional<MemoryBudget> budget_;
   std::vector<std::unique_ptr<PolicyScope>> scopes_;
   std::vector<std::shared_ptr<const Trace>> traces_;

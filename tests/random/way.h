@@ -17,6 +17,7 @@ struct Way {
   Setting setting;
   Backward backward = Backward::kOnce;
   c10::Device device = c10::kCPU;
+  ProgramEnd* end = nullptr;
 
   // On the CPU.
   static Way draw(uint32_t seed);
