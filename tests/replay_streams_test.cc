@@ -1,9 +1,5 @@
 // Replay on several streams of one device, without a GPU: on the fake accelerator every access that nothing orders
 // after what it depends on is an error, whatever order things happened to run in.
-#include <c10/core/Event.h>
-#include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
-
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -13,6 +9,7 @@
 #include <vector>
 
 #include "tests/support/offload_fixture.h"
+#include "tests/support/side_stream.h"
 
 namespace ac2::test {
 namespace {
@@ -33,27 +30,8 @@ class ReplayStreamsTest : public OffloadTest {
  protected:
   using Fn = std::function<at::Tensor(const at::Tensor&)>;
 
-  void wait_for(const c10::Stream& stream, const c10::Stream& other) {
-    c10::Event event(other.device_type());
-    event.record(other);
-    event.block(stream);
-  }
-
-  // `fn` on `stream`, in order with the current one, as programs with streams do it.
   at::Tensor on_stream(int stream, const at::Tensor& x, const Fn& fn) {
-    const c10::impl::VirtualGuardImpl device(x.device().type());
-    const c10::Stream outer = device.getStream(x.device());
-    const c10::Stream side = fake_.stream(stream);
-    wait_for(side, outer);
-    at::Tensor y;
-    {
-      const c10::StreamGuard guard(side);
-      y = fn(x);
-    }
-    wait_for(outer, side);
-    device.recordDataPtrOnStream(y.storage().data_ptr(), outer);
-    device.recordDataPtrOnStream(x.storage().data_ptr(), side);
-    return y;
+    return on_side_stream(fake_.stream(stream), {x}, [&] { return fn(x); });
   }
 
   // Under every policy, in a device whose copies are done when they must be and in one where they are done at random.

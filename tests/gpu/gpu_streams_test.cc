@@ -1,8 +1,6 @@
 // Streams, devices, memory and graphs: what is only there on a GPU.
 #include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
-#include <c10/core/Event.h>
-#include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -12,6 +10,7 @@
 
 #include "tests/gpu/capture.h"
 #include "tests/gpu/gpu.h"
+#include "tests/support/side_stream.h"
 
 namespace ac2::test {
 namespace {
@@ -25,30 +24,9 @@ c10::Stream new_stream() {
       c10::Device(at::kCUDA, at::accelerator::getDeviceIndex()));
 }
 
-c10::Stream current_stream() {
-  return at::accelerator::getCurrentStream(at::accelerator::getDeviceIndex());
-}
-
-void wait_for(const c10::Stream& stream, const c10::Stream& other) {
-  c10::Event event(at::kCUDA);
-  event.record(other);
-  event.block(stream);
-}
-
-// `fn` on a stream of its own, in order with the current one, as programs with streams do it.
 template <class Fn>
 at::Tensor on_stream(const c10::Stream& stream, const at::Tensor& x, Fn&& fn) {
-  const c10::Stream outer = current_stream();
-  wait_for(stream, outer);
-  at::Tensor y;
-  {
-    const c10::StreamGuard guard(stream);
-    y = fn(x);
-  }
-  wait_for(outer, stream);
-  c10::impl::VirtualGuardImpl(at::kCUDA).recordDataPtrOnStream(y.storage().data_ptr(), outer);
-  c10::impl::VirtualGuardImpl(at::kCUDA).recordDataPtrOnStream(x.storage().data_ptr(), stream);
-  return y;
+  return on_side_stream(stream, {x}, [&] { return fn(x); });
 }
 
 // Slow enough that whoever does not wait reads what is not there yet.

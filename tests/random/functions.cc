@@ -1,9 +1,7 @@
 #include "tests/random/functions.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/Event.h>
 #include <c10/core/InferenceMode.h>
-#include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -12,6 +10,7 @@
 #include <stdexcept>
 
 #include "tests/support/regions.h"
+#include "tests/support/side_stream.h"
 
 namespace ac2::test {
 
@@ -137,33 +136,11 @@ at::Tensor inferred(const at::Tensor& x, const at::Tensor& w) {
   return y.clone();
 }
 
-void use_on_current_stream(const at::Tensor& tensor) {
-  if (tensor.device().is_cpu()) return;
-  const c10::impl::VirtualGuardImpl devices(tensor.device().type());
-  devices.recordDataPtrOnStream(tensor.storage().data_ptr(), devices.getStream(tensor.device()));
-}
-
 at::Tensor aside(const at::Tensor& x, const at::Tensor& w) {
   const auto product = [&] { return whole(x).to(at::kFloat).sin() * whole(w).to(at::kFloat).cos(); };
   if (x.device().is_cpu()) return product();
   const c10::impl::VirtualGuardImpl devices(x.device().type());
-  const c10::Stream main = devices.getStream(x.device()), side = devices.getStreamFromGlobalPool(x.device());
-  const auto order = [](const c10::Stream& first, const c10::Stream& second) {
-    c10::Event event(first.device_type());
-    event.record(first);
-    event.block(second);
-  };
-  order(main, side);
-  at::Tensor y;
-  {
-    const c10::StreamGuard guard(side);
-    use_on_current_stream(x);
-    use_on_current_stream(w);
-    y = product();
-  }
-  order(side, main);
-  use_on_current_stream(y);
-  return y;
+  return on_side_stream(devices.getStreamFromGlobalPool(x.device()), {x, w}, product);
 }
 
 at::Tensor damped_gradient(const at::Tensor& gradient) {

@@ -30,8 +30,6 @@ at::Tensor loss(const at::Tensor& x, const at::Tensor& w);
 at::Tensor turned(const at::Tensor& x, const at::Tensor& w);
 // Computed in inference mode, and taken out of it.
 at::Tensor inferred(const at::Tensor& x, const at::Tensor& w);
-// Its memory is not free before what the current stream has been given when it is freed is done.
-void use_on_current_stream(const at::Tensor& tensor);
 // A product computed on another stream of the device, if it has streams, ordered as CUDA's manual says.
 at::Tensor aside(const at::Tensor& x, const at::Tensor& w);
 

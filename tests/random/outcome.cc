@@ -7,8 +7,8 @@
 #include <optional>
 #include <sstream>
 
-#include "tests/random/functions.h"
 #include "tests/support/leak_check.h"
+#include "tests/support/side_stream.h"
 #include "tests/support/wait_for_engine.h"
 
 namespace ac2::test {
