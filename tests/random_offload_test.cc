@@ -9,7 +9,9 @@
 #include "ac2/offload.h"
 #include "tests/random/campaign.h"
 #include "tests/random/compare.h"
+#include "tests/random/dice.h"
 #include "tests/random/functions.h"
+#include "tests/random/outcome.h"
 #include "tests/random/program.h"
 #include "tests/support/fake_accelerator.h"
 
@@ -58,6 +60,57 @@ TEST_F(RandomOffloadTest, GivesWhatPlainAutogradGives) {
   EXPECT_GE(tally.compared, tally.programs / 2) << "of " << tally.programs;
   EXPECT_GE(tally.replayed_ops, tally.compared / 2);
   EXPECT_GE(tally.offloaded_bytes, 64 * int64_t{tally.compared});
+}
+
+// Device memory runs out somewhere first, in forward, in a replay or when bytes come back: nothing may be left of that.
+Verdict compare_after_fault_on_device(const ProgramFn& program, uint32_t input_seed, const Way& way) {
+  FakeAccelerator& fake = FakeAccelerator::install();
+  // The error, and in `wrong` what is left.
+  std::ostringstream wrong;
+  const auto run_and_clean_up = [&] {
+    const int64_t nodes = live_node_count(), device_bytes = fake.device_bytes();
+    std::string error = run(program, input_seed, way, &way.setting).error;
+    fake.fail_after(-1);
+    wrong << left_behind(way, nodes);
+    if (offload_memory().bytes_in_use != 0) wrong << offload_memory().bytes_in_use << " pinned bytes are in use\n";
+    fake.finish();
+    release_offload_memory();
+    fake.take_errors();
+    if (fake.device_bytes() != device_bytes) wrong << fake.device_bytes() - device_bytes << " device bytes are left\n";
+    if (fake.pinned_bytes() != 0) wrong << fake.pinned_bytes() << " pinned bytes are left\n";
+    if (fake.live_events() != 0) wrong << fake.live_events() << " events are left\n";
+    return error;
+  };
+  fake.restart(input_seed);
+  const int64_t before = fake.device_allocations();
+  Verdict verdict;
+  verdict.counts = run_and_clean_up().empty();
+  const int64_t allocations = fake.device_allocations() - before;
+  if (verdict.counts && allocations > 0) {
+    Dice dice(input_seed);
+    fake.restart(input_seed);
+    fake.fail_after(dice.roll(static_cast<int>(allocations)));
+    const std::string error = run_and_clean_up();
+    const bool of_budget = way.setting.budget > 0 && is_of_budget(error);
+    if (!error.empty() && !of_budget && error.find("out of memory") == std::string::npos) {
+      wrong << "after a fault it says: " << error << "\n";
+    }
+  }
+  if (!verdict.counts || !wrong.str().empty()) {
+    verdict.difference = wrong.str();
+    return verdict;
+  }
+  return compare_on_device(program, input_seed, way);
+}
+
+TEST_F(RandomOffloadTest, LeavesNothingBehindWhereDeviceMemoryRunsOut) {
+  const Tally tally = run_campaign(
+      {.seeds = 1000,
+       .draw = [](uint32_t seed) { return Way::draw_offloading(seed, FakeAccelerator::install().device()); },
+       .judge = &compare_after_fault_on_device,
+       .fixture = "RandomOffloadTest",
+       .judge_name = "compare_after_fault_on_device"});
+  EXPECT_GE(tally.compared, tally.programs / 2) << "of " << tally.programs;
 }
 
 }  // namespace

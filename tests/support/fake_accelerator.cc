@@ -34,8 +34,8 @@ c10::DataPtr allocate_memory(Kind kind, size_t bytes, c10::Device device) {
   if (bytes > 0) {
     const Lock lock(state().mutex);
     data = state().memory.allocate(kind, bytes, FakeAccelerator::current_stream());
-    TORCH_CHECK_WITH(OutOfMemoryError, data != nullptr, "The fake accelerator has no ", bytes,
-                     " bytes of pinned memory left.");
+    TORCH_CHECK_WITH(OutOfMemoryError, data != nullptr, "The fake accelerator has no ", bytes, " bytes of ",
+                     kind == Kind::kPinned ? "pinned" : "device", " memory left: out of memory.");
   }
   return {data, data, &free_memory, device};
 }
@@ -267,6 +267,16 @@ void FakeAccelerator::reset_peaks() {
 void FakeAccelerator::limit_pinned(int64_t bytes) {
   const Lock lock(state_.mutex);
   state_.memory.limit_pinned(bytes);
+}
+
+void FakeAccelerator::fail_after(int64_t count) {
+  const Lock lock(state_.mutex);
+  state_.memory.fail_after(count);
+}
+
+int64_t FakeAccelerator::device_allocations() {
+  const Lock lock(state_.mutex);
+  return state_.memory.device_allocations();
 }
 
 void FakeAccelerator::has_pinned_memory(bool has) {

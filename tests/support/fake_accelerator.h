@@ -54,6 +54,9 @@ class FakeAccelerator {
   void reset_peaks();
   // Pinned memory beyond that is a c10::OutOfMemoryError.
   void limit_pinned(int64_t bytes);
+  // The allocation of device memory after `count` more is one; those after it succeed again. Negative: none.
+  void fail_after(int64_t count);
+  int64_t device_allocations();  // so far
   // Whether it says that it has any; it has at first. Before anybody asks.
   void has_pinned_memory(bool has);
   int64_t pending_copies();

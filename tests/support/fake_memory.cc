@@ -29,6 +29,10 @@ void* FakeMemory::allocate(Kind kind, size_t bytes, int stream) {
   release_deferred();
   Sum& sum = sums_[index(kind)];
   if (kind == Kind::kPinned && sum.bytes + static_cast<int64_t>(bytes) > pinned_limit_) return nullptr;
+  if (kind == Kind::kDevice) {
+    ++device_allocations_;
+    if (left_ >= 0 && left_-- == 0) return nullptr;
+  }
   const size_t capacity = std::max<size_t>(1, (bytes + kAlignment - 1) / kAlignment) * kAlignment;
   const auto reused = std::find_if(free_.rbegin(), free_.rend(), [&](const char* data) {
     const Block& block = blocks_.at(data);

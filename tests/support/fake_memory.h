@@ -27,7 +27,7 @@ class FakeMemory {
 
   explicit FakeMemory(FakeStreams& streams) : streams_(streams) {}
 
-  // Null if it would be more than the limit.
+  // Null if it would be more than the limit, or is to fail.
   void* allocate(Kind kind, size_t bytes, int stream);
   void free(void* data);
   // Frees what was recorded on streams that are done with it by now.
@@ -47,6 +47,9 @@ class FakeMemory {
   int64_t peak_bytes(Kind kind) const { return sums_[index(kind)].peak; }
   void reset_peaks();
   void limit_pinned(int64_t bytes) { pinned_limit_ = bytes; }
+  // The allocation on the device after `count` more fails; those after it succeed again. Negative: none does.
+  void fail_after(int64_t count) { left_ = count; }
+  int64_t device_allocations() const { return device_allocations_; }
   // What was wrong since the last call.
   std::vector<std::string> take_errors();
 
@@ -87,6 +90,8 @@ class FakeMemory {
   std::vector<Deferred> deferred_;
   std::array<Sum, 2> sums_{};
   int64_t pinned_limit_ = std::numeric_limits<int64_t>::max();
+  int64_t left_ = -1;
+  int64_t device_allocations_ = 0;
   std::vector<std::string> errors_;
 };
 
