@@ -231,14 +231,30 @@ TEST_F(PlanTest, WhatAGraphKeepsAliveThatDiesBeforeBackwardCounts) {
   });
 }
 
+SaveWithHooks clones() {
+  return {[](const at::Tensor& t) { return c10::IValue(t.clone()); },
+          [](const c10::IValue& packed) { return packed.toTensor(); }};
+}
+
+TEST_F(PlanTest, WhatAnUnpackReturnsToAReplayCounts) {
+  expect_smallest_plan_is_enough([](const Tensors& in) {
+    at::Tensor x = in[0].repeat({8});
+    {
+      const PolicyScope packs([](const OpContext& op) -> PolicyDecision {
+        return op.is("aten::exp") ? PolicyDecision(clones()) : CheckpointPolicy::PREFER_SAVE;
+      });
+      x = x.exp();
+    }
+    return sines(x, 3);
+  });
+}
+
 TEST_F(PlanTest, WhatATagPacksOfATensorFromOutsideCounts) {
-  const SaveWithHooks clone{[](const at::Tensor& t) { return c10::IValue(t.clone()); },
-                            [](const c10::IValue& packed) { return packed.toTensor(); }};
   const at::Tensor factor = at::full({8 * kElements}, 1.5);
   at::Tensor alive;
   expect_smallest_plan_is_enough([&](const Tensors& in) {
     at::Tensor x = sines(in[0], 6);
-    tag_with_policy(factor, clone);
+    tag_with_policy(factor, clones());
     alive = factor.sin();
     return sines(x, 6);
   });

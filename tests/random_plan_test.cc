@@ -22,10 +22,8 @@ Way in_one_region(uint32_t seed) {
   Way way = Way::draw(seed);
   way.setting.one_region = true;
   way.setting.budget = 0;
-  // Two things that a plan does not count (docs/budget.md): a tag on one of several results, and what an unpack
-  // returns.
+  // A plan does not know that a tag may keep a result for hooks alone (docs/budget.md).
   way.setting.tags = false;
-  if (way.setting.must == 1) way.setting.must = 0;
   // The step that is recorded takes its derivatives inside the region, the one that is run outside of it.
   if (way.backward == Backward::kTwoDerivatives) way.backward = Backward::kOnce;
   return way;

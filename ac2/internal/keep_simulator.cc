@@ -131,6 +131,17 @@ bool KeepSimulator::at_hand(uint32_t value) const {
   return graph_.values[value].op == StepGraph::kOutside || states_[value].held || states_[value].real || saved(value);
 }
 
+// What is kept is there, but not as an op or a hook takes it.
+bool KeepSimulator::must_unpack(uint32_t value) const {
+  return graph_.values[value].unpacked_bytes > 0 && !states_[value].unpacked && saved(value);
+}
+
+void KeepSimulator::unpack(uint32_t value) {
+  states_[value].unpacked = true;
+  held_ += graph_.values[value].unpacked_bytes;
+  outcome_.peak_bytes = std::max(outcome_.peak_bytes, held_);
+}
+
 void KeepSimulator::hold(uint32_t value) {
   if (!states_[value].held) {
     states_[value].held = true;
@@ -172,6 +183,10 @@ void KeepSimulator::unpin(uint32_t root) {
     State& state = states_[value];
     if (--state.pins > 0) {
       continue;
+    }
+    if (state.unpacked) {
+      state.unpacked = false;
+      held_ -= graph_.values[value].unpacked_bytes;
     }
     if (state.real) {
       drop(value);
@@ -235,12 +250,15 @@ void KeepSimulator::realize(uint32_t target) {
     const uint32_t value = missing_.back();
     if (at_hand(value)) {
       missing_.pop_back();
+      if (must_unpack(value)) {
+        unpack(value);
+      }
       continue;
     }
     const uint32_t op = graph_.values[value].op;
     const size_t before = missing_.size();
     for (const uint32_t input : graph_.ops[op].inputs) {
-      if (!at_hand(input)) {
+      if (!at_hand(input) || must_unpack(input)) {
         missing_.push_back(input);
       }
     }

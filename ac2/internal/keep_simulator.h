@@ -62,6 +62,7 @@ class KeepSimulator {
     bool held = false;
     bool real = false;
     bool waits = false;
+    bool unpacked = false;  // and there beside what is held
   };
 
   void note_hooks();
@@ -69,6 +70,8 @@ class KeepSimulator {
   bool saved(uint32_t value) const;
   bool keeps(uint32_t value) const;
   bool at_hand(uint32_t value) const;
+  bool must_unpack(uint32_t value) const;
+  void unpack(uint32_t value);
   void hold(uint32_t value);
   void drop(uint32_t value);
   void pin(uint32_t value);

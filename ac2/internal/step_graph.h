@@ -17,9 +17,10 @@ struct StepGraph {
     kRecomputed,  // computed again by such a decision, or because they are overwritten
   };
   struct Value {
-    int64_t bytes = 0;
-    uint32_t op = kOutside;  // that made it
-    bool ours = false;       // from outside, but only kept alive for backward
+    int64_t bytes = 0;           // in the form in which it is kept
+    int64_t unpacked_bytes = 0;  // what that is unpacked to, beside it, when it is wanted; 0: it is used as it is
+    uint32_t op = kOutside;      // that made it
+    bool ours = false;           // from outside, but only kept alive for backward
   };
   struct Op {
     double cost = 0;

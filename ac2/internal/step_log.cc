@@ -120,6 +120,13 @@ void StepLog::released(const SavedTensorHook* hook) {
   }
 }
 
+void StepLog::note_packed(const Value& value, uint32_t id) {
+  if (value.has_hooks() && value.other->packed_bytes > 0) {
+    graph_.values[id].bytes = value.other->packed_bytes;
+    graph_.values[id].unpacked_bytes = static_cast<int64_t>(value.nbytes);
+  }
+}
+
 void StepLog::letting_go(const Value& value) {
   const auto it = ids_.find(&value);
   if (it != ids_.end() && graph_task_ == -1) {
@@ -132,9 +139,7 @@ void StepLog::forget(const Value& value) {
   if (it == ids_.end()) {
     return;
   }
-  if (value.has_hooks() && value.other->packed_bytes > 0) {
-    graph_.values[it->second].bytes = value.other->packed_bytes;
-  }
+  note_packed(value, it->second);
   graph_.events.push_back({Event::kDies, it->second});
   ids_.erase(it);
 }
@@ -162,9 +167,7 @@ void StepLog::append_backward() {
 
 StepGraph StepLog::take() {
   for (const auto& [value, id] : ids_) {
-    if (value->has_hooks() && value->other->packed_bytes > 0) {
-      graph_.values[id].bytes = value->other->packed_bytes;
-    }
+    note_packed(*value, id);
   }
   if (std::none_of(graph_.events.begin(), graph_.events.end(),
                    [](const Event& e) { return e.kind == Event::kTaken; })) {

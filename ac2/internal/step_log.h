@@ -57,6 +57,7 @@ class StepLog {
   // Of what is held from outside: does the program keep it, too?
   void look_outside();
   void look_at(const Value& value, uint32_t id);
+  void note_packed(const Value& value, uint32_t id);
   void append_backward();
 
   const bool modelled_costs_;

@@ -26,8 +26,8 @@ struct Setting {
   bool verify = false;
   int64_t budget = 0;  // bytes for all of the program's regions; 0 for none
   bool names = false;  // all policies decide by name too
-  // Of a single region: those that the program begins later go on in it. None: nor is that one opened, somebody else
-  // has.
+  // The program is one region, in which it goes on where it would begin another. `outermost` is its policy; without one
+  // somebody else has opened it.
   bool one_region = false;
   std::optional<Policy> outermost = std::nullopt;
   bool inner_policies = true;  // inner scopes have policies of their own; else the outermost's

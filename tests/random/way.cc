@@ -44,6 +44,7 @@ std::string Way::source() const {
   text << "{.setting = {.policy = " << setting.policy << ", .must = " << setting.must
        << ", .verify = " << truth(setting.verify) << ", .budget = " << setting.budget
        << ", .names = " << truth(setting.names);
+  if (setting.one_region) text << ", .one_region = true";
   if (!setting.inner_policies) text << ", .inner_policies = false";
   if (!setting.tags) text << ", .tags = false";
   if (!device.is_cpu()) {
@@ -53,6 +54,7 @@ std::string Way::source() const {
          << ", .read_ahead_bytes = " << offload.read_ahead_bytes << ", .in_flight_bytes = " << offload.in_flight_bytes
          << ", .max_pinned_bytes = " << offload.max_pinned_bytes << "}";
   }
+  if (setting.timeline) text << ", .timeline = true";
   text << "}, .backward = Backward::" << kNames[static_cast<int>(backward)];
   if (!device.is_cpu()) text << ", .device = device";
   text << "}";
