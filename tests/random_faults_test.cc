@@ -24,7 +24,7 @@ int64_t allocations_of(const ProgramFn& program, uint32_t input_seed, const Way&
   const int64_t before = memory.allocations();
   const std::string error = run(program, input_seed, way, &way.setting).error;
   const int64_t allocations = memory.allocations() - before;
-  left_behind(way, 0);
+  let_engine_go(way.device);
   return error.empty() ? allocations : 0;
 }
 
@@ -91,7 +91,7 @@ Verdict compare_up_to_fault(const ProgramFn& program, uint32_t input_seed, const
   }
   end = {.at_step = *end.ended_at};
   const Outcome expected = run(program, input_seed, until_step, nullptr);
-  left_behind(way, 0);
+  let_engine_go(way.device);
   if (!expected.error.empty()) return verdict;
   verdict.counts = true;
   verdict.replayed_ops = actual.replayed_ops;

@@ -31,7 +31,7 @@ Verdict compare_memory(const ProgramFn& program, uint32_t input_seed, const Way&
   Verdict verdict;
   std::string error;
   const auto plain = log.during([&] { error = run(program, input_seed, way, nullptr).error; });
-  left_behind(way, 0);
+  let_engine_go(way.device);
   if (!error.empty()) {
     verdict.counts = false;
     return verdict;

@@ -5,6 +5,7 @@
 //   ./bazelw run //tests:random_offload_test -- --first_seed=0 --seeds=100000
 #include <optional>
 #include <sstream>
+#include <string>
 
 #include "ac2/offload.h"
 #include "tests/random/campaign.h"
@@ -23,6 +24,18 @@ class RandomOffloadTest : public CleanTest {
   const c10::Device device = FakeAccelerator::install().device();
 };
 
+// What a run leaves in any memory, and as events, when all that is queued has run; on the device beyond `device_bytes`.
+std::string left_on_device(FakeAccelerator& fake, int64_t device_bytes) {
+  std::ostringstream left;
+  if (offload_memory().bytes_in_use != 0) left << offload_memory().bytes_in_use << " pinned bytes are in use\n";
+  fake.finish();
+  release_offload_memory();
+  if (fake.device_bytes() != device_bytes) left << fake.device_bytes() - device_bytes << " device bytes are left\n";
+  if (fake.pinned_bytes() != 0) left << fake.pinned_bytes() << " pinned bytes are left\n";
+  if (fake.live_events() != 0) left << fake.live_events() << " events are left\n";
+  return left.str();
+}
+
 // With copies that make progress as the seed says. What plain autograd leaves on the device, where a saved tensor that
 // is written to makes a circle of its nodes, is not looked at; nor is the order of accesses where its own, which adds
 // up gradients of several streams in place, is none (program 11446).
@@ -37,15 +50,10 @@ Verdict compare_on_device(const ProgramFn& program, uint32_t input_seed, const W
     left_by_plain = fake.device_bytes();
     plain_is_ordered = fake.take_errors().empty();
   });
-  if (offload_memory().bytes_in_use != 0) wrong << offload_memory().bytes_in_use << " pinned bytes are in use\n";
-  fake.finish();
-  release_offload_memory();
+  wrong << left_on_device(fake, left_by_plain);
   for (const std::string& error : fake.take_errors()) {
     if (plain_is_ordered) wrong << error << "\n";
   }
-  if (fake.device_bytes() != left_by_plain) wrong << fake.device_bytes() - left_by_plain << " device bytes are left\n";
-  if (fake.pinned_bytes() != 0) wrong << fake.pinned_bytes() << " pinned bytes are left\n";
-  if (fake.live_events() != 0) wrong << fake.live_events() << " events are left\n";
   verdict.difference += wrong.str();
   return verdict;
 }
@@ -72,13 +80,8 @@ Verdict compare_after_fault_on_device(const ProgramFn& program, uint32_t input_s
     std::string error = run(program, input_seed, way, &way.setting).error;
     fake.fail_after(-1);
     wrong << left_behind(way, nodes);
-    if (offload_memory().bytes_in_use != 0) wrong << offload_memory().bytes_in_use << " pinned bytes are in use\n";
-    fake.finish();
-    release_offload_memory();
+    wrong << left_on_device(fake, device_bytes);
     fake.take_errors();
-    if (fake.device_bytes() != device_bytes) wrong << fake.device_bytes() - device_bytes << " device bytes are left\n";
-    if (fake.pinned_bytes() != 0) wrong << fake.pinned_bytes() << " pinned bytes are left\n";
-    if (fake.live_events() != 0) wrong << fake.live_events() << " events are left\n";
     return error;
   };
   fake.restart(input_seed);

@@ -1,7 +1,6 @@
 #include "tests/random/program.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-
 #include <c10/util/Exception.h>
 
 #include <algorithm>
