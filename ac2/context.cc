@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
-#include "ac2/internal/op_context_factory.h"
-#include "ac2/internal/op_facts.h"
-#include "ac2/internal/op_lookup.h"
-#include "ac2/internal/region.h"
-#include "ac2/internal/unrecorded.h"
+#include "ac2/internal/libtorch/unrecorded.h"
+#include "ac2/internal/operators/op_facts.h"
+#include "ac2/internal/operators/op_lookup.h"
+#include "ac2/internal/region/op_context_factory.h"
+#include "ac2/internal/region/region.h"
 
 namespace ac2 {
 

@@ -5,9 +5,9 @@
 #include <memory>
 #include <optional>
 
-#include "ac2/internal/region.h"
-#include "ac2/internal/tensor_decision.h"
-#include "ac2/internal/unrecorded.h"
+#include "ac2/internal/libtorch/unrecorded.h"
+#include "ac2/internal/region/region.h"
+#include "ac2/internal/region/tensor_decision.h"
 
 namespace ac2 {
 

@@ -1,7 +1,7 @@
 #include "ac2/op_scopes.h"
 
-#include "ac2/internal/close_scope.h"
-#include "ac2/internal/region.h"
+#include "ac2/internal/region/close_scope.h"
+#include "ac2/internal/region/region.h"
 
 namespace ac2 {
 namespace {

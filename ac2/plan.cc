@@ -7,15 +7,15 @@
 #include <utility>
 #include <vector>
 
-#include "ac2/internal/budget.h"
-#include "ac2/internal/close_scope.h"
-#include "ac2/internal/engine.h"
-#include "ac2/internal/interceptor.h"
-#include "ac2/internal/meta_kernels.h"
-#include "ac2/internal/planner.h"
-#include "ac2/internal/region.h"
-#include "ac2/internal/result_tensors.h"
-#include "ac2/internal/step_log.h"
+#include "ac2/internal/libtorch/for_each_tensor.h"
+#include "ac2/internal/operators/meta_kernels.h"
+#include "ac2/internal/planning/planner.h"
+#include "ac2/internal/record/interceptor.h"
+#include "ac2/internal/region/close_scope.h"
+#include "ac2/internal/region/engine.h"
+#include "ac2/internal/region/region.h"
+#include "ac2/internal/tape/budget.h"
+#include "ac2/internal/tape/step_log.h"
 
 namespace ac2 {
 

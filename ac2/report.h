@@ -1,4 +1,4 @@
-// What a region did, for people to read: a page, or some lines of text.
+// What a region did, for people to read: a page, some lines of text, a graph, or a trace for Perfetto.
 //
 //   ac2::PolicyScope scope("recompute_all", {.timeline = true});
 //   std::shared_ptr<const ac2::Trace> trace = scope.trace();
@@ -31,5 +31,15 @@ void write_report(const std::string& path, const Trace& trace);
 // The regions of one step, on one time line. A storage that two regions hold counts in both. Throws c10::Error as well
 // if there are none, or one is null.
 void write_report(const std::string& path, const std::vector<std::shared_ptr<const Trace>>& traces);
+
+// The ops still reachable and what they need, as a Graphviz digraph. Filled boxes are saved. With
+// ScopeOptions::timeline all ops that the region recorded, those whose graph is gone included, filled if they were
+// saved.
+std::string to_dot(const Trace& trace);
+
+// JSON that Perfetto and chrome://tracing open. With ScopeOptions::timeline: forward, backwards, replays, releases, and
+// the bytes held as a counter, in microseconds since the region began. Without it the ops still reachable, in logical
+// time, one microsecond an op: ops have no times then.
+std::string to_chrome_trace(const Trace& trace);
 
 }  // namespace ac2

@@ -7,12 +7,12 @@
 #include <string_view>
 #include <utility>
 
-#include "ac2/internal/close_scope.h"
-#include "ac2/internal/engine.h"
-#include "ac2/internal/interceptor.h"
-#include "ac2/internal/region.h"
-#include "ac2/internal/replayer.h"
-#include "ac2/internal/tensor_decision.h"
+#include "ac2/internal/record/interceptor.h"
+#include "ac2/internal/region/close_scope.h"
+#include "ac2/internal/region/engine.h"
+#include "ac2/internal/region/region.h"
+#include "ac2/internal/region/tensor_decision.h"
+#include "ac2/internal/tape/replayer.h"
 
 namespace ac2 {
 

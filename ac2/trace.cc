@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "ac2/internal/live_nodes.h"
-#include "ac2/internal/tape.h"
+#include "ac2/internal/tape/live_nodes.h"
+#include "ac2/internal/tape/tape.h"
 
 namespace ac2 {
 

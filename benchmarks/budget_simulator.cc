@@ -21,9 +21,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
-#include "ac2/internal/rule_search.h"
-#include "ac2/internal/step_simulator.h"
 #include "benchmarks/dtr_trace.h"
+#include "benchmarks/simulator/rule_search.h"
+#include "benchmarks/simulator/step_simulator.h"
 
 ABSL_FLAG(std::vector<std::string>, budget, std::vector<std::string>({"0.7", "0.5", "0.3"}),
           "budgets, each a fraction of the peak without one: above 0, at most 1");

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "ac2/internal/step_simulator.h"
+#include "benchmarks/simulator/step_simulator.h"
 
 namespace ac2::benchmarks {
 

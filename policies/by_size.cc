@@ -2,7 +2,7 @@
 
 #include <c10/util/Exception.h>
 
-#include "ac2/internal/result_tensors.h"
+#include "ac2/internal/libtorch/for_each_tensor.h"
 
 namespace ac2::policies {
 

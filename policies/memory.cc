@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "ac2/internal/result_tensors.h"
+#include "ac2/internal/libtorch/for_each_tensor.h"
 #include "policies/internal/lineage.h"
 
 namespace ac2::policies {

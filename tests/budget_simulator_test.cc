@@ -15,10 +15,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ac2/internal/bias_search.h"
-#include "ac2/internal/rule_search.h"
-#include "ac2/internal/step_simulator.h"
 #include "benchmarks/dtr_trace.h"
+#include "benchmarks/simulator/bias_search.h"
+#include "benchmarks/simulator/rule_search.h"
+#include "benchmarks/simulator/step_simulator.h"
 
 namespace ac2 {
 namespace {

@@ -1,5 +1,5 @@
 // The evictor on small graphs whose victims are computed by hand, and against plain recomputation on random ones.
-#include "ac2/internal/evictor.h"
+#include "ac2/internal/eviction/evictor.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "ac2/internal/eviction_rule.h"
-#include "ac2/internal/evictor_graph.h"
+#include "ac2/internal/eviction/eviction_rule.h"
+#include "ac2/internal/eviction/evictor_graph.h"
 
 namespace ac2::internal {
 namespace {

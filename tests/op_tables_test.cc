@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "ac2/internal/hidden_writes.h"
-#include "ac2/internal/op_facts.h"
-#include "ac2/internal/undefined_results.h"
+#include "ac2/internal/operators/hidden_writes.h"
+#include "ac2/internal/operators/op_facts.h"
+#include "ac2/internal/operators/undefined_results.h"
 
 namespace ac2::internal {
 namespace {

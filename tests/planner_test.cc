@@ -1,5 +1,5 @@
 // The planner against all subsets on small steps, against counts by hand, and on steps of ten thousand ops.
-#include "ac2/internal/planner.h"
+#include "ac2/internal/planning/planner.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // States of generators: copies on the CPU, and what is known of one that counts while nobody may look at it.
-#include "ac2/internal/random_state.h"
+#include "ac2/internal/libtorch/random_state.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Tensor.h>

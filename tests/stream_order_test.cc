@@ -1,6 +1,6 @@
 // What replay asks of a device with streams, through c10's interface, on a device that only writes down what it was
 // asked.
-#include "ac2/internal/stream_order.h"
+#include "ac2/internal/libtorch/stream_order.h"
 
 #include <c10/core/Allocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>

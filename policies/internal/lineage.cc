@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "ac2/internal/result_tensors.h"
+#include "ac2/internal/libtorch/for_each_tensor.h"
 
 namespace ac2::policies::internal {
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "ac2/internal/op_lookup.h"
+#include "ac2/internal/operators/op_lookup.h"
 
 namespace ac2::policies::internal {
 

@@ -1,0 +1,154 @@
+#include "ac2/internal/eviction/eviction_rule.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ac2::internal {
+
+void EvictionRule::begin_walk(const EvictorGraph& graph) {
+  value_marks_.resize(graph.value_limit(), 0);
+  node_marks_.resize(graph.node_limit(), 0);
+  if (++walk_ == 0) {
+    std::fill(value_marks_.begin(), value_marks_.end(), 0);
+    std::fill(node_marks_.begin(), node_marks_.end(), 0);
+    walk_ = 1;
+  }
+  work_.clear();
+}
+
+bool EvictionRule::visit_value(ValueId id) {
+  if (value_marks_[id] == walk_) {
+    return false;
+  }
+  value_marks_[id] = walk_;
+  return true;
+}
+
+bool EvictionRule::visit_node(NodeId id) {
+  if (node_marks_[id] == walk_) {
+    return false;
+  }
+  node_marks_[id] = walk_;
+  return true;
+}
+
+double EvictionRule::cost_of_dropping(const EvictorGraph& graph, ValueId root) {
+  begin_walk(graph);
+  double forced = 0;
+  double shared = 0;
+  double bytes = static_cast<double>(graph.value(root).bytes);
+
+  visit_value(root);
+  const auto visit_inputs = [&](const EvictorGraph::Node& node) {
+    for (const EvictorGraph::Input& input : node.inputs) {
+      if (!graph.value(input.value).resident && visit_value(input.value)) {
+        work_.push_back(input.value);
+      }
+    }
+  };
+  const NodeId producer = graph.value(root).producer;
+  visit_node(producer);
+  if (graph.node(producer).missing == 0) {
+    forced += graph.node(producer).cost;
+  }
+  visit_inputs(graph.node(producer));
+  while (!work_.empty()) {
+    const EvictorGraph::Value& value = graph.value(work_.back());
+    work_.pop_back();
+    bytes += static_cast<double>(value.bytes);
+    // From outside and gone: then nothing that needs it can be dropped, and we are not asked.
+    if (value.producer == kNoId || !visit_node(value.producer)) {
+      continue;
+    }
+    const EvictorGraph::Node& node = graph.node(value.producer);
+    (node.missing == 0 ? forced : shared) += node.cost;
+    visit_inputs(node);
+  }
+
+  work_.push_back(root);
+  while (!work_.empty()) {
+    const EvictorGraph::Value& value = graph.value(work_.back());
+    work_.pop_back();
+    for (const EvictorGraph::Use& use : value.uses) {
+      const EvictorGraph::Node& node = graph.node(use.node);
+      if (node.missing == 0) {
+        continue;
+      }
+      if (visit_node(use.node)) {
+        shared += node.cost;
+      }
+      for (const ValueId result : node.results) {
+        const EvictorGraph::Value& descendant = graph.value(result);
+        if (!descendant.resident && descendant.needs > 0 && visit_value(result)) {
+          bytes += static_cast<double>(descendant.bytes);
+          work_.push_back(result);
+        }
+      }
+    }
+  }
+  return forced + constants_.share * std::min(1.0, bytes / static_cast<double>(budget_)) * shared;
+}
+
+void EvictionRule::affected_by(const EvictorGraph& graph, ValueId root, std::vector<ValueId>& affected) {
+  begin_walk(graph);
+  size_t left = kMaxAffected;
+  // Returns whether to go on through it.
+  const auto meet = [&](ValueId id) {
+    if (left == 0 || !visit_value(id)) {
+      return;
+    }
+    --left;
+    if (graph.value(id).resident) {
+      affected.push_back(id);
+    } else {
+      work_.push_back(id);
+    }
+  };
+  visit_value(root);
+  const auto up = [&](ValueId id) {
+    const NodeId producer = graph.value(id).producer;
+    if (producer != kNoId) {
+      for (const EvictorGraph::Input& input : graph.node(producer).inputs) {
+        meet(input.value);
+      }
+    }
+  };
+  const auto down = [&](ValueId id) {
+    for (const EvictorGraph::Use& use : graph.value(id).uses) {
+      for (const ValueId result : graph.node(use.node).results) {
+        meet(result);
+      }
+      if (left == 0) {
+        return;
+      }
+    }
+  };
+  up(root);
+  while (!work_.empty()) {
+    const ValueId id = work_.back();
+    work_.pop_back();
+    up(id);
+  }
+  left = kMaxAffected;
+  if (graph.value(root).producer != kNoId) {
+    for (const ValueId sibling : graph.node(graph.value(root).producer).results) {
+      meet(sibling);
+    }
+    work_.clear();
+  }
+  down(root);
+  while (!work_.empty()) {
+    const ValueId id = work_.back();
+    work_.pop_back();
+    down(id);
+  }
+}
+
+double EvictionRule::weight(double distance, double time) const {
+  // One unit of the clock, so that nothing is divided by 0.
+  const double horizon = constants_.horizon * time + 1;
+  const double weight = (distance + constants_.floor * horizon + 1) / (distance + horizon);
+  return constants_.power == 1 ? weight : std::pow(weight, constants_.power);
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,30 @@
+// Values that nobody needs and that have bytes all the same: the first to go, the largest before the others.
+//
+// An entry may be out of date; whoever takes one checks it. Ties go to the smaller id. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <queue>
+#include <vector>
+
+#include "ac2/internal/eviction/evictor_graph.h"
+
+namespace ac2::internal {
+
+class UnneededQueue {
+ public:
+  void push(ValueId id, int64_t bytes) { entries_.push({bytes, id}); }
+  bool empty() const { return entries_.empty(); }
+  ValueId top() const { return entries_.top().id; }
+  void pop() { entries_.pop(); }
+
+ private:
+  struct Entry {
+    int64_t bytes = 0;
+    ValueId id = kNoId;
+    bool operator<(const Entry& other) const { return bytes != other.bytes ? bytes < other.bytes : id > other.id; }
+  };
+  std::priority_queue<Entry> entries_;
+};
+
+}  // namespace ac2::internal

@@ -1,0 +1,42 @@
+// The TensorMetas of one tape, each once: most tensors of a program share a few shapes, and a reference is 8 bytes
+// where a TensorMeta is 112.
+//
+// Threads: guarded by the tape's lock; the metas themselves never change, and live as long as the tape.
+#pragma once
+
+#include <c10/core/TensorImpl.h>
+
+#include <array>
+#include <cstddef>
+#include <deque>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "ac2/internal/libtorch/tensor_meta.h"
+
+namespace ac2::internal {
+
+class MetaTable {
+ public:
+  const TensorMeta* intern(const c10::TensorImpl& impl) {
+    if (last_ != nullptr && last_->describes(impl)) {
+      return last_;
+    }
+    const size_t hash = TensorMeta::hash(impl);
+    const TensorMeta*& recent = recent_[hash % recent_.size()];
+    if (recent == nullptr || !recent->describes(impl)) {
+      recent = find_or_add(impl, hash);
+    }
+    return last_ = recent;
+  }
+
+ private:
+  const TensorMeta* find_or_add(const c10::TensorImpl& impl, size_t hash);
+
+  const TensorMeta* last_ = nullptr;
+  std::array<const TensorMeta*, 32> recent_{};
+  absl::flat_hash_map<size_t, std::vector<const TensorMeta*>> by_hash_;
+  std::deque<TensorMeta> metas_;
+};
+
+}  // namespace ac2::internal

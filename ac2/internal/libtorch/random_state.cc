@@ -1,0 +1,41 @@
+#include "ac2/internal/libtorch/random_state.h"
+
+#include <ATen/Context.h>
+#include <c10/util/Exception.h>
+
+namespace ac2::internal {
+
+namespace {
+
+// Where seed and offset are all there is.
+bool is_counter(c10::DeviceType type) {
+  return type == c10::DeviceType::CUDA || type == c10::DeviceType::XPU;
+}
+
+}  // namespace
+
+RandomState::RandomState(const at::Generator& generator) {
+  const c10::Device device = generator.device();
+  if (!is_counter(device.type())) {
+    state_ = generator.clone();
+    return;
+  }
+  try {
+    state_ = c10::make_intrusive<Counter>(device, generator.current_seed(), generator.get_offset());
+  } catch (const c10::Error&) {
+    // Being captured.
+  }
+}
+
+at::Generator RandomState::generator() const {
+  if (const auto* copy = std::get_if<at::Generator>(&state_)) {
+    return copy->clone();
+  }
+  const Counter& counter = *std::get<c10::intrusive_ptr<Counter>>(state_);
+  at::Generator generator = at::globalContext().defaultGenerator(counter.device).clone();
+  generator.set_current_seed(counter.seed);
+  generator.set_offset(counter.offset);
+  return generator;
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,28 @@
+// While one lives, ops of this thread are not recorded and autograd saves for itself.
+#pragma once
+
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include "ac2/internal/libtorch/torch_compat.h"
+
+namespace ac2::internal {
+
+class Unrecorded {
+ public:
+  Unrecorded() { ++depth(); }
+  ~Unrecorded() { --depth(); }
+  Unrecorded(const Unrecorded&) = delete;
+  Unrecorded& operator=(const Unrecorded&) = delete;
+
+  static bool here() { return depth() > 0; }
+
+ private:
+  static int& depth() {
+    static thread_local int depth = 0;
+    return depth;
+  }
+
+  c10::impl::ExcludeDispatchKeyGuard excluded_{kRecordKey};
+};
+
+}  // namespace ac2::internal

@@ -1,0 +1,114 @@
+#include "ac2/internal/offload/offload_device.h"
+
+#include <ATen/Context.h>
+#include <c10/util/Exception.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "ac2/internal/libtorch/stream_order.h"
+#include "ac2/internal/offload/offloaded_value.h"
+
+namespace ac2::internal {
+
+namespace {
+
+struct Devices {
+  std::mutex mutex;
+  // Null for those that values cannot leave.
+  absl::flat_hash_map<c10::Device, std::unique_ptr<OffloadDevice>> by_device;
+};
+
+Devices& devices() {
+  static auto* all = new Devices;  // leaked: graphs with static lifetime are freed after main()
+  return *all;
+}
+
+std::unique_ptr<OffloadDevice> make_device(c10::Device device) {
+  if (!is_asynchronous(device)) {
+    return nullptr;
+  }
+  try {
+    c10::Allocator* pinned = at::globalContext().getPinnedMemoryAllocator(device.type());
+    return pinned == nullptr ? nullptr : std::make_unique<OffloadDevice>(device, *pinned);
+  } catch (const c10::Error&) {
+    return nullptr;  // what c10's interfaces throw where a device has not implemented them
+  }
+}
+
+}  // namespace
+
+OffloadDevice* OffloadDevice::of(c10::Device device) {
+  const std::lock_guard lock(devices().mutex);
+  auto [it, is_new] = devices().by_device.try_emplace(device);
+  if (is_new) {
+    it->second = make_device(device);
+  }
+  return it->second.get();
+}
+
+OffloadMemory OffloadDevice::memory() {
+  OffloadMemory sum;
+  const std::lock_guard lock(devices().mutex);
+  for (const auto& [_, device] : devices().by_device) {
+    if (device) {
+      const std::lock_guard device_lock(device->mutex_);
+      sum.bytes += device->pool_.bytes();
+      sum.bytes_in_use += device->pool_.bytes_in_use();
+    }
+  }
+  return sum;
+}
+
+void OffloadDevice::release_memory() {
+  const std::lock_guard lock(devices().mutex);
+  for (const auto& [_, device] : devices().by_device) {
+    if (device) {
+      const std::lock_guard device_lock(device->mutex_);
+      device->pool_.release_unused();
+    }
+  }
+}
+
+c10::intrusive_ptr<Offloaded> OffloadDevice::take_out(const at::Tensor& tensor, const OffloadOptions& options) {
+  c10::intrusive_ptr<Offloaded> offloaded;  // dies after the lock, if it must
+  const std::lock_guard lock(mutex_);
+  const size_t nbytes = tensor.storage().nbytes();
+  std::optional<HostPool::Block> block = pool_.take(nbytes, options.max_pinned_bytes);
+  if (!block) {
+    return {};
+  }
+  CopyStreams::EventPtr out;
+  try {
+    out = streams_.copy_out(tensor.storage(), block->storage, nbytes, block->busy);
+  } catch (...) {
+    pool_.give_back(std::move(*block));
+    throw;
+  }
+  offloaded = c10::make_intrusive<Offloaded>(*this, tensor, std::move(*block), std::move(out));
+  make_streams_wait(options.in_flight_bytes);
+  return offloaded;
+}
+
+void OffloadDevice::release_what_is_out() {
+  const std::lock_guard lock(mutex_);
+  while (!in_flight_.empty() && in_flight_.front()->out_->query()) {
+    in_flight_.front()->leave_device();
+  }
+}
+
+void OffloadDevice::make_streams_wait(int64_t bytes) {
+  while (in_flight_bytes_ > bytes) {
+    in_flight_.front()->leave_device_in_order();
+  }
+}
+
+void OffloadDevice::stop_reading_ahead() {
+  while (!ahead_.empty()) {
+    ahead_.front()->drop_incoming();
+  }
+}
+
+}  // namespace ac2::internal

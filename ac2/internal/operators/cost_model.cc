@@ -1,0 +1,86 @@
+#include "ac2/internal/operators/cost_model.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "ac2/internal/libtorch/for_each_tensor.h"
+
+namespace ac2::internal {
+
+namespace {
+
+constexpr double kFlopsPerNanosecond = 50;
+constexpr double kBytesPerNanosecond = 10;
+constexpr double kCall = 1000;
+
+// How often each element of the result is a multiplication and an addition.
+enum class Depth { kLastOfFirst, kLastOfSecond, kFilter, kAttention };
+
+struct Product {
+  std::string_view op;
+  Depth depth;
+};
+
+constexpr std::array<Product, 12> kProducts = {{
+    {"aten::mm", Depth::kLastOfFirst},
+    {"aten::bmm", Depth::kLastOfFirst},
+    {"aten::matmul", Depth::kLastOfFirst},
+    {"aten::linear", Depth::kLastOfFirst},
+    {"aten::addmm", Depth::kLastOfSecond},
+    {"aten::baddbmm", Depth::kLastOfSecond},
+    {"aten::convolution", Depth::kFilter},
+    {"aten::_convolution", Depth::kFilter},
+    {"aten::mkldnn_convolution", Depth::kFilter},
+    {"aten::cudnn_convolution", Depth::kFilter},
+    {"aten::scaled_dot_product_attention", Depth::kAttention},
+    {"aten::_scaled_dot_product_flash_attention_for_cpu", Depth::kAttention},
+}};
+
+const at::Tensor* tensor_at(c10::ArrayRef<c10::IValue> values, size_t i) {
+  return i < values.size() && values[i].isTensor() && values[i].toTensor().defined() ? &values[i].toTensor() : nullptr;
+}
+
+double flops(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments, c10::ArrayRef<c10::IValue> results) {
+  const std::string_view name = std::string_view(facts.name).substr(0, facts.name.find('.'));
+  const auto* product =
+      std::find_if(kProducts.begin(), kProducts.end(), [&](const Product& p) { return p.op == name; });
+  const at::Tensor* result = tensor_at(results, 0);
+  const at::Tensor* first = tensor_at(arguments, 0);
+  const at::Tensor* second = tensor_at(arguments, 1);
+  if (product == kProducts.end() || result == nullptr || first == nullptr || second == nullptr || first->dim() == 0 ||
+      second->dim() == 0) {
+    return 0;
+  }
+  const auto elements = static_cast<double>(result->numel());
+  switch (product->depth) {
+    case Depth::kLastOfFirst:
+      return 2 * elements * static_cast<double>(first->size(-1));
+    case Depth::kLastOfSecond:
+      return 2 * elements * static_cast<double>(second->size(-1));
+    case Depth::kFilter:
+      return 2 * elements * static_cast<double>(second->numel()) /
+             static_cast<double>(std::max<int64_t>(second->size(0), 1));
+    case Depth::kAttention:
+      return second->dim() < 2 ? 0 : 4 * static_cast<double>(first->numel()) * static_cast<double>(second->size(-2));
+  }
+  return 0;
+}
+
+}  // namespace
+
+double modelled_cost(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments, c10::ArrayRef<c10::IValue> results) {
+  double bytes = 0;
+  const auto add = [&bytes](const at::Tensor& tensor) {
+    if (tensor.defined()) {
+      bytes += static_cast<double>(tensor.numel()) * static_cast<double>(tensor.itemsize());
+    }
+  };
+  for_each_tensor(arguments, add);
+  for_each_tensor(results, add);
+  return kCall + std::max(flops(facts, arguments, results) / kFlopsPerNanosecond, bytes / kBytesPerNanosecond);
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,194 @@
+#include "ac2/internal/operators/op_lookup.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/Exception.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace ac2::internal {
+
+namespace {
+
+bool is_well_formed(const QualifiedName& name) {
+  const size_t colons = name.base.find("::");
+  const bool has_both_parts = colons != std::string::npos && colons > 0 && colons + 2 < name.base.size();
+  return has_both_parts && name.base.find_first_of(" \t\n(),") == std::string::npos &&
+         (!name.overload || !name.overload->empty());
+}
+
+// What someone who wrote "mm", "aten.mm" or "torch.ops.aten.mm" had in mind.
+std::string guess_meaning(std::string name) {
+  if (name.find("::") != std::string::npos) {
+    return name;
+  }
+  if (name.starts_with("torch.ops.")) {
+    name.erase(0, std::string("torch.ops.").size());
+    if (const size_t dot = name.find('.'); dot != std::string::npos) {
+      return name.replace(dot, 1, "::");
+    }
+  }
+  if (name.starts_with("aten.")) {
+    return name.replace(std::string("aten").size(), 1, "::");
+  }
+  return "aten::" + name;
+}
+
+// Levenshtein's, between `name` and what `pattern` matches that is nearest to it, stopped where it exceeds `limit`:
+// then the result is limit + 1. A pattern without '*' and '?' matches itself.
+size_t edit_distance(const std::string& pattern, const std::string& name, size_t limit) {
+  std::vector<size_t> row(name.size() + 1);
+  for (size_t j = 0; j <= name.size(); ++j) {
+    row[j] = j;
+  }
+  for (const char wanted : pattern) {
+    const bool any = wanted == '*';
+    size_t diagonal = row[0];
+    row[0] += any ? 0 : 1;
+    for (size_t j = 1; j <= name.size(); ++j) {
+      const size_t substituted = diagonal + (wanted == name[j - 1] || wanted == '?' ? 0 : 1);
+      diagonal = row[j];
+      // '*' stands for nothing, or for one character more.
+      row[j] = any ? std::min(row[j], row[j - 1]) : std::min({substituted, row[j] + 1, row[j - 1] + 1});
+    }
+    if (*std::min_element(row.begin(), row.end()) > limit) {
+      return limit + 1;
+    }
+  }
+  return row.back();
+}
+
+// How many mistakes somebody may have made in it.
+size_t plausible_mistakes(const std::string& base) {
+  if (!is_pattern(base)) {
+    return std::max<size_t>(2, base.size() / 4);
+  }
+  // Few letters and a '*' are near to everything.
+  const size_t colons = base.find("::");
+  const std::string own = colons == std::string::npos ? base : base.substr(colons + 2);
+  const auto letters = std::count_if(own.begin(), own.end(), [](char c) { return c != '*' && c != '?'; });
+  return std::max<size_t>(1, static_cast<size_t>(letters) / 4);
+}
+
+// Registered base names, nearest first, and none that nobody could have meant.
+std::vector<std::string> nearest_bases(const std::string& base) {
+  constexpr size_t kMost = 3;
+  const size_t limit = plausible_mistakes(base);
+  std::set<std::string> bases;
+  for (const c10::OperatorName& op : c10::Dispatcher::singleton().getAllOpNames()) {
+    bases.insert(op.name);
+  }
+  std::vector<std::pair<size_t, std::string>> near;
+  for (const std::string& candidate : bases) {
+    if (const size_t distance = edit_distance(base, candidate, limit); distance <= limit) {
+      near.emplace_back(distance, candidate);
+    }
+  }
+  std::sort(near.begin(), near.end());
+  if (!near.empty() && near.front().first == 0 && !is_pattern(base)) {
+    return {near.front().second};
+  }
+  std::vector<std::string> names;
+  for (size_t i = 0; i < std::min(near.size(), kMost); ++i) {
+    names.push_back(near[i].second);
+  }
+  return names;
+}
+
+bool is_registered(const std::string& base, const std::string& overload) {
+  return c10::Dispatcher::singleton().findSchema({base, overload}).has_value();
+}
+
+std::string did_you_mean(const QualifiedName& name) {
+  std::vector<std::string> suggestions = nearest_bases(name.base);
+  if (suggestions.empty()) {
+    return "";
+  }
+  for (std::string& suggestion : suggestions) {
+    if (name.overload && is_registered(suggestion, *name.overload)) {
+      absl::StrAppend(&suggestion, ".", *name.overload);
+    }
+  }
+  return absl::StrCat(" Did you mean ", absl::StrJoin(suggestions, ", "), "?");
+}
+
+void check_pattern(const std::string& caller, const std::string& text) {
+  const QualifiedName pattern = split_name(text);
+  for (const c10::OperatorName& op : c10::Dispatcher::singleton().getAllOpNames()) {
+    if (matches(pattern, op) && is_registered(op.name, op.overload_name)) {
+      return;
+    }
+  }
+  TORCH_CHECK(false, caller, ": no operator matches the pattern \"", text, "\".", did_you_mean(pattern),
+              " '*' stands for any characters, '?' for one; \"aten::*mm*\" has the products of matrices in it.");
+}
+
+}  // namespace
+
+QualifiedName split_name(const std::string& name) {
+  // From the namespace on: some other namespace may have a dot in its name.
+  const size_t colons = name.find("::");
+  const size_t dot = name.find('.', colons == std::string::npos ? 0 : colons);
+  if (dot == std::string::npos) {
+    return {name, std::nullopt};
+  }
+  return {name.substr(0, dot), name.substr(dot + 1)};
+}
+
+bool is_pattern(const std::string& name) {
+  return name.find_first_of("*?") != std::string::npos;
+}
+
+bool matches(const QualifiedName& name, const c10::OperatorName& op) {
+  return fnmatch(name.base.c_str(), op.name.c_str(), 0) == 0 &&
+         (!name.overload || fnmatch(name.overload->c_str(), op.overload_name.c_str(), 0) == 0);
+}
+
+// The overloads registered under a base name, sorted.
+std::set<std::string> overloads_of(const std::string& base) {
+  std::set<std::string> overloads;
+  for (const c10::OperatorName& op : c10::Dispatcher::singleton().getAllOpNames()) {
+    if (op.name == base && is_registered(op.name, op.overload_name)) {
+      overloads.insert(op.overload_name);
+    }
+  }
+  return overloads;
+}
+
+void check_registered(const std::string& caller, const std::string& text) {
+  const QualifiedName name = split_name(text);
+  TORCH_CHECK(is_well_formed(name), caller, ": \"", text,
+              "\" is not an operator's name. Names are written \"aten::mm\" (every overload) or \"aten::add.Tensor\" "
+              "(that one).",
+              did_you_mean(split_name(guess_meaning(text))));
+
+  if (is_pattern(text)) {
+    check_pattern(caller, text);
+    return;
+  }
+  // Most operators have the overload "", which is found at once; only for the others all names are looked through.
+  if (is_registered(name.base, name.overload.value_or(""))) {
+    return;
+  }
+  const std::set<std::string> overloads = overloads_of(name.base);
+  TORCH_CHECK(!overloads.empty(), caller, ": no operator named \"", name.base, "\" is registered.", did_you_mean(name),
+              " If a library of yours registers it, load that library before you make the policy.");
+  if (!name.overload) {
+    return;
+  }
+  std::vector<std::string> spelled;
+  spelled.reserve(overloads.size());
+  for (const std::string& overload : overloads) {
+    spelled.push_back(overload.empty() ? "one without a name" : absl::StrCat("\"", overload, "\""));
+  }
+  TORCH_CHECK(false, caller, ": the operator \"", name.base, "\" has no overload \"", *name.overload, "\". It has ",
+              absl::StrJoin(spelled, ", "), "; \"", name.base, "\" means all of them.");
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,349 @@
+#include "ac2/internal/planning/keep_simulator.h"
+
+#include <algorithm>
+
+namespace ac2::internal {
+
+using Event = StepGraph::Event;
+using Fate = StepGraph::Fate;
+
+KeepSimulator::KeepSimulator(const StepGraph& graph)
+    : graph_(graph),
+      wanted_(graph.values.size()),
+      used_again_(graph.values.size()),
+      kept_bytes_(graph.ops.size()),
+      wanted_bytes_(graph.ops.size()),
+      result_bytes_(graph.ops.size()),
+      first_taken_(graph.values.size(), ~uint32_t{0}),
+      last_released_(graph.values.size(), 0),
+      ends_(graph.events.size() + 1) {
+  note_hooks();
+  note_uses();
+}
+
+void KeepSimulator::note_hooks() {
+  const auto end = static_cast<uint32_t>(graph_.events.size());
+  std::vector<uint8_t> alive(graph_.hooks.size());
+  bool backward = false;
+  for (uint32_t i = 0; i < end; ++i) {
+    const Event& event = graph_.events[i];
+    if (event.kind == Event::kBackward && !backward) {
+      backward = true;
+      for (uint32_t hook = 0; hook < graph_.hooks.size(); ++hook) {
+        if (alive[hook] != 0) {
+          wanted_[graph_.hooks[hook]] = 1;
+        }
+      }
+    } else if (event.kind == Event::kWanted) {
+      alive[event.index] = 1;
+    } else if (event.kind == Event::kTaken) {
+      uint32_t& first = first_taken_[graph_.hooks[event.index]];
+      first = std::min(first, i);
+    } else if (event.kind == Event::kReleased) {
+      alive[event.index] = 0;
+      last_released_[graph_.hooks[event.index]] = i;
+    }
+  }
+  for (uint32_t hook = 0; hook < graph_.hooks.size(); ++hook) {
+    if (alive[hook] != 0) {
+      last_released_[graph_.hooks[hook]] = end;
+    }
+  }
+}
+
+void KeepSimulator::note_uses() {
+  // A node, and with it the use of its inputs, lives while a result or what was made of one is wanted, or the program
+  // has a result.
+  const auto end = static_cast<uint32_t>(graph_.events.size());
+  std::vector<uint32_t> dies(graph_.values.size(), end);
+  for (uint32_t i = 0; i < end; ++i) {
+    if (graph_.events[i].kind == Event::kDies) {
+      dies[graph_.events[i].index] = i;
+    }
+  }
+  std::vector<uint32_t> lives_until = last_released_;
+  for (size_t i = graph_.ops.size(); i-- > 0;) {
+    const StepGraph::Op& op = graph_.ops[i];
+    uint32_t until = 0;
+    for (const uint32_t result : op.results) {
+      until = std::max({until, dies[result], lives_until[result]});
+    }
+    for (const uint32_t input : op.inputs) {
+      lives_until[input] = std::max(lives_until[input], until);
+      used_again_[input] |= op.fate != Fate::kSaved;
+    }
+  }
+  for (uint32_t i = 0; i < graph_.ops.size(); ++i) {
+    for (const uint32_t result : graph_.ops[i].results) {
+      const int64_t bytes = graph_.values[result].bytes;
+      result_bytes_[i] += bytes;
+      wanted_bytes_[i] += wanted_[result] != 0 ? bytes : 0;
+      kept_bytes_[i] += wanted_[result] != 0 || used_again_[result] != 0 ? bytes : 0;
+    }
+  }
+  for (uint32_t value = 0; value < graph_.values.size(); ++value) {
+    if (used_again_[value] != 0) {
+      ends_[lives_until[value]].push_back(value);
+      if (wanted_[value] == 0) {
+        last_released_[value] = lives_until[value];
+      }
+    }
+  }
+}
+
+void KeepSimulator::complete(std::vector<Keep>& kept) const {
+  std::vector<uint8_t> replay_takes(graph_.values.size());
+  for (size_t i = graph_.ops.size(); i-- > 0;) {
+    const StepGraph::Op& op = graph_.ops[i];
+    const bool is_kept = op.fate == Fate::kOpen && kept[i] != Keep::kNothing;
+    bool wanted = false, taken = false;  // taken: and not kept for a hook
+    for (const uint32_t result : op.results) {
+      wanted |= wanted_[result] != 0;
+      taken |= replay_takes[result] != 0 && !(is_kept && wanted_[result] != 0);
+    }
+    kept[i] = !is_kept ? Keep::kNothing : taken ? Keep::kAll : wanted ? Keep::kWanted : Keep::kNothing;
+    if (op.fate != Fate::kSaved && kept[i] == Keep::kNothing && (wanted || taken)) {
+      for (const uint32_t input : op.inputs) {
+        replay_takes[input] = 1;
+      }
+    }
+  }
+}
+
+// Whatever hooks say.
+bool KeepSimulator::saved(uint32_t value) const {
+  const uint32_t op = graph_.values[value].op;
+  if (op == StepGraph::kOutside) {
+    return graph_.values[value].ours;
+  }
+  return graph_.ops[op].fate == Fate::kSaved || (graph_.ops[op].fate == Fate::kOpen && kept_[op] == Keep::kAll);
+}
+
+bool KeepSimulator::keeps(uint32_t value) const {
+  const uint32_t op = graph_.values[value].op;
+  if (op == StepGraph::kOutside) {
+    return graph_.values[value].ours;
+  }
+  return graph_.ops[op].fate == Fate::kSaved || (graph_.ops[op].fate == Fate::kOpen && kept_[op] != Keep::kNothing);
+}
+
+bool KeepSimulator::at_hand(uint32_t value) const {
+  return graph_.values[value].op == StepGraph::kOutside || states_[value].held || states_[value].real || saved(value);
+}
+
+// What is kept is there, but not as an op or a hook takes it.
+bool KeepSimulator::must_unpack(uint32_t value) const {
+  return graph_.values[value].unpacked_bytes > 0 && !states_[value].unpacked && saved(value);
+}
+
+void KeepSimulator::unpack(uint32_t value) {
+  states_[value].unpacked = true;
+  held_ += graph_.values[value].unpacked_bytes;
+  outcome_.peak_bytes = std::max(outcome_.peak_bytes, held_);
+}
+
+void KeepSimulator::hold(uint32_t value) {
+  if (!states_[value].held) {
+    states_[value].held = true;
+    held_ += graph_.values[value].bytes;
+    outcome_.peak_bytes = std::max(outcome_.peak_bytes, held_);
+  }
+}
+
+void KeepSimulator::drop(uint32_t value) {
+  State& state = states_[value];
+  if (state.held || state.real) {
+    held_ -= graph_.values[value].bytes;
+    state.held = state.real = false;
+  }
+}
+
+void KeepSimulator::pin(uint32_t root) {
+  work_.assign(1, root);
+  while (!work_.empty()) {
+    const uint32_t value = work_.back();
+    work_.pop_back();
+    State& state = states_[value];
+    if (state.pins++ > 0 || at_hand(value)) {
+      continue;
+    }
+    state.waits = true;
+    const uint32_t op = graph_.values[value].op;
+    if (needed_[op]++ == 0) {
+      work_.insert(work_.end(), graph_.ops[op].inputs.begin(), graph_.ops[op].inputs.end());
+    }
+  }
+}
+
+void KeepSimulator::unpin(uint32_t root) {
+  work_.assign(1, root);
+  while (!work_.empty()) {
+    const uint32_t value = work_.back();
+    work_.pop_back();
+    State& state = states_[value];
+    if (--state.pins > 0) {
+      continue;
+    }
+    if (state.unpacked) {
+      state.unpacked = false;
+      held_ -= graph_.values[value].unpacked_bytes;
+    }
+    if (state.real) {
+      drop(value);
+    }
+    if (!state.waits) {
+      continue;
+    }
+    state.waits = false;
+    const uint32_t op = graph_.values[value].op;
+    if (--needed_[op] == 0) {
+      work_.insert(work_.end(), graph_.ops[op].inputs.begin(), graph_.ops[op].inputs.end());
+    }
+  }
+}
+
+void KeepSimulator::unpin_hook(uint32_t hook) {
+  if (pinned_[hook] != 0) {
+    pinned_[hook] = 0;
+    unpin(graph_.hooks[hook]);
+  }
+}
+
+void KeepSimulator::begin_backward() {
+  for (uint32_t hook = 0; hook < alive_.size(); ++hook) {
+    unpin_hook(hook);
+  }
+  for (uint32_t hook = 0; hook < alive_.size(); ++hook) {
+    if (alive_[hook] != 0) {
+      pinned_[hook] = 1;
+      pin(graph_.hooks[hook]);
+    }
+  }
+}
+
+void KeepSimulator::replay(uint32_t index) {
+  const StepGraph::Op& op = graph_.ops[index];
+  int64_t made = result_bytes_[index];
+  for (const uint32_t value : op.takes) {
+    const bool nobody_else_waits = states_[value].real && states_[value].pins == 1;
+    made -= nobody_else_waits ? graph_.values[value].bytes : 0;
+  }
+  outcome_.peak_bytes = std::max(outcome_.peak_bytes, held_ + made);
+  outcome_.replay_cost += op.cost;
+  ++outcome_.replays;
+  for (const uint32_t result : op.results) {
+    if (states_[result].pins > 0 && !at_hand(result)) {
+      states_[result].real = true;
+      held_ += graph_.values[result].bytes;
+    }
+    states_[result].waits = false;
+  }
+  needed_[index] = 0;
+  for (const uint32_t input : op.inputs) {
+    unpin(input);
+  }
+}
+
+void KeepSimulator::realize(uint32_t target) {
+  missing_.assign(1, target);
+  while (!missing_.empty()) {
+    const uint32_t value = missing_.back();
+    if (at_hand(value)) {
+      missing_.pop_back();
+      if (must_unpack(value)) {
+        unpack(value);
+      }
+      continue;
+    }
+    const uint32_t op = graph_.values[value].op;
+    const size_t before = missing_.size();
+    for (const uint32_t input : graph_.ops[op].inputs) {
+      if (!at_hand(input) || must_unpack(input)) {
+        missing_.push_back(input);
+      }
+    }
+    if (missing_.size() == before) {
+      missing_.pop_back();
+      replay(op);
+    }
+  }
+}
+
+KeepOutcome KeepSimulator::run(absl::Span<const Keep> kept) {
+  kept_ = kept;
+  states_.assign(graph_.values.size(), {});
+  needed_.assign(graph_.ops.size(), 0);
+  alive_.assign(graph_.hooks.size(), 0);
+  pinned_.assign(graph_.hooks.size(), 0);
+  held_ = 0;
+  outcome_ = {};
+  bool backward = false;
+  for (size_t i = 0; i < graph_.events.size(); ++i) {
+    const Event& event = graph_.events[i];
+    switch (event.kind) {
+      case Event::kRuns:
+        if (graph_.ops[event.index].fate != Fate::kSaved) {
+          for (const uint32_t input : graph_.ops[event.index].inputs) {
+            if (saved(input)) {
+              hold(input);
+            }
+          }
+        }
+        break;
+      case Event::kWanted: {
+        const uint32_t value = graph_.hooks[event.index];
+        alive_[event.index] = 1;
+        ++states_[value].hooks;
+        if (keeps(value)) {
+          hold(value);
+        }
+        break;
+      }
+      case Event::kBackward:
+        if (!backward) {
+          backward = true;
+          outcome_.forward_bytes = held_;
+        }
+        begin_backward();
+        break;
+      case Event::kTaken: {
+        const uint32_t value = graph_.hooks[event.index];
+        if (pinned_[event.index] == 0) {
+          pinned_[event.index] = 1;
+          pin(value);
+        }
+        realize(value);
+        unpin_hook(event.index);
+        break;
+      }
+      case Event::kReleased: {
+        const uint32_t value = graph_.hooks[event.index];
+        State& state = states_[value];
+        unpin_hook(event.index);
+        alive_[event.index] = 0;
+        if (--state.hooks == 0 && state.held && !(saved(value) && used_again_[value] != 0)) {
+          if (state.pins > 0) {  // a replay is about to read it
+            state.held = false;
+            state.real = true;
+          } else {
+            drop(value);
+          }
+        }
+        break;
+      }
+      case Event::kDies:
+        break;
+    }
+    for (const uint32_t value : ends_[i]) {
+      if (states_[value].held && saved(value)) {
+        drop(value);
+      }
+    }
+  }
+  if (!backward) {
+    outcome_.forward_bytes = held_;
+  }
+  return outcome_;
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,297 @@
+#include "ac2/internal/planning/planner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "ac2/internal/planning/boundary_search.h"
+#include "ac2/internal/planning/min_cut.h"
+
+namespace ac2::internal {
+
+namespace {
+
+constexpr size_t kMostPrices = 8;
+// Ops to make one cut through: its time grows faster than their number.
+constexpr size_t kMostUncut = 2000;
+constexpr double kDearest = 1e18;
+constexpr int kBisections = 30;
+// Bytes of stages are estimates: so often is the budget given to the search for boundaries corrected.
+constexpr int kCorrections = 3;
+constexpr int kHalvings = 16;
+// Events and edges that a local search may go through.
+constexpr size_t kWork = 20'000'000;
+// Plans that a local search starts from.
+constexpr size_t kStarts = 4;
+
+void consider(KeepPlan plan, int64_t bytes, std::optional<KeepPlan>& best) {
+  if (plan.outcome.peak_bytes <= bytes && (!best || is_better(plan.outcome, best->outcome))) {
+    best = std::move(plan);
+  }
+}
+
+}  // namespace
+
+Planner::Planner(const StepGraph& graph) : graph_(graph), simulator_(graph), staging_(graph, simulator_) {
+  size_t size = graph.events.size() + 1;
+  for (const StepGraph::Op& op : graph.ops) {
+    size += 2 * op.inputs.size();
+  }
+  patience_ = static_cast<int64_t>(std::clamp<size_t>(kWork / size, 20, 20000));
+  for (const uint32_t span : staging_.spans()) {
+    steps_.push_back(staging_.cut(span));
+  }
+  if (steps_[0].stages.size() > 1 && staging_.relevant().size() <= kMostUncut) {
+    steps_.push_back(staging_.uncut());
+  }
+  for (const uint32_t op : staging_.relevant()) {
+    if (staging_.may_keep(op)) {
+      by_rate_.push_back(op);
+    }
+  }
+  const auto rate = [&](uint32_t op) { return graph_.ops[op].cost / static_cast<double>(simulator_.kept_bytes(op)); };
+  std::stable_sort(by_rate_.begin(), by_rate_.end(), [&](uint32_t a, uint32_t b) { return rate(a) > rate(b); });
+  find_prices();
+}
+
+// One between any two rates that differ.
+void Planner::find_prices() {
+  std::vector<double> rates;
+  for (size_t i = by_rate_.size(); i-- > 0;) {
+    const uint32_t op = by_rate_[i];
+    const double rate = graph_.ops[op].cost / static_cast<double>(simulator_.kept_bytes(op));
+    if (rate > 0 && (rates.empty() || rate > 1.05 * rates.back())) {
+      rates.push_back(rate);
+    }
+  }
+  std::vector<double> between;
+  for (size_t i = 1; i < rates.size(); ++i) {
+    between.push_back(std::sqrt(rates[i - 1] * rates[i]));
+  }
+  if (!rates.empty()) {
+    between.push_back(2 * rates.back());
+  }
+  prices_.push_back(0);
+  const size_t count = std::min(between.size(), kMostPrices);
+  for (size_t i = 0; i < count; ++i) {
+    prices_.push_back(between[count == 1 ? 0 : i * (between.size() - 1) / (count - 1)]);
+  }
+  prices_.push_back(MinCut::kInfinite);
+}
+
+KeepPlan Planner::evaluate(std::vector<Keep> kept) {
+  --evaluations_;
+  simulator_.complete(kept);
+  KeepPlan plan{std::move(kept), {}};
+  plan.outcome = simulator_.run(plan.kept);
+  if (!smallest_ || plan.outcome.peak_bytes < smallest_->outcome.peak_bytes) {
+    smallest_ = plan;
+  }
+  return plan;
+}
+
+KeepPlan Planner::keep_all() {
+  return evaluate(std::vector<Keep>(graph_.ops.size(), Keep::kWanted));
+}
+
+KeepPlan Planner::keep_none() {
+  return evaluate(std::vector<Keep>(graph_.ops.size(), Keep::kNothing));
+}
+
+Planner::Found Planner::search_prices(StagedStep& step, double early, double late, int64_t bytes) {
+  staging_.choose(step, late);
+  StagedStep dear = step;
+  staging_.choose(dear, early);
+  const std::vector<Stage> late_stages = step.stages;
+  Found best;
+  const size_t count = step.stages.size();
+  size_t turn = 0;
+  const auto try_turn = [&](size_t stage) {
+    for (size_t i = 0; i < count; ++i) {
+      step.stages[i] = i < stage ? dear.stages[i] : late_stages[i];
+    }
+    Found found = search_chosen(step, bytes);
+    if (found && (!best || is_better(found->outcome, best->outcome))) {
+      best = std::move(found);
+      turn = stage;
+    }
+  };
+  for (size_t eighth = 1; eighth < 8; ++eighth) {
+    try_turn(eighth * count / 8);
+  }
+  for (size_t width = count / 16; width > 0; width /= 2) {
+    const size_t middle = turn;
+    try_turn(middle - std::min(middle, width));
+    try_turn(std::min(count, middle + width));
+  }
+  return best;
+}
+
+Planner::Found Planner::search(StagedStep& step, double price, int64_t bytes) {
+  staging_.choose(step, price);
+  return search_chosen(step, bytes);
+}
+
+Planner::Found Planner::search_chosen(const StagedStep& step, int64_t bytes) {
+  Found best;
+  int64_t target = bytes;
+  for (int i = 0; i < kCorrections && target > 0; ++i) {
+    std::optional<std::vector<Keep>> kept = search_boundaries(step, target, Resolution::kCoarse);
+    if (!kept) {
+      if (target < bytes) {
+        break;
+      }
+      target += bytes / 4;
+      continue;
+    }
+    KeepPlan plan = evaluate(*std::move(kept));
+    const int64_t left = bytes - plan.outcome.peak_bytes;
+    consider(std::move(plan), bytes, best);
+    if (left >= 0 && left <= bytes / 50) {
+      break;
+    }
+    target += left;
+  }
+  return best;
+}
+
+Planner::Found Planner::drop_cheapest(int64_t bytes) {
+  Found best;
+  size_t low = 0, high = by_rate_.size();  // how many are kept
+  while (low < high) {
+    const size_t middle = (low + high + 1) / 2;
+    std::vector<Keep> kept(graph_.ops.size(), Keep::kNothing);
+    for (size_t i = 0; i < middle; ++i) {
+      kept[by_rate_[i]] = Keep::kWanted;
+    }
+    KeepPlan plan = evaluate(std::move(kept));
+    const bool fits = plan.outcome.peak_bytes <= bytes;
+    consider(std::move(plan), bytes, best);
+    (fits ? low : high) = fits ? middle : middle - 1;
+  }
+  return best;
+}
+
+std::optional<KeepPlan> Planner::solve(int64_t bytes) {
+  std::vector<KeepPlan> starts;
+  const auto add = [&](Found plan) {
+    if (plan && plan->outcome.peak_bytes <= bytes) {
+      starts.push_back(*std::move(plan));
+    }
+  };
+  add(keep_all());
+  if (!starts.empty()) {
+    return starts[0];
+  }
+  const Relaxation relaxation = relax(bytes);
+  std::vector<double> prices = prices_;
+  for (const double price : {relaxation.too_cheap, relaxation.dear_enough, 2 * relaxation.dear_enough}) {
+    if (price > 0) {
+      prices.push_back(price);
+    }
+  }
+  add(keep_none());
+  add(drop_cheapest(bytes));
+  for (StagedStep& step : steps_) {
+    const bool single =
+        std::all_of(step.stages.begin(), step.stages.end(), [](const Stage& stage) { return stage.ops.size() <= 1; });
+    // Within stages of single ops there is nothing to choose.
+    for (const double price : single ? std::vector<double>{MinCut::kInfinite} : prices) {
+      add(search(step, price, bytes));
+    }
+    if (!single && relaxation.dear_enough > 0) {
+      const double dear = relaxation.dear_enough;
+      add(search_prices(step, dear, relaxation.too_cheap, bytes));
+      add(search_prices(step, 2 * dear, relaxation.too_cheap, bytes));
+      add(search_prices(step, MinCut::kInfinite, dear, bytes));
+    }
+  }
+  if (starts.empty()) {
+    find_smallest();
+    add(smallest_);
+  }
+  if (starts.empty()) {
+    return std::nullopt;
+  }
+  // What is dearer may have more room left.
+  std::stable_sort(starts.begin(), starts.end(),
+                   [](const KeepPlan& a, const KeepPlan& b) { return is_better(a.outcome, b.outcome); });
+  starts.resize(std::min(starts.size(), kStarts));
+  std::optional<KeepPlan> best;
+  for (KeepPlan& plan : starts) {
+    evaluations_ = patience_;
+    keep_more(bytes, plan);
+    consider(std::move(plan), bytes, best);
+  }
+  evaluations_ = patience_;
+  exchange(bytes, *best);
+  return best;
+}
+
+Planner::Relaxation Planner::relax(int64_t bytes) {
+  Relaxation relaxation;
+  StagedStep& step = steps_.back();
+  const auto keeps_too_much = [&](double price) {
+    staging_.choose(step, price);
+    double cost = 0;
+    int64_t kept = 0;
+    for (const Stage& stage : step.stages) {
+      cost += stage.if_replayed.replay_cost;
+      kept += stage.if_replayed.kept_bytes;
+    }
+    relaxation.cost = std::max(relaxation.cost, cost + price * static_cast<double>(kept - bytes));
+    return kept > bytes;
+  };
+  if (by_rate_.empty() || !keeps_too_much(0)) {
+    return relaxation;
+  }
+  double low = 0, high = 1;
+  while (keeps_too_much(high) && high < kDearest) {
+    low = high;
+    high *= 2;
+  }
+  for (int i = 0; i < kBisections; ++i) {
+    const double middle = (low + high) / 2;
+    (keeps_too_much(middle) ? low : high) = middle;
+  }
+  relaxation.too_cheap = low;
+  relaxation.dear_enough = high;
+  return relaxation;
+}
+
+double Planner::least_cost(int64_t bytes) {
+  return steps_.back().stages.size() == 1 ? relax(bytes).cost : 0;
+}
+
+void Planner::find_smallest() {
+  if (std::exchange(smallest_found_, true)) {
+    return;
+  }
+  keep_none();
+  const int64_t most = keep_all().outcome.peak_bytes;
+  for (StagedStep& step : steps_) {
+    for (const double price : {MinCut::kInfinite, 0.0, prices_[prices_.size() / 2]}) {
+      staging_.choose(step, price);
+      int64_t low = 0, high = most;
+      for (int i = 0; i < kHalvings && low < high; ++i) {
+        const int64_t middle = low + (high - low) / 2;
+        std::optional<std::vector<Keep>> kept = search_boundaries(step, middle, Resolution::kFine);
+        if (kept) {
+          high = std::min(middle, evaluate(*std::move(kept)).outcome.peak_bytes);
+        } else {
+          low = middle + 1;
+        }
+      }
+    }
+  }
+  evaluations_ = patience_;
+  while (evaluations_ > 0 && shrink()) {
+  }
+}
+
+const KeepPlan& Planner::smallest() {
+  find_smallest();
+  return *smallest_;
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,102 @@
+// The part of Planner that changes plans a little at a time, while that makes them better.
+#include <algorithm>
+#include <utility>
+
+#include "ac2/internal/planning/planner.h"
+
+namespace ac2::internal {
+
+void Planner::keep_more(int64_t bytes, KeepPlan& plan) {
+  std::vector<uint32_t> dropped;
+  for (const uint32_t op : by_rate_) {
+    if (plan.kept[op] == Keep::kNothing) {
+      dropped.push_back(op);
+    }
+  }
+  // In blocks that are halved where they do not fit.
+  std::vector<std::pair<size_t, size_t>> blocks{{0, dropped.size()}};
+  while (!blocks.empty() && evaluations_ > 0) {
+    const auto [begin, end] = blocks.back();
+    blocks.pop_back();
+    if (begin == end) {
+      continue;
+    }
+    std::vector<Keep> kept = plan.kept;
+    for (size_t i = begin; i < end; ++i) {
+      kept[dropped[i]] = Keep::kWanted;
+    }
+    KeepPlan more = evaluate(std::move(kept));
+    if (more.outcome.peak_bytes <= bytes) {
+      if (is_better(more.outcome, plan.outcome)) {
+        plan = std::move(more);
+      }
+    } else if (end - begin > 1) {
+      const size_t middle = begin + (end - begin) / 2;
+      blocks.emplace_back(middle, end);
+      blocks.emplace_back(begin, middle);
+    }
+  }
+}
+
+// Drops those that save least per byte, but not `but`, until the rest fits.
+void Planner::make_fit(int64_t bytes, uint32_t but, KeepPlan& plan) {
+  for (size_t i = by_rate_.size(); i-- > 0 && plan.outcome.peak_bytes > bytes && evaluations_ > 0;) {
+    const uint32_t op = by_rate_[i];
+    if (op != but && plan.kept[op] != Keep::kNothing) {
+      std::vector<Keep> kept = plan.kept;
+      kept[op] = Keep::kNothing;
+      KeepPlan less = evaluate(std::move(kept));
+      if (less.outcome.peak_bytes < plan.outcome.peak_bytes) {
+        plan = std::move(less);
+      }
+    }
+  }
+}
+
+void Planner::exchange(int64_t bytes, KeepPlan& plan) {
+  for (bool improved = true; improved && evaluations_ > 0;) {
+    improved = false;
+    for (size_t i = by_rate_.size(); i-- > 0 && evaluations_ > 0;) {
+      const uint32_t op = by_rate_[i];
+      const bool was_kept = plan.kept[op] != Keep::kNothing;
+      std::vector<Keep> kept = plan.kept;
+      kept[op] = was_kept ? Keep::kNothing : Keep::kWanted;
+      KeepPlan other = evaluate(std::move(kept));
+      make_fit(bytes, op, other);
+      if (other.outcome.peak_bytes > bytes) {
+        continue;
+      }
+      keep_more(bytes, other);
+      if (is_better(other.outcome, plan.outcome)) {
+        plan = std::move(other);
+        improved = true;
+      }
+    }
+  }
+}
+
+// By changing one, or else two.
+bool Planner::shrink() {
+  const KeepPlan before = *smallest_;
+  const auto count = static_cast<uint32_t>(by_rate_.size());
+  std::vector<Keep> kept = before.kept;
+  const auto turn = [&](uint32_t i) {
+    Keep& keep = kept[by_rate_[i]];
+    keep = keep == Keep::kNothing ? Keep::kWanted : Keep::kNothing;
+  };
+  for (uint32_t apart = 0; apart < count; ++apart) {
+    for (uint32_t i = 0; i + apart < count && evaluations_ > 0; ++i) {
+      kept = before.kept;
+      turn(i);
+      if (apart > 0) {
+        turn(i + apart);
+      }
+      if (evaluate(kept).outcome.peak_bytes < before.outcome.peak_bytes) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,78 @@
+#include "ac2/internal/record/interceptor.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/Exception.h>
+#include <torch/library.h>
+
+#include <mutex>
+
+#include "ac2/internal/libtorch/torch_compat.h"
+#include "ac2/internal/operators/op_facts.h"
+#include "ac2/internal/operators/random_replay.h"
+#include "ac2/internal/record/recorder.h"
+#include "ac2/internal/record/typed_kernels.h"
+#include "ac2/internal/region/region.h"
+#include "ac2/internal/tape/replayer.h"
+
+namespace ac2::internal {
+
+namespace {
+
+// An op inside an op that is being replayed, on its way to the generator.
+void draw_redirected(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const OpFacts& facts = op_facts(op);
+  if (facts.draws && facts.generator_argument >= 0) {
+    c10::IValue& generator = (*stack)[stack->size() - facts.num_arguments + facts.generator_argument];
+    if (generator.isNone()) {
+      generator = ReplayedDraw::redirected();
+    }
+    const c10::impl::ExcludeDispatchKeyGuard guard(kRecordKey);
+    op.redispatchBoxed(keys, stack);
+    return;
+  }
+  op.redispatchBoxed(keys, stack);
+}
+
+void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const c10::DispatchKeySet below = keys & kBelowRecordKey;
+  if (is_replaying()) {
+    draw_redirected(op, below, stack);
+    return;
+  }
+  ThreadRegions& regions = ThreadRegions::here();
+  const c10::impl::PODLocalDispatchKeySet tls_keys = c10::impl::raw_local_dispatch_key_set;
+  const c10::impl::ExcludeDispatchKeyGuard guard(kRecordKey);
+  if (Region* region = regions.recording()) {
+    record_call(*region, op_facts(op), below, tls_keys, stack);
+  } else if (Region* bystander = regions.innermost()) {
+    // The engine's ops, inside a region: not recorded, but what they overwrite may be needed.
+    run_unrecorded(*bystander, op_facts(op), below, stack);
+  } else {
+    // A pool thread of the engine can have the key included and no region of its own.
+    op.redispatchBoxed(below, stack);
+  }
+}
+
+}  // namespace
+
+void install_interceptor() {
+  static std::mutex mutex;
+  static bool installed = false;
+  const std::lock_guard lock(mutex);
+  if (installed) {
+    return;
+  }
+  TORCH_CHECK(
+      !c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kRecordKey),
+      "ac2 records ops with a fallback kernel on the dispatch key ", c10::toString(kRecordKey),
+      ", but another library has registered one there already. Only one can be in a process: do not load the other "
+      "library (torchdistx's fake tensors and PyTorch's own C++ FakeTensor mode use this key) together with ac2.");
+  // Leaked with its registration: ops may run during static destruction.
+  static auto* library = new torch::Library(torch::Library::IMPL, "_", kRecordKey, __FILE__, __LINE__);
+  library->fallback(torch::CppFunction::makeFromBoxedFunction<&intercept>());
+  register_typed_kernels(&intercept);
+  installed = true;
+}
+
+}  // namespace ac2::internal

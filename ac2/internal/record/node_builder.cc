@@ -1,0 +1,235 @@
+#include "ac2/internal/record/node_builder.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <optional>
+#include <utility>
+
+#include "ac2/internal/libtorch/for_each_tensor.h"
+#include "ac2/internal/libtorch/stream_order.h"
+#include "ac2/internal/record/part_writes.h"
+#include "ac2/internal/tape/step_log.h"
+#include "ac2/internal/tape/timeline.h"
+
+namespace ac2::internal {
+
+namespace {
+
+// A result that the op has made, rather than passed on or kept a handle of.
+bool is_fresh(const at::Tensor& tensor, c10::ArrayRef<c10::IValue> results) {
+  const c10::Storage& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
+  const size_t handles = storage.use_count();
+  if (handles == 1) {
+    return tensor.use_count() == 1;
+  }
+  size_t among_results = 0;
+  for_each_tensor(results, [&](const at::Tensor& result) {
+    among_results +=
+        result.defined() && result.has_storage() && result.storage().is_alias_of(storage) && result.use_count() == 1;
+  });
+  return handles == among_results;
+}
+
+class NodeBuilder {
+ public:
+  NodeBuilder(Tape& tape, const RecordedCall& call) : tape_(tape), call_(call) {}
+
+  // Needs the tape's lock. The node lives on in its results; nothing is left if it has none.
+  void build(const ResolvedDecision& resolved) {
+    const PolicyDecision& decision = resolved.decision;
+    Node* node = node_ = tape_.make_node();
+    node->facts = &call_.facts;
+    node->keys = call_.keys;
+    node->tls_keys = call_.tls_keys;
+    node->index = call_.index;
+    node->decision = decision.policy();
+    node->grad_mode = at::GradMode::is_enabled();
+    if (call_.random_state.defined()) {
+      node->add_extras().random_state = call_.random_state;
+    }
+    node->replayable = !call_.facts.draws || call_.random_state.defined();
+    add_writes();
+    add_arguments();
+    saves_ = saves(decision, tape_.budget() != nullptr) || (decision.offloads() && leaves_device()) ||
+             !node->replayable || lacks_old_bytes_;
+    attach_results(decision);
+    if (Timeline* timeline = tape_.timeline(); timeline != nullptr && node->refs > 0) {
+      timeline->describe(*node, resolved.decided_by);
+    }
+    if (node->refs > 0) {
+      if (tape_.budget() != nullptr && !saves_) {
+        tape_.add_to_budget(node, call_.cost);
+      }
+      if (StepLog* log = tape_.step_log()) {
+        log->called(*node, decision, call_.cost);
+      }
+      tape_.node_recorded();
+    } else {
+      tape_.discard(node);
+    }
+  }
+
+ private:
+  void add_writes() {
+    if (call_.writes == nullptr) {
+      return;
+    }
+    for (const Overwrites::Target& target : call_.writes->targets()) {
+      node_->add_extras().writes.push_back(
+          {target.of_no_matter ? nullptr : target.old, target.nbytes, target.tensor.device()});
+      node_->replayable &= target.recoverable() || target.recoverable_by_name();
+      lacks_old_bytes_ |= target.recoverable_by_name();
+    }
+    node_->replayable &= !call_.writes->opaque();
+  }
+
+  void add_arguments() {
+    for (size_t i = 0; i < call_.arguments.size(); ++i) {
+      const c10::IValue& argument = call_.arguments[i];
+      if (argument.isTensor()) {
+        add_input(argument.toTensor(), i, -1);
+      } else if (argument.isTensorList() || argument.isOptionalTensorList()) {
+        int32_t list_index = 0;
+        for (const c10::IValue& element : argument.toListRef()) {
+          if (element.isTensor()) {
+            add_input(element.toTensor(), i, list_index);
+          }
+          ++list_index;
+        }
+        node_->add_extras().lists.push_back({static_cast<uint16_t>(i), argument.isOptionalTensorList(), list_index});
+      } else if (argument.isDevice()) {
+        // In backward another may be current.
+        node_->constants.emplace_back(with_index(argument.toDevice()));
+      } else {
+        node_->constants.push_back(argument);
+        for_each_tensor(c10::ArrayRef<c10::IValue>(argument), [&](const at::Tensor&) { node_->replayable = false; });
+      }
+    }
+  }
+
+  void add_input(const at::Tensor& tensor, size_t argument, int32_t list_index) {
+    if (!tensor.defined()) {
+      if (list_index < 0) {
+        node_->constants.emplace_back(tensor);
+      }
+      return;
+    }
+    NodeInput input;
+    input.argument = static_cast<uint16_t>(argument);
+    input.list_index = list_index;
+    input.requires_grad = call_.facts.is_composite && tensor.requires_grad();
+    const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+    const bool plain = has_plain_storage(impl);
+    const int target =
+        call_.writes != nullptr && plain ? call_.writes->target_of(impl.unsafe_storage().unsafeGetStorageImpl()) : -1;
+    if (target >= 0) {
+      input.write = static_cast<int16_t>(target);
+      input.value = node_->writes()[target].old;
+      input.meta = meta_before(tensor, argument, list_index);
+    } else {
+      input.value = tape_.current(tensor);
+      if (plain) {
+        input.meta = tape_.intern(tensor);
+      }
+    }
+    if (input.value != nullptr) {
+      tape_.ref(input.value);
+      if (Timeline* timeline = tape_.timeline(); timeline != nullptr && plain && target < 0) {
+        timeline->note_shape(input.value, tensor);
+      }
+    }
+    node_->inputs.push_back(std::move(input));
+  }
+
+  const TensorMeta* meta_before(const at::Tensor& tensor, size_t argument, int32_t list_index) const {
+    for (const Overwrites::Argument& written : call_.writes->arguments()) {
+      if (written.argument == argument && written.list_index == list_index) {
+        return written.meta;
+      }
+    }
+    return tape_.intern(tensor);  // it only reads there
+  }
+
+  void attach_results(const PolicyDecision& decision) {
+    int32_t flat_index = -1;
+    for_each_tensor(call_.results, [&](const at::Tensor& tensor) {
+      ++flat_index;
+      if (!tensor.defined() || !has_plain_storage(*tensor.unsafeGetTensorImpl())) {
+        return;  // held whole, if anything needs it
+      }
+      c10::StorageImpl* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+      if ((call_.writes != nullptr && call_.writes->target_of(storage) >= 0) || !is_fresh(tensor, call_.results)) {
+        return;
+      }
+      if (Value* value = tape_.add_made(tensor)) {
+        attach(value, {.flat_result = flat_index}, tensor, decision);
+      }
+    });
+    if (call_.writes == nullptr) {
+      return;
+    }
+    int16_t write = -1;
+    for (const Overwrites::Target& target : call_.writes->targets()) {
+      ++write;
+      if (target.accumulates || target.handed_on() ||
+          target.tensor.storage().unsafeGetStorageImpl() != target.storage) {
+        continue;
+      }
+      // Without its old bytes there is no computing it again: it is a value like those from outside, in this form.
+      if (!target.recoverable() && !target.recoverable_by_name()) {
+        if (decision.hooks() || decision.offloads()) {
+          set_form(tape_.add_written(target.tensor), target.tensor, decision);
+        }
+        continue;
+      }
+      Value* value = tape_.add_written(target.tensor);
+      attach(value, {.write = write}, target.tensor, decision);
+      const TensorMeta* written = call_.writes->only_argument_of(target);
+      if (target.old != nullptr && !target.of_no_matter && written != nullptr) {
+        hand_on_recomputed(tape_, target.old, value, target.tensor, *written);
+      }
+    }
+  }
+
+  void attach(Value* value, NodeOutput output, const at::Tensor& tensor, const PolicyDecision& decision) {
+    tape_.attach(node_, value, output, saves_);
+    if (Timeline* timeline = tape_.timeline()) {
+      timeline->note_shape(value, tensor);
+    }
+    set_form(value, tensor, decision);
+  }
+
+  void set_form(Value* value, const at::Tensor& tensor, const PolicyDecision& decision) {
+    if (decision.hooks()) {
+      tape_.set_hooks(value, decision.hooks(), tensor);
+    } else if (decision.offloads() && value->saved) {
+      tape_.set_offload(value, tensor);
+    }
+  }
+
+  // Even under a budget: what is offloaded takes none of it.
+  bool leaves_device() const {
+    bool any = false;
+    for_each_tensor(call_.results,
+                    [&](const at::Tensor& tensor) { any |= tensor.defined() && tape_.may_leave(tensor); });
+    return any;
+  }
+
+  Tape& tape_;
+  const RecordedCall& call_;
+  Node* node_ = nullptr;
+  bool lacks_old_bytes_ = false;
+  bool saves_ = true;
+};
+
+}  // namespace
+
+bool saves(const PolicyDecision& decision, bool budget) {
+  return decision.saves() && (!budget || decision.is_must());
+}
+
+void build_node(Tape& tape, const RecordedCall& call, const ResolvedDecision& decision) {
+  NodeBuilder(tape, call).build(decision);
+}
+
+}  // namespace ac2::internal

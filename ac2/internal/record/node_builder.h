@@ -1,0 +1,38 @@
+// Writing a call that has run into the tape.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/ivalue.h>
+#include <c10/core/DispatchKeySet.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/ArrayRef.h>
+
+#include <cstdint>
+
+#include "ac2/internal/operators/op_facts.h"
+#include "ac2/internal/record/overwrite.h"
+#include "ac2/internal/region/policy_stack.h"
+#include "ac2/internal/tape/tape.h"
+
+namespace ac2::internal {
+
+// What the recorder found out about a call that has run.
+struct RecordedCall {
+  const OpFacts& facts;
+  c10::DispatchKeySet keys;
+  const c10::impl::PODLocalDispatchKeySet& tls_keys;
+  c10::ArrayRef<c10::IValue> arguments;
+  c10::ArrayRef<c10::IValue> results;
+  const Overwrites* writes;  // null if it writes nothing
+  const RandomState& random_state;
+  int64_t index;
+  double cost;  // if the tape has a budget or a step log
+};
+
+// Whether results are never computed again. A budget may drop what policies merely prefer to save.
+bool saves(const PolicyDecision& decision, bool budget);
+
+// Needs the tape's lock. The node lives on in its results; nothing is left if it has none.
+void build_node(Tape& tape, const RecordedCall& call, const ResolvedDecision& decision);
+
+}  // namespace ac2::internal

@@ -1,0 +1,26 @@
+// Writes to a part of a storage: hooks that see nothing of that part need no copy of the rest.
+//
+// LSTMCell computes its four gates in one storage and writes to them one by one, each saved for backward: a new value
+// per write, and a copy of the old one for the hooks on it (or in a replay, of which each value has a storage of its
+// own), would hold the storage four times over.
+//
+// If the next value is later tagged to be kept in another form, so are the parts that those hooks see.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "ac2/internal/libtorch/tensor_meta.h"
+#include "ac2/internal/tape/tape.h"
+
+namespace ac2::internal {
+
+// Before a write to the elements `written` of the storage of `tensor`, which holds `old`, and whose next value will be
+// saved by reference: if nothing but hooks needs `old`, and none of them sees what is written, they go over to that
+// next value, which is current from now on, and true is returned. Else nothing has changed. Needs the tape's lock.
+bool hand_on_hooks(Tape& tape, Value* old, const at::Tensor& tensor, const TensorMeta& written);
+
+// After such a write: hooks go from `old`, which is recomputed, to the value `next` that the write has made of it and
+// that is recomputed too, unless one of them sees what was written. Needs the tape's lock.
+void hand_on_recomputed(Tape& tape, Value* old, Value* next, const at::Tensor& tensor, const TensorMeta& written);
+
+}  // namespace ac2::internal

@@ -1,0 +1,88 @@
+#include "ac2/internal/region/engine.h"
+
+#include <torch/csrc/autograd/engine.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "ac2/internal/region/region.h"
+#include "ac2/internal/tape/backward_run.h"
+#include "ac2/internal/tape/saved_tensor_hook.h"
+
+namespace ac2::internal {
+
+namespace {
+
+using torch::autograd::Engine;
+
+class RecordingEngine final : public Engine {
+ public:
+  // Leaked: the engine's threads outlive static destruction.
+  static RecordingEngine& instance() {
+    static auto* engine = new RecordingEngine;
+    return *engine;
+  }
+  static Engine& stub() { return instance(); }
+
+  void put_in_front_of(Engine& engine) { behind_.store(&engine, std::memory_order_release); }
+
+  torch::autograd::variable_list execute(const torch::autograd::edge_list& roots,
+                                         const torch::autograd::variable_list& inputs, bool keep_graph,
+                                         bool create_graph, bool accumulate_grad,
+                                         const torch::autograd::edge_list& outputs) override {
+    const BackwardRun run;
+    return behind().execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
+  }
+
+  c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(
+      const std::shared_ptr<torch::autograd::GraphTask>& graph_task, std::shared_ptr<torch::autograd::Node> graph_root,
+      torch::autograd::InputBuffer&& input_buffer) override {
+    return behind().execute_with_graph_task(graph_task, std::move(graph_root), std::move(input_buffer));
+  }
+
+  std::unique_ptr<torch::autograd::AnomalyMetadata> make_anomaly_metadata() override {
+    return behind().make_anomaly_metadata();
+  }
+
+  std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
+    if (Region* region = ThreadRegions::here().recording()) {
+      return region->tape->make_hook(region->tape);
+    }
+    return behind().get_default_saved_variable_hooks();
+  }
+
+  void thread_on_exception(const std::shared_ptr<torch::autograd::GraphTask>& graph_task,
+                           const std::shared_ptr<torch::autograd::Node>& fn, std::exception& e) override {
+    behind().thread_on_exception(graph_task, fn, e);
+  }
+
+  void thread_init(int device, const std::shared_ptr<torch::autograd::ReadyQueue>& ready_queue,
+                   bool should_increment) override {
+    behind().thread_init(device, ready_queue, should_increment);
+  }
+
+ private:
+  RecordingEngine() = default;
+
+  Engine& behind() { return *behind_.load(std::memory_order_acquire); }
+
+  std::atomic<Engine*> behind_{nullptr};
+};
+
+}  // namespace
+
+void install_engine() {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  Engine& current = Engine::get_default_engine();
+  RecordingEngine& ours = RecordingEngine::instance();
+  if (&current == &ours) {
+    return;
+  }
+  ours.put_in_front_of(current);
+  torch::autograd::set_default_engine_stub(&RecordingEngine::stub);
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,106 @@
+#include "ac2/internal/region/policy_stack.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+
+namespace ac2::internal {
+
+namespace {
+
+std::string describe(const PolicyDecision& decision) {
+  return decision.hooks() ? "SaveWithHooks" : to_string(decision.policy());
+}
+
+}  // namespace
+
+PolicyDecision combine(PolicyDecision outer, const PolicyDecision& inner, const std::string& subject) {
+  if (!outer.is_must()) {
+    return inner;
+  }
+  TORCH_CHECK(!inner.is_must() || inner == outer, "Conflicting policies for ", subject, ": an outer scope says ",
+              describe(outer), ", an inner one ", describe(inner),
+              ". A MUST decision cannot be overridden: make one of them a PREFER, or decide for the tensor with "
+              "tag_with_policy.");
+  return outer;
+}
+
+int64_t PolicyStack::push(Policy::Instance policy) {
+  const int64_t id = next_id_++;
+  policies_.push_back({id, static_cast<int64_t>(policies_.size()), std::move(policy)});
+  policies_changed();
+  return id;
+}
+
+void PolicyStack::remove(int64_t id) {
+  policies_.erase(
+      std::remove_if(policies_.begin(), policies_.end(), [id](const Entry& entry) { return entry.id == id; }),
+      policies_.end());
+  policies_changed();
+}
+
+void PolicyStack::policies_changed() {
+  needs_calls_ = false;
+  looks_at_operator_ = false;
+  looks_at_names_ = false;
+  for (const Entry& entry : policies_) {
+    needs_calls_ |= static_cast<bool>(entry.policy.fn);
+    looks_at_operator_ |= static_cast<bool>(entry.policy.by_operator);
+    looks_at_names_ |= static_cast<bool>(entry.policy.by_name);
+  }
+  constant_.reset();
+  by_operator_.clear();
+}
+
+template <class Ask>
+ResolvedDecision PolicyStack::resolve(const OpFacts& facts, Ask&& ask) const {
+  ResolvedDecision resolved{.decision = CheckpointPolicy::PREFER_SAVE};
+  for (const Entry& entry : policies_) {
+    if (!resolved.decision.is_must()) {
+      resolved.decided_by = entry.id;
+    }
+    resolved.decision = combine(std::move(resolved.decision), ask(entry.policy), facts.name);
+  }
+  return resolved;
+}
+
+const ResolvedDecision* PolicyStack::known(const OpFacts& facts) {
+  if (needs_calls_) {
+    return nullptr;
+  }
+  if (!looks_at_operator_) {
+    if (!constant_) {
+      constant_ = resolve(facts, [](const Policy::Instance& policy) { return *policy.constant; });
+    }
+    return &*constant_;
+  }
+  const auto it = by_operator_.find(&facts);
+  if (it != by_operator_.end()) {
+    return &it->second;
+  }
+  ResolvedDecision resolved = resolve(facts, [&](const Policy::Instance& policy) { return *policy.decide(facts.op); });
+  return &by_operator_.emplace(&facts, std::move(resolved)).first->second;
+}
+
+ResolvedDecision PolicyStack::decide(const OpFacts& facts, const OpContext& context) {
+  return resolve(facts, [&](const Policy::Instance& policy) { return policy.decide(context); });
+}
+
+std::optional<PolicyDecision> PolicyStack::decide_name(const NamedTensor& tensor) {
+  const std::string subject = "the tensor named \"" + std::string(tensor.name) + "\"";
+  PolicyDecision decision = CheckpointPolicy::PREFER_SAVE;
+  bool any = false;
+  for (const Entry& entry : policies_) {
+    std::optional<PolicyDecision> said = entry.policy.name_opinion(tensor);
+    any |= said.has_value();
+    if (!said) {
+      said = entry.policy.decide_op_of(tensor);
+    }
+    if (said) {
+      decision = combine(std::move(decision), *said, subject);
+    }
+  }
+  return any ? std::optional(std::move(decision)) : std::nullopt;
+}
+
+}  // namespace ac2::internal

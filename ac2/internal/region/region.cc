@@ -1,0 +1,155 @@
+#include "ac2/internal/region/region.h"
+
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <algorithm>
+
+#include "ac2/internal/libtorch/torch_compat.h"
+#include "ac2/internal/libtorch/unrecorded.h"
+#include "ac2/internal/region/trace_access.h"
+#include "ac2/internal/tape/offloader.h"
+#include "ac2/internal/tape/timeline.h"
+
+namespace ac2::internal {
+
+namespace {
+
+void tell_timeline(Region& region) {
+  if (Timeline* timeline = region.tape->timeline()) {
+    const Tape::Lock lock(*region.tape);
+    for (const PolicyStack::Entry& entry : region.policies.entries()) {
+      timeline->add_scope(entry.id, entry.depth, entry.policy.name);
+    }
+  }
+}
+
+}  // namespace
+
+ThreadRegions& ThreadRegions::here() {
+  static thread_local ThreadRegions regions;
+  return regions;
+}
+
+std::shared_ptr<ScopeState> ThreadRegions::open(Policy::Instance policy, const RegionOptions& options) {
+  remove_closed_elsewhere();
+  const int graph_task = torch::autograd::get_current_graph_task_id();
+  auto scope = std::make_shared<ScopeState>();
+  // A scope inside a backward is no part of the region around that backward.
+  scope->outermost = regions_.empty() || regions_.back()->graph_task != graph_task;
+  if (scope->outermost) {
+    auto region = std::make_unique<Region>();
+    region->tape = std::make_shared<Tape>();
+    region->trace = TraceAccess::make(region->tape);
+    region->graph_task = graph_task;
+    regions_.push_back(std::move(region));
+  }
+  Tape& tape = *regions_.back()->tape;
+  if (options.verify) {
+    tape.start_verifying();
+  }
+  for (const std::shared_ptr<Budget>& budget : {options.budget, options.plan_budget}) {
+    if (budget && tape.budget() == nullptr) {
+      tape.set_budget(budget);
+    } else if (budget && tape.budget() != budget.get()) {
+      tape.limit_budget(budget->bytes());
+    }
+  }
+  if (options.offload) {
+    tape.set_offload_options(*options.offload);
+  }
+  if (options.log) {
+    tape.set_step_log(options.log);
+  }
+  if (options.timeline) {
+    tape.start_timeline();
+  }
+  scope->thread = std::this_thread::get_id();
+  scope->region = regions_.back().get();
+  scope->trace = scope->region->trace;
+  scope->policy = scope->region->policies.push(std::move(policy));
+  tell_timeline(*scope->region);
+  scope->closed_elsewhere = closed_elsewhere_;
+  scopes_.push_back(scope);
+  update_dispatch_key();
+  return scope;
+}
+
+std::string ThreadRegions::close(const std::shared_ptr<ScopeState>& scope) {
+  if (scope->thread != std::this_thread::get_id()) {
+    scope->closed = true;
+    *scope->closed_elsewhere = true;
+    return "A PolicyScope was closed on another thread than the one that opened it. It stays in force there until that "
+           "thread's next op. Keep a scope in a local variable.";
+  }
+  remove_closed_elsewhere();
+  const bool in_order = !scopes_.empty() && scopes_.back() == scope;
+  scope->closed = true;
+  remove(*scope);
+  return in_order
+             ? ""
+             : "PolicyScopes were closed out of order: one was closed before a scope opened inside it. Both are closed "
+               "correctly, but the ops between were under the inner policy alone. Close scopes in the reverse order "
+               "of their opening; local variables do.";
+}
+
+void ThreadRegions::remove(ScopeState& scope) {
+  scopes_.erase(
+      std::remove_if(scopes_.begin(), scopes_.end(), [&](const auto& other) { return other.get() == &scope; }),
+      scopes_.end());
+  Region* region = scope.region;
+  region->policies.remove(scope.policy);
+  const bool last = std::none_of(scopes_.begin(), scopes_.end(), [&](const auto& s) { return s->region == region; });
+  if (last) {
+    region->tape->close();
+    if (Offloader* offloader = region->tape->offloader()) {
+      offloader->poll();
+    }
+    regions_.erase(std::remove_if(regions_.begin(), regions_.end(), [&](const auto& r) { return r.get() == region; }),
+                   regions_.end());
+  }
+  update_dispatch_key();
+}
+
+void ThreadRegions::remove_closed_elsewhere() {
+  if (!closed_elsewhere_->exchange(false)) {
+    return;
+  }
+  const std::vector<std::shared_ptr<ScopeState>> scopes = scopes_;
+  for (const auto& scope : scopes) {
+    if (scope->closed) {
+      remove(*scope);
+    }
+  }
+}
+
+Region* ThreadRegions::innermost() {
+  if (closed_elsewhere_->load(std::memory_order_relaxed)) {
+    remove_closed_elsewhere();
+  }
+  return disabled_ > 0 || regions_.empty() || Unrecorded::here() ? nullptr : regions_.back().get();
+}
+
+Region* ThreadRegions::recording() {
+  Region* region = innermost();
+  if (region == nullptr || region->graph_task != torch::autograd::get_current_graph_task_id()) {
+    return nullptr;
+  }
+  return region;
+}
+
+void ThreadRegions::disable() {
+  ++disabled_;
+  update_dispatch_key();
+}
+
+void ThreadRegions::enable() {
+  --disabled_;
+  update_dispatch_key();
+}
+
+void ThreadRegions::update_dispatch_key() {
+  c10::impl::tls_set_dispatch_key_included(kRecordKey, disabled_ == 0 && !regions_.empty());
+}
+
+}  // namespace ac2::internal

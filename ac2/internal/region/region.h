@@ -1,0 +1,85 @@
+// The regions that are open on a thread.
+//
+// Thread-local, because the dispatch key that makes ops come to us is, and because two threads that train replicas of a
+// model must not see each other's policies.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "ac2/internal/region/policy_stack.h"
+#include "ac2/internal/tape/budget.h"
+#include "ac2/internal/tape/step_log.h"
+#include "ac2/internal/tape/tape.h"
+#include "ac2/offload_options.h"
+#include "ac2/policy.h"
+#include "ac2/trace.h"
+
+namespace ac2::internal {
+
+// An outermost scope and those inside it.
+struct Region {
+  std::shared_ptr<Tape> tape;
+  std::shared_ptr<const Trace> trace;
+  PolicyStack policies;
+  // Of the backward that was running where the region was opened, or -1. Ops of any other backward are the engine's,
+  // not the user's, and are not recorded.
+  int graph_task = -1;
+};
+
+// Of ScopeOptions, what concerns the region.
+struct RegionOptions {
+  bool verify = false;
+  bool timeline = false;
+  std::shared_ptr<Budget> budget;
+  std::shared_ptr<Budget> plan_budget;  // the policy's own; of both the smaller rules
+  std::shared_ptr<StepLog> log;
+  std::optional<OffloadOptions> offload = std::nullopt;
+};
+
+// What a PolicyScope and its thread share.
+struct ScopeState {
+  std::thread::id thread;
+  std::shared_ptr<const Trace> trace;
+  Region* region = nullptr;  // valid until closed
+  int64_t policy = 0;        // in region->policies
+  bool outermost = false;
+  std::atomic<bool> closed{false};
+  // The thread's: set when one of its scopes was closed elsewhere.
+  std::shared_ptr<std::atomic<bool>> closed_elsewhere;
+};
+
+class ThreadRegions {
+ public:
+  static ThreadRegions& here();
+
+  std::shared_ptr<ScopeState> open(Policy::Instance policy, const RegionOptions& options = {});
+  // What was wrong with closing it here and now, or empty.
+  std::string close(const std::shared_ptr<ScopeState>& scope);
+
+  // Where ops of this thread are recorded at this moment; null if nowhere. Cheap: asked for every op.
+  Region* recording();
+  // Where they would be, were no backward running.
+  Region* innermost();
+
+  void disable();
+  void enable();
+
+ private:
+  ThreadRegions() = default;
+
+  void remove(ScopeState& scope);
+  void remove_closed_elsewhere();
+  void update_dispatch_key();
+
+  std::vector<std::unique_ptr<Region>> regions_;
+  std::vector<std::shared_ptr<ScopeState>> scopes_;
+  int disabled_ = 0;
+  std::shared_ptr<std::atomic<bool>> closed_elsewhere_ = std::make_shared<std::atomic<bool>>(false);
+};
+
+}  // namespace ac2::internal

@@ -1,0 +1,277 @@
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "ac2/internal/report/explain.h"
+#include "ac2/internal/report/holdings.h"
+#include "ac2/policy.h"
+
+namespace ac2::internal {
+
+namespace {
+
+constexpr int64_t kNone = TraceLog::kNone;
+constexpr size_t kHeldLines = 12;
+constexpr size_t kReplayLines = 9;
+constexpr size_t kSavingLines = 8;
+constexpr size_t kNames = 3;
+
+std::string bytes_text(int64_t bytes) {
+  const auto b = static_cast<double>(bytes);
+  char text[32];
+  if (bytes < 1024) {
+    std::snprintf(text, sizeof text, "%ld B", static_cast<long>(bytes));
+  } else if (bytes < 1024 * 1024) {
+    std::snprintf(text, sizeof text, "%.2f KiB", b / 1024);
+  } else if (bytes < 1024 * 1024 * 1024) {
+    std::snprintf(text, sizeof text, "%.2f MiB", b / (1024 * 1024));
+  } else {
+    std::snprintf(text, sizeof text, "%.2f GiB", b / (1024 * 1024 * 1024));
+  }
+  return text;
+}
+
+std::string time_text(int64_t ns) {
+  char text[32];
+  if (ns < 1'000'000) {
+    std::snprintf(text, sizeof text, "%.1f us", static_cast<double>(ns) * 1e-3);
+  } else {
+    std::snprintf(text, sizeof text, "%.2f ms", static_cast<double>(ns) * 1e-6);
+  }
+  return text;
+}
+
+std::string count_text(int64_t count, const char* thing) {
+  return absl::StrCat(count, " ", thing, count == 1 ? "" : "s");
+}
+
+std::string pad(std::string text, size_t width) {
+  return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
+}
+
+// "a, b, c and 4 more"
+template <class T, class Name>
+std::string some_of(const std::vector<T>& things, Name&& name) {
+  std::string text;
+  for (size_t i = 0; i < std::min(things.size(), kNames); ++i) {
+    absl::StrAppend(&text, i > 0 ? ", " : "", name(things[i]));
+  }
+  if (things.size() > kNames) {
+    absl::StrAppend(&text, " and ", things.size() - kNames, " more");
+  }
+  return text;
+}
+
+std::string as_is(const std::string& name) {
+  return name;
+}
+
+void add_once(std::vector<std::string>& names, const std::string& name) {
+  if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end()) {
+    names.push_back(name);
+  }
+}
+
+class Explanation {
+ public:
+  explicit Explanation(const TraceLog& log)
+      : log_(log), holdings_(log), replayed_by_(log.values.size()), users_(log.values.size()) {
+    for (size_t i = 0; i < log.ops.size(); ++i) {
+      if (!is_recomputed(log.ops[i])) {
+        continue;
+      }
+      for (const int64_t input : log.ops[i].inputs) {
+        std::vector<int64_t>& ops = replayed_by_[input];
+        if (ops.empty() || ops.back() != static_cast<int64_t>(i)) {
+          ops.push_back(static_cast<int64_t>(i));
+        }
+      }
+    }
+    for (const TraceLog::Use& use : log.uses) {
+      add_once(users_[use.value], use.consumer);
+    }
+  }
+
+  std::string text() {
+    const TraceStats& stats = log_.stats;
+    line(absl::StrCat(
+        "Region of ", count_text(stats.recorded_ops, "op"), ": ", bytes_text(stats.saved_bytes), " held for backward, ",
+        count_text(stats.recomputed_ops, "op"), " replayed so far",
+        stats.copied_bytes > 0 ? ", " + bytes_text(stats.copied_bytes) + " copied before overwriting" : "",
+        stats.evicted_values > 0 ? ", " + count_text(stats.evicted_values, "value") + " dropped for a budget" : "",
+        "."));
+    explain_held();
+    explain_replays();
+    explain_savings();
+    if (!log_.timed) {
+      line("");
+      line("Costs are in ops. Times, history, and who asked for what need ScopeOptions::timeline.");
+    }
+    return absl::StrJoin(lines_, "\n") + "\n";
+  }
+
+ private:
+  void line(std::string text) { lines_.push_back(std::move(text)); }
+
+  bool is_recomputed(const TraceLog::Op& op) const {
+    return std::any_of(op.outputs.begin(), op.outputs.end(), [&](int64_t value) { return !log_.values[value].saved; });
+  }
+
+  std::string op_name(int64_t op) const { return absl::StrCat(log_.ops[op].name, " (op ", log_.ops[op].index, ")"); }
+
+  std::string why(const TraceLog::Value& value) const {
+    if (value.op == kNone) {
+      return "from outside the region";
+    }
+    const TraceLog::Op& op = log_.ops[value.op];
+    if (value.source != TraceLog::Source::OP) {
+      return value.source == TraceLog::Source::TAG ? "by a tag" : "by its name";
+    }
+    if (!op.is_node) {
+      return "kept by reference, whatever policies say of it";
+    }
+    if (value.saved && !PolicyDecision(op.decision).saves()) {
+      return "it cannot be computed again";
+    }
+    std::string text = to_string(op.decision);
+    if (op.scope != kNone) {
+      const TraceLog::Scope& scope = log_.scopes[op.scope];
+      absl::StrAppend(&text, " by ", scope.policy.empty() ? "a policy" : scope.policy, " at depth ", scope.depth);
+    }
+    if (!value.saved) {
+      absl::StrAppend(&text, op.replays > 0 ? ", kept after its replay" : ", kept while the budget allows");
+    }
+    return text;
+  }
+
+  std::string for_whom(int64_t value) const {
+    std::vector<std::string> reasons;
+    if (holdings_.hooks(log_.values[value]) > 0) {
+      reasons.push_back(users_[value].empty() ? "for autograd" : "for " + some_of(users_[value], as_is));
+    }
+    if (!replayed_by_[value].empty()) {
+      reasons.push_back("to replay " + some_of(replayed_by_[value], [this](int64_t op) { return op_name(op); }));
+    }
+    return absl::StrJoin(reasons, "; ");
+  }
+
+  void explain_held() {
+    const auto& held = holdings_.values();
+    line("");
+    if (held.empty()) {
+      line(log_.timed ? "Nothing was held." : "Nothing is held.");
+      return;
+    }
+    line(absl::StrCat(holdings_.now() ? "Held now: " : "Nothing is held now. When most was: ",
+                      bytes_text(holdings_.bytes()), " in ", count_text(static_cast<int64_t>(held.size()), "value")));
+    int64_t rest = 0;
+    for (size_t i = 0; i < held.size(); ++i) {
+      if (i >= kHeldLines) {
+        rest += held[i].bytes;
+        continue;
+      }
+      const TraceLog::Value& value = log_.values[held[i].value];
+      std::string text = absl::StrCat("  ", pad(bytes_text(held[i].bytes), 10), "  ",
+                                      value.op == kNone ? "" : op_name(value.op) + " ", value.shape);
+      const std::string whom = for_whom(held[i].value);
+      absl::StrAppend(&text, value.shape.empty() ? "" : ": ", why(value), whom.empty() ? "" : "; ", whom);
+      line(std::move(text));
+    }
+    if (held.size() > kHeldLines) {
+      line(absl::StrCat("  ... and ", held.size() - kHeldLines, " more, ", bytes_text(rest)));
+    }
+  }
+
+  void explain_replays() {
+    struct Replayed {
+      std::string name;
+      int64_t count = 0;
+      int64_t time = 0;
+      std::vector<std::string> consumers;
+    };
+    std::map<std::string, Replayed> by_name;
+    for (const TraceLog::Op& op : log_.ops) {
+      if (op.replays > 0) {
+        by_name[op.name].count += op.replays;
+      }
+    }
+    for (const TraceLog::Replay& replay : log_.replays) {
+      if (replay.op != kNone) {
+        Replayed& replayed = by_name[log_.ops[replay.op].name];
+        replayed.time += replay.span.length();
+        add_once(replayed.consumers, replay.consumer);
+      }
+    }
+    std::vector<Replayed> replayed;
+    int64_t time = 0;
+    for (auto& [name, entry] : by_name) {
+      entry.name = name;
+      time += entry.time;
+      replayed.push_back(std::move(entry));
+    }
+    if (replayed.empty()) {
+      return;
+    }
+    std::stable_sort(replayed.begin(), replayed.end(), [](const Replayed& a, const Replayed& b) {
+      return a.time != b.time ? a.time > b.time : a.count > b.count;
+    });
+    line("");
+    line(absl::StrCat("Recomputed: ", count_text(log_.stats.recomputed_ops, "op"),
+                      log_.timed ? ", " + time_text(time) : std::string()));
+    for (size_t i = 0; i < std::min(replayed.size(), kReplayLines); ++i) {
+      const Replayed& entry = replayed[i];
+      line(absl::StrCat("  ", pad(log_.timed ? time_text(entry.time) : count_text(entry.count, "time"), 10), "  ",
+                        entry.name, log_.timed ? absl::StrCat(" x", entry.count) : std::string(),
+                        entry.consumers.empty() ? "" : ": for ", some_of(entry.consumers, as_is)));
+    }
+    if (replayed.size() > kReplayLines) {
+      int64_t rest = 0;
+      for (size_t i = kReplayLines; i < replayed.size(); ++i) {
+        rest += replayed[i].count;
+      }
+      line(absl::StrCat("  ... and ", replayed.size() - kReplayLines, " more kinds of op, ", rest, " replays"));
+    }
+  }
+
+  void explain_savings() {
+    const std::vector<Holdings::Saving> savings = holdings_.savings();
+    if (savings.empty()) {
+      return;
+    }
+    line("");
+    line("Recomputing one of these instead of saving it would save, and cost in a backward:");
+    for (size_t i = 0; i < std::min(savings.size(), kSavingLines); ++i) {
+      const Holdings::Saving& saving = savings[i];
+      std::string text =
+          absl::StrCat("  ", pad(bytes_text(saving.bytes), 10), "  ", op_name(log_.values[saving.value].op), ": ");
+      absl::StrAppend(
+          &text, saving.ops == 0 ? "nothing, it is replayed for another result anyway" : count_text(saving.ops, "op"),
+          saving.ops > 0 && log_.timed ? ", " + time_text(saving.time) : std::string());
+      if (saving.instead > 0) {
+        absl::StrAppend(&text, "; holds ", bytes_text(saving.instead), " of inputs instead");
+      }
+      line(std::move(text));
+    }
+    if (savings.size() > kSavingLines) {
+      line(absl::StrCat("  ... and ", savings.size() - kSavingLines, " more"));
+    }
+  }
+
+  const TraceLog& log_;
+  const Holdings holdings_;
+  std::vector<std::vector<int64_t>> replayed_by_;  // ops that take the value, and may be replayed
+  std::vector<std::vector<std::string>> users_;
+  std::vector<std::string> lines_;
+};
+
+}  // namespace
+
+std::string explain(const TraceLog& log) {
+  return Explanation(log).text();
+}
+
+}  // namespace ac2::internal

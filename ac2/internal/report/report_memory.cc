@@ -1,0 +1,236 @@
+#include "ac2/internal/report/report_page.h"
+
+namespace ac2::internal {
+
+const char* const kReportMemory = R"js(
+// --- Memory over time ---------------------------------------------------------------------------------------------
+
+const memory = (() => {
+  const events = [];
+  const sign = {hold: 1, release: -1, replayed: 1, drop: -1};
+  for (const region of regions) {
+    for (const event of region.events) if (event.change in sign) events.push({...event, region});
+  }
+  events.sort((a, b) => a.time - b.time);
+  const isReplay = event => event.change === "replayed" || event.change === "drop";
+
+  // Which groups matter: those with the most bytes at any one time.
+  let total = 0, saved = 0, peak = 0, peakTime = 0, savedPeak = 0;
+  const now = new Map(), most = new Map();
+  for (const event of events) {
+    const change = sign[event.change] * event.bytes;
+    const name = groupOf(event.region, event.value);
+    now.set(name, (now.get(name) ?? 0) + change);
+    most.set(name, Math.max(most.get(name) ?? 0, now.get(name)));
+    total += change;
+    if (!isReplay(event)) saved += change;
+    savedPeak = Math.max(savedPeak, saved);
+    if (total > peak) { peak = total; peakTime = event.time; }
+  }
+  if (!timed) {
+    // What is held now is all there is to rank.
+    for (const region of regions) {
+      region.values.forEach((value, i) => {
+        const name = groupOf(region, i);
+        if (value.held_bytes > 0) most.set(name, (most.get(name) ?? 0) + value.held_bytes);
+      });
+    }
+  }
+  const names = [...most.keys()].sort((a, b) => most.get(b) - most.get(a)).slice(0, 7);
+  const place = new Map(names.map((name, i) => [name, i]));
+  const OTHER = 7;
+  const groupIndex = (region, value) => place.get(groupOf(region, value)) ?? OTHER;
+  const opColor = op => place.get(shortName(op.name)) ?? OTHER;
+
+  const spans = regions.flatMap(r => r.timed ? r.ops.filter(op => op.end !== null) : []);
+  const replays = regions.flatMap(r => r.replays.filter(p => p.op >= 0 && p.end !== null).map(p => ({...p, region: r})));
+  const backwards = regions.flatMap(r => r.backwards);
+  let end = events.length ? events[events.length - 1].time : 0;
+  for (const span of [...spans, ...replays, ...backwards]) end = Math.max(end, span.end ?? 0);
+  return {events, sign, isReplay, peak, peakTime, savedPeak, names, most, groupIndex, opColor, spans, replays, backwards, end, OTHER};
+})();
+
+const forwardNs = memory.spans.reduce((sum, op) => sum + op.end - op.begin, 0);
+const replayNs = memory.replays.reduce((sum, p) => sum + p.end - p.begin, 0);
+{
+  const sum = name => regions.reduce((total, r) => total + r.stats[name], 0);
+  byId("title").textContent = regions.length > 1 ? "What the regions did" : "What the region did";
+  byId("subtitle").textContent = count(regions.length, "region") + ", " + count(sum("recorded_ops"), "op") + (timed
+      ? ", " + time(memory.end) + " from the first op to the last release"
+      : ". No timeline was kept: this is what the trace holds now.");
+  if (timed) {
+    tile("Most held at once", bytes(memory.peak), "at " + time(memory.peakTime) + ", replayed results included");
+    tile("Most saved at once", bytes(memory.savedPeak), bytes(sum("saved_bytes")) + " held now");
+  } else {
+    tile("Held now", bytes(sum("saved_bytes")), "inputs that ops need included");
+  }
+  tile("Ops replayed", sum("recomputed_ops").toLocaleString("en"), "of " + count(sum("recorded_ops"), "op") + " recorded");
+  if (timed) {
+    tile("Time of replays", time(replayNs), forwardNs ? (100 * replayNs / forwardNs).toFixed(0) + " % of forward's " + time(forwardNs) : "");
+  }
+  if (sum("evicted_values")) tile("Evicted", count(sum("evicted_values"), "value"), "dropped for a memory budget");
+  tile("Copied", bytes(sum("copied_bytes")), "before being overwritten");
+}
+
+const MARGIN = {left: 74, right: 12, top: 10};
+const LANES = [["forward", memory.spans], ["replays", memory.replays]];
+const LANE_HEIGHT = 22;
+
+// For each pixel column the moment within it when most was held, as an index into the events; no peak is lost.
+function sample(columns) {
+  const state = new Float64Array(16);  // saved by group, then replayed by group
+  const samples = [];
+  let next = 0, total = 0;
+  for (let column = 0; column < columns; ++column) {
+    const until = (column + 1) / columns * memory.end;
+    let best = {total, state: state.slice(), at: next};
+    while (next < memory.events.length && (memory.events[next].time <= until || column === columns - 1)) {
+      const event = memory.events[next++];
+      const change = memory.sign[event.change] * event.bytes;
+      state[memory.groupIndex(event.region, event.value) + (memory.isReplay(event) ? 8 : 0)] += change;
+      total += change;
+      if (total > best.total) best = {total, state: state.slice(), at: next};
+    }
+    // The last column shows how it ended.
+    samples.push(column === columns - 1 ? {total, state: state.slice(), at: next} : best);
+  }
+  return samples;
+}
+
+// What is held after the first `at` events, largest first.
+function holders(at) {
+  const held = new Map();
+  for (const event of memory.events.slice(0, at)) {
+    const key = event.region.number + ":" + event.value + ":" + memory.isReplay(event);
+    const entry = held.get(key) ?? {event, bytes: 0};
+    entry.bytes += memory.sign[event.change] * event.bytes;
+    held.set(key, entry);
+  }
+  return [...held.values()].filter(entry => entry.bytes > 0).sort((a, b) => b.bytes - a.bytes);
+}
+
+let samples = [];
+function drawMemory(cursor = null) {
+  const canvas = byId("canvas"), ratio = devicePixelRatio || 1;
+  const width = canvas.clientWidth, height = canvas.clientHeight;
+  canvas.width = width * ratio;
+  canvas.height = height * ratio;
+  const g = canvas.getContext("2d");
+  g.scale(ratio, ratio);
+  g.font = "11.5px system-ui, 'DejaVu Sans', sans-serif";
+  const plotWidth = width - MARGIN.left - MARGIN.right;
+  const bottom = height - 24 - LANES.length * LANE_HEIGHT - 8;
+  const plotHeight = bottom - MARGIN.top;
+  const columns = Math.max(1, Math.floor(plotWidth));
+  if (samples.length !== columns) samples = sample(columns);
+  const ink = cssColor("--ink"), soft = cssColor("--soft"), line = cssColor("--line");
+  const x = t => MARGIN.left + t / memory.end * plotWidth;
+  const scale = Math.max(memory.peak, 1) * 1.06;
+  const y = b => bottom - b / scale * plotHeight;
+
+  for (const span of memory.backwards) {
+    g.fillStyle = cssColor("--hover");
+    g.fillRect(x(span.begin), MARGIN.top, Math.max(1, x(span.end ?? memory.end) - x(span.begin)), plotHeight);
+  }
+  // Three to five round steps.
+  let step = 1;
+  while (scale / step > 5) step *= 2;
+  g.textAlign = "right";
+  g.textBaseline = "middle";
+  for (let b = 0; b <= scale; b += step) {
+    g.fillStyle = line;
+    g.fillRect(MARGIN.left, Math.round(y(b)), plotWidth, 1);
+    g.fillStyle = soft;
+    g.fillText(bytes(b).replace(".00", ""), MARGIN.left - 8, y(b));
+  }
+  // Areas: what is saved, then paler what was replayed.
+  const base = new Float64Array(columns);
+  for (let layer = 0; layer < 16; ++layer) {
+    if (!samples.some(s => s.state[layer] > 0)) continue;
+    g.beginPath();
+    for (let i = 0; i < columns; ++i) {
+      const top = y(base[i] + samples[i].state[layer]);
+      g.lineTo(MARGIN.left + i, top);
+      g.lineTo(MARGIN.left + i + 1, top);
+    }
+    for (let i = columns - 1; i >= 0; --i) {
+      g.lineTo(MARGIN.left + i + 1, y(base[i]));
+      g.lineTo(MARGIN.left + i, y(base[i]));
+      base[i] += samples[i].state[layer];
+    }
+    g.globalAlpha = layer < 8 ? 0.92 : 0.45;
+    g.fillStyle = cssColor("--c" + layer % 8);
+    g.fill();
+  }
+  g.globalAlpha = 1;
+  // Peak.
+  g.fillStyle = ink;
+  const px = x(memory.peakTime);
+  g.fillRect(px - 0.5, y(memory.peak), 1, bottom - y(memory.peak));
+  g.textAlign = px > width / 2 ? "right" : "left";
+  g.textBaseline = "top";
+  g.fillText("most: " + bytes(memory.peak), px + (px > width / 2 ? -6 : 6), y(memory.peak) + 1);
+  // Lanes.
+  LANES.forEach(([name, spans], lane) => {
+    const top = bottom + 8 + lane * LANE_HEIGHT;
+    g.fillStyle = soft;
+    g.textAlign = "right";
+    g.textBaseline = "middle";
+    g.fillText(name, MARGIN.left - 8, top + LANE_HEIGHT / 2 - 2);
+    g.fillStyle = cssColor("--plain");
+    g.fillRect(MARGIN.left, top, plotWidth, LANE_HEIGHT - 5);
+    for (const span of spans) {
+      const op = span.region.ops[span.op] ?? span;
+      g.fillStyle = cssColor("--c" + memory.opColor(op));
+      g.fillRect(x(span.begin), top, Math.max(0.6, x(span.end) - x(span.begin)), LANE_HEIGHT - 5);
+    }
+  });
+  // Time.
+  g.fillStyle = soft;
+  g.textBaseline = "bottom";
+  for (let i = 0; i <= 5; ++i) {
+    g.textAlign = i === 0 ? "left" : i === 5 ? "right" : "center";
+    g.fillText(time(memory.end * i / 5), MARGIN.left + plotWidth * i / 5, height - 4);
+  }
+  g.textAlign = "left";
+  g.textBaseline = "top";
+  if (memory.backwards.length) g.fillText("backward", x(Math.min(...memory.backwards.map(b => b.begin))) + 5, MARGIN.top + 3);
+  if (cursor !== null) {
+    g.fillStyle = ink;
+    g.fillRect(MARGIN.left + cursor, MARGIN.top, 1, bottom + 8 + LANES.length * LANE_HEIGHT - MARGIN.top - 5);
+  }
+}
+
+if (timed && memory.end > 0) {
+  byId("memory-note").textContent = "By the op that computed it, with the most that each held at any one time; paler: replayed, as opposed to saved. Shaded: backward is running. " +
+      "Each pixel shows its highest moment. Point at a moment to see what was held.";
+  memory.names.forEach((name, i) => byId("legend").append(
+      element("span", {style: "--key:" + color(i)}, name + " ", element("b", {}, bytes(memory.most.get(name))))));
+  if (memory.most.size > memory.names.length) {
+    byId("legend").append(element("span", {style: "--key:" + color(memory.OTHER)}, count(memory.most.size - memory.names.length, "other kind")));
+  }
+  drawMemory();
+  addEventListener("resize", () => drawMemory());
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawMemory());
+  const canvas = byId("canvas");
+  canvas.addEventListener("mousemove", event => {
+    const column = Math.floor(event.offsetX - MARGIN.left);
+    if (column < 0 || column >= samples.length) { hideTip(); drawMemory(); return; }
+    drawMemory(column);
+    const held = holders(samples[column].at), shown = held.slice(0, 8);
+    const rows = shown.map(({event, bytes: b}) => element("div", {}, element("span", {class: "value"}, bytes(b)),
+        (memory.isReplay(event) ? "replayed: " : "") + valueName(event.region, event.value)));
+    if (held.length > shown.length) rows.push(element("div", {class: "note"}, "and " + count(held.length - shown.length, "more value")));
+    showTip(event.clientX, event.clientY,
+            element("div", {}, element("strong", {}, bytes(samples[column].total)), " at " + time((column + 0.5) / samples.length * memory.end)),
+            ...rows);
+  });
+  canvas.addEventListener("mouseleave", () => { hideTip(); drawMemory(); });
+} else {
+  byId("memory-note").textContent = timed ? "The region held nothing."
+      : "Memory over time, times of ops and replays, and who decided need the region to be opened with ScopeOptions::timeline.";
+  byId("chart").remove();
+}
+)js";
+
+}  // namespace ac2::internal

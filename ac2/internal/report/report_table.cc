@@ -1,0 +1,85 @@
+#include "ac2/internal/report/report_page.h"
+
+namespace ac2::internal {
+
+const char* const kReportTable = R"js(
+// --- Table of ops -------------------------------------------------------------------------------------------------
+
+const MOST_ROWS = 400;
+const COLUMNS = [
+  {name: "Op", key: "name"},
+  {name: "Calls", key: "calls", number: true},
+  {name: "Saved", key: "saved", number: true, text: bytes, share: true, title: "Bytes of results that were held for backward"},
+  ...(timed ? [{name: "Forward", key: "forward", number: true, text: time, share: true, time: true}] : []),
+  {name: "Replays", key: "replays", number: true},
+  ...(timed ? [{name: "Replay time", key: "replayNs", number: true, text: time, share: true, time: true}] : []),
+  ...(regions.some(r => r.stats.evicted_values) ? [{name: "Evicted", key: "evictions", number: true, title: "How often a memory budget dropped a result"}] : []),
+  {name: "Decision", key: "decision", title: "Kept by reference: from outside, or written by an op that is not recomputed whatever policies say. Empty: a view"},
+  ...(timed ? [{name: "Decided by", key: "by", title: "The policy, and how deep in the nesting its scope is; 0 is the outermost"}] : []),
+];
+let sortKey = "saved", descending = true;
+
+function rowOf(op) {
+  return {name: shortName(op.name), color: memory.opColor(op), calls: 1, saved: savedBytes(op),
+          forward: op.end === null ? 0 : op.end - op.begin, replays: op.replays, replayNs: op.replayNs, evictions: op.evictions,
+          decision: decision(op), by: decidedBy(op)};
+}
+function outsideRows() {
+  const row = {name: OUTSIDE, color: memory.names.includes(OUTSIDE) ? memory.names.indexOf(OUTSIDE) : memory.OTHER, calls: 0,
+               saved: 0, forward: 0, replays: 0, replayNs: 0, evictions: 0, decision: KEPT, by: ""};
+  for (const region of regions) {
+    for (const value of region.values) if (value.op < 0) row.saved += value.last_held_bytes;
+  }
+  return row.saved ? [row] : [];
+}
+const eachRow = regions.flatMap(r => r.ops.map(op => {
+  const row = rowOf(op);
+  row.name += "  #" + (regions.length > 1 ? r.number + 1 + "." : "") + op.index;
+  return row;
+}));
+const groupedRows = (() => {
+  const groups = new Map();
+  for (const region of regions) {
+    for (const op of region.ops) {
+      const row = rowOf(op), key = [row.name, row.decision, row.by].join("|"), group = groups.get(key);
+      if (!group) { groups.set(key, row); continue; }
+      for (const sum of ["calls", "saved", "forward", "replays", "replayNs", "evictions"]) group[sum] += row[sum];
+    }
+  }
+  return [...groups.values()];
+})();
+
+function drawTable() {
+  const wanted = byId("filter").value.trim().toLowerCase();
+  const all = [...(byId("each").checked ? eachRow : groupedRows), ...outsideRows()];
+  const rows = all.filter(row => !wanted || [row.name, row.decision, row.by].join(" ").toLowerCase().includes(wanted));
+  rows.sort((a, b) => (typeof a[sortKey] === "number" ? a[sortKey] - b[sortKey] : a[sortKey].localeCompare(b[sortKey])) * (descending ? -1 : 1));
+  byId("table-head").replaceChildren(element("tr", {}, ...COLUMNS.map(column => {
+    const arrow = column.key === sortKey ? (descending ? " ▾" : " ▴") : "";
+    const head = element("th", {class: column.number ? "number" : "", title: column.title ?? "Click to sort"}, column.name + arrow);
+    head.addEventListener("click", () => {
+      descending = column.key === sortKey ? !descending : !!column.number;
+      sortKey = column.key;
+      drawTable();
+    });
+    return head;
+  })));
+  const most = Object.fromEntries(COLUMNS.filter(c => c.share).map(c => [c.key, rows.reduce((m, row) => Math.max(m, row[c.key]), 1)]));
+  byId("table-body").replaceChildren(...rows.slice(0, MOST_ROWS).map(row => element("tr", {}, ...COLUMNS.map(column => {
+    const value = row[column.key];
+    if (column.key === "name") return element("td", {class: "name", title: value, style: "--key:" + color(row.color)}, element("code", {}, value));
+    const empty = column.number && value === 0;
+    const cell = element("td", {class: (column.number ? "number" : "") + (column.time ? " time" : "")},
+                         empty ? "–" : column.text ? column.text(value) : column.number ? value.toLocaleString("en") : value);
+    if (column.share && !empty) cell.style.setProperty("--share", (100 * value / most[column.key]).toFixed(1) + "%");
+    return cell;
+  }))));
+  byId("ops-note").textContent = rows.length > MOST_ROWS
+      ? "The first " + MOST_ROWS + " of " + count(rows.length, "row") + ": filter to see others." : count(rows.length, "row");
+}
+byId("filter").addEventListener("input", drawTable);
+byId("each").addEventListener("change", drawTable);
+drawTable();
+)js";
+
+}  // namespace ac2::internal

@@ -1,0 +1,45 @@
+#include "ac2/internal/tape/storage_map.h"
+
+#include <utility>
+
+namespace ac2::internal {
+
+Value* StorageMap::search(const c10::StorageImpl* storage) const {
+  Value* value = nullptr;
+  if (const auto it = table_.find(storage); it != table_.end()) {
+    value = it->second;
+  }
+  for (const Entry& entry : young_) {
+    if (entry.storage == storage) {
+      value = entry.value;
+    }
+  }
+  if (value != nullptr) {
+    found_[place_of(storage)] = {storage, value};
+  }
+  return value;
+}
+
+void StorageMap::add(Value* value) {
+  table_.emplace(value->origin._unsafe_get_target(), value);
+  value->map_index = kYoung + static_cast<uint32_t>(settled_.size());
+  settled_.push_back(value);
+}
+
+void StorageMap::remove(Value* value) {
+  forget_found(value->origin._unsafe_get_target());
+  const uint32_t index = std::exchange(value->map_index, Value::kNotInMap);
+  if (index < kYoung) {
+    young_[index] = {};
+    return;
+  }
+  table_.erase(value->origin._unsafe_get_target());
+  Value* last = settled_.back();
+  settled_.pop_back();
+  if (last != value) {
+    settled_[index - kYoung] = last;
+    last->map_index = index;
+  }
+}
+
+}  // namespace ac2::internal
