@@ -2,7 +2,7 @@
 
 #include <c10/util/Exception.h>
 
-#include "ac2/internal/tape/budget.h"
+#include "ac2/internal/budget/budget.h"
 
 namespace ac2 {
 

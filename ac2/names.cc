@@ -24,8 +24,8 @@ at::Tensor name_tensor(const at::Tensor& tensor, std::string_view name) {
   const std::shared_ptr<internal::Tape> tape = region->tape;
   const c10::OperatorHandle* op = nullptr;
   {
-    const internal::Tape::Lock lock(*tape);
-    const internal::Value* value = tape->find_current(tensor);
+    const internal::Tape::Lock locked(*tape);
+    const internal::Value* value = locked->storages().find(tensor);
     if (value != nullptr && value->tagged) {
       return tensor;
     }

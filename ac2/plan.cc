@@ -7,15 +7,15 @@
 #include <utility>
 #include <vector>
 
+#include "ac2/internal/budget/budget.h"
 #include "ac2/internal/libtorch/for_each_tensor.h"
+#include "ac2/internal/observe/step_log.h"
 #include "ac2/internal/operators/meta_kernels.h"
 #include "ac2/internal/planning/planner.h"
 #include "ac2/internal/record/interceptor.h"
 #include "ac2/internal/region/close_scope.h"
 #include "ac2/internal/region/engine.h"
 #include "ac2/internal/region/region.h"
-#include "ac2/internal/tape/budget.h"
-#include "ac2/internal/tape/step_log.h"
 
 namespace ac2 {
 
@@ -158,7 +158,10 @@ void StepPlanner::State::record(const std::function<void()>& step, const PlanOpt
       policy.enter(), {.verify = false, .timeline = false, .budget = budget, .plan_budget = nullptr, .log = log});
   const std::shared_ptr<internal::Tape> tape = scope->region->tape;
   const auto stop = [&] {
-    tape->set_step_log(nullptr);
+    {
+      const internal::Tape::Lock locked(*tape);
+      locked->observers().remove(log.get());
+    }
     internal::close_scope(scope);
   };
   try {

@@ -6,13 +6,13 @@
 #include <cstring>
 #include <fstream>
 
+#include "ac2/internal/observe/log_of.h"
 #include "ac2/internal/region/trace_access.h"
 #include "ac2/internal/report/chrome_trace.h"
 #include "ac2/internal/report/dot.h"
 #include "ac2/internal/report/explain.h"
 #include "ac2/internal/report/report_data.h"
 #include "ac2/internal/report/report_page.h"
-#include "ac2/internal/tape/tape.h"
 
 namespace ac2 {
 
@@ -21,7 +21,7 @@ using internal::TraceLog;
 namespace {
 
 TraceLog log_of(const Trace& trace) {
-  return internal::TraceAccess::tape(trace).log();
+  return internal::log_of(internal::TraceAccess::tape(trace));
 }
 
 void write(const std::string& path, const std::vector<TraceLog>& logs) {

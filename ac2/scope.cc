@@ -12,7 +12,7 @@
 #include "ac2/internal/region/engine.h"
 #include "ac2/internal/region/region.h"
 #include "ac2/internal/region/tensor_decision.h"
-#include "ac2/internal/tape/replayer.h"
+#include "ac2/internal/replay/replay_call.h"
 
 namespace ac2 {
 

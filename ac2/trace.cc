@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "ac2/internal/tape/live_nodes.h"
+#include "ac2/internal/graph/live_nodes.h"
 #include "ac2/internal/tape/tape.h"
 
 namespace ac2 {

@@ -13,7 +13,7 @@
 #include "ac2/internal/record/recorder.h"
 #include "ac2/internal/record/typed_kernels.h"
 #include "ac2/internal/region/region.h"
-#include "ac2/internal/tape/replayer.h"
+#include "ac2/internal/replay/replay_call.h"
 
 namespace ac2::internal {
 

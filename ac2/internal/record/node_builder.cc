@@ -8,8 +8,6 @@
 #include "ac2/internal/libtorch/for_each_tensor.h"
 #include "ac2/internal/libtorch/stream_order.h"
 #include "ac2/internal/record/part_writes.h"
-#include "ac2/internal/tape/step_log.h"
-#include "ac2/internal/tape/timeline.h"
 
 namespace ac2::internal {
 
@@ -32,12 +30,12 @@ bool is_fresh(const at::Tensor& tensor, c10::ArrayRef<c10::IValue> results) {
 
 class NodeBuilder {
  public:
-  NodeBuilder(Tape& tape, const RecordedCall& call) : tape_(tape), call_(call) {}
+  NodeBuilder(LockedTape& tape, const RecordedCall& call) : tape_(tape), call_(call) {}
 
-  // Needs the tape's lock. The node lives on in its results; nothing is left if it has none.
+  // The node lives on in its results; nothing is left if it has none.
   void build(const ResolvedDecision& resolved) {
     const PolicyDecision& decision = resolved.decision;
-    Node* node = node_ = tape_.make_node();
+    Node* node = node_ = tape_.lifetimes().make_node();
     node->facts = &call_.facts;
     node->keys = call_.keys;
     node->tls_keys = call_.tls_keys;
@@ -50,23 +48,20 @@ class NodeBuilder {
     node->replayable = !call_.facts.draws || call_.random_state.defined();
     add_writes();
     add_arguments();
-    saves_ = saves(decision, tape_.budget() != nullptr) || (decision.offloads() && leaves_device()) ||
-             !node->replayable || lacks_old_bytes_;
+    const bool has_budget = tape_.budget().get() != nullptr;
+    saves_ = saves(decision, has_budget) || (decision.offloads() && leaves_device()) || !node->replayable ||
+             lacks_old_bytes_;
     attach_results(decision);
-    if (Timeline* timeline = tape_.timeline(); timeline != nullptr && node->refs > 0) {
-      timeline->describe(*node, resolved.decided_by);
+    if (node->live_outputs == 0) {
+      tape_.lifetimes().discard(node);
+      return;
     }
-    if (node->refs > 0) {
-      if (tape_.budget() != nullptr && !saves_) {
-        tape_.add_to_budget(node, call_.cost);
-      }
-      if (StepLog* log = tape_.step_log()) {
-        log->called(*node, decision, call_.cost);
-      }
-      tape_.node_recorded();
-    } else {
-      tape_.discard(node);
+    if (has_budget && !saves_) {
+      tape_.kept().add_call(node, call_.cost);
     }
+    tape_.observers().tell(
+        [&](Observer& observer) { observer.node_recorded(*node, decision, resolved.decided_by, call_.cost); });
+    tape_.node_finished();
   }
 
  private:
@@ -76,9 +71,9 @@ class NodeBuilder {
     }
     for (const Overwrites::Target& target : call_.writes->targets()) {
       node_->add_extras().writes.push_back(
-          {target.of_no_matter ? nullptr : target.old, target.nbytes, target.tensor.device()});
-      node_->replayable &= target.recoverable() || target.recoverable_by_name();
-      lacks_old_bytes_ |= target.recoverable_by_name();
+          {target.is_read() ? target.old : nullptr, target.nbytes, target.tensor.device()});
+      node_->replayable &= target.is_recoverable() || target.is_recoverable_by_name();
+      lacks_old_bytes_ |= target.is_recoverable_by_name();
     }
     node_->replayable &= !call_.writes->opaque();
   }
@@ -127,15 +122,15 @@ class NodeBuilder {
       input.value = node_->writes()[target].old;
       input.meta = meta_before(tensor, argument, list_index);
     } else {
-      input.value = tape_.current(tensor);
+      input.value = tape_.storages().current(tensor);
       if (plain) {
         input.meta = tape_.intern(tensor);
       }
     }
     if (input.value != nullptr) {
-      tape_.ref(input.value);
-      if (Timeline* timeline = tape_.timeline(); timeline != nullptr && plain && target < 0) {
-        timeline->note_shape(input.value, tensor);
+      tape_.lifetimes().ref(input.value);
+      if (plain && target < 0) {
+        tape_.observers().tell([&](Observer& observer) { observer.tensor_seen(*input.value, tensor); });
       }
     }
     node_->inputs.push_back(std::move(input));
@@ -161,7 +156,7 @@ class NodeBuilder {
       if ((call_.writes != nullptr && call_.writes->target_of(storage) >= 0) || !is_fresh(tensor, call_.results)) {
         return;
       }
-      if (Value* value = tape_.add_made(tensor)) {
+      if (Value* value = tape_.storages().add_made(tensor)) {
         attach(value, {.flat_result = flat_index}, tensor, decision);
       }
     });
@@ -171,39 +166,36 @@ class NodeBuilder {
     int16_t write = -1;
     for (const Overwrites::Target& target : call_.writes->targets()) {
       ++write;
-      if (target.accumulates || target.handed_on() ||
-          target.tensor.storage().unsafeGetStorageImpl() != target.storage) {
+      if (target.accumulates || target.handed_on || target.tensor.storage().unsafeGetStorageImpl() != target.storage) {
         continue;
       }
       // Without its old bytes there is no computing it again: it is a value like those from outside, in this form.
-      if (!target.recoverable() && !target.recoverable_by_name()) {
+      if (!target.is_recoverable() && !target.is_recoverable_by_name()) {
         if (decision.hooks() || decision.offloads()) {
-          set_form(tape_.add_written(target.tensor), target.tensor, decision);
+          set_form(tape_.storages().add_written(target.tensor), target.tensor, decision);
         }
         continue;
       }
-      Value* value = tape_.add_written(target.tensor);
+      Value* value = tape_.storages().add_written(target.tensor);
       attach(value, {.write = write}, target.tensor, decision);
       const TensorMeta* written = call_.writes->only_argument_of(target);
-      if (target.old != nullptr && !target.of_no_matter && written != nullptr) {
+      if (target.old != nullptr && target.is_read() && written != nullptr) {
         hand_on_recomputed(tape_, target.old, value, target.tensor, *written);
       }
     }
   }
 
   void attach(Value* value, NodeOutput output, const at::Tensor& tensor, const PolicyDecision& decision) {
-    tape_.attach(node_, value, output, saves_);
-    if (Timeline* timeline = tape_.timeline()) {
-      timeline->note_shape(value, tensor);
-    }
+    tape_.lifetimes().attach(node_, value, output, saves_);
+    tape_.observers().tell([&](Observer& observer) { observer.tensor_seen(*value, tensor); });
     set_form(value, tensor, decision);
   }
 
   void set_form(Value* value, const at::Tensor& tensor, const PolicyDecision& decision) {
     if (decision.hooks()) {
-      tape_.set_hooks(value, decision.hooks(), tensor);
+      tape_.decisions().set_form(value, decision.hooks(), tensor);
     } else if (decision.offloads() && value->saved) {
-      tape_.set_offload(value, tensor);
+      tape_.offloading().offload(value, tensor);
     }
   }
 
@@ -211,11 +203,11 @@ class NodeBuilder {
   bool leaves_device() const {
     bool any = false;
     for_each_tensor(call_.results,
-                    [&](const at::Tensor& tensor) { any |= tensor.defined() && tape_.may_leave(tensor); });
+                    [&](const at::Tensor& tensor) { any |= tensor.defined() && tape_.offloading().may_leave(tensor); });
     return any;
   }
 
-  Tape& tape_;
+  LockedTape& tape_;
   const RecordedCall& call_;
   Node* node_ = nullptr;
   bool lacks_old_bytes_ = false;
@@ -228,7 +220,7 @@ bool saves(const PolicyDecision& decision, bool budget) {
   return decision.saves() && (!budget || decision.is_must());
 }
 
-void build_node(Tape& tape, const RecordedCall& call, const ResolvedDecision& decision) {
+void build_node(LockedTape& tape, const RecordedCall& call, const ResolvedDecision& decision) {
   NodeBuilder(tape, call).build(decision);
 }
 

@@ -12,7 +12,7 @@
 #include "ac2/internal/operators/op_facts.h"
 #include "ac2/internal/record/overwrite.h"
 #include "ac2/internal/region/policy_stack.h"
-#include "ac2/internal/tape/tape.h"
+#include "ac2/internal/tape/locked_tape.h"
 
 namespace ac2::internal {
 
@@ -32,7 +32,7 @@ struct RecordedCall {
 // Whether results are never computed again. A budget may drop what policies merely prefer to save.
 bool saves(const PolicyDecision& decision, bool budget);
 
-// Needs the tape's lock. The node lives on in its results; nothing is left if it has none.
-void build_node(Tape& tape, const RecordedCall& call, const ResolvedDecision& decision);
+// The node lives on in its results; nothing is left if it has none.
+void build_node(LockedTape& tape, const RecordedCall& call, const ResolvedDecision& decision);
 
 }  // namespace ac2::internal

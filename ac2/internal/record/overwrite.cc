@@ -7,7 +7,6 @@
 #include "ac2/internal/libtorch/storage_copy.h"
 #include "ac2/internal/record/part_writes.h"
 #include "ac2/internal/record/unseen_writes.h"
-#include "ac2/internal/tape/offloader.h"
 
 namespace ac2::internal {
 
@@ -36,7 +35,7 @@ void for_each_tensor_in(const c10::IValue& value, Fn&& fn) {
 
 }  // namespace
 
-void Overwrites::add(const at::Tensor& tensor, uint16_t argument, int32_t list_index) {
+void Overwrites::add(LockedTape& tape, const at::Tensor& tensor, uint16_t argument, int32_t list_index) {
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   if (!has_plain_storage(impl)) {
     opaque_ = true;
@@ -55,7 +54,7 @@ void Overwrites::add(const at::Tensor& tensor, uint16_t argument, int32_t list_i
   added.argument = argument;
   added.list_index = list_index;
   added.target = static_cast<int16_t>(target);
-  added.meta = tape_.intern(tensor);
+  added.meta = tape.intern(tensor);
 }
 
 int Overwrites::target_of(const c10::StorageImpl* storage) const {
@@ -67,20 +66,25 @@ int Overwrites::target_of(const c10::StorageImpl* storage) const {
   return -1;
 }
 
-void Overwrites::collect(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments) {
+void Overwrites::collect_targets(LockedTape& tape, const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments) {
   for (const uint16_t i : facts.written) {
-    for_each_tensor_in(arguments[i], [&](const at::Tensor& tensor, int32_t index) { add(tensor, i, index); });
+    for_each_tensor_in(arguments[i], [&](const at::Tensor& tensor, int32_t index) { add(tape, tensor, i, index); });
   }
   for (const Argument& argument : arguments_) {
     if (std::find(facts.written_unseen.begin(), facts.written_unseen.end(), argument.argument) !=
         facts.written_unseen.end()) {
-      targets_[argument.target].of_no_matter = true;
+      targets_[argument.target].old_bytes = OldBytes::kNotRead;
       targets_[argument.target].accumulates = true;
     }
   }
-  if (!facts.overwrites) {
-    return;
+  if (facts.overwrites) {
+    find_what_is_not_read(facts, arguments);
   }
+}
+
+// An op that overwrites its targets reads what stood there if it also takes the storage as input, or if a part of the
+// storage stays.
+void Overwrites::find_what_is_not_read(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments) {
   absl::flat_hash_set<const c10::StorageImpl*> read;
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!is_written(facts, i)) {
@@ -93,7 +97,9 @@ void Overwrites::collect(const OpFacts& facts, c10::ArrayRef<c10::IValue> argume
   }
   for (const Argument& argument : arguments_) {
     Target& target = targets_[argument.target];
-    target.of_no_matter |= argument.meta->covers(target.nbytes) && !read.contains(target.storage);
+    if (argument.meta->covers(target.nbytes) && !read.contains(target.storage)) {
+      target.old_bytes = OldBytes::kNotRead;
+    }
   }
 }
 
@@ -107,84 +113,79 @@ const TensorMeta* Overwrites::only_argument_of(const Target& target) const {
   return only;
 }
 
-bool Overwrites::hand_on(const Target& target) {
+bool Overwrites::hand_on(LockedTape& tape, const Target& target, const Fate& fate) {
+  const bool stays = fate.in_place && !fate.by_name && !(fate.offload && tape.offloading().may_leave(target.tensor));
+  if (!stays || !target.is_read() || fate.recompute) {
+    return false;
+  }
   const TensorMeta* written = only_argument_of(target);
-  return written != nullptr && hand_on_hooks(tape_, target.old, target.tensor, *written);
+  return written != nullptr && hand_on_hooks(tape, target.old, target.tensor, *written);
 }
 
-// By way of another constructor, so that the destructor lets go of what was taken if this one throws: a copy may find
-// no memory.
-Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments, Fate fate)
-    : Overwrites(tape) {
-  if (facts.written_only_if >= 0 && !arguments[facts.written_only_if].toBool()) {
+void Overwrites::add_copies(const Target& target, bool must_know, Copies& copies) const {
+  Value* old = target.old;
+  if (old->real && old->real_is_original && old->pins > 0) {
+    copies.push_back({old, old->real, true});
+  }
+  const int32_t users = target.accumulates ? old->users - old->hooks : old->users;
+  if (old->saved && !old->is_packed() && !old->held_is_private && (users > 0 || must_know)) {
+    copies.push_back({old, target.tensor.storage(), false});
+  }
+}
+
+void Overwrites::plan(LockedTape& tape, Target& target, const Fate& fate, Copies& copies, OnTheWay& on_the_way) {
+  const bool must_know = fate.recompute && target.is_read();
+  Value* old = must_know ? tape.storages().current(target.tensor) : tape.storages().find(target.tensor);
+  if (old == nullptr) {
     return;
   }
-  struct Copy {
-    Value* value;
-    c10::Storage source;
-    bool of_real;  // an original that a backward under way has pinned
-  };
-  c10::SmallVector<Copy, 1> copies;
-  c10::SmallVector<c10::intrusive_ptr<Offloaded>, 1> on_the_way;
-  {
-    const Tape::Lock lock(tape);
-    collect(facts, arguments);
-    for (Target& target : targets_) {
-      const bool must_know = fate.recompute && !target.of_no_matter;
-      Value* old = must_know ? tape.current(target.tensor) : tape.find_current(target.tensor);
-      if (old == nullptr) {
-        continue;
-      }
-      if (target.accumulates && follows_unseen_writes(*old)) {
-        target.handed_on_ = true;
-        continue;
-      }
-      tape.ref(old);
-      target.old = old;
-      const bool stays = fate.in_place && !fate.by_name && !(fate.offload && tape.may_leave(target.tensor));
-      if (stays && !target.of_no_matter && !must_know && hand_on(target)) {
-        target.handed_on_ = true;
-        continue;
-      }
-      const bool packed = old->is_packed();
-      if (old->is_offloaded()) {
-        on_the_way.push_back(offloaded_of(*old));
-        if (old->real_is_original) {
-          tape.drop_real(old);  // host memory has the bytes
-        }
-      }
-      target.recoverable_ = !old->saved || old->uses > 0 || packed || must_know;
-      target.by_name_ = fate.by_name && old->producer != nullptr && old->producer->replayable;
-      if (old->real && old->real_is_original && old->pins > 0) {
-        copies.push_back({old, old->real, true});
-      }
-      const int32_t uses = target.accumulates ? old->uses - old->hooks : old->uses;
-      if (old->saved && !packed && !old->private_bytes && (uses > 0 || must_know)) {
-        copies.push_back({old, target.tensor.storage(), false});
-      }
-      // Whoever uses it now may let go of it while the op runs, before the op's node uses it.
-      if (old->uses > 0) {
-        tape.use(old);
-        target.used_ = true;
-      }
+  if (target.accumulates && follows_unseen_writes(*old)) {
+    target.handed_on = true;
+    return;
+  }
+  tape.lifetimes().ref(old);
+  target.old = old;
+  if (hand_on(tape, target, fate)) {
+    target.handed_on = true;
+    return;
+  }
+  if (old->is_offloaded()) {
+    on_the_way.push_back(offloaded_of(*old));
+    if (old->real_is_original) {
+      tape.bytes().drop_real(old);  // host memory has the bytes
     }
   }
-  for (const c10::intrusive_ptr<Offloaded>& offloaded : on_the_way) {
-    offloaded->before_write();
+  if (target.is_read()) {
+    if (!old->saved || old->users > 0 || old->is_packed() || must_know) {
+      target.old_bytes = OldBytes::kKept;
+    } else if (fate.by_name && old->producer != nullptr && old->producer->replayable) {
+      target.old_bytes = OldBytes::kKeptByName;
+    }
   }
+  add_copies(target, must_know, copies);
+  // Whoever uses it now may do so no more by the time that the op has run, before the op's node uses it.
+  if (old->users > 0) {
+    tape.lifetimes().use(old);
+    target.used = true;
+  }
+}
+
+void Overwrites::copy_bytes(Copies& copies) {
   for (Copy& copy : copies) {
     c10::Storage bytes = copy_storage(copy.source, copy.value->nbytes);
-    const Tape::Lock lock(tape);
+    const Tape::Lock locked(tape_);
     if (copy.of_real) {
-      tape.copy_real(copy.value, std::move(bytes));
+      locked->bytes().copy_real(copy.value, std::move(bytes));
     } else {
-      tape.hold_copy(copy.value, std::move(bytes));
+      locked->bytes().hold_copy(copy.value, std::move(bytes));
     }
   }
-  const Tape::Lock lock(tape);
+}
+
+void Overwrites::commit(LockedTape& tape) {
   for (Target& target : targets_) {
-    if (!target.handed_on()) {
-      tape.forget_current(target.storage);
+    if (!target.handed_on) {
+      tape.storages().forget(target.storage);
     }
     if (target.old != nullptr) {
       if (target.accumulates) {
@@ -195,17 +196,46 @@ Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IVal
   }
 }
 
+// By way of another constructor, so that the destructor gives back what was taken if this one throws: a copy may find
+// no memory.
+Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments, Fate fate)
+    : Overwrites(tape) {
+  if (facts.written_only_if >= 0 && !arguments[facts.written_only_if].toBool()) {
+    return;
+  }
+  Copies copies;
+  OnTheWay on_the_way;
+  {
+    const Tape::Lock locked(tape);
+    collect_targets(*locked, facts, arguments);
+    for (Target& target : targets_) {
+      plan(*locked, target, fate, copies, on_the_way);
+    }
+  }
+  for (const c10::intrusive_ptr<Offloaded>& offloaded : on_the_way) {
+    offloaded->before_write();
+  }
+  copy_bytes(copies);
+  const Tape::Lock locked(tape);
+  commit(*locked);
+}
+
 Overwrites::~Overwrites() {
   const bool any = std::any_of(targets_.begin(), targets_.end(), [](const Target& t) { return t.old != nullptr; });
   if (!any) {
     return;
   }
-  const Tape::Lock lock(tape_);
+  const Tape::Lock locked(tape_);
   for (const Target& target : targets_) {
-    if (target.old != nullptr) {
-      target.used_ ? tape_.unuse(target.old) : tape_.drop_unused(target.old);
-      tape_.unref(target.old);
+    if (target.old == nullptr) {
+      continue;
     }
+    if (target.used) {
+      locked->lifetimes().unuse(target.old);
+    } else if (target.old->users == 0) {
+      locked->bytes().drop_held(target.old);  // a copy that nothing came to use
+    }
+    locked->lifetimes().unref(target.old);
   }
 }
 

@@ -1,17 +1,27 @@
-// Before an op writes: what its targets hold is copied if it must be, and is current no longer.
+// Before an op writes: what its targets hold is copied if something still needs it, and is no longer what their
+// storages hold.
 //
 //   Overwrites writes(tape, facts, arguments, {.recompute = true});
 //   …run the op…
 //   …record it, with writes.targets() as NodeWrites…
 //
-// If the op throws, the targets simply hold something the tape does not know.
+// It happens in three steps. Under the lock it is decided, target by target, what becomes of the value that stands
+// there (plan()). Without the lock the bytes are copied (copy_bytes()). Under the lock again the storages are forgotten
+// (commit()). If the op throws, the targets simply hold something the tape does not know.
+//
+// Threads: by the recording thread.
 #pragma once
 
 #include <ATen/core/ivalue.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/util/ArrayRef.h>
 #include <c10/util/SmallVector.h>
+#include <c10/util/intrusive_ptr.h>
 
+#include <cstddef>
+#include <cstdint>
+
+#include "ac2/internal/offload/offloaded_value.h"
 #include "ac2/internal/operators/op_facts.h"
 #include "ac2/internal/tape/tape.h"
 
@@ -19,28 +29,35 @@ namespace ac2::internal {
 
 class Overwrites {
  public:
+  // Whether, and for whom, what the op found in a target can be had again, so that the op's results can be computed
+  // again.
+  enum class OldBytes : uint8_t {
+    kLost,        // no
+    kKept,        // yes
+    kKeptByName,  // yes, but they are not to be computed again unless a name wants it
+    kNotRead,     // they make no difference to any result
+  };
+
   // A storage that is written.
   struct Target {
     c10::StorageImpl* storage = nullptr;
-    at::Tensor tensor;          // the first argument in it
-    Value* old = nullptr;       // what it held; referenced; null if unknown or of no matter
-    size_t nbytes = 0;          // before the op
-    bool of_no_matter = false;  // what it held makes no difference to any result
-    // What the op leaves there does depend on it all the same, and is a value like those from outside.
+    at::Tensor tensor;     // the first argument in it
+    Value* old = nullptr;  // what it held; referenced; null if that is unknown or makes no difference
+    size_t nbytes = 0;     // before the op
+    OldBytes old_bytes = OldBytes::kLost;
+    // No version counter is told of the write. What the op leaves there depends on what it found, but its results do
+    // not; it is a value like those from outside.
     bool accumulates = false;
-    // What the op found there can be had again, so the op's results can be computed again.
-    bool recoverable() const { return of_no_matter || recoverable_; }
-    // The same, but it is not to be computed again unless a name wants it.
-    bool recoverable_by_name() const { return !recoverable() && by_name_; }
     // The storage has a value for what the op leaves there already; see part_writes.h and unseen_writes.h.
-    bool handed_on() const { return handed_on_; }
+    bool handed_on = false;
+
+    bool is_read() const { return old_bytes != OldBytes::kNotRead; }
+    bool is_recoverable() const { return old_bytes == OldBytes::kKept || old_bytes == OldBytes::kNotRead; }
+    bool is_recoverable_by_name() const { return old_bytes == OldBytes::kKeptByName; }
 
    private:
     friend class Overwrites;
-    bool recoverable_ = false;
-    bool by_name_ = false;
-    bool handed_on_ = false;
-    bool used_ = false;  // by us
+    bool used = false;  // by the Overwrites, until the op's node uses it
   };
   // An argument tensor in a target, as it was before the op: out= arguments may be resized.
   struct Argument {
@@ -72,12 +89,25 @@ class Overwrites {
   int target_of(const c10::StorageImpl* storage) const;
 
  private:
+  struct Copy {
+    Value* value;
+    c10::Storage source;
+    bool of_real;  // an original that a backward under way has pinned
+  };
+  using Copies = c10::SmallVector<Copy, 1>;
+  using OnTheWay = c10::SmallVector<c10::intrusive_ptr<Offloaded>, 1>;
+
   explicit Overwrites(Tape& tape) : tape_(tape) {}
-  // Needs the tape's lock.
-  void collect(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments);
-  void add(const at::Tensor& tensor, uint16_t argument, int32_t list_index);
-  // Those who want what `target` held can do without a copy. Needs the tape's lock.
-  bool hand_on(const Target& target);
+
+  void collect_targets(LockedTape& tape, const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments);
+  void add(LockedTape& tape, const at::Tensor& tensor, uint16_t argument, int32_t list_index);
+  void find_what_is_not_read(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments);
+  void plan(LockedTape& tape, Target& target, const Fate& fate, Copies& copies, OnTheWay& on_the_way);
+  // Whether those who want what `target` held can do without a copy.
+  bool hand_on(LockedTape& tape, const Target& target, const Fate& fate);
+  void add_copies(const Target& target, bool must_know, Copies& copies) const;
+  void copy_bytes(Copies& copies);
+  void commit(LockedTape& tape);
 
   Tape& tape_;
   c10::SmallVector<Target, 1> targets_;

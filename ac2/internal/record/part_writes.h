@@ -10,17 +10,17 @@
 #include <ATen/core/Tensor.h>
 
 #include "ac2/internal/libtorch/tensor_meta.h"
-#include "ac2/internal/tape/tape.h"
+#include "ac2/internal/tape/locked_tape.h"
 
 namespace ac2::internal {
 
 // Before a write to the elements `written` of the storage of `tensor`, which holds `old`, and whose next value will be
 // saved by reference: if nothing but hooks needs `old`, and none of them sees what is written, they go over to that
-// next value, which is current from now on, and true is returned. Else nothing has changed. Needs the tape's lock.
-bool hand_on_hooks(Tape& tape, Value* old, const at::Tensor& tensor, const TensorMeta& written);
+// next value, which is current from now on, and true is returned. Else nothing has changed.
+bool hand_on_hooks(LockedTape& tape, Value* old, const at::Tensor& tensor, const TensorMeta& written);
 
 // After such a write: hooks go from `old`, which is recomputed, to the value `next` that the write has made of it and
-// that is recomputed too, unless one of them sees what was written. Needs the tape's lock.
-void hand_on_recomputed(Tape& tape, Value* old, Value* next, const at::Tensor& tensor, const TensorMeta& written);
+// that is recomputed too, unless one of them sees what was written.
+void hand_on_recomputed(LockedTape& tape, Value* old, Value* next, const at::Tensor& tensor, const TensorMeta& written);
 
 }  // namespace ac2::internal

@@ -1,14 +1,12 @@
 #include "ac2/internal/record/recording.h"
 
+#include "ac2/internal/budget/budget.h"
 #include "ac2/internal/libtorch/for_each_tensor.h"
 #include "ac2/internal/libtorch/stream_order.h"
 #include "ac2/internal/operators/cost_model.h"
 #include "ac2/internal/record/node_builder.h"
 #include "ac2/internal/region/op_context_factory.h"
-#include "ac2/internal/tape/budget.h"
-#include "ac2/internal/tape/offloader.h"
-#include "ac2/internal/tape/packing.h"
-#include "ac2/internal/tape/step_log.h"
+#include "ac2/internal/replay/packing.h"
 
 namespace ac2::internal {
 
@@ -44,46 +42,55 @@ Recording::Recording(Region& region, const OpFacts& facts, c10::DispatchKeySet k
   if (const ResolvedDecision* resolved = region.policies.known(facts)) {
     known_ = *resolved;
   }
-  const StepLog* const log = tape_->step_log();
-  if (budget_ != nullptr || log != nullptr) {
-    modelled_ = (budget_ != nullptr && budget_->modelled_costs()) || (log != nullptr && log->modelled_costs());
-    timed_ = !modelled_;
+  if (budget_ != nullptr || !tape_->observers().empty()) {
+    find_how_costs_are_known();
   }
+}
+
+void Recording::find_how_costs_are_known() {
+  using Costs = Observer::Costs;
+  bool wanted = budget_ != nullptr;
+  modelled_ = budget_ != nullptr && budget_->modelled_costs();
+  tape_->observers().tell([&](const Observer& observer) {
+    wanted |= observer.costs() != Costs::kNone;
+    modelled_ |= observer.costs() == Costs::kModelled;
+  });
+  timed_ = wanted && !modelled_;
 }
 
 bool Recording::may_recompute() const {
   return !known_ || !saves(known_->decision, budget_ != nullptr);
 }
 
-double Recording::cost_of(const Call& call) const {
-  if (modelled_ || cannot_be_timed(call.results)) {
-    return modelled_cost(facts_, call.arguments, call.results);
+double Recording::cost_of(const Call& call, c10::ArrayRef<c10::IValue> results) const {
+  if (modelled_ || cannot_be_timed(results)) {
+    return modelled_cost(facts_, call.arguments, results);
   }
   return static_cast<double>(elapsed_);
 }
 
-bool Recording::add_node(const Call& call) {
-  if (call.writes == nullptr && !has_result_tensors(call.results)) {
+bool Recording::add_node(const Call& call, c10::ArrayRef<c10::IValue> results) {
+  if (call.writes == nullptr && !has_result_tensors(results)) {
     return false;
   }
   if (!known_) {
-    known_ = region_.policies.decide(facts_, OpContextFactory::make(facts_.op, call.arguments, call.results, index_));
+    known_ = region_.policies.decide(facts_, OpContextFactory::make(facts_.op, call.arguments, results, index_));
   }
-  const Tape::Lock lock(*tape_);
-  tape_->names_decide = names_decide_;
-  build_node(*tape_,
+  const Tape::Lock tape(*tape_);
+  tape->storages().set_names_decide(names_decide_);
+  build_node(*tape,
              {.facts = facts_,
               .keys = keys_,
               .tls_keys = tls_keys_,
               .arguments = call.arguments,
-              .results = call.results,
+              .results = results,
               .writes = call.writes,
               .random_state = call.random_state,
               .index = index_,
-              .cost = modelled_ || timed_ ? cost_of(call) : 0},
+              .cost = modelled_ || timed_ ? cost_of(call, results) : 0},
              *known_);
-  if (tape_->has_pending_packs()) {
-    packs_ = tape_->take_pending_packs();
+  if (tape->bytes().has_pending_packs()) {
+    packs_ = tape->bytes().take_pending_packs();
   }
   return true;
 }
@@ -92,8 +99,8 @@ void Recording::settle() {
   if (!packs_.empty()) {
     pack_values(*tape_, packs_);
   }
-  if (Offloader* offloader = tape_->offloader()) {
-    offloader->poll();
+  if (OffloadForm* form = tape_->offload_form()) {
+    form->poll();
   }
   if (budget_ != nullptr) {
     budget_->make_room(0, [&] { return facts_.name; });

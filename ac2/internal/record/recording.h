@@ -1,11 +1,8 @@
 // One call that is being recorded: what is known of it before it runs, and what becomes of its results.
 //
 //   Recording recording(region, facts, keys, tls_keys, index);
-//   recording.begins();
-//   …run the op…
-//   recording.ran();
-//   recording.add_node({.arguments = …, .results = …});
-//   recording.settle();
+//   Recording::Call call{.arguments = …};
+//   recording.run(call, [&] { …run the op…; return results; });
 //
 // If something throws on the way, what was run is simply not in the tape.
 #pragma once
@@ -23,6 +20,7 @@
 #include <optional>
 
 #include "ac2/internal/operators/op_facts.h"
+#include "ac2/internal/record/call_watch.h"
 #include "ac2/internal/record/overwrite.h"
 #include "ac2/internal/region/region.h"
 
@@ -32,9 +30,9 @@ class Recording {
  public:
   struct Call {
     c10::ArrayRef<c10::IValue> arguments;
-    c10::ArrayRef<c10::IValue> results;
-    const Overwrites* writes = nullptr;
-    RandomState random_state = {};
+    const Overwrites* writes = nullptr;  // null if it writes nothing
+    CallWatch* watch = nullptr;          // null if nobody watches
+    RandomState random_state = {};       // before the op, if it draws and may have to be replayed; `op` may set it
   };
 
   // `keys` are those below kRecordKey; `tls_keys`, which must outlive it, is the dispatch state that the call found.
@@ -52,23 +50,34 @@ class Recording {
   bool saves_in_place() const { return known_ && !may_recompute() && !known_->decision.hooks(); }
   bool offloads() const { return known_ && known_->decision.offloads(); }
 
-  void begins() {
+  // Calls `op`, which runs the op and returns its results, and writes the call into the tape. What is to be packed is
+  // packed then, and the budget kept: this may run user code.
+  template <class Op>
+  void run(Call& call, Op&& op) {
+    const c10::approx_time_t started = timed_ ? c10::getApproximateTime() : 0;
+    const c10::ArrayRef<c10::IValue> results = op();
     if (timed_) {
-      started_ = c10::getApproximateTime();
+      elapsed_ = c10::getApproximateTime() - started;
     }
-  }
-  void ran() {
-    if (timed_) {
-      elapsed_ = c10::getApproximateTime() - started_;
+    if (call.watch != nullptr) {
+      call.watch->ran();
+      call.watch->check();
     }
+    if (!add_node(call, results)) {
+      return;
+    }
+    if (call.watch != nullptr) {
+      call.watch->recorded(results, call.writes);
+    }
+    settle();
   }
-  // False if there is nothing to record.
-  bool add_node(const Call& call);
-  // Packs what is to be packed, and keeps the budget. Runs user code.
-  void settle();
 
  private:
-  double cost_of(const Call& call) const;
+  // False if there is nothing to record.
+  bool add_node(const Call& call, c10::ArrayRef<c10::IValue> results);
+  void settle();
+  void find_how_costs_are_known();
+  double cost_of(const Call& call, c10::ArrayRef<c10::IValue> results) const;
 
   const std::shared_ptr<Tape> tape_;
   Region& region_;
@@ -82,7 +91,6 @@ class Recording {
   const bool names_decide_;
   bool modelled_ = false;
   bool timed_ = false;
-  c10::approx_time_t started_ = 0;
   c10::approx_time_t elapsed_ = 0;
   c10::SmallVector<Value*, 2> packs_;
 };

@@ -47,10 +47,10 @@
 #include <string>
 #include <utility>
 
+#include "ac2/internal/budget/budget.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/record/recording.h"
-#include "ac2/internal/tape/budget.h"
-#include "ac2/internal/tape/replayer.h"
+#include "ac2/internal/replay/replay_call.h"
 
 namespace ac2::internal {
 
@@ -77,7 +77,7 @@ c10::OperatorHandle find_op(const char* name, const char* overload) {
 // The region, if all there is to do is to run the op and write it down.
 Region* region_of_plain_call() {
   Region* region = is_replaying() ? nullptr : ThreadRegions::here().recording();
-  return region == nullptr || region->tape->is_watched() ? nullptr : region;
+  return region == nullptr || !region->tape->observers().empty() ? nullptr : region;
 }
 
 template <class Op, class Signature = typename Op::schema>
@@ -103,13 +103,13 @@ struct Kernel<Op, at::Tensor(Args...)> {
     const c10::impl::ExcludeDispatchKeyGuard guard(kRecordKey);
     const std::array<c10::IValue, sizeof...(Args)> arguments{c10::IValue(args)...};
     Recording recording(*region, facts(), below, tls_keys, region->tape->next_op());
-    const auto run = [&] { return c10::IValue(Op::redispatch(below, args...)); };
-    recording.begins();
-    c10::IValue result = call_with_room(recording.budget(), run);
-    recording.ran();
-    if (recording.add_node({.arguments = arguments, .results = c10::ArrayRef<c10::IValue>(result)})) {
-      recording.settle();
-    }
+    const auto run_op = [&] { return c10::IValue(Op::redispatch(below, args...)); };
+    c10::IValue result;
+    Recording::Call call{.arguments = arguments};
+    recording.run(call, [&] {
+      result = call_with_room(recording.budget(), run_op);
+      return c10::ArrayRef<c10::IValue>(result);
+    });
     return std::move(result).toTensor();
   }
 };

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "ac2/internal/region/region.h"
-#include "ac2/internal/tape/backward_run.h"
-#include "ac2/internal/tape/saved_tensor_hook.h"
+#include "ac2/internal/replay/backward_run.h"
+#include "ac2/internal/replay/saved_tensor_hook.h"
 
 namespace ac2::internal {
 
@@ -48,7 +48,7 @@ class RecordingEngine final : public Engine {
 
   std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
     if (Region* region = ThreadRegions::here().recording()) {
-      return region->tape->make_hook(region->tape);
+      return SavedTensorHook::make(region->tape);
     }
     return behind().get_default_saved_variable_hooks();
   }

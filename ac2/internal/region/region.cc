@@ -1,5 +1,4 @@
 #include "ac2/internal/region/region.h"
-
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/graph_task.h>
 
@@ -8,19 +7,48 @@
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/libtorch/unrecorded.h"
 #include "ac2/internal/region/trace_access.h"
-#include "ac2/internal/tape/offloader.h"
-#include "ac2/internal/tape/timeline.h"
 
 namespace ac2::internal {
 
 namespace {
 
-void tell_timeline(Region& region) {
-  if (Timeline* timeline = region.tape->timeline()) {
-    const Tape::Lock lock(*region.tape);
-    for (const PolicyStack::Entry& entry : region.policies.entries()) {
-      timeline->add_scope(entry.id, entry.depth, entry.policy.name);
+void tell_timeline(const Region& region) {
+  if (region.timeline == nullptr) {
+    return;
+  }
+  const Tape::Lock lock(*region.tape);
+  for (const PolicyStack::Entry& entry : region.policies.entries()) {
+    region.timeline->add_scope(entry.id, entry.depth, entry.policy.name);
+  }
+}
+
+void apply_budgets(Tape& tape, const RegionOptions& options) {
+  for (const std::shared_ptr<Budget>& budget : {options.budget, options.plan_budget}) {
+    if (budget && tape.budget() == nullptr) {
+      tape.set_budget(budget);
+    } else if (budget && tape.budget() != budget.get()) {
+      const Tape::Lock locked(tape);
+      locked->budget().limit(budget->bytes());
     }
+  }
+}
+
+void apply(const RegionOptions& options, Region& region) {
+  Tape& tape = *region.tape;
+  if (options.verify && region.verifier == nullptr) {
+    region.verifier = Verifier::start(tape);
+  }
+  apply_budgets(tape, options);
+  if (options.offload) {
+    const Tape::Lock locked(tape);
+    locked->offloading().set_options(*options.offload);
+  }
+  if (options.log) {
+    const Tape::Lock locked(tape);
+    locked->observers().add(options.log);
+  }
+  if (options.timeline && region.timeline == nullptr) {
+    region.timeline = Timeline::start(tape);
   }
 }
 
@@ -39,31 +67,12 @@ std::shared_ptr<ScopeState> ThreadRegions::open(Policy::Instance policy, const R
   scope->outermost = regions_.empty() || regions_.back()->graph_task != graph_task;
   if (scope->outermost) {
     auto region = std::make_unique<Region>();
-    region->tape = std::make_shared<Tape>();
+    region->tape = Tape::make();
     region->trace = TraceAccess::make(region->tape);
     region->graph_task = graph_task;
     regions_.push_back(std::move(region));
   }
-  Tape& tape = *regions_.back()->tape;
-  if (options.verify) {
-    tape.start_verifying();
-  }
-  for (const std::shared_ptr<Budget>& budget : {options.budget, options.plan_budget}) {
-    if (budget && tape.budget() == nullptr) {
-      tape.set_budget(budget);
-    } else if (budget && tape.budget() != budget.get()) {
-      tape.limit_budget(budget->bytes());
-    }
-  }
-  if (options.offload) {
-    tape.set_offload_options(*options.offload);
-  }
-  if (options.log) {
-    tape.set_step_log(options.log);
-  }
-  if (options.timeline) {
-    tape.start_timeline();
-  }
+  apply(options, *regions_.back());
   scope->thread = std::this_thread::get_id();
   scope->region = regions_.back().get();
   scope->trace = scope->region->trace;
@@ -102,8 +111,8 @@ void ThreadRegions::remove(ScopeState& scope) {
   const bool last = std::none_of(scopes_.begin(), scopes_.end(), [&](const auto& s) { return s->region == region; });
   if (last) {
     region->tape->close();
-    if (Offloader* offloader = region->tape->offloader()) {
-      offloader->poll();
+    if (OffloadForm* form = region->tape->offload_form()) {
+      form->poll();
     }
     regions_.erase(std::remove_if(regions_.begin(), regions_.end(), [&](const auto& r) { return r.get() == region; }),
                    regions_.end());

@@ -11,9 +11,11 @@
 #include <thread>
 #include <vector>
 
+#include "ac2/internal/budget/budget.h"
+#include "ac2/internal/observe/step_log.h"
+#include "ac2/internal/observe/timeline.h"
+#include "ac2/internal/observe/verifier.h"
 #include "ac2/internal/region/policy_stack.h"
-#include "ac2/internal/tape/budget.h"
-#include "ac2/internal/tape/step_log.h"
 #include "ac2/internal/tape/tape.h"
 #include "ac2/offload_options.h"
 #include "ac2/policy.h"
@@ -26,6 +28,8 @@ struct Region {
   std::shared_ptr<Tape> tape;
   std::shared_ptr<const Trace> trace;
   PolicyStack policies;
+  std::shared_ptr<Timeline> timeline;  // null unless a scope asked for one
+  std::shared_ptr<Verifier> verifier;  // the same
   // Of the backward that was running where the region was opened, or -1. Ops of any other backward are the engine's,
   // not the user's, and are not recorded.
   int graph_task = -1;

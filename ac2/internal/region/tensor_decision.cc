@@ -1,45 +1,56 @@
 #include "ac2/internal/region/tensor_decision.h"
 
-#include "ac2/internal/tape/packing.h"
-#include "ac2/internal/tape/step_log.h"
-#include "ac2/internal/tape/timeline.h"
+#include "ac2/internal/replay/packing.h"
 
 namespace ac2::internal {
+
+namespace {
+
+// Of a value that a budget may drop.
+void decide_droppable(LockedTape& tape, Value* value, const at::Tensor& tensor, const PolicyDecision& decision,
+                      bool leaves) {
+  tape.decisions().set_form(value, decision.hooks(), tensor);
+  // What is offloaded takes none of the budget.
+  tape.kept().decide_again(value, leaves ? PolicyDecision(CheckpointPolicy::MUST_CPU_OFFLOAD) : decision);
+  if (leaves) {
+    tape.offloading().offload(value, tensor);
+  }
+}
+
+void decide(LockedTape& tape, const at::Tensor& tensor, const PolicyDecision& decision, DecidedBy by) {
+  const bool leaves = decision.offloads() && tape.offloading().may_leave(tensor);
+  Value* value = decision.hooks() || leaves ? tape.storages().current(tensor) : tape.storages().find(tensor);
+  if (value == nullptr) {
+    return;  // from outside: kept by reference, and there is no op to compute it again
+  }
+  if (by == DecidedBy::kName && value->tagged) {
+    return;
+  }
+  value->tagged |= by == DecidedBy::kTag;
+  tape.observers().tell([&](Observer& observer) { observer.decided_again(*value, decision, by); });
+  if (value->budget.droppable) {
+    decide_droppable(tape, value, tensor, decision, leaves);
+  } else if (!decision.saves()) {
+    tape.decisions().make_recomputed(value);
+  } else {
+    if (decision.offloads()) {
+      tape.offloading().offload(value, tensor);
+    } else {
+      tape.decisions().set_form(value, decision.hooks(), tensor);
+    }
+    tape.decisions().make_saved(value);
+  }
+}
+
+}  // namespace
 
 void decide_tensor(Tape& tape, const at::Tensor& tensor, const PolicyDecision& decision, DecidedBy by) {
   c10::SmallVector<Value*, 2> packs;
   {
-    const Tape::Lock lock(tape);
-    const bool leaves = decision.offloads() && tape.may_leave(tensor);
-    Value* value = decision.hooks() || leaves ? tape.current(tensor) : tape.find_current(tensor);
-    if (value == nullptr) {
-      return;  // from outside: kept by reference, and there is no op to compute it again
-    }
-    if (by == DecidedBy::kName && value->tagged) {
-      return;
-    }
-    value->tagged |= by == DecidedBy::kTag;
-    if (StepLog* log = tape.step_log()) {
-      log->tagged(*value, decision);
-    }
-    if (value->budgeted) {
-      tape.set_hooks(value, decision.hooks(), tensor);
-      // What is offloaded takes none of the budget.
-      tape.retain(value, leaves ? PolicyDecision(CheckpointPolicy::MUST_CPU_OFFLOAD) : decision);
-      if (leaves) {
-        tape.set_offload(value, tensor);
-      }
-    } else if (decision.saves()) {
-      decision.offloads() ? tape.set_offload(value, tensor) : tape.set_hooks(value, decision.hooks(), tensor);
-      tape.make_saved(value);
-    } else {
-      tape.make_recomputed(value);
-    }
-    if (Timeline* timeline = tape.timeline()) {
-      timeline->note_decision(value, by == DecidedBy::kTag ? TraceLog::Source::TAG : TraceLog::Source::NAME);
-    }
+    const Tape::Lock locked(tape);
+    decide(*locked, tensor, decision, by);
     // Of the value itself, or of what computing it again now needs.
-    packs = tape.take_pending_packs();
+    packs = locked->bytes().take_pending_packs();
   }
   pack_values(tape, packs);
 }

@@ -8,7 +8,7 @@
 
 namespace ac2::internal {
 
-enum class DecidedBy { kTag, kName };
+using DecidedBy = Observer::DecidedBy;
 
 // Of the storage that `tensor` lies in, in its present version. Takes the tape's lock; may run a pack hook. A name
 // changes nothing where a tag has decided. Nothing to do for a tensor from outside, but with hooks, nor where RECOMPUTE

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "ac2/internal/tape/trace_log.h"
+#include "ac2/internal/observe/trace_log.h"
 
 namespace ac2::internal {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
-#include "ac2/internal/tape/trace_log.h"
+#include "ac2/internal/observe/trace_log.h"
 
 namespace ac2::internal {
 

@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "ac2/internal/tape/graph.h"
+#include "ac2/internal/graph/node.h"
 
 namespace ac2::internal {
 

@@ -1,0 +1,284 @@
+#include "ac2/internal/budget/budget.h"
+
+#include <c10/util/Exception.h>
+#include <c10/util/SmallVector.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace ac2::internal {
+
+Budget::Budget(int64_t bytes, bool modelled_costs)
+    : limit_(bytes), evictor_({.budget = bytes}), limits_{bytes}, modelled_costs_(modelled_costs) {}
+
+int64_t Budget::bytes() const {
+  const std::lock_guard lock(mutex_);
+  return evictor_.budget();
+}
+
+int64_t Budget::held_bytes() {
+  start_tracking();  // what is untracked is not known to the byte
+  const std::lock_guard lock(mutex_);
+  return evictor_.held_bytes() + fixed_bytes_ + outside_.ours();
+}
+
+void Budget::set_limit() {
+  evictor_.set_budget(*limits_.begin());
+  limit_.store(*limits_.begin(), std::memory_order_relaxed);
+}
+
+std::shared_ptr<void> Budget::limit_to(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  limits_.insert(bytes);
+  set_limit();
+  return {nullptr, [budget = shared_from_this(), bytes](void*) {
+            const std::lock_guard unlimit(budget->mutex_);
+            budget->limits_.erase(budget->limits_.find(bytes));
+            budget->set_limit();
+          }};
+}
+
+ValueId Budget::id_of(const std::weak_ptr<BudgetedTape>& tape, Value& value) {
+  if (value.budget.id == kNoId) {
+    value.budget.id = evictor_.add_outside(static_cast<int64_t>(value.nbytes), Place::kElsewhere);
+    enter(tape, value);
+  }
+  return value.budget.id;
+}
+
+bool Budget::add_tape(std::weak_ptr<BudgetedTape> tape) {
+  const std::lock_guard lock(mutex_);
+  if (tracks_new_tapes_) {
+    return true;
+  }
+  std::erase_if(untracked_, [](const std::weak_ptr<BudgetedTape>& other) { return other.expired(); });
+  untracked_.push_back(std::move(tape));
+  return false;
+}
+
+void Budget::start_tracking() {
+  if (tracking_.load(std::memory_order_acquire)) {
+    return;
+  }
+  const std::lock_guard turn(start_mutex_);
+  std::vector<std::weak_ptr<BudgetedTape>> tapes;
+  {
+    const std::lock_guard lock(mutex_);
+    tracks_new_tapes_ = true;
+    tapes.swap(untracked_);
+  }
+  for (const std::weak_ptr<BudgetedTape>& weak : tapes) {
+    if (const std::shared_ptr<BudgetedTape> tape = weak.lock()) {
+      tape->start_tracking();
+    }
+  }
+  // Not before: other threads would make room by an evictor that knows half of what is held.
+  tracking_.store(true, std::memory_order_release);
+}
+
+void Budget::add_call(const std::weak_ptr<BudgetedTape>& tape, Node& node) {
+  const std::lock_guard lock(mutex_);
+  c10::SmallVector<ValueId, 8> inputs;
+  for (const NodeInput& input : node.inputs) {
+    if (input.value != nullptr) {
+      inputs.push_back(id_of(tape, *input.value));
+    }
+  }
+  evictor_.ran(node.cost, Run::kFirst);
+  node.budget_node = evictor_.add_node(node.cost, absl::MakeConstSpan(inputs.data(), inputs.size()));
+  for (const NodeOutput& output : node.outputs) {
+    if (output.value == nullptr || !output.value->budget.droppable) {
+      continue;
+    }
+    Value& value = *output.value;
+    value.budget.id = evictor_.add_result(node.budget_node, static_cast<int64_t>(value.nbytes), value.budget.retention);
+    value.budget.tracked = true;
+    enter(tape, value);
+    place(value, Place::kElsewhere);
+  }
+  for (const ValueId input : inputs) {
+    evictor_.used(input);
+  }
+}
+
+void Budget::forget(Value& value) {
+  const std::lock_guard lock(mutex_);
+  evictor_.forget(value.budget.id);
+  entries_[value.budget.id] = {};
+  value.budget.id = kNoId;
+  value.budget.tracked = false;
+}
+
+void Budget::enter(const std::weak_ptr<BudgetedTape>& tape, Value& value) {
+  entries_.resize(std::max<size_t>(entries_.size(), value.budget.id + 1));
+  entries_[value.budget.id] = {.tape = tape, .value = &value, .serial = ++serial_};
+}
+
+void Budget::place(const Value& value, Place place) {
+  evictor_.set_place(value.budget.id, place);
+  Entry& entry = entries_[value.budget.id];
+  if (place == Place::kElsewhere && !entry.elsewhere && value.budget.tracked) {
+    entry.elsewhere = true;
+    elsewhere_.push_back({value.budget.id, entry.serial, value.origin});
+  }
+}
+
+void Budget::set_place(const Value& value, Place place) {
+  const std::lock_guard lock(mutex_);
+  this->place(value, place);
+}
+
+ValueId Budget::next_victim() {
+  look_elsewhere();
+  return evictor_.next_victim();
+}
+
+void Budget::look_elsewhere() {
+  std::erase_if(elsewhere_, [this](const Elsewhere& there) {
+    Entry& entry = entries_[there.id];
+    if (entry.serial != there.serial) {
+      return true;
+    }
+    const bool still = evictor_.place(there.id) == Place::kElsewhere;
+    if (still && (!there.origin.expired() || evictor_.retention(there.id) == Retention::kMustSave)) {
+      return false;
+    }
+    if (still) {
+      evictor_.set_place(there.id, Place::kNowhere);
+    }
+    entry.elsewhere = false;
+    return true;
+  });
+}
+
+void Budget::set_retention(const Value& value, Retention retention) {
+  const std::lock_guard lock(mutex_);
+  evictor_.set_retention(value.budget.id, retention);
+}
+
+void Budget::add_holder(const Value& value) {
+  const std::lock_guard lock(mutex_);
+  evictor_.add_holder(value.budget.id);
+}
+
+void Budget::remove_holder(const Value& value) {
+  const std::lock_guard lock(mutex_);
+  evictor_.remove_holder(value.budget.id);
+}
+
+void Budget::used(const Value& value) {
+  if (value.budget.id != kNoId) {
+    const std::lock_guard lock(mutex_);
+    evictor_.used(value.budget.id);
+  }
+}
+
+void Budget::pin(const Value& value) {
+  const std::lock_guard lock(mutex_);
+  evictor_.pin(value.budget.id);
+}
+
+void Budget::unpin(const Value& value) {
+  const std::lock_guard lock(mutex_);
+  evictor_.unpin(value.budget.id);
+}
+
+void Budget::replayed(const Node& node) {
+  if (node.budget_node != kNoId) {
+    const std::lock_guard lock(mutex_);
+    evictor_.ran(evictor_.graph().node(node.budget_node).cost, Run::kAgain);
+  }
+}
+
+void Budget::add_fixed(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  fixed_bytes_ += bytes;
+}
+
+void Budget::add_outside(const c10::Storage& storage) {
+  const std::lock_guard lock(mutex_);
+  outside_.add(storage);
+}
+
+void Budget::remove_outside(const c10::Storage& storage) {
+  const std::lock_guard lock(mutex_);
+  outside_.remove(storage);
+}
+
+void Budget::drop(ValueId id, const Entry& entry) {
+  if (const std::shared_ptr<BudgetedTape> tape = entry.tape.lock()) {
+    // Another thread may have been here.
+    tape->drop_for_room(entry.value, [&] {
+      const std::lock_guard lock(mutex_);
+      return entries_[id].value == entry.value && evictor_.place(id) == Place::kHeld;
+    });
+  }
+}
+
+bool Budget::drop_next(c10::function_ref<ValueId()> choose) {
+  ValueId id = kNoId;
+  Entry entry;
+  {
+    const std::lock_guard lock(mutex_);
+    id = choose();
+    if (id == kNoId) {
+      return false;
+    }
+    entry = entries_[id];
+  }
+  drop(id, entry);
+  return true;
+}
+
+void Budget::make_room(int64_t bytes, c10::function_ref<std::string()> at) {
+  if (!tracking_.load(std::memory_order_acquire)) {
+    if (untracked_bytes_.load(std::memory_order_relaxed) + bytes <= limit_.load(std::memory_order_relaxed)) {
+      return;
+    }
+    start_tracking();
+  }
+  const auto choose = [&]() -> ValueId {
+    const int64_t room = evictor_.budget() - evictor_.held_bytes() - fixed_bytes_ - bytes;
+    if (outside_.most() <= room) {
+      return kNoId;
+    }
+    const int64_t outside = outside_.ours();
+    if (outside <= room) {
+      return kNoId;
+    }
+    const ValueId victim = next_victim();
+    const int64_t least = evictor_.unevictable_bytes() + fixed_bytes_ + outside + bytes;
+    TORCH_CHECK(victim != kNoId, "The memory budget of ", evictor_.budget(), " bytes cannot be met: at ", at(), ", ",
+                least, " bytes must be held at once (", fixed_bytes_ + outside,
+                " of them saved by decisions that a budget does not override, or not to be computed again, as what the "
+                "region took from outside; the rest is what this op takes and makes). Give the budget at least that "
+                "many bytes, or let policies save less.");
+    return victim;
+  };
+  while (drop_next(choose)) {
+  }
+}
+
+bool Budget::drop_all_and_lower() {
+  start_tracking();
+  bool dropped = false;
+  const auto choose = [&]() -> ValueId {
+    const ValueId victim = next_victim();
+    if (victim != kNoId && !std::exchange(dropped, true)) {
+      const int64_t held = evictor_.held_bytes() + fixed_bytes_ + outside_.ours();
+      limits_.insert(std::max<int64_t>(1, held / 4 * 3));
+      set_limit();
+    }
+    return victim;
+  };
+  while (drop_next(choose)) {
+  }
+  return dropped;
+}
+
+void Budget::drop_unneeded() {
+  while (drop_next([this] { return evictor_.take_unneeded(); })) {
+  }
+}
+
+}  // namespace ac2::internal

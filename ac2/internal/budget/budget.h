@@ -1,0 +1,145 @@
+// A number of bytes that the regions which share it may hold for backward, and what is dropped to stay within it.
+//
+//   auto budget = std::make_shared<Budget>(bytes, /*modelled_costs=*/false);
+//   tape->budget().set(budget);
+//   budget->make_room(result_bytes, [] { return "aten::mm"; });   // no lock held: drops values, of whatever tape
+//
+// It stands between tapes, which know tensors, and the evictor, which knows sizes and costs. What counts: bytes that a
+// tape holds of results of its ops (each storage once), copies, what SaveWithHooks packed, replayed results, and
+// tensors from outside the region that only tapes keep alive.
+//
+// While everything fits there is nothing to decide: the bytes are added up, and the evictor is told nothing. The first
+// time that they do not fit, tracking starts: the tapes tell the evictor all that they know, and from then on every
+// change.
+//
+// Threads: all functions may be called from any thread. Those that take values or nodes need the lock of their tape;
+// those that make room must be called without any lock. A tape's lock is never taken while the budget's own is held.
+#pragma once
+
+#include <c10/util/FunctionRef.h>
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_set.h"
+#include "ac2/internal/budget/budgeted_tape.h"
+#include "ac2/internal/budget/outside_bytes.h"
+#include "ac2/internal/eviction/evictor.h"
+#include "ac2/internal/graph/node.h"
+#include "ac2/internal/libtorch/out_of_memory.h"
+
+namespace ac2::internal {
+
+class Budget : public std::enable_shared_from_this<Budget> {
+ public:
+  Budget(int64_t bytes, bool modelled_costs);
+  Budget(const Budget&) = delete;
+  Budget& operator=(const Budget&) = delete;
+
+  int64_t bytes() const;
+  // Held now, of what counts.
+  int64_t held_bytes();
+  // A further scope has a budget of its own: of all, the smallest rules, this one until the result is gone.
+  std::shared_ptr<void> limit_to(int64_t bytes);
+  // Costs of ops are computed from shapes instead of measured, so that the same program has the same values dropped.
+  bool modelled_costs() const { return modelled_costs_; }
+
+  // Whether the tape shall be tracked from the start.
+  bool add_tape(std::weak_ptr<BudgetedTape> tape);
+  // Held by tapes that are not tracked: all kinds together, and tensors from outside even where they are alive anyway.
+  void add_untracked(int64_t bytes) { untracked_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
+  // No lock may be held.
+  void start_tracking();
+
+  // A finished node whose budgeted results can be computed again.
+  void add_call(const std::weak_ptr<BudgetedTape>& tape, Node& node);
+  // The value must be known to the budget.
+  void forget(Value& value);
+  void set_place(const Value& value, Place place);
+  void set_retention(const Value& value, Retention retention);
+  void add_holder(const Value& value);
+  void remove_holder(const Value& value);
+  void used(const Value& value);
+  // The bytes must stay while an op runs, or while its inputs are gathered.
+  void pin(const Value& value);
+  void unpin(const Value& value);
+  void replayed(const Node& node);
+  // Bytes that count and that cannot be dropped.
+  void add_fixed(int64_t bytes);
+  // A tensor from outside that a tape keeps; counts once nobody else does.
+  void add_outside(const c10::Storage& storage);
+  void remove_outside(const c10::Storage& storage);
+
+  // Drops values until `bytes` more may be held. Throws c10::Error, with what `at` says in it, if that cannot be.
+  void make_room(int64_t bytes, c10::function_ref<std::string()> at);
+  // An allocation failed, so the budget is more than there is: drops all that can be dropped, and lowers the budget for
+  // good to three quarters of what was held. False if nothing could be dropped.
+  bool drop_all_and_lower();
+  // Drops what is no longer needed by anything.
+  void drop_unneeded();
+
+ private:
+  struct Entry {
+    std::weak_ptr<BudgetedTape> tape;
+    Value* value = nullptr;
+    uint64_t serial = 0;     // ids are reused, and so are the addresses of values
+    bool elsewhere = false;  // in elsewhere_
+  };
+  struct Elsewhere {
+    ValueId id;
+    uint64_t serial;
+    c10::weak_intrusive_ptr<c10::StorageImpl> origin;
+  };
+
+  ValueId id_of(const std::weak_ptr<BudgetedTape>& tape, Value& value);
+  void enter(const std::weak_ptr<BudgetedTape>& tape, Value& value);
+  void place(const Value& value, Place place);
+  // Finds what the program has let go of since: nobody tells.
+  void look_elsewhere();
+  ValueId next_victim();
+  void set_limit();
+  // Drops what `choose`, called with the lock, says. False if that is kNoId.
+  bool drop_next(c10::function_ref<ValueId()> choose);
+  void drop(ValueId id, const Entry& entry);
+
+  std::atomic<int64_t> untracked_bytes_{0};
+  std::atomic<int64_t> limit_;  // the evictor's budget
+  std::atomic<bool> tracking_{false};
+
+  // Taken before any tape's lock, by whoever starts tracking, so that others wait until it is done.
+  std::mutex start_mutex_;
+  mutable std::mutex mutex_;
+  bool tracks_new_tapes_ = false;
+  std::vector<std::weak_ptr<BudgetedTape>> untracked_;
+  Evictor evictor_;
+  std::vector<Entry> entries_;            // by ValueId
+  absl::btree_multiset<int64_t> limits_;  // the first is the evictor's
+  std::vector<Elsewhere> elsewhere_;      // results that the program keeps by itself, or did
+  uint64_t serial_ = 0;
+  int64_t fixed_bytes_ = 0;
+  OutsideBytes outside_;
+  const bool modelled_costs_;
+};
+
+// What `call` returns. Once more, if memory ran out in it and the budget, if there is one, could free some.
+template <class Call>
+auto call_with_room(Budget* budget, Call&& call) {
+  if (budget == nullptr) {
+    return call();
+  }
+  try {
+    return call();
+  } catch (const std::exception& error) {
+    if (!is_out_of_memory(error) || !budget->drop_all_and_lower()) {
+      throw;
+    }
+  }
+  return call();
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,23 @@
+// What a memory budget asks of the tapes that share it.
+//
+// Threads: both functions take the tape's lock, so the caller must hold neither that nor the budget's own.
+#pragma once
+
+#include <c10/util/FunctionRef.h>
+
+namespace ac2::internal {
+
+struct Value;
+
+class BudgetedTape {
+ public:
+  virtual ~BudgetedTape() = default;
+
+  // Tells the budget all that the tape knows, and from now on every change. Does nothing the second time.
+  virtual void start_tracking() = 0;
+  // Drops the bytes of `value` if `still_held`, which is asked with the tape's lock taken, says that they are there.
+  // The value will be replayed if it is wanted again.
+  virtual void drop_for_room(Value* value, c10::function_ref<bool()> still_held) = 0;
+};
+
+}  // namespace ac2::internal

@@ -1,0 +1,101 @@
+#include "ac2/internal/graph/watched_versions.h"
+
+namespace ac2::internal {
+
+void WatchedVersions::note_late() {
+  if (others_) {
+    for (Other& other : *others_) {
+      if (!other.noted) {
+        other.note();
+      }
+    }
+  }
+}
+
+WatchedVersions::Other* WatchedVersions::find_other(const c10::VariableVersion& counter) const {
+  if (others_) {
+    for (Other& other : *others_) {
+      if (same_counter(other.counter, counter)) {
+        return &other;
+      }
+    }
+  }
+  return nullptr;
+}
+
+void WatchedVersions::note_other(const c10::VariableVersion& counter) {
+  if (find_other(counter) != nullptr) {
+    return;
+  }
+  if (!others_) {
+    others_ = std::make_unique<Others>();
+  }
+  if (others_->size() == kMostOthers) {
+    // Nobody can write any more through a tensor that is dead.
+    others_->erase(
+        std::remove_if(others_->begin(), others_->end(), [](const Other& other) { return other.counter.unique(); }),
+        others_->end());
+  }
+  if (others_->size() == kMostOthers) {
+    some_unwatched_ = true;
+    return;
+  }
+  others_->emplace_back(counter).note();
+}
+
+WatchedVersions::Change WatchedVersions::first_change() const {
+  if (others_) {
+    for (const Other& other : *others_) {
+      if (other.changed()) {
+        return {other.counter.current_version(), other.version};
+      }
+    }
+  }
+  return {counter_.current_version(), version_};
+}
+
+void WatchedVersions::expect_increment(const at::Tensor& tensor) {
+  const c10::VariableVersion& counter = counter_of(tensor);
+  if (same_counter(counter, counter_)) {
+    ++version_;
+  } else if (Other* other = find_other(counter)) {
+    ++other->version;
+  }
+}
+
+void WatchedVersions::release() {
+  counter_ = c10::VariableVersion();
+  others_.reset();
+}
+
+void WatchedVersions::watch_after_write(const WatchedVersions& old, const at::Tensor& tensor) {
+  some_unwatched_ = old.some_unwatched_;
+  others_ = std::make_unique<Others>();
+  const auto watch = [&](Other seen) {
+    seen.noted &= !same_counter(seen.counter, counter_of(tensor));
+    others_->push_back(std::move(seen));
+  };
+  if (old.counter_.enabled()) {
+    Other first(old.counter_);
+    first.version = old.version_;
+    first.noted = true;
+    watch(std::move(first));
+  }
+  if (old.others_) {
+    for (const Other& other : *old.others_) {
+      watch(other);
+    }
+  }
+}
+
+void WatchedVersions::watch_as(const WatchedVersions& old) {
+  noted_ = old.noted_;
+  counter_ = old.counter_;
+  version_ = old.version_;
+  some_unwatched_ = old.some_unwatched_;
+  if (old.others_) {
+    others_ = std::make_unique<Others>(*old.others_);
+  }
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,106 @@
+// The version counters that tell of writes to a value's bytes, and where each of them stood.
+//
+//   WatchedVersions versions;
+//   versions.note(tensor);           // from here on, a write through `tensor` or a view of it shows
+//   versions.note_also(other);       // the same for a tensor over the same storage with a counter of its own
+//   if (versions.changed()) …        // somebody has written whom the region did not see
+//
+// A storage may be seen through tensors that do not share a counter (unsafe_chunk(), .data). The first one is noted in
+// place, all others in a list that few values have.
+//
+// Threads: guarded by the tape's lock.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/TensorImpl.h>
+#include <c10/util/SmallVector.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "ac2/internal/libtorch/torch_compat.h"
+
+namespace ac2::internal {
+
+class WatchedVersions {
+ public:
+  // A storage of many tensors costs no more per op than one of a few.
+  static constexpr size_t kMostOthers = 64;
+
+  struct Change {
+    uint32_t found;
+    uint32_t expected;
+  };
+
+  // Whether note() has been called. Before that nothing is watched.
+  bool noted() const { return noted_; }
+  void note(const at::Tensor& tensor) {
+    noted_ = true;
+    counter_ = counter_of(tensor);
+    version_ = counter_.enabled() ? counter_.current_version() : 0;
+    if (others_) {
+      note_late();
+    }
+  }
+  void note_also(const at::Tensor& tensor) {
+    if (const c10::VariableVersion& counter = counter_of(tensor);
+        !same_counter(counter, counter_) && counter.enabled()) {
+      note_other(counter);
+    }
+  }
+  // Notes those counters that were about to go up when they were found.
+  void note_late();
+  // Every change would show: false for inference tensors, which have no counter, and where the list of others was full.
+  bool are_complete() const { return noted_ && counter_.enabled() && !some_unwatched_; }
+
+  bool changed() const {
+    return (noted_ && counter_.enabled() && counter_.current_version() != version_) ||
+           (others_ &&
+            std::any_of(others_->begin(), others_->end(), [](const Other& other) { return other.changed(); }));
+  }
+  // What the first counter says that has changed.
+  Change first_change() const;
+
+  // The counter of `tensor` is about to go up by one, though nothing is written.
+  void expect_increment(const at::Tensor& tensor);
+  // Forgets all counters, and that any was noted stays known.
+  void release();
+
+  // For the value that a write through `tensor` makes of a value with the versions `old`: what watches the other bytes
+  // of the storage goes on doing so. The write itself counts up the counter of `tensor`, but only after the op.
+  void watch_after_write(const WatchedVersions& old, const at::Tensor& tensor);
+  // For the value that a write makes of which no counter is told.
+  void watch_as(const WatchedVersions& old);
+
+ private:
+  struct Other {
+    c10::VariableVersion counter;
+    uint32_t version = 0;
+    bool noted = false;  // else `version` is yet to be set
+
+    explicit Other(c10::VariableVersion counter) : counter(std::move(counter)) {}
+    void note() {
+      version = counter.current_version();
+      noted = true;
+    }
+    bool changed() const { return noted && counter.current_version() != version; }
+  };
+  using Others = c10::SmallVector<Other, 2>;
+
+  static const c10::VariableVersion& counter_of(const at::Tensor& tensor) {
+    return tensor.unsafeGetTensorImpl()->version_counter();
+  }
+  void note_other(const c10::VariableVersion& counter);
+  Other* find_other(const c10::VariableVersion& counter) const;
+
+  c10::VariableVersion counter_;
+  std::unique_ptr<Others> others_;
+  uint32_t version_ = 0;
+  bool noted_ = false;
+  bool some_unwatched_ = false;  // others_ was full: a change may go unseen
+};
+
+}  // namespace ac2::internal

@@ -1,0 +1,101 @@
+#include "ac2/internal/observe/log_of.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+
+namespace ac2::internal {
+
+namespace {
+
+// What was decided, as a timeline has it. A replayed result that is held in place of what only its op needed is saved
+// now, but was not meant to be.
+bool is_decided_saved(const Value& value) {
+  const Node* node = value.producer;
+  const bool held_after_replay = node != nullptr && node->replays > 0 && value.held_is_private;
+  return value.saved && !(held_after_replay && !PolicyDecision(node->decision).saves());
+}
+
+// A log of the nodes that can be reached, in the order in which they ran.
+class ReachableLog {
+ public:
+  explicit ReachableLog(LockedTape& tape) : nodes_(tape.reachable_nodes()) {
+    for (const Node* node : nodes_) {
+      op_places_.emplace(node, static_cast<int64_t>(op_places_.size()));
+    }
+    for (const Node* node : nodes_) {
+      add(*node);
+    }
+    for (const TapeHook* hook = tape.hooks().first(); hook != nullptr; hook = hook->next()) {
+      note_shape(place(*hook->value()), hook->meta());
+    }
+  }
+
+  TraceLog take() { return std::move(log_); }
+
+ private:
+  void add(const Node& node) {
+    TraceLog::Op& op = log_.ops.emplace_back();
+    op.index = node.index;
+    op.name = node.facts->name;
+    op.is_node = true;
+    op.replayable = node.replayable;
+    op.decision = node.decision;
+    op.replays = node.replays;
+    for (const NodeInput& input : node.inputs) {
+      if (input.value != nullptr) {
+        op.inputs.push_back(place(*input.value));
+        note_shape(op.inputs.back(), input.meta);
+      }
+    }
+    for (const NodeOutput& output : node.outputs) {
+      if (output.value != nullptr) {
+        op.outputs.push_back(place(*output.value));
+      }
+    }
+  }
+
+  int64_t place(const Value& value) {
+    const auto [it, is_new] = value_places_.emplace(&value, static_cast<int64_t>(log_.values.size()));
+    if (is_new) {
+      TraceLog::Value& added = log_.values.emplace_back();
+      added.op = value.producer == nullptr ? TraceLog::kNone : op_places_.at(value.producer);
+      added.bytes = value.bytes();
+      added.saved = is_decided_saved(value);
+      added.source = value.tagged ? TraceLog::Source::TAG : TraceLog::Source::OP;
+      added.held_bytes = value.is_packed() ? value.packed_form()->packed_bytes : value.held ? added.bytes : 0;
+      added.last_held_bytes = added.held_bytes;
+      added.hooks = value.hooks;
+      added.all_hooks = value.hooks;
+    }
+    return it->second;
+  }
+
+  void note_shape(int64_t place, const TensorMeta* meta) {
+    std::string& shape = log_.values[place].shape;
+    if (shape.empty() && meta != nullptr) {
+      shape = shape_text(meta->sizes(), meta->dtype());
+    }
+  }
+
+  const std::vector<Node*> nodes_;
+  absl::flat_hash_map<const Node*, int64_t> op_places_;
+  absl::flat_hash_map<const Value*, int64_t> value_places_;
+  TraceLog log_;
+};
+
+}  // namespace
+
+TraceLog log_of(Tape& tape) {
+  // Under a lock of its own: what the sweep frees is gone before the log is made.
+  const TraceStats stats = tape.stats();
+  const Tape::Lock locked(tape);
+  const TraceLog* kept = nullptr;
+  locked->observers().tell([&](const Observer& observer) { kept = kept == nullptr ? observer.log() : kept; });
+  TraceLog log = kept != nullptr ? *kept : ReachableLog(*locked).take();
+  log.stats = stats;
+  return log;
+}
+
+}  // namespace ac2::internal

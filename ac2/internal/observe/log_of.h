@@ -1,0 +1,12 @@
+// The TraceLog of a tape: what its timeline has written, or else what can still be reached.
+#pragma once
+
+#include "ac2/internal/observe/trace_log.h"
+#include "ac2/internal/tape/tape.h"
+
+namespace ac2::internal {
+
+// Takes the tape's lock.
+TraceLog log_of(Tape& tape);
+
+}  // namespace ac2::internal

@@ -1,0 +1,68 @@
+// What a region does, written down as a StepGraph for the planner.
+//
+//   auto log = std::make_shared<StepLog>(/*modelled_costs=*/false);
+//   …a region is opened with RegionOptions::log, and the step runs…
+//   StepGraph graph = log->take();
+//
+// It keeps nothing of the program alive.
+//
+// Threads: as Observer; take(), indices() and decided_within() need the lock of the region's tape too. A log is for one
+// tape.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "ac2/internal/graph/node.h"
+#include "ac2/internal/planning/step_graph.h"
+#include "ac2/internal/tape/observer.h"
+#include "ac2/policy.h"
+
+namespace ac2::internal {
+
+class StepLog final : public Observer {
+ public:
+  explicit StepLog(bool modelled_costs) : modelled_costs_(modelled_costs) {}
+
+  // Costs of ops come from their shapes instead of a clock.
+  bool modelled_costs() const { return modelled_costs_; }
+
+  Costs costs() const override { return modelled_costs_ ? Costs::kModelled : Costs::kMeasured; }
+  bool tells_values_apart() const override { return true; }
+  void node_recorded(const Node& node, const PolicyDecision& decision, int64_t decided_by, double cost) override;
+  void decided_again(const Value& value, const PolicyDecision& decision, DecidedBy by) override;
+  void overwritten(const Value& value) override;
+  void before_drop(const Value& value) override;
+  void hook_added(const TapeHook& hook, const Value& value) override;
+  void hook_removed(const TapeHook& hook, const Value& value) override;
+  void hook_taken(const TapeHook& hook, int graph_task) override;
+  void value_died(const Value& value) override;
+
+  // Once the step is over. If nothing has been taken out, a backward in reverse order is taken for granted.
+  StepGraph take();
+  // By op of the graph: its index in the region, as OpContext::index().
+  const std::vector<int64_t>& indices() const { return indices_; }
+  // By op of the graph: its decision is a MUST.
+  const std::vector<bool>& decided_within() const { return decided_within_; }
+
+ private:
+  uint32_t id_of(const Value& value);
+  // Null if no op made it.
+  StepGraph::Op* op_of(const Value& value);
+  // Of what is held from outside: does the program keep it, too?
+  void look_outside();
+  void look_at(const Value& value, uint32_t id);
+  void note_packed(const Value& value, uint32_t id);
+  void append_backward();
+
+  const bool modelled_costs_;
+  StepGraph graph_;
+  std::vector<int64_t> indices_;
+  std::vector<bool> decided_within_;
+  absl::flat_hash_map<const Value*, uint32_t> ids_;
+  absl::flat_hash_map<const TapeHook*, uint32_t> hooks_;
+  int graph_task_ = -1;
+};
+
+}  // namespace ac2::internal

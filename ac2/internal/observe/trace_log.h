@@ -1,0 +1,120 @@
+// What there is to tell about a region, as plain data: for those who print, draw and explain.
+//
+//   const TraceLog log = log_of(TraceAccess::tape(trace));
+//
+// With a timeline (ScopeOptions::timeline) it is the whole history, with times. Without one it is what is still
+// reachable, and `timed` is false.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+#include <c10/util/ArrayRef.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ac2/policy.h"
+#include "ac2/trace_stats.h"
+
+namespace ac2::internal {
+
+struct TraceLog {
+  static constexpr int64_t kNone = -1;
+
+  // Times are nanoseconds of the steady clock, so that regions of one process can be laid side by side.
+  struct Span {
+    int64_t begin = 0;
+    int64_t end = kNone;  // not over yet
+    int64_t length() const { return end == kNone ? 0 : end - begin; }
+  };
+
+  // What decided how a value is kept: the decision for its op, a tag, or a name.
+  enum class Source : uint8_t { OP, TAG, NAME };
+
+  // The bytes of one storage between two writes.
+  struct Value {
+    int64_t op = kNone;  // in `ops`: who wrote it last; none: from outside the region, or older than the log
+    int64_t bytes = 0;
+    std::string shape;  // "[8, 128] float", of the first tensor seen; empty if none was
+    bool saved = true;  // as opposed to recomputed
+    Source source = Source::OP;
+    // Held for backward now, and the last time that they were: those of the packed form where there is one.
+    int64_t held_bytes = 0;
+    int64_t last_held_bytes = 0;
+    int64_t hooks = 0;      // how often autograd saves it, now
+    int64_t all_hooks = 0;  // at any time
+  };
+
+  struct Op {
+    int64_t index = 0;
+    std::string name;
+    // A node, whose results can be asked for. Views are none, nor are factories, nor writes to what is not recomputed:
+    // what these leave is kept by reference. With a timeline they have it among their outputs all the same.
+    bool is_node = false;
+    bool replayable =
+        true;  // false as well for one that draws, and whose generator's state nobody noted since it is saved
+    bool threw = false;
+    CheckpointPolicy decision = CheckpointPolicy::PREFER_SAVE;
+    int64_t scope = kNone;  // in `scopes`: whose policy decided
+    Span forward;           // only if timed
+    int64_t replays = 0;
+    std::vector<int64_t> inputs;  // in `values`
+    std::vector<int64_t> outputs;
+  };
+
+  struct Scope {
+    int64_t depth = 0;   // 0 is the outermost
+    std::string policy;  // its name; empty if it has none
+  };
+
+  struct Replay {
+    int64_t op = 0;
+    int64_t value = kNone;  // that autograd asked for
+    std::string consumer;   // who asked: "GeluBackward0"; empty if it was not the engine
+    Span span;
+  };
+
+  // Autograd asks for a value.
+  struct Use {
+    int64_t value = kNone;
+    std::string consumer;
+  };
+
+  enum class Change : uint8_t {
+    HOLD,     // for backward
+    RELEASE,  // no longer held
+    REPLAY,   // replayed bytes come into being
+    DROP,     // and go
+    EVICT,    // a memory budget drops the value; counted by the events after it
+    COPY,     // bytes were copied before they were overwritten; counted by the events beside it
+  };
+
+  // `saved_bytes` and `recomputed_bytes` are those of TraceStats, after the event.
+  struct Event {
+    int64_t time = 0;
+    int64_t value = kNone;
+    int64_t bytes = 0;
+    int64_t saved_bytes = 0;
+    int64_t recomputed_bytes = 0;
+    Change change = Change::HOLD;
+  };
+
+  bool timed = false;
+  int64_t begin = 0;       // when the timeline was
+  int64_t closed = kNone;  // when the outermost scope was
+  TraceStats stats;
+  std::vector<Op> ops;  // in the order in which they ran
+  std::vector<Value> values;
+  std::vector<Scope> scopes;
+  std::vector<Replay> replays;  // in the order in which they began
+  std::vector<Use> uses;
+  std::vector<Event> events;
+  std::vector<Span> backwards;
+};
+
+const char* to_string(TraceLog::Change change);
+const char* to_string(TraceLog::Source source);
+// "[8, 128] float"
+std::string shape_text(c10::IntArrayRef sizes, c10::ScalarType type);
+
+}  // namespace ac2::internal

@@ -1,0 +1,237 @@
+#include "ac2/internal/replay/node_replay.h"
+
+#include <c10/core/DeviceGuard.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ac2/internal/libtorch/storage_copy.h"
+#include "ac2/internal/libtorch/stream_order.h"
+#include "ac2/internal/replay/kept_results.h"
+#include "ac2/internal/replay/replay_call.h"
+#include "ac2/internal/replay/value_tensor.h"
+
+namespace ac2::internal {
+
+namespace {
+
+// The private storages that a replayed op writes into.
+struct PrivateWrites {
+  std::vector<c10::Storage> storages;
+  std::vector<Value*> taken;  // whose replayed bytes are being overwritten
+};
+
+// Whether the replay may write into the replayed bytes themselves: nobody else waits for them.
+bool may_take(const Node& node, const Value& old) {
+  const auto own_pins = std::count_if(node.inputs.begin(), node.inputs.end(),
+                                      [&old](const NodeInput& input) { return input.value == &old; });
+  // What unpack returned may be the very tensor that pack did.
+  return !old.held && old.real && !old.real_is_original && old.packed_form() == nullptr && old.pins == own_pins;
+}
+
+PrivateWrites prepare_writes(Tape& tape, Node* node) {
+  PrivateWrites writes;
+  if (node->writes().empty()) {
+    return writes;
+  }
+  std::vector<c10::Storage> sources(node->writes().size());
+  writes.storages.resize(node->writes().size());
+  {
+    const Tape::Lock locked(tape);
+    for (size_t i = 0; i < node->writes().size(); ++i) {
+      Value* old = node->writes()[i].old;
+      if (old == nullptr) {
+        continue;
+      }
+      order_use_of(*old, *locked->bytes().at_hand(*old));
+      if (may_take(*node, *old)) {
+        writes.storages[i] = locked->bytes().take_real(old);
+        writes.taken.push_back(old);
+      } else {
+        sources[i] = *locked->bytes().at_hand(*old);
+        keep_until_read(sources[i]);
+      }
+    }
+  }
+  for (size_t i = 0; i < node->writes().size(); ++i) {
+    if (!writes.storages[i]) {
+      writes.storages[i] = sources[i] ? copy_storage(sources[i], node->writes()[i].nbytes)
+                                      : allocate_storage(node->writes()[i].nbytes, node->writes()[i].device);
+    }
+  }
+  return writes;
+}
+
+using Storages = c10::SmallVector<c10::Storage, 2>;
+
+// What the replay made of each output that is waited for.
+Storages wanted_storages(LockedTape& tape, const Node& node, const PrivateWrites& writes,
+                         const ReplayTensors& results) {
+  Storages storages(node.outputs.size());
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    const NodeOutput& output = node.outputs[i];
+    const Value* value = output.value;
+    if (value == nullptr || value->pins == 0 || value->saved || tape.bytes().at_hand(*value) != nullptr) {
+      continue;
+    }
+    storages[i] = output.write >= 0 ? writes.storages[output.write] : results.at(output.flat_result).storage();
+    TORCH_CHECK(storages[i].nbytes() == value->nbytes, "Replaying ", describe(node), " gave a result of ",
+                storages[i].nbytes(), " bytes where forward had ", value->nbytes,
+                ". An op that is recomputed must do the same for the same inputs; save its result "
+                "(ac2::policies::save_ops or tag_with_policy).");
+  }
+  return storages;
+}
+
+void publish(LockedTape& tape, Node* node, const Storages& storages, const ReplayTensors& results) {
+  tape.ledger().node_replayed();
+  ++node->replays;
+  for (size_t i = 0; i < storages.size(); ++i) {
+    const NodeOutput& output = node->outputs[i];
+    // Nobody may wait for it any more.
+    if (storages[i] && output.value != nullptr && output.value->pins > 0) {
+      tape.bytes().set_real(output.value, storages[i],
+                            output.write >= 0 ? at::Tensor() : results.at(output.flat_result));
+    }
+  }
+  tape.pins().realized(node);
+  keep_results_instead_of_inputs(tape, node);
+}
+
+// Before what the op takes and makes stands side by side.
+void make_room_for_results(Tape& tape, const Node& node) {
+  Budget* budget = tape.budget();
+  if (budget == nullptr) {
+    return;
+  }
+  int64_t bytes = 0;
+  {
+    const Tape::Lock lock(tape);
+    for (const NodeOutput& output : node.outputs) {
+      bytes += output.value != nullptr ? output.value->bytes() : 0;
+    }
+    for (const NodeWrite& write : node.writes()) {
+      bytes -= write.old != nullptr && may_take(node, *write.old) ? write.old->bytes() : 0;
+    }
+  }
+  budget->make_room(bytes, [&] { return "the replay of " + node.facts->name; });
+}
+
+void tell_budget(Tape& tape, const Node& node) {
+  Budget* budget = tape.budget();
+  if (budget == nullptr) {
+    return;
+  }
+  {
+    const Tape::Lock lock(tape);
+    budget->replayed(node);
+    for (const NodeInput& input : node.inputs) {
+      if (input.value != nullptr) {
+        budget->used(*input.value);
+      }
+    }
+  }
+  budget->drop_unneeded();
+}
+
+ReplayTensors call_with_budget(Tape& tape, const Node& node, ReplayTensors inputs) {
+  Budget* budget = tape.budget();
+  // A second try would need the inputs once more; without one they need not be copied.
+  if (budget == nullptr || !node.writes().empty()) {
+    return call_again(node, std::move(inputs));
+  }
+  return call_with_room(budget, [&] { return call_again(node, inputs); });
+}
+
+// That of the first tensor on a device that has streams. Kernels of LibTorch's set it themselves; those of others rely
+// on what is current.
+std::optional<c10::Device> device_of(const Node& node) {
+  for (const NodeInput& input : node.inputs) {
+    if (input.meta != nullptr && is_asynchronous(input.meta->device())) {
+      return input.meta->device();
+    }
+  }
+  return std::nullopt;
+}
+
+// What the op reads is memory of whatever stream forward ran it on. The program may not have told the allocator that
+// this stream reads it too: the program did not.
+void keep_inputs_until_read(const ReplayTensors& inputs) {
+  for (const at::Tensor& input : inputs) {
+    if (input.defined() && is_asynchronous(input.device()) && has_plain_storage(*input.unsafeGetTensorImpl())) {
+      keep_until_read(input.storage());
+    }
+  }
+}
+
+ReplayTensors gather_inputs(Tape& tape, const Node& node, const PrivateWrites& writes) {
+  ReplayTensors inputs;
+  inputs.reserve(node.inputs.size());
+  {
+    const Tape::Lock locked(tape);
+    for (const NodeInput& input : node.inputs) {
+      inputs.push_back(input.write >= 0 ? input.meta->over(writes.storages[input.write])
+                                        : tensor_of(*locked, input.value, input.meta));
+    }
+  }
+  keep_inputs_until_read(inputs);
+  return inputs;
+}
+
+// Those who watch see what the replay made before anybody uses it, without the lock: to look at it may take ops.
+void show_results(Tape& tape, const Node& node, const PrivateWrites& writes, const ReplayTensors& results,
+                  const std::vector<std::unique_ptr<ReplayObservation>>& observations) {
+  if (!tape.observers().any([](const Observer& observer) { return observer.checks_replays(); })) {
+    return;
+  }
+  Storages storages;
+  {
+    const Tape::Lock locked(tape);
+    storages = wanted_storages(*locked, node, writes, results);
+  }
+  for (const auto& observation : observations) {
+    observation->check(storages);
+  }
+}
+
+void run(Tape& tape, Node* node, const PrivateWrites& writes) {
+  ReplayTensors inputs = gather_inputs(tape, *node, writes);
+  const auto observations =
+      tape.observers().observe<ReplayObservation>([&](Observer& observer) { return observer.observe_replay(*node); });
+  const ReplayTensors results = call_with_budget(tape, *node, std::move(inputs));
+  for (const auto& observation : observations) {
+    observation->ran();
+  }
+  show_results(tape, *node, writes, results, observations);
+  const Tape::Lock locked(tape);
+  publish(*locked, node, wanted_storages(*locked, *node, writes, results), results);
+}
+
+}  // namespace
+
+void replay(Tape& tape, Node* node) {
+  make_room_for_results(tape, *node);
+  const std::optional<c10::Device> device = device_of(*node);
+  if (device) {
+    follow_current_device(*device);
+  }
+  const c10::OptionalDeviceGuard on_device(device);
+  const PrivateWrites writes = prepare_writes(tape, node);
+  try {
+    run(tape, node, writes);
+  } catch (...) {
+    const Tape::Lock locked(tape);
+    for (Value* value : writes.taken) {
+      locked->pins().need_again(value);
+    }
+    throw;
+  }
+  tell_budget(tape, *node);
+}
+
+}  // namespace ac2::internal

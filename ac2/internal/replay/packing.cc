@@ -1,0 +1,152 @@
+#include "ac2/internal/replay/packing.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty_strided.h>
+#include <c10/util/Exception.h>
+
+#include <utility>
+
+#include "ac2/internal/libtorch/storage_copy.h"
+#include "ac2/internal/libtorch/stream_order.h"
+#include "ac2/internal/libtorch/unrecorded.h"
+
+namespace ac2::internal {
+
+namespace {
+
+// Of the tensors in it that are not hidden in an object of the user's.
+template <class Fn>
+void for_each_storage(const c10::IValue& packed, const Fn& fn) {
+  if (packed.isTensor()) {
+    const at::Tensor& tensor = packed.toTensor();
+    if (tensor.defined() && tensor.has_storage()) {
+      fn(tensor.storage());
+    }
+  } else if (packed.isTuple()) {
+    for (const c10::IValue& element : packed.toTupleRef().elements()) {
+      for_each_storage(element, fn);
+    }
+  } else if (packed.isList()) {
+    for (const c10::IValue& element : packed.toListRef()) {
+      for_each_storage(element, fn);
+    }
+  }
+}
+
+int64_t bytes_of(const c10::IValue& packed) {
+  int64_t bytes = 0;
+  for_each_storage(packed, [&](const c10::Storage& storage) { bytes += static_cast<int64_t>(storage.nbytes()); });
+  return bytes;
+}
+
+// Pack ran on the stream that wanted the value first; the current one may never have waited for that.
+void order_after_pack(const PackedForm& form) {
+  if (form.packed_on != kNoStream) {
+    order_after(form.meta.device(), form.packed_on);
+    for_each_storage(form.packed, keep_until_read);
+  }
+}
+
+}  // namespace
+
+namespace {
+
+using Stage = PackedForm::Stage;
+
+// What pack is to be given.
+struct Packing {
+  std::shared_ptr<const SaveWithHooks> functions;  // null if there is nothing to pack any more
+  at::Tensor tensor;
+};
+
+Packing begin_packing(Tape& tape, Value* value) {
+  const Tape::Lock lock(tape);
+  PackedForm* form = value->packed_form();
+  if (!value->held || form == nullptr || form->stage != Stage::kInPlace) {
+    return {};
+  }
+  form->stage = Stage::kPacking;
+  return {form->functions, form->meta.over(value->held)};
+}
+
+c10::IValue call_pack(Tape& tape, const Value& value, const Packing& packing) {
+  tape.observers().tell([&](Observer& observer) { observer.before_pack(value, packing.tensor); });
+  const Unrecorded guard;
+  return packing.functions->pack(packing.tensor);
+}
+
+void end_packing(LockedTape& tape, Value* value, const Packing& packing, c10::IValue packed) {
+  PackedForm& form = *value->packed_form();
+  form.stage = Stage::kInPlace;
+  if (form.is_offload && packed.isNone()) {
+    tape.decisions().keep_in_place(value);
+    return;
+  }
+  if (!form.is_offload) {
+    form.packed_on = current_stream(packing.tensor.storage());
+  }
+  const int64_t packed_bytes = bytes_of(packed);
+  tape.bytes().hold_packed(value, std::move(packed), packed_bytes);
+}
+
+void pack_one(Tape& tape, Value* value) {
+  const Packing packing = begin_packing(tape, value);
+  c10::IValue packed;
+  if (packing.functions) {
+    packed = call_pack(tape, *value, packing);
+  }
+  const Tape::Lock locked(tape);
+  if (packing.functions) {
+    end_packing(*locked, value, packing, std::move(packed));
+  }
+  locked->lifetimes().unref(value);
+}
+
+}  // namespace
+
+void pack_values(Tape& tape, const c10::SmallVector<Value*, 2>& values) {
+  size_t done = 0;
+  try {
+    for (; done < values.size(); ++done) {
+      pack_one(tape, values[done]);
+    }
+  } catch (...) {
+    const Tape::Lock locked(tape);
+    if (PackedForm* form = values[done]->packed_form(); form != nullptr && form->stage == Stage::kPacking) {
+      form->stage = Stage::kInPlace;
+    }
+    for (; done < values.size(); ++done) {
+      locked->lifetimes().unref(values[done]);
+    }
+    throw;
+  }
+}
+
+c10::Storage unpack_value(const Value& value) {
+  const PackedForm& form = *value.packed_form();
+  const std::string op = value.producer != nullptr ? "the result of " + value.producer->facts->name
+                                                   : "a tensor that was tagged or written to";
+  const Unrecorded guard;
+  order_after_pack(form);
+  const at::Tensor tensor = form.functions->unpack(form.packed);
+  const TensorMeta& meta = form.meta;
+  TORCH_CHECK(tensor.defined(), "The unpack function of a SaveWithHooks for ", op,
+              " returned an undefined tensor; expected one of sizes ", meta.sizes(), " and dtype ", meta.dtype(),
+              ". Return what pack was given.");
+  TORCH_CHECK(tensor.sizes() == meta.sizes() && tensor.scalar_type() == meta.dtype() &&
+                  tensor.device() == meta.device() && has_plain_storage(*tensor.unsafeGetTensorImpl()),
+              "The unpack function of a SaveWithHooks for ", op, " returned a tensor of sizes ", tensor.sizes(),
+              ", dtype ", tensor.scalar_type(), " on ", tensor.device(), "; expected sizes ", meta.sizes(), ", dtype ",
+              meta.dtype(), " on ", meta.device(), ", as pack was given. Convert it in unpack.");
+  const bool is_as_stored = !tensor.is_conj() && !tensor.is_neg();
+  if (is_as_stored && meta.has_layout_of(*tensor.unsafeGetTensorImpl())) {
+    return tensor.storage();
+  }
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  // Offset 0 and dense, like every tensor that is packed.
+  at::Tensor same_layout = at::empty_strided(meta.sizes(), meta.strides(), tensor.options());
+  same_layout.copy_(tensor);
+  return same_layout.storage();
+}
+
+}  // namespace ac2::internal

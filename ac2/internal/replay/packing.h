@@ -1,0 +1,18 @@
+// SaveWithHooks: running the user's pack and unpack, with no lock held and no region open.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
+
+#include "ac2/internal/tape/tape.h"
+
+namespace ac2::internal {
+
+// `values` come from ValueBytes::take_pending_packs(), which gave the caller a reference to each; it ends here. If a
+// pack throws, that value and the ones after it stay held by reference, and the exception goes on.
+void pack_values(Tape& tape, const c10::SmallVector<Value*, 2>& values);
+
+// The storage of a packed and pinned value, in the layout that pack saw.
+c10::Storage unpack_value(const Value& value);
+
+}  // namespace ac2::internal

@@ -1,0 +1,125 @@
+#include "ac2/internal/replay/replay_call.h"
+
+#include <ATen/core/List.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/stack.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "ac2/internal/libtorch/for_each_tensor.h"
+#include "ac2/internal/libtorch/torch_compat.h"
+#include "ac2/internal/operators/random_replay.h"
+
+namespace ac2::internal {
+
+namespace {
+
+thread_local int replay_depth = 0;
+
+struct ReplayingHere {
+  ReplayingHere() { ++replay_depth; }
+  ~ReplayingHere() { --replay_depth; }
+  ReplayingHere(const ReplayingHere&) = delete;
+  ReplayingHere& operator=(const ReplayingHere&) = delete;
+};
+
+c10::IValue list_of(std::vector<at::Tensor> elements, bool optional_elements) {
+  if (!optional_elements) {
+    return c10::List<at::Tensor>(std::move(elements));
+  }
+  c10::List<std::optional<at::Tensor>> list;
+  for (at::Tensor& tensor : elements) {
+    list.push_back(tensor.defined() ? std::optional<at::Tensor>(std::move(tensor)) : std::nullopt);
+  }
+  return list;
+}
+
+// The same bytes, as a tensor of its own.
+at::Tensor requiring_grad(const at::Tensor& tensor) {
+  at::Tensor alias = tensor.variable_data();
+  const c10::InferenceMode where_any_tensor_may;
+  alias.unsafeGetTensorImpl()->set_requires_grad(true);
+  return alias;
+}
+
+torch::jit::Stack rebuild_arguments(const Node& node, ReplayTensors& inputs) {
+  torch::jit::Stack stack;
+  stack.reserve(node.facts->num_arguments);
+  for (size_t i = 0; node.facts->is_composite && i < inputs.size(); ++i) {
+    if (node.inputs[i].requires_grad != 0) {
+      inputs[i] = requiring_grad(inputs[i]);
+    }
+  }
+  size_t input = 0;
+  const auto next_input_is_of = [&](uint16_t argument) {
+    return input < inputs.size() && node.inputs[input].argument == argument;
+  };
+  auto list = node.lists().begin();
+  auto constant = node.constants.begin();
+  for (uint16_t i = 0; i < node.facts->num_arguments; ++i) {
+    if (list != node.lists().end() && list->argument == i) {
+      std::vector<at::Tensor> elements(list->size);
+      while (next_input_is_of(i)) {
+        elements[node.inputs[input].list_index] = std::move(inputs[input]);
+        ++input;
+      }
+      stack.push_back(list_of(std::move(elements), list->optional_elements));
+      ++list;
+    } else if (next_input_is_of(i)) {
+      stack.emplace_back(std::move(inputs[input++]));
+    } else {
+      stack.push_back(*constant++);
+    }
+  }
+  return stack;
+}
+
+// Those of the recorded call: what a kernel dispatches inside itself then goes where it went in forward. In particular
+// autocast is off where it was off, whatever mode backward runs in.
+c10::impl::LocalDispatchKeySet dispatch_state(const Node& node, bool intercept_inner_ops) {
+  c10::impl::LocalDispatchKeySet keys(node.tls_keys);
+  const c10::DispatchKeySet record(kRecordKey);
+  keys.included_ = intercept_inner_ops ? keys.included_ | record : keys.included_ - record;
+  keys.excluded_ = intercept_inner_ops ? keys.excluded_ - record : keys.excluded_ | record;
+  return keys;
+}
+
+}  // namespace
+
+bool is_replaying() {
+  return replay_depth > 0;
+}
+
+ReplayTensors call_again(const Node& node, ReplayTensors inputs) {
+  torch::jit::Stack stack = rebuild_arguments(node, inputs);
+  inputs.clear();
+  std::optional<ReplayedDraw> draw;
+  if (node.extras && node.extras->random_state.defined()) {
+    draw.emplace(*node.facts, node.extras->random_state);
+    if (node.facts->generator_argument >= 0) {
+      stack[node.facts->generator_argument] = draw->generator();
+    }
+  }
+  // What the op returns may be references to these: a boxed kernel (make_boxed_from_unboxed_functor.h) turns several
+  // returned arguments into values only after it has dropped the stack's handles on them.
+  std::vector<c10::IValue> written;
+  for (const uint16_t i : node.facts->written) {
+    written.push_back(stack[i]);
+  }
+  {
+    const ReplayingHere replaying;
+    const at::AutoGradMode grad_mode(node.grad_mode);
+    const c10::impl::LocalDispatchKeySet keys = dispatch_state(node, draw && draw->redirects());
+    const c10::impl::ForceDispatchKeyGuard guard(keys.included_, keys.excluded_);
+    node.facts->op.redispatchBoxed(node.keys, &stack);
+  }
+  ReplayTensors results;
+  for_each_tensor(c10::ArrayRef<c10::IValue>(stack), [&](const at::Tensor& tensor) { results.push_back(tensor); });
+  return results;
+}
+
+}  // namespace ac2::internal

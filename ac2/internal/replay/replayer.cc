@@ -1,0 +1,157 @@
+#include "ac2/internal/replay/replayer.h"
+
+#include <c10/core/DeviceGuard.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "ac2/internal/libtorch/storage_copy.h"
+#include "ac2/internal/libtorch/stream_order.h"
+#include "ac2/internal/replay/budget_pins.h"
+#include "ac2/internal/replay/node_replay.h"
+#include "ac2/internal/replay/packing.h"
+#include "ac2/internal/replay/value_tensor.h"
+#include "ac2/internal/tape/outside_writes.h"
+
+namespace ac2::internal {
+
+namespace {
+
+using Values = c10::SmallVector<Value*, 8>;
+
+// Those that are not at hand.
+Values missing_inputs(LockedTape& tape, const Node& node) {
+  Values missing;
+  for (const NodeInput& input : node.inputs) {
+    if (input.value != nullptr && !is_at_hand(tape, *input.value)) {
+      missing.push_back(input.value);
+    }
+  }
+  return missing;
+}
+
+// A value without bytes, and, once its inputs are being gathered under a budget, what keeps those that are there
+// already.
+struct Missing {
+  Value* value;
+  std::optional<BudgetPins> inputs;
+};
+
+// What is to be done for a missing value.
+struct Step {
+  enum class Kind : uint8_t { kNothing, kUnpack, kGatherInputs, kReplay };
+  Kind kind = Kind::kNothing;  // kNothing: it has its bytes by now
+  Node* node = nullptr;        // that computes it
+  Values inputs = {};          // that are missing
+};
+
+Step next_step(Tape& tape, Missing& missing) {
+  Step step;
+  {
+    const Tape::Lock locked(tape);
+    const Value& value = *missing.value;
+    if (is_at_hand(*locked, value)) {
+      return step;
+    }
+    if (value.is_offloaded()) {
+      check_offloaded_unchanged(value);
+    }
+    if (value.is_packed()) {
+      step.kind = Step::Kind::kUnpack;
+      return step;
+    }
+    step.node = value.producer;
+    step.inputs = missing_inputs(*locked, *step.node);
+  }
+  if (tape.budget() != nullptr && !missing.inputs) {
+    missing.inputs.emplace(tape, *step.node);
+    const Tape::Lock locked(tape);
+    step.inputs = missing_inputs(*locked, *step.node);  // until now they could be dropped
+  }
+  step.kind = step.inputs.empty() ? Step::Kind::kReplay : Step::Kind::kGatherInputs;
+  return step;
+}
+
+void unpack(Tape& tape, Value* value) {
+  c10::Storage storage = unpack_value(*value);
+  tape.observers().tell([&](Observer& observer) { observer.after_unpack(*value, storage); });
+  const Tape::Lock locked(tape);
+  locked->bytes().set_real(value, std::move(storage), at::Tensor());
+}
+
+// A budget must know everything before anything is pinned in it.
+void start_tracking_for(Tape& tape, const Value& target) {
+  Budget* budget = tape.budget();
+  if (budget == nullptr) {
+    return;
+  }
+  bool missing = false;
+  {
+    const Tape::Lock locked(tape);
+    missing = !is_at_hand(*locked, target);
+  }
+  if (missing) {
+    budget->start_tracking();
+  }
+}
+
+// Depth first over what is missing, with a stack of our own: a chain may be a million ops long.
+void realize(Tape& tape, Value* target) {
+  start_tracking_for(tape, *target);
+  c10::SmallVector<Missing, 4> missing;
+  missing.push_back({target, std::nullopt});
+  while (!missing.empty()) {
+    const Step step = next_step(tape, missing.back());
+    switch (step.kind) {
+      case Step::Kind::kNothing:
+        missing.pop_back();
+        break;
+      case Step::Kind::kUnpack:
+        unpack(tape, missing.back().value);
+        break;
+      case Step::Kind::kReplay:
+        replay(tape, step.node);
+        break;
+      case Step::Kind::kGatherInputs:
+        for (Value* input : step.inputs) {
+          missing.push_back({input, std::nullopt});
+        }
+        break;
+    }
+  }
+}
+
+// Nobody comes for it once more: the graph is freed as it is walked, and the hook that takes it out now is all that
+// wants it.
+bool is_taken_for_good(const Value& value) {
+  return !torch::autograd::get_current_graph_task_keep_graph() && value.users == 1 && value.hooks == 1 &&
+         value.pins == 1;
+}
+
+}  // namespace
+
+at::Tensor tensor_at_hand(LockedTape& tape, Value* value, const TensorMeta* meta) {
+  return is_at_hand(tape, *value) && !is_clobbered(*value) ? tensor_of(tape, value, meta) : at::Tensor();
+}
+
+at::Tensor materialize(Tape& tape, Value* value, const TensorMeta* meta) {
+  const BudgetPins handing_over(tape, value);
+  realize(tape, value);
+  at::Tensor tensor;
+  bool copies = false;
+  {
+    const Tape::Lock locked(tape);
+    tensor = tensor_of(*locked, value, meta);
+    copies = is_clobbered(*value) && (value->is_offloaded() || !is_taken_for_good(*value));
+  }
+  if (copies) {
+    tensor = meta->over(copy_storage(tensor.storage(), tensor.storage().nbytes()));
+  }
+  return tensor;
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,104 @@
+#include "ac2/internal/replay/saved_tensor_hook.h"
+
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <utility>
+
+#include "ac2/internal/replay/backward_run.h"
+#include "ac2/internal/replay/packing.h"
+#include "ac2/internal/replay/read_ahead.h"
+#include "ac2/internal/replay/replayer.h"
+
+namespace ac2::internal {
+
+std::unique_ptr<SavedTensorHook> SavedTensorHook::make(std::shared_ptr<Tape> tape) {
+  static_assert(sizeof(SavedTensorHook) <= sizeof(Tape::HookMemory));
+  void* memory = tape->allocate_hook();
+  return std::unique_ptr<SavedTensorHook>(::new (memory) SavedTensorHook(std::move(tape)));
+}
+
+SavedTensorHook::~SavedTensorHook() {
+  const Tape::Lock tape(*tape_);
+  detach(*tape);
+}
+
+void SavedTensorHook::operator delete(SavedTensorHook* hook, std::destroying_delete_t) {
+  const std::shared_ptr<Tape> tape = hook->tape_;  // and with it the memory
+  hook->~SavedTensorHook();
+  tape->free_hook(reinterpret_cast<Tape::HookMemory*>(hook));
+}
+
+// No op may be dispatched here: it would be recorded, and autograd is in the middle of one.
+void SavedTensorHook::call_pack_hook(const at::Tensor& tensor) {
+  tape_->observers().tell([&](Observer& observer) { observer.before_save(tensor); });
+  c10::SmallVector<Value*, 2> packs;
+  {
+    const Tape::Lock tape(*tape_);
+    attach(*tape, tensor);
+    if (tape->bytes().has_pending_packs()) {
+      packs = tape->bytes().take_pending_packs();
+    }
+  }
+  if (!packs.empty()) {
+    pack_values(*tape_, packs);
+  }
+  if (Budget* budget = tape_->budget()) {
+    budget->make_room(0, [&] { return c10::str("the saving of a tensor of shape ", tensor.sizes()); });
+  }
+}
+
+at::Tensor SavedTensorHook::unpack_at_hand(int graph_task) {
+  if (graph_task == -1 || tape_->budget() != nullptr || !tape_->observers().empty()) {
+    return {};
+  }
+  const Tape::Lock tape(*tape_);
+  // Not pinned: this backward has not begun with the tape, or has taken this one out before.
+  if (!is_pinned() || !tape->is_active(graph_task)) {
+    return {};
+  }
+  at::Tensor tensor = tensor_at_hand(*tape, value(), meta());
+  if (tensor.defined()) {
+    unpin(*tape);
+  }
+  return tensor;
+}
+
+at::Tensor SavedTensorHook::unpack_pinned() {
+  const auto observations = tape_->observers().observe<UnpackObservation>(
+      [&](Observer& observer) { return observer.observe_unpack(*value()); });
+  at::Tensor tensor = materialize(*tape_, value(), meta());
+  if (OffloadForm* form = tape_->offload_form()) {
+    form->poll();
+    ReadAhead::run(*tape_);
+  }
+  return tensor;
+}
+
+at::Tensor SavedTensorHook::call_unpack_hook() {
+  const int graph_task = torch::autograd::get_current_graph_task_id();
+  if (at::Tensor tensor = unpack_at_hand(graph_task); tensor.defined()) {
+    return tensor;
+  }
+  const ReplayTurn::Taken turn(tape_->replay_turn());
+  if (graph_task != -1) {
+    BackwardRun::enter(*tape_, graph_task);
+  }
+  {
+    const Tape::Lock tape(*tape_);
+    pin(*tape);
+    tape->observers().tell([&](Observer& observer) { observer.hook_taken(*this, graph_task); });
+  }
+  try {
+    at::Tensor tensor = unpack_pinned();
+    const Tape::Lock tape(*tape_);
+    unpin(*tape);
+    return tensor;
+  } catch (...) {
+    // Nobody may come to end this backward, if there is none.
+    const Tape::Lock tape(*tape_);
+    unpin(*tape);
+    throw;
+  }
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,113 @@
+// One tape's share in a memory budget: it tells the budget of every change of what the tape holds.
+//
+// Bytes that the budget may drop are told as the place of a tracked value; all others are counted. As long as
+// everything fits, the budget tracks nothing and is told sums alone. Without a budget nothing here does anything.
+//
+// Threads: guarded by the tape's lock, but for get().
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "ac2/internal/budget/budget.h"
+#include "ac2/internal/graph/node.h"
+
+namespace ac2::internal {
+
+class BudgetShare {
+ public:
+  // The budget, or null. Needs no lock.
+  Budget* get() const { return shown_.load(std::memory_order_acquire); }
+  // By the recording thread, before anything is recorded that shall count.
+  void set(std::shared_ptr<Budget> budget, std::weak_ptr<BudgetedTape> tape);
+  // The smaller of the two rules for as long as the tape lives.
+  void limit(int64_t bytes) { limits_.push_back(budget_->limit_to(bytes)); }
+
+  // Whether the budget's evictor knows of the tape's values.
+  bool is_tracking() const { return tracking_; }
+  // False if it did before.
+  bool start_tracking() { return !std::exchange(tracking_, true); }
+  // Counts again what was counted before tracking started, and tells the place. `value` may be null.
+  void recount(Value* value);
+
+  // A finished node whose results can all be computed again.
+  void add_call(Node& node) {
+    if (tracking_) {
+      budget_->add_call(tape_, node);
+    }
+  }
+  void add_hook(const Value& value) {
+    if (value.budget.tracked) {
+      budget_->add_holder(value);
+    }
+  }
+  void remove_hook(const Value& value) {
+    if (value.budget.tracked) {
+      budget_->remove_holder(value);
+    }
+  }
+  void set_retention(Value& value, Retention retention);
+  // The value dies.
+  void forget(Value& value) {
+    if (value.budget.id != kNoId) {
+      budget_->forget(value);
+    }
+  }
+
+  // After `held` is set, and before it is dropped.
+  void count_held(Value& value) {
+    if (budget_ && !value.budget.tracked) {
+      count_untracked_held(value);
+    }
+  }
+  void uncount_held(Value& value) {
+    if (budget_) {
+      uncount_counted_held(value);
+    }
+  }
+  // The same for what was packed.
+  void count_packed(Value& value) {
+    if (budget_) {
+      count(value.budget.held, value.packed_form()->packed_bytes);
+    }
+  }
+  void uncount_packed(Value& value) {
+    if (budget_) {
+      uncount(value.budget.held, value.packed_form()->packed_bytes);
+    }
+  }
+  // The same for `real`.
+  void count_real(Value& value) {
+    if (budget_ && !value.budget.tracked) {
+      count(value.budget.real, value.bytes());
+    }
+  }
+  void uncount_real(Value& value) {
+    if (budget_) {
+      uncount(value.budget.real, value.bytes());
+    }
+  }
+  // Where the bytes are has changed.
+  void update_place(const Value& value) {
+    if (value.budget.tracked) {
+      tell_place(value);
+    }
+  }
+
+ private:
+  void count(Counted& counted, int64_t bytes);
+  void uncount(Counted& counted, int64_t bytes);
+  void count_untracked_held(Value& value);
+  void uncount_counted_held(Value& value);
+  void tell_place(const Value& value);
+
+  std::shared_ptr<Budget> budget_;
+  std::weak_ptr<BudgetedTape> tape_;
+  bool tracking_ = false;
+  std::vector<std::shared_ptr<void>> limits_;
+  std::atomic<Budget*> shown_{nullptr};  // budget_, for those without the lock
+};
+
+}  // namespace ac2::internal

@@ -1,0 +1,65 @@
+// What a tape has counted: the numbers of TraceStats that are sums over its values. Observers are told of every change
+// from here, so that what they write down cannot differ from stats().
+//
+// Threads: guarded by the tape's lock.
+#pragma once
+
+#include <cstdint>
+
+#include "ac2/internal/graph/node.h"
+#include "ac2/internal/tape/observers.h"
+#include "ac2/trace_stats.h"
+
+namespace ac2::internal {
+
+class ByteLedger {
+ public:
+  explicit ByteLedger(const Observers& observers) : observers_(observers) {}
+
+  // The tape begins, or ceases, to hold `value` by reference or as a copy.
+  void held(const Value& value) { saved(value, value.bytes(), ByteChange::Kind::kHold); }
+  void released(const Value& value) { saved(value, -value.bytes(), ByteChange::Kind::kRelease); }
+  // The same in a packed form, which value.form describes.
+  void packed(const Value& value);
+  void unpacked(const Value& value);
+  // A replay has made the value's bytes; they are gone.
+  void replayed(const Value& value) { recomputed(value, value.bytes(), ByteChange::Kind::kReplay); }
+  void replay_dropped(const Value& value) { recomputed(value, -value.bytes(), ByteChange::Kind::kDrop); }
+  void copied(const Value& value) {
+    copied_bytes_ += value.bytes();
+    tell(value, value.bytes(), ByteChange::Kind::kCopy);
+  }
+  void evicted(const Value& value) {
+    ++evicted_values_;
+    tell(value, value.bytes(), ByteChange::Kind::kEvict);
+  }
+  void node_replayed() { ++replayed_nodes_; }
+
+  int64_t recomputed_bytes() const { return recomputed_bytes_; }
+  void write_to(TraceStats& stats) const;
+
+ private:
+  void saved(const Value& value, int64_t bytes, ByteChange::Kind kind) {
+    saved_bytes_ += bytes;
+    tell(value, bytes < 0 ? -bytes : bytes, kind);
+  }
+  void recomputed(const Value& value, int64_t bytes, ByteChange::Kind kind) {
+    recomputed_bytes_ += bytes;
+    tell(value, bytes < 0 ? -bytes : bytes, kind);
+  }
+  void tell(const Value& value, int64_t bytes, ByteChange::Kind kind) const {
+    observers_.tell([&](Observer& observer) {
+      observer.bytes_changed({value, kind, bytes, saved_bytes_, recomputed_bytes_});
+    });
+  }
+
+  const Observers& observers_;
+  int64_t saved_bytes_ = 0;
+  int64_t offloaded_bytes_ = 0;
+  int64_t recomputed_bytes_ = 0;
+  int64_t copied_bytes_ = 0;
+  int64_t evicted_values_ = 0;
+  int64_t replayed_nodes_ = 0;
+};
+
+}  // namespace ac2::internal

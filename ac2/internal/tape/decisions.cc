@@ -1,0 +1,136 @@
+#include "ac2/internal/tape/decisions.h"
+
+#include <c10/util/ArrayRef.h>
+#include <c10/util/SmallVector.h>
+
+#include <utility>
+#include <variant>
+
+#include "absl/container/flat_hash_set.h"
+
+namespace ac2::internal {
+
+namespace {
+
+bool must_not_recompute(const Node& node) {
+  return node.decision == CheckpointPolicy::MUST_SAVE || node.decision == CheckpointPolicy::MUST_CPU_OFFLOAD;
+}
+
+// Whether a replay could take the value's bytes where forward left them.
+bool is_alive(const Value& value) {
+  const OpaqueForm* form = value.opaque_form();
+  const bool exists = form != nullptr ? !form->origin.expired() : !value.origin.expired();
+  return exists && !value.changed_outside();
+}
+
+using Values = c10::SmallVector<Value*, 4>;
+
+// `root`, and the saved values on the way to it that nobody uses and whose bytes are gone: all that must be recomputed
+// if it is. Empty if one of them cannot be. A worklist, since the way may be long.
+Values values_to_recompute(Value* root) {
+  Values values{root};
+  absl::flat_hash_set<const Value*> gone;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Node* node = values[i]->producer;
+    if (node == nullptr || !node->replayable || (i > 0 && must_not_recompute(*node))) {
+      return {};
+    }
+    if (node->recomputed_outputs > 0) {
+      continue;  // its inputs are in use
+    }
+    for (const NodeInput& input : node->inputs) {
+      Value* in = input.value;
+      if (in == nullptr || !in->saved || in->users > 0 || is_alive(*in)) {
+        continue;
+      }
+      if (in->tagged || in->budget.droppable) {
+        return {};  // that it is saved was said of this very value
+      }
+      if (gone.insert(in).second) {
+        values.push_back(in);
+      }
+    }
+  }
+  return values;
+}
+
+}  // namespace
+
+void Decisions::make_saved(Value* value) {
+  if (value->saved) {
+    return;
+  }
+  value->saved = true;
+  observers_.tell([&](Observer& observer) { observer.saved_changed(*value); });
+  if (value->users > 0) {
+    bytes_.hold(value);
+  }
+  // After hold(): the inputs may be what keeps the bytes alive.
+  lifetimes_.remove_recomputed_output(value->producer);
+}
+
+bool Decisions::make_recomputed(Value* root) {
+  if (!root->saved) {
+    return true;
+  }
+  const Values values = values_to_recompute(root);
+  if (values.empty()) {
+    return false;
+  }
+  // First, so that nothing tries to hold those that are gone.
+  for (Value* value : c10::ArrayRef<Value*>(values).slice(1)) {
+    value->saved = false;
+  }
+  for (Value* value : values) {
+    lifetimes_.add_recomputed_output(value->producer);
+  }
+  root->saved = false;
+  bytes_.drop_held(root);
+  for (const Value* value : values) {
+    observers_.tell([&](Observer& observer) { observer.saved_changed(*value); });
+  }
+  return true;
+}
+
+// Observers are not told that it is saved now: they say what was decided.
+void Decisions::save_replayed(Value* value) {
+  bytes_.hold_real(value);
+  value->saved = true;
+  // Before these bytes count: they are there in place of the inputs.
+  lifetimes_.remove_recomputed_output(value->producer);
+  ledger_.held(*value);
+}
+
+void Decisions::set_form(Value* value, std::shared_ptr<const SaveWithHooks> functions, const at::Tensor& tensor) {
+  if (value->is_opaque() || (functions == nullptr && value->packed_form() == nullptr)) {
+    return;  // an opaque tensor is held whole: there is no form that views of it could be rebuilt from
+  }
+  // In whatever form it is kept now, the tensor at hand has the bytes.
+  bytes_.drop_held(value);
+  value->form.reset();
+  if (functions != nullptr) {
+    const TensorMeta meta = TensorMeta(*tensor.unsafeGetTensorImpl()).as_stored();
+    PackedForm form;
+    form.functions = std::move(functions);
+    form.meta = meta.covers(value->nbytes) ? meta : meta.flattened(value->nbytes);
+    value->form = std::make_unique<std::variant<PackedForm, OpaqueForm>>(std::move(form));
+  }
+  if (value->saved && value->users > 0) {
+    bytes_.hold(value);
+  }
+}
+
+void Decisions::set_offload_form(Value* value, std::shared_ptr<const SaveWithHooks> functions,
+                                 const at::Tensor& tensor) {
+  set_form(value, std::move(functions), tensor);
+  value->packed_form()->is_offload = true;
+}
+
+void Decisions::keep_in_place(Value* value) {
+  const PackedForm* form = value->packed_form();
+  if (form != nullptr && form->is_offload && form->stage != PackedForm::Stage::kPacked) {
+    value->form.reset();
+  }
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,44 @@
+// How a value is kept: saved or recomputed, and in what form. The op's decision comes first; a tag, a name, offloading
+// or a replay may change it.
+//
+// Threads: guarded by the tape's lock.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+
+#include "ac2/internal/graph/node.h"
+#include "ac2/internal/tape/lifetimes.h"
+#include "ac2/policy.h"
+
+namespace ac2::internal {
+
+class Decisions {
+ public:
+  Decisions(Lifetimes& lifetimes, ValueBytes& bytes, ByteLedger& ledger, const Observers& observers)
+      : lifetimes_(lifetimes), bytes_(bytes), ledger_(ledger), observers_(observers) {}
+
+  void make_saved(Value* value);
+  // `value` is computed again when needed, and so are those that this takes and that no longer exist, unless policies
+  // say MUST_SAVE of one. False, and nothing has changed, if it cannot be.
+  bool make_recomputed(Value* value);
+  // The replayed bytes of `value` are those of a saved value from now on.
+  void save_replayed(Value* value);
+
+  // In what form a saved value is saved; null: by reference. `tensor`, which lies in the value's storage, is what pack
+  // will see if it covers all of that, else a flat view of the storage.
+  void set_form(Value* value, std::shared_ptr<const SaveWithHooks> functions, const at::Tensor& tensor);
+  // The same for offloading.
+  void set_offload_form(Value* value, std::shared_ptr<const SaveWithHooks> functions, const at::Tensor& tensor);
+  // What was to leave its device stays there, as a saved value like any other.
+  void keep_in_place(Value* value);
+
+ private:
+  Lifetimes& lifetimes_;
+  ValueBytes& bytes_;
+  ByteLedger& ledger_;
+  const Observers& observers_;
+};
+
+}  // namespace ac2::internal

@@ -1,0 +1,93 @@
+#include "ac2/internal/tape/kept_values.h"
+
+#include <utility>
+
+namespace ac2::internal {
+
+void KeptValues::add_call(Node* node, double cost) {
+  node->cost = static_cast<float>(cost);
+  const bool prefers_save =
+      node->decision == CheckpointPolicy::PREFER_SAVE || node->decision == CheckpointPolicy::PREFER_CPU_OFFLOAD;
+  for (const NodeOutput& output : node->outputs) {
+    BudgetedValue& budgeted = output.value->budget;
+    budgeted.droppable = true;
+    budgeted.keep = node->decision != CheckpointPolicy::MUST_RECOMPUTE;
+    budgeted.retention = prefers_save ? Retention::kPreferSave : Retention::kPreferRecompute;
+  }
+  budget_.add_call(*node);
+}
+
+void KeptValues::keep(Value* value) {
+  if (!value->budget.keep || value->held || value->is_packed() || value->changed_outside()) {
+    return;
+  }
+  auto original = value->origin.lock();
+  if (original && original->nbytes() == value->nbytes) {
+    bytes_.hold(value);
+  }
+}
+
+void KeptValues::add_hook(Value* value) {
+  if (value->budget.droppable) {
+    budget_.add_hook(*value);
+    keep(value);
+  }
+}
+
+void KeptValues::remove_hook(Value* value) {
+  if (!value->budget.droppable) {
+    return;
+  }
+  if (value->hooks == 0 && !value->saved) {
+    drop_kept(value);
+  }
+  budget_.remove_hook(*value);
+}
+
+void KeptValues::drop_kept(Value* value) {
+  if (value->held && value->pins > 0) {
+    // A replay under way may be about to read the bytes.
+    c10::Storage bytes = value->held;
+    bytes_.drop_held(value);
+    bytes_.set_real(value, std::move(bytes), at::Tensor());
+  } else {
+    bytes_.drop_held(value);
+  }
+}
+
+void KeptValues::drop_all_bytes(Value* value) {
+  bytes_.drop_held(value);
+  bytes_.drop_real(value);
+  pins_.need_again(value);
+}
+
+void KeptValues::evict_for_room(Value* value) {
+  ledger_.evicted(*value);
+  drop_all_bytes(value);
+}
+
+void KeptValues::drop_before_overwrite(Value* value) {
+  if (value->budget.keep && value->held && !value->held_is_private) {
+    drop_all_bytes(value);
+  }
+}
+
+void KeptValues::decide_again(Value* value, const PolicyDecision& decision) {
+  const bool must_save = decision.saves() && decision.is_must();
+  if (!must_save && !decisions_.make_recomputed(value)) {
+    return;
+  }
+  budget_.set_retention(*value, must_save          ? Retention::kMustSave
+                                : decision.saves() ? Retention::kPreferSave
+                                                   : Retention::kPreferRecompute);
+  value->budget.keep = !must_save && decision.policy() != CheckpointPolicy::MUST_RECOMPUTE;
+  if (must_save) {
+    decisions_.make_saved(value);
+  } else if (!value->budget.keep) {
+    drop_kept(value);
+  } else if (value->hooks > 0) {
+    keep(value);
+  }
+}
+
+}  // namespace ac2::internal

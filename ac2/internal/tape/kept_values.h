@@ -1,0 +1,43 @@
+// Values under a memory budget: results that could be computed again are kept, which is to hold them for as long as
+// hooks want them and the budget allows.
+//
+// Threads: guarded by the tape's lock.
+#pragma once
+
+#include "ac2/internal/graph/node.h"
+#include "ac2/internal/tape/decisions.h"
+#include "ac2/internal/tape/pins.h"
+#include "ac2/policy.h"
+
+namespace ac2::internal {
+
+class KeptValues {
+ public:
+  KeptValues(ValueBytes& bytes, Pins& pins, Decisions& decisions, BudgetShare& budget, ByteLedger& ledger)
+      : bytes_(bytes), pins_(pins), decisions_(decisions), budget_(budget), ledger_(ledger) {}
+
+  // A finished node whose results can all be computed again, at `cost`: they are kept as its decision says.
+  void add_call(Node* node, double cost);
+  // A hook has come to want the value, after Value::hooks was counted up; or it does so no more.
+  void add_hook(Value* value);
+  void remove_hook(Value* value);
+  // A tag decides anew how a droppable value is kept.
+  void decide_again(Value* value, const PolicyDecision& decision);
+  // The budget's verdict. The value will be replayed if it is wanted again.
+  void evict_for_room(Value* value);
+  // What forward computed is about to be overwritten: to drop a kept value is cheaper than to copy it.
+  void drop_before_overwrite(Value* value);
+
+ private:
+  void keep(Value* value);
+  void drop_kept(Value* value);
+  void drop_all_bytes(Value* value);
+
+  ValueBytes& bytes_;
+  Pins& pins_;
+  Decisions& decisions_;
+  BudgetShare& budget_;
+  ByteLedger& ledger_;
+};
+
+}  // namespace ac2::internal

@@ -1,0 +1,97 @@
+#include "ac2/internal/tape/lifetimes.h"
+
+#include <atomic>
+
+#include "ac2/internal/graph/live_nodes.h"
+
+namespace ac2::internal {
+
+void Lifetimes::unref(Value* value) {
+  if (--value->refs > 0) {
+    return;
+  }
+  value->next_dead = std::exchange(dying_, value);
+  if (!taking_apart_) {
+    take_dying_apart();
+  }
+}
+
+void Lifetimes::take_dying_apart() {
+  taking_apart_ = true;
+  while (dying_ != nullptr) {
+    Value* value = std::exchange(dying_, dying_->next_dead);
+    if (value->producer != nullptr) {
+      detach_producer(value);
+    }
+    bytes_.drop_held(value);
+    bytes_.drop_real(value);
+    budget_.forget(*value);
+    observers_.tell([&](Observer& observer) { observer.value_died(*value); });
+    trash_.put(value);
+  }
+  taking_apart_ = false;
+}
+
+void Lifetimes::attach(Node* node, Value* value, NodeOutput output, bool saved) {
+  value->producer = node;
+  value->slot = static_cast<uint32_t>(node->outputs.size());
+  value->saved = saved;
+  output.value = value;
+  node->outputs.push_back(output);
+  ++node->live_outputs;
+  if (!saved) {
+    add_recomputed_output(node);
+  }
+}
+
+void Lifetimes::node_finished() {
+  ++live_nodes_;
+  internal::live_nodes().fetch_add(1, std::memory_order_relaxed);
+}
+
+void Lifetimes::discard(Node* node) {
+  for (const NodeInput& input : node->inputs) {
+    if (input.value != nullptr) {
+      unref(input.value);
+    }
+  }
+  trash_.put(node);
+}
+
+void Lifetimes::detach_producer(Value* value) {
+  Node* node = std::exchange(value->producer, nullptr);
+  node->outputs[value->slot].value = nullptr;
+  if (!value->saved) {
+    remove_recomputed_output(node);
+  }
+  if (--node->live_outputs > 0) {
+    return;
+  }
+  --live_nodes_;
+  internal::live_nodes().fetch_sub(1, std::memory_order_relaxed);
+  discard(node);
+}
+
+void Lifetimes::add_recomputed_output(Node* node) {
+  if (node->recomputed_outputs++ > 0) {
+    return;
+  }
+  for (const NodeInput& input : node->inputs) {
+    if (input.value != nullptr) {
+      use(input.value);
+    }
+  }
+}
+
+void Lifetimes::remove_recomputed_output(Node* node) {
+  if (--node->recomputed_outputs > 0) {
+    return;
+  }
+  for (const NodeInput& input : node->inputs) {
+    if (input.value != nullptr) {
+      unuse(input.value);
+    }
+  }
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,74 @@
+// How long values and nodes live.
+//
+//   Value* value = lifetimes.make_value(storage);
+//   lifetimes.ref(value);       // until the matching unref()
+//   lifetimes.use(value);       // a saved value is held until the matching unuse()
+//
+// A node lives as long as one of its results, and refers to its inputs; it uses them while a result may have to be
+// recomputed. Chains of any length die in a loop, not by recursion.
+//
+// Threads: guarded by the tape's lock.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "ac2/internal/graph/node.h"
+#include "ac2/internal/tape/value_bytes.h"
+
+namespace ac2::internal {
+
+class Lifetimes {
+ public:
+  Lifetimes(GraphMemory& memory, ValueBytes& bytes, BudgetShare& budget, TrashCan& trash, const Observers& observers)
+      : memory_(memory), bytes_(bytes), budget_(budget), trash_(trash), observers_(observers) {}
+
+  template <class... Args>
+  Value* make_value(Args&&... args) {
+    return memory_.values.make(std::forward<Args>(args)...);
+  }
+  // One that was made and that nobody has referred to.
+  void discard(Value* value) { trash_.put(value); }
+
+  void ref(Value* value) { ++value->refs; }
+  void unref(Value* value);
+  void use(Value* value) {
+    if (value->users++ == 0 && value->saved) {
+      bytes_.hold(value);
+    }
+  }
+  void unuse(Value* value) {
+    if (--value->users == 0) {
+      bytes_.drop_held(value);
+    }
+  }
+
+  // A node without outputs yet: attach() it to some, or discard() it.
+  Node* make_node() { return memory_.nodes.make(); }
+  void discard(Node* node);
+  // Wires a finished node to one of its outputs. It is freed when the last of them dies.
+  void attach(Node* node, Value* value, NodeOutput output, bool saved);
+  // After all of its outputs have been attached.
+  void node_finished();
+  // One output more, or less, of `node` may have to be recomputed.
+  void add_recomputed_output(Node* node);
+  void remove_recomputed_output(Node* node);
+  // `value` is not computed again from now on.
+  void detach_producer(Value* value);
+
+  int64_t live_nodes() const { return live_nodes_; }
+
+ private:
+  void take_dying_apart();
+
+  GraphMemory& memory_;
+  ValueBytes& bytes_;
+  BudgetShare& budget_;
+  TrashCan& trash_;
+  const Observers& observers_;
+  Value* dying_ = nullptr;  // without references, not yet taken apart
+  bool taking_apart_ = false;
+  int64_t live_nodes_ = 0;
+};
+
+}  // namespace ac2::internal

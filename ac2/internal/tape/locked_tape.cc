@@ -1,0 +1,88 @@
+#include "ac2/internal/tape/locked_tape.h"
+
+#include "absl/container/flat_hash_set.h"
+
+namespace ac2::internal {
+
+LockedTape::LockedTape()
+    : trash_(memory_),
+      ledger_(observers_),
+      bytes_(ledger_, budget_, trash_, observers_),
+      lifetimes_(memory_, bytes_, budget_, trash_, observers_),
+      pins_(bytes_, budget_),
+      decisions_(lifetimes_, bytes_, ledger_, observers_),
+      offloading_(decisions_),
+      storages_(lifetimes_, budget_, offloading_),
+      kept_(bytes_, pins_, decisions_, budget_, ledger_) {}
+
+void LockedTape::forget_origin(Value* value) {
+  observers_.tell([&](Observer& observer) { observer.overwritten(*value); });
+  kept_.drop_before_overwrite(value);
+  value->origin.reset();
+  budget_.update_place(*value);
+}
+
+std::vector<Node*> LockedTape::reachable_nodes() const {
+  std::vector<Node*> nodes;
+  absl::flat_hash_set<const Node*> seen;
+  const auto visit = [&](const Value* value) {
+    if (value != nullptr && value->producer != nullptr && seen.insert(value->producer).second) {
+      nodes.push_back(value->producer);
+    }
+  };
+  for (const TapeHook* hook = hooks_.first(); hook != nullptr; hook = hook->next()) {
+    visit(hook->value());
+  }
+  storages_.for_each(visit);
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    for (const NodeInput& input : nodes[i]->inputs) {
+      visit(input.value);
+    }
+  }
+  std::sort(nodes.begin(), nodes.end(), [](const Node* a, const Node* b) { return a->index < b->index; });
+  return nodes;
+}
+
+TraceStats LockedTape::stats() {
+  storages_.sweep();
+  TraceStats stats;
+  stats.live_nodes = lifetimes_.live_nodes();
+  stats.not_offloaded_bytes = offloading_.not_offloaded_bytes();
+  ledger_.write_to(stats);
+  return stats;
+}
+
+void LockedTape::start_tracking() {
+  if (!budget_.start_tracking()) {
+    return;
+  }
+  const std::vector<Node*> nodes = reachable_nodes();
+  for (Node* node : nodes) {
+    const bool droppable = std::any_of(node->outputs.begin(), node->outputs.end(), [](const NodeOutput& output) {
+      return output.value != nullptr && output.value->budget.droppable;
+    });
+    if (droppable) {
+      budget_.add_call(*node);
+    }
+  }
+  for (const Node* node : nodes) {
+    for (const NodeInput& input : node->inputs) {
+      budget_.recount(input.value);
+    }
+    for (const NodeOutput& output : node->outputs) {
+      budget_.recount(output.value);
+    }
+  }
+  storages_.for_each([this](Value* value) { budget_.recount(value); });
+  for (TapeHook* hook = hooks_.first(); hook != nullptr; hook = hook->next()) {
+    budget_.recount(hook->value());
+    budget_.add_hook(*hook->value());
+  }
+}
+
+void LockedTape::close() {
+  storages_.close();
+  observers_.tell([](Observer& observer) { observer.region_closed(); });
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,105 @@
+// Everything of a tape that needs its lock. Tape::Lock hands it out, so whoever has a reference to one holds the lock:
+//
+//   const Tape::Lock tape(*region.tape);
+//   Value* value = tape->storages().current(tensor);
+//   add_input(*tape, value);                       // void add_input(LockedTape& tape, Value* value);
+//
+// Each part has one concern, and uses those below it:
+//
+//   KeptValues      what a memory budget keeps                   Offloading    what leaves its device
+//   StorageIndex    which value a storage holds                  HookList      what autograd holds
+//   Decisions       whether and in what form a value is saved    Pins          what the backwards under way need
+//   Lifetimes       how long values and nodes live
+//   ValueBytes      where the bytes are
+//   ByteLedger      what stats() says                            BudgetShare   what the budget is told
+//   TrashCan        what is freed once the lock is released      Observers     who watches
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "ac2/internal/graph/node.h"
+#include "ac2/internal/libtorch/meta_table.h"
+#include "ac2/internal/tape/byte_ledger.h"
+#include "ac2/internal/tape/decisions.h"
+#include "ac2/internal/tape/hook_list.h"
+#include "ac2/internal/tape/kept_values.h"
+#include "ac2/internal/tape/lifetimes.h"
+#include "ac2/internal/tape/offloading.h"
+#include "ac2/internal/tape/pins.h"
+#include "ac2/internal/tape/storage_index.h"
+#include "ac2/internal/tape/trash.h"
+#include "ac2/internal/tape/value_bytes.h"
+#include "ac2/trace_stats.h"
+
+namespace ac2::internal {
+
+class LockedTape {
+ public:
+  LockedTape(const LockedTape&) = delete;
+  LockedTape& operator=(const LockedTape&) = delete;
+
+  StorageIndex& storages() { return storages_; }
+  Lifetimes& lifetimes() { return lifetimes_; }
+  ValueBytes& bytes() { return bytes_; }
+  Pins& pins() { return pins_; }
+  Decisions& decisions() { return decisions_; }
+  KeptValues& kept() { return kept_; }
+  Offloading& offloading() { return offloading_; }
+  HookList& hooks() { return hooks_; }
+  ByteLedger& ledger() { return ledger_; }
+  BudgetShare& budget() { return budget_; }
+  Observers& observers() { return observers_; }
+
+  // The tape's own copy of how the tensor lies in its storage.
+  const TensorMeta* intern(const at::Tensor& tensor) { return metas_.intern(*tensor.unsafeGetTensorImpl()); }
+
+  // All outputs of a finished node have been attached.
+  void node_finished() {
+    lifetimes_.node_finished();
+    storages_.drop_dead();
+  }
+  // What forward computed is about to be destroyed by a write.
+  void forget_origin(Value* value);
+
+  // Graph task ids of the backwards that have unpacked something.
+  c10::SmallVector<int, 2>& active_backwards() { return active_backwards_; }
+  bool is_active(int graph_task) const {
+    return std::find(active_backwards_.begin(), active_backwards_.end(), graph_task) != active_backwards_.end();
+  }
+
+  // Those that hooks or living tensors can still come to need, in the order in which they ran.
+  std::vector<Node*> reachable_nodes() const;
+  TraceStats stats();
+  // The budget's evictor must know everything from now on; see Budget.
+  void start_tracking();
+
+ private:
+  friend class Tape;
+
+  LockedTape();
+  void close();
+
+  GraphMemory memory_;
+  Observers observers_;
+  TrashCan trash_;
+  BudgetShare budget_;
+  ByteLedger ledger_;
+  ValueBytes bytes_;
+  Lifetimes lifetimes_;
+  Pins pins_;
+  Decisions decisions_;
+  Offloading offloading_;
+  StorageIndex storages_;
+  KeptValues kept_;
+  HookList hooks_;
+  MetaTable metas_;
+  c10::SmallVector<int, 2> active_backwards_;
+};
+
+}  // namespace ac2::internal

@@ -1,0 +1,74 @@
+#include "ac2/internal/tape/offload_form.h"
+
+#include <c10/util/Exception.h>
+
+#include <utility>
+
+#include "ac2/internal/offload/offload_device.h"
+
+namespace ac2::internal {
+
+namespace {
+
+// Of the process: from then on a CPU value decided so is a saved one like any other.
+std::atomic<bool> told_about_cpu{false};
+
+}  // namespace
+
+c10::intrusive_ptr<Offloaded> offloaded_of(const Value& value) {
+  return c10::static_intrusive_pointer_cast<Offloaded>(value.packed_form()->packed.toCapsule());
+}
+
+OffloadForm::OffloadForm()
+    : functions_(std::make_shared<const SaveWithHooks>(
+          SaveWithHooks{[this](const at::Tensor& tensor) { return pack(tensor); },
+                        [](const c10::IValue& packed) {
+                          return c10::static_intrusive_pointer_cast<Offloaded>(packed.toCapsule())->bring_back();
+                        }})) {}
+
+bool OffloadForm::concerns(c10::Device device, size_t nbytes, const OffloadOptions& options) {
+  return may_leave(device, nbytes, options) || (device.is_cpu() && !told_about_cpu.load(std::memory_order_relaxed));
+}
+
+bool OffloadForm::may_leave(c10::Device device, size_t nbytes, const OffloadOptions& options) {
+  return !device.is_cpu() && !device.is_meta() && nbytes > 0 && static_cast<int64_t>(nbytes) >= options.min_bytes;
+}
+
+c10::IValue OffloadForm::pack(const at::Tensor& tensor) {
+  if (tensor.is_cpu()) {
+    told_about_cpu.store(true, std::memory_order_relaxed);
+    TORCH_WARN_ONCE(
+        "A policy of ac2 offloads tensors that are on the CPU already. They are saved where they are. This is said "
+        "once.");
+    return {};
+  }
+  OffloadDevice* device = OffloadDevice::of(tensor.device());
+  if (device == nullptr) {
+    TORCH_WARN_ONCE("A policy of ac2 offloads tensors from ", tensor.device(),
+                    ", a device without streams, events or pinned memory. They are saved where they are. This is said "
+                    "once.");
+    return {};
+  }
+  device->poll();
+  c10::intrusive_ptr<Offloaded> offloaded = device->take_out(tensor, options_);
+  if (!offloaded) {
+    const auto nbytes = static_cast<int64_t>(tensor.storage().nbytes());
+    not_offloaded_bytes_.fetch_add(nbytes, std::memory_order_relaxed);
+    TORCH_WARN_ONCE("ac2 has no pinned memory left to offload ", nbytes, " bytes of ", tensor.device(),
+                    " to: ", OffloadDevice::memory().bytes, " bytes are taken, OffloadOptions::max_pinned_bytes is ",
+                    options_.max_pinned_bytes,
+                    ". What does not fit stays on the device; TraceStats::not_offloaded_bytes counts it. This is said "
+                    "once.");
+    return {};
+  }
+  device_.store(device, std::memory_order_relaxed);
+  return c10::IValue::make_capsule(std::move(offloaded));
+}
+
+void OffloadForm::poll() {
+  if (OffloadDevice* device = device_.load(std::memory_order_relaxed)) {
+    device->poll();
+  }
+}
+
+}  // namespace ac2::internal

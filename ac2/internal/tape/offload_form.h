@@ -1,0 +1,60 @@
+// The form in which the values of one tape leave their device.
+//
+// To the tape it is a SaveWithHooks, marked by PackedForm::is_offload: it is packed without the lock when a value is
+// first held, and unpacked when a backward needs it. Where pack returns None the value stays where it is.
+//
+// Threads: pack and poll() run without the tape's lock, the former on the region's thread. set_options() is for that
+// thread too.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <c10/core/Device.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "ac2/internal/graph/value.h"
+#include "ac2/internal/offload/offloaded_value.h"
+#include "ac2/offload_options.h"
+#include "ac2/policy.h"
+
+namespace ac2::internal {
+
+class OffloadDevice;
+
+// Of a value that is packed so.
+c10::intrusive_ptr<Offloaded> offloaded_of(const Value& value);
+
+class OffloadForm {
+ public:
+  OffloadForm();
+  OffloadForm(const OffloadForm&) = delete;
+  OffloadForm& operator=(const OffloadForm&) = delete;
+
+  // Whether a storage there may leave its device, or pack has to say that it cannot.
+  static bool concerns(c10::Device device, size_t nbytes, const OffloadOptions& options);
+  // Whether it may leave, and the device is one from which that makes sense.
+  static bool may_leave(c10::Device device, size_t nbytes, const OffloadOptions& options);
+
+  const std::shared_ptr<const SaveWithHooks>& functions() const { return functions_; }
+
+  void set_options(const OffloadOptions& options) { options_ = options; }
+  // Frees the device memory of what is known to have left by now.
+  void poll();
+
+  int64_t not_offloaded_bytes() const { return not_offloaded_bytes_.load(std::memory_order_relaxed); }
+
+ private:
+  c10::IValue pack(const at::Tensor& tensor);
+
+  OffloadOptions options_;
+  const std::shared_ptr<const SaveWithHooks> functions_;
+  std::atomic<OffloadDevice*> device_{nullptr};  // that something last left
+  std::atomic<int64_t> not_offloaded_bytes_{0};
+};
+
+}  // namespace ac2::internal

@@ -1,0 +1,54 @@
+#include "ac2/internal/tape/offloading.h"
+
+#include <utility>
+
+#include "ac2/internal/libtorch/tensor_meta.h"
+
+namespace ac2::internal {
+
+namespace {
+
+// The last tape that a region of this thread has offloaded from.
+thread_local std::weak_ptr<Tape> last_tape;
+
+// A parameter, or a view of one: the program keeps it whatever a region does.
+bool is_programs_own(const at::Tensor& tensor) {
+  const at::TensorBase& base = tensor.is_view() ? tensor._base() : static_cast<const at::TensorBase&>(tensor);
+  return base.requires_grad() && base.is_leaf();
+}
+
+}  // namespace
+
+void Offloading::set_options(const OffloadOptions& options) {
+  options_ = options;
+  if (form_) {
+    form_->set_options(options);
+  }
+}
+
+bool Offloading::may_leave(const at::Tensor& tensor) const {
+  return has_plain_storage(*tensor.unsafeGetTensorImpl()) &&
+         OffloadForm::may_leave(tensor.device(), tensor.storage().nbytes(), options_);
+}
+
+void Offloading::offload(Value* value, const at::Tensor& tensor) {
+  if (value->is_opaque() || !OffloadForm::concerns(tensor.device(), value->nbytes, options_)) {
+    decisions_.set_form(value, nullptr, tensor);
+    return;
+  }
+  if (!form_) {
+    form_ = std::make_unique<OffloadForm>();
+    form_->set_options(options_);
+    previous_tape_ = std::exchange(last_tape, tape_);
+    shown_.store(form_.get(), std::memory_order_release);
+  }
+  decisions_.set_offload_form(value, form_->functions(), tensor);
+}
+
+void Offloading::offload_wanted_input(Value* value, const at::Tensor& tensor) {
+  if (may_leave(tensor) && !is_programs_own(tensor)) {
+    offload(value, tensor);
+  }
+}
+
+}  // namespace ac2::internal

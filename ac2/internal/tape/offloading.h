@@ -1,0 +1,58 @@
+// Which values of a tape leave their device.
+//
+// Threads: guarded by the tape's lock, but for in_use(). set_options() is for the recording thread.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "ac2/internal/graph/node.h"
+#include "ac2/internal/tape/decisions.h"
+#include "ac2/internal/tape/offload_form.h"
+#include "ac2/offload_options.h"
+
+namespace ac2::internal {
+
+class Tape;
+
+class Offloading {
+ public:
+  explicit Offloading(Decisions& decisions) : decisions_(decisions) {}
+
+  // `tape` is the one it belongs to.
+  void set_tape(std::weak_ptr<Tape> tape) { tape_ = std::move(tape); }
+  void set_options(const OffloadOptions& options);
+  const OffloadOptions& options() const { return options_; }
+
+  // Whether an offloaded result leaves the device that it is on.
+  bool may_leave(const at::Tensor& tensor) const;
+  // A saved value is to leave the device, if it may. `tensor` as for Decisions::set_form().
+  void offload(Value* value, const at::Tensor& tensor);
+  // The same for what the region has just taken from outside, if the options say so.
+  void offload_input(Value* value, const at::Tensor& tensor) {
+    if (options_.inputs) {
+      offload_wanted_input(value, tensor);
+    }
+  }
+
+  // Null as long as nothing is to be offloaded. Needs no lock.
+  OffloadForm* in_use() const { return shown_.load(std::memory_order_acquire); }
+  int64_t not_offloaded_bytes() const { return form_ ? form_->not_offloaded_bytes() : 0; }
+  // The tape from which a region of this thread had last offloaded when this one began to.
+  const std::weak_ptr<Tape>& previous_tape() const { return previous_tape_; }
+
+ private:
+  void offload_wanted_input(Value* value, const at::Tensor& tensor);
+
+  Decisions& decisions_;
+  std::weak_ptr<Tape> tape_;
+  std::weak_ptr<Tape> previous_tape_;
+  OffloadOptions options_;
+  std::unique_ptr<OffloadForm> form_;
+  std::atomic<OffloadForm*> shown_{nullptr};  // form_, for those without the lock
+};
+
+}  // namespace ac2::internal

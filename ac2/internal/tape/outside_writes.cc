@@ -1,0 +1,41 @@
+#include "ac2/internal/tape/outside_writes.h"
+
+#include <c10/util/Exception.h>
+
+#include <string>
+
+namespace ac2::internal {
+
+namespace {
+
+std::string versions_text(const Value& value) {
+  const WatchedVersions::Change change = value.versions.first_change();
+  return c10::str("is at version ", change.found, "; expected version ", change.expected, " instead.");
+}
+
+}  // namespace
+
+void check_unchanged(const Value& value) {
+  if (value.held_is_private || !value.changed_outside()) {
+    return;
+  }
+  const std::string what = value.producer != nullptr ? "the result of " + describe(*value.producer)
+                                                     : std::string("a tensor that the region took as input");
+  TORCH_CHECK(false, kModifiedInPlace, what, " of ", value.nbytes, " bytes ", versions_text(value),
+              " It was saved by reference in an ac2 region and written to where the region could not see it "
+              "(after it, in DisableCheckpointing or in another thread). Write to a clone() of it, or after backward.");
+}
+
+void check_offloaded_unchanged(const Value& value) {
+  // What an op of the region has written over is in host memory as it was; see Overwrites.
+  if (value.origin._unsafe_get_target() != nullptr) {
+    check_unchanged(value);
+  }
+}
+
+void check_opaque_unchanged(const Value& value) {
+  TORCH_CHECK(!value.changed_outside(), kModifiedInPlace, "a ", value.opaque_form()->held.toString(), " ",
+              versions_text(value), " Write to a clone() of it, or after backward.");
+}
+
+}  // namespace ac2::internal

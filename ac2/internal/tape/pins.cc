@@ -1,0 +1,90 @@
+#include "ac2/internal/tape/pins.h"
+
+#include <c10/util/Exception.h>
+#include <c10/util/SmallVector.h>
+
+#include <utility>
+
+namespace ac2::internal {
+
+namespace {
+
+using Work = c10::SmallVector<Value*, 16>;
+
+void add_inputs(Work& work, const Node& node) {
+  for (const NodeInput& input : node.inputs) {
+    if (input.value != nullptr) {
+      work.push_back(input.value);
+    }
+  }
+}
+
+}  // namespace
+
+void Pins::pin(Value* root) {
+  Work work{root};
+  while (!work.empty()) {
+    Value* value = work.pop_back_val();
+    if (value->budget.keep && value->held && !value->held_is_private && value->changed_outside()) {
+      bytes_.drop_held(value);
+    }
+    if (value->pins++ > 0 || value->held || value->real || value->is_opaque() ||
+        (value->is_packed() && !value->is_offloaded())) {
+      continue;
+    }
+    if (bytes_.take_original(value) || value->is_offloaded()) {
+      continue;
+    }
+    Node* node = value->producer;
+    TORCH_INTERNAL_ASSERT(node != nullptr, "a value is neither kept nor computable");
+    value->waits = true;
+    budget_.update_place(*value);
+    if (node->waiting_outputs++ == 0) {
+      add_inputs(work, *node);
+    }
+  }
+}
+
+void Pins::unpin(Value* root) {
+  Work work{root};
+  while (!work.empty()) {
+    Value* value = work.pop_back_val();
+    if (--value->pins > 0) {
+      continue;
+    }
+    bytes_.drop_real(value);
+    if (!std::exchange(value->waits, false)) {
+      continue;
+    }
+    Node* node = value->producer;
+    if (--node->waiting_outputs == 0) {
+      add_inputs(work, *node);
+    }
+  }
+}
+
+void Pins::need_again(Value* value) {
+  if (value->pins == 0 || value->waits || value->held || value->real) {
+    return;
+  }
+  // As if the pins had been set just now.
+  const int32_t pins = std::exchange(value->pins, 0);
+  pin(value);
+  value->pins = pins;
+}
+
+void Pins::realized(Node* node) {
+  for (const NodeOutput& output : node->outputs) {
+    if (output.value != nullptr) {
+      output.value->waits = false;
+    }
+  }
+  node->waiting_outputs = 0;
+  for (const NodeInput& input : node->inputs) {
+    if (input.value != nullptr) {
+      unpin(input.value);
+    }
+  }
+}
+
+}  // namespace ac2::internal

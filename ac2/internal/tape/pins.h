@@ -1,0 +1,31 @@
+// What the backwards under way need: pins on values, and the replays that these wait for.
+//
+// The first pin on a value makes it needed: its bytes are taken where they are, or its producer is marked as waited
+// for, and the producer's inputs are pinned in turn. The last unpin undoes that. Every edge is walked once, so n ops
+// cost O(n); nothing here recurses, so n may be a million.
+//
+// Threads: guarded by the tape's lock.
+#pragma once
+
+#include "ac2/internal/graph/node.h"
+#include "ac2/internal/tape/value_bytes.h"
+
+namespace ac2::internal {
+
+class Pins {
+ public:
+  Pins(ValueBytes& bytes, BudgetShare& budget) : bytes_(bytes), budget_(budget) {}
+
+  void pin(Value* value);
+  void unpin(Value* value);
+  // A pinned value has lost its bytes: its producer must run again.
+  void need_again(Value* value);
+  // The node has been replayed and its pinned outputs are set: nothing waits for it, and it needs its inputs no more.
+  void realized(Node* node);
+
+ private:
+  ValueBytes& bytes_;
+  BudgetShare& budget_;
+};
+
+}  // namespace ac2::internal

@@ -1,0 +1,211 @@
+#include "ac2/internal/tape/storage_index.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <variant>
+
+#include "ac2/internal/libtorch/tensor_meta.h"
+
+namespace ac2::internal {
+
+const Value* StorageIndex::peek(const at::Tensor& tensor) const {
+  return map_.find(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+}
+
+Value* StorageIndex::find(const at::Tensor& tensor) {
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  if (!has_plain_storage(*impl)) {
+    return current_opaque(tensor, /*create=*/false);
+  }
+  c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
+  Value* value = map_.find(storage);
+  if (value == nullptr) {
+    return nullptr;
+  }
+  if (value->changed_outside() || value->nbytes != storage->nbytes()) {
+    remove(value);
+    return nullptr;
+  }
+  if (!value->versions.noted()) {
+    value->versions.note(tensor);
+  } else {
+    value->versions.note_also(tensor);
+  }
+  return value;
+}
+
+Value* StorageIndex::current(const at::Tensor& tensor) {
+  if (Value* value = find(tensor)) {
+    return value;
+  }
+  if (!has_plain_storage(*tensor.unsafeGetTensorImpl())) {
+    return current_opaque(tensor, /*create=*/true);
+  }
+  Value* value = lifetimes_.make_value(tensor.unsafeGetTensorImpl()->unsafe_storage());
+  value->versions.note(tensor);
+  lifetimes_.ref(value);
+  map_.add(value);
+  offloading_.offload_input(value, tensor);
+  return value;
+}
+
+Value* StorageIndex::add_made(const at::Tensor& tensor) {
+  Value* value = lifetimes_.make_value(tensor.unsafeGetTensorImpl()->unsafe_storage());
+  // Most storages that an op returns have just been made: nothing but this value refers to them weakly, so no other
+  // value stands for them.
+  const bool is_new = value->origin.weak_use_count() == 2;  // of which one stands for all that is strong
+  if (!is_new && map_.find(value->origin._unsafe_get_target()) != nullptr) {
+    lifetimes_.discard(value);
+    return nullptr;
+  }
+  value->versions.note(tensor);
+  add_young(value);
+  return value;
+}
+
+Value* StorageIndex::add_written(const at::Tensor& tensor) {
+  Value* value = lifetimes_.make_value(tensor.unsafeGetTensorImpl()->unsafe_storage());
+  add_young(value);
+  return value;
+}
+
+void StorageIndex::expect_new_version(const at::Tensor& tensor) {
+  if (!tensor.defined() || !has_plain_storage(*tensor.unsafeGetTensorImpl())) {
+    return;
+  }
+  if (Value* value = find(tensor)) {
+    value->versions.expect_increment(tensor);
+  }
+}
+
+void StorageIndex::add_young(Value* value) {
+  lifetimes_.ref(value);
+  Value* oldest = map_.add_young(value);
+  if (oldest == nullptr) {
+    return;
+  }
+  if (oldest->origin.expired()) {
+    oldest->map_index = Value::kNotInMap;
+    dead_.push_back(oldest);
+  } else {
+    map_.add(oldest);
+  }
+}
+
+void StorageIndex::remove(Value* value) {
+  map_.remove(value);
+  lifetimes_.unref(value);
+}
+
+void StorageIndex::forget(c10::StorageImpl* storage) {
+  if (Value* value = map_.find(storage)) {
+    remove(value);
+  }
+}
+
+Value* StorageIndex::current_opaque(const at::Tensor& tensor, bool create) {
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  const auto it = opaque_.find(impl);
+  if (it != opaque_.end()) {
+    Value* value = it->second;
+    if (!value->changed_outside()) {
+      return value;
+    }
+    opaque_.erase(it);
+    lifetimes_.unref(value);
+  }
+  if (!create) {
+    return nullptr;
+  }
+  OpaqueForm form;
+  form.origin = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
+  Value* value = lifetimes_.make_value();
+  value->form = std::make_unique<std::variant<PackedForm, OpaqueForm>>(std::move(form));
+  value->versions.note(tensor);
+  opaque_.emplace(impl, value);
+  lifetimes_.ref(value);
+  return value;
+}
+
+void StorageIndex::forget_dead(Value* value) {
+  // Nobody uses it and nobody can begin to: without this, a loop that saves everything would grow a chain of producers.
+  // Not under a budget, which knows the producer by what it made, nor where a name may have it computed again.
+  if (value->saved && value->users == 0 && value->producer != nullptr && !value->budget.droppable && !names_decide_) {
+    lifetimes_.detach_producer(value);
+  }
+  budget_.update_place(*value);
+  // Nobody can change what is no more, and the storage's own memory is freed. An offloaded value may have been changed
+  // while the storage lived.
+  if (!value->is_packed()) {
+    value->origin.reset();
+    value->versions.release();
+  }
+  lifetimes_.unref(value);
+}
+
+bool StorageIndex::forget_if_dead(Value* value) {
+  if (!value->origin.expired()) {
+    return false;
+  }
+  map_.remove(value);
+  forget_dead(value);
+  return true;
+}
+
+void StorageIndex::drop_some_dead() {
+  while (!dead_.empty()) {
+    forget_dead(dead_.pop_back_val());
+  }
+  // So no more than three of the dead are in there for each of the living, however long values live, and each that
+  // comes costs a look or two.
+  if (map_.settled().size() >= sweep_at_) {
+    sweep_settled();
+    sweep_at_ = std::max(kLeastSwept, 4 * map_.settled().size());
+  }
+}
+
+// To forget one value can end another storage's life only outside the lock, so one round is enough for now.
+void StorageIndex::sweep_settled() {
+  for (size_t i = 0; i < map_.settled().size();) {
+    i += forget_if_dead(map_.settled()[i]) ? 0 : 1;
+  }
+}
+
+void StorageIndex::sweep() {
+  drop_dead();
+  for (Value* value : map_.young()) {
+    if (value != nullptr) {
+      forget_if_dead(value);
+    }
+  }
+  sweep_settled();
+  for (auto it = opaque_.begin(); it != opaque_.end();) {
+    Value* value = it->second;
+    if (value->opaque_form()->origin.expired()) {
+      opaque_.erase(it++);
+      lifetimes_.unref(value);
+    } else {
+      ++it;
+    }
+  }
+}
+
+void StorageIndex::close() {
+  for (const auto& [impl, value] : opaque_) {
+    lifetimes_.unref(value);
+  }
+  map_.for_each([this](Value* value) {
+    value->versions.note_late();
+    value->map_index = Value::kNotInMap;
+    lifetimes_.unref(value);
+  });
+  map_ = {};
+  opaque_ = {};
+  for (Value* value : dead_) {
+    lifetimes_.unref(value);
+  }
+  dead_.clear();
+}
+
+}  // namespace ac2::internal

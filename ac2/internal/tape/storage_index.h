@@ -1,0 +1,92 @@
+// Which value each storage holds now.
+//
+//   Value* value = index.current(tensor);       // made, as one from outside, if the tape does not know it
+//   if (Value* made = index.add_made(tensor)) … // a result
+//   index.forget(storage);                      // it is about to be written
+//
+// References to storages are weak: the entry of a dead one goes when a sweep meets it. Each entry is a reference to its
+// value.
+//
+// Threads: guarded by the tape's lock.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/StorageImpl.h>
+#include <c10/core/TensorImpl.h>
+#include <c10/util/SmallVector.h>
+
+#include <cstddef>
+
+#include "absl/container/flat_hash_map.h"
+#include "ac2/internal/graph/node.h"
+#include "ac2/internal/tape/lifetimes.h"
+#include "ac2/internal/tape/offloading.h"
+#include "ac2/internal/tape/storage_map.h"
+
+namespace ac2::internal {
+
+class StorageIndex {
+ public:
+  StorageIndex(Lifetimes& lifetimes, BudgetShare& budget, Offloading& offloading)
+      : lifetimes_(lifetimes), budget_(budget), offloading_(offloading) {}
+
+  // A saved value from outside is made if the tape does not know the tensor's storage, or if that has changed unseen.
+  // `tensor` must be defined.
+  Value* current(const at::Tensor& tensor);
+  // Null if the tape does not know it, or if it has changed unseen.
+  Value* find(const at::Tensor& tensor);
+  // Whatever the index has for the storage of `tensor`, which is a plain one; null if nothing. Notes nothing.
+  const Value* peek(const at::Tensor& tensor) const;
+
+  // A new value for a plain storage that an op has made, or null if the index knows that storage.
+  Value* add_made(const at::Tensor& tensor);
+  // A new value for a storage that an op has just written, and that the index has forgotten. Its version is noted when
+  // it is first used: ADInplaceOrView counts it only after the op.
+  Value* add_written(const at::Tensor& tensor);
+  // The version counter is about to go up by one, though nothing is written.
+  void expect_new_version(const at::Tensor& tensor);
+  // The storage is about to be written, so the value that it held is no longer there.
+  void forget(c10::StorageImpl* storage);
+
+  // A name may yet decide that a saved value is recomputed, so what computed a saved value is known even after it died.
+  void set_names_decide(bool names_decide) { names_decide_ = names_decide; }
+  // Forgets values whose storages have died. At the end of an op, not while it is being recorded: what dies may be what
+  // keeps bytes that the op's node is about to use.
+  void drop_dead() {
+    if (!dead_.empty() || map_.settled().size() >= sweep_at_) {
+      drop_some_dead();
+    }
+  }
+  // All of them.
+  void sweep();
+  // The region is over: only what hooks need stays.
+  void close();
+
+  template <class Fn>
+  void for_each(Fn&& fn) const {
+    map_.for_each(fn);
+  }
+
+ private:
+  Value* current_opaque(const at::Tensor& tensor, bool create);
+  void add_young(Value* value);
+  void remove(Value* value);
+  // The storage of `value` has died, and the value is no longer in the map.
+  void forget_dead(Value* value);
+  bool forget_if_dead(Value* value);
+  void drop_some_dead();
+  void sweep_settled();
+
+  static constexpr size_t kLeastSwept = 64;
+
+  Lifetimes& lifetimes_;
+  BudgetShare& budget_;
+  Offloading& offloading_;
+  StorageMap map_;
+  c10::SmallVector<Value*, 8> dead_;  // that were in map_
+  size_t sweep_at_ = kLeastSwept;     // when so many are settled
+  absl::flat_hash_map<c10::TensorImpl*, Value*> opaque_;
+  bool names_decide_ = false;
+};
+
+}  // namespace ac2::internal

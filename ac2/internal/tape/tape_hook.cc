@@ -1,0 +1,74 @@
+#include "ac2/internal/tape/tape_hook.h"
+
+#include <c10/util/Exception.h>
+
+#include <utility>
+
+#include "ac2/internal/tape/locked_tape.h"
+
+namespace ac2::internal {
+
+void TapeHook::attach(LockedTape& tape, const at::Tensor& tensor) {
+  value_ = tape.storages().current(tensor);
+  if (!value_->is_opaque()) {
+    meta_ = tape.intern(tensor);
+  }
+  tape.lifetimes().ref(value_);
+  ++value_->hooks;
+  tape.observers().tell([&](Observer& observer) {
+    observer.hook_added(*this, *value_);
+    if (!value_->is_opaque()) {
+      observer.tensor_seen(*value_, tensor);
+    }
+  });
+  tape.lifetimes().use(value_);
+  tape.kept().add_hook(value_);
+  tape.hooks().insert(this);
+}
+
+void TapeHook::detach(LockedTape& tape) {
+  if (value_ == nullptr) {
+    return;
+  }
+  tape.hooks().erase(this);
+  unpin(tape);
+  --value_->hooks;
+  tape.observers().tell([&](Observer& observer) { observer.hook_removed(*this, *value_); });
+  tape.kept().remove_hook(value_);
+  tape.lifetimes().unuse(value_);
+  tape.lifetimes().unref(value_);
+}
+
+void TapeHook::move_to(LockedTape& tape, Value* value) {
+  TORCH_INTERNAL_ASSERT(!pinned_);
+  tape.lifetimes().ref(value);
+  Value* left = std::exchange(value_, value);
+  --left->hooks;
+  ++value->hooks;
+  tape.observers().tell([&](Observer& observer) {
+    observer.hook_removed(*this, *left);
+    observer.hook_added(*this, *value);
+  });
+  // In this order: the two may share a storage, which is to be counted once.
+  tape.kept().remove_hook(left);
+  tape.lifetimes().unuse(left);
+  tape.lifetimes().use(value);
+  tape.kept().add_hook(value);
+  tape.lifetimes().unref(left);
+}
+
+void TapeHook::pin(LockedTape& tape) {
+  if (!pinned_) {
+    pinned_ = true;
+    tape.pins().pin(value_);
+  }
+}
+
+void TapeHook::unpin(LockedTape& tape) {
+  if (pinned_) {
+    pinned_ = false;
+    tape.pins().unpin(value_);
+  }
+}
+
+}  // namespace ac2::internal

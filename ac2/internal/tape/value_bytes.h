@@ -1,0 +1,69 @@
+// Where the bytes of values are, and every way in which they come and go: held for backward, packed, made by a replay.
+//
+// Guaranteed: the ledger, the budget and the observers are told of each change, and nothing is freed before the lock is
+// released.
+//
+// Threads: guarded by the tape's lock.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <c10/core/Storage.h>
+#include <c10/util/SmallVector.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "ac2/internal/graph/node.h"
+#include "ac2/internal/tape/budget_share.h"
+#include "ac2/internal/tape/byte_ledger.h"
+#include "ac2/internal/tape/observers.h"
+#include "ac2/internal/tape/trash.h"
+
+namespace ac2::internal {
+
+class ValueBytes {
+ public:
+  ValueBytes(ByteLedger& ledger, BudgetShare& budget, TrashCan& trash, const Observers& observers)
+      : ledger_(ledger), budget_(budget), trash_(trash), observers_(observers) {}
+
+  // From now on the tape holds what forward computed, which must still exist. If the value has a form to be packed in,
+  // it waits for that in take_pending_packs().
+  void hold(Value* value);
+  // From now on it holds `copy`, which nobody else can write to.
+  void hold_copy(Value* value, c10::Storage copy);
+  // In whatever form.
+  void drop_held(Value* value);
+
+  // Values whose SaveWithHooks must be packed, with a reference to each: the caller packs them without the lock.
+  bool has_pending_packs() const { return !pending_packs_.empty(); }
+  c10::SmallVector<Value*, 2> take_pending_packs() { return std::exchange(pending_packs_, {}); }
+  // What pack returned takes the place of what is held by reference.
+  void hold_packed(Value* value, c10::IValue packed, int64_t packed_bytes);
+
+  // The bytes if they are at hand, else null. Throws if someone changed them from outside.
+  const c10::Storage* at_hand(const Value& value) const;
+
+  // What a replay, or an unpack function, made of it.
+  void set_real(Value* value, c10::Storage storage, at::Tensor replayed);
+  // What forward computed is still there and unchanged: a pin needs no more. False if it is not.
+  bool take_original(Value* value);
+  void drop_real(Value* value);
+  // The replayed bytes, which nobody but the caller needs from now on.
+  c10::Storage take_real(Value* value);
+  // If a pin has the original, it has `copy` from now on.
+  void copy_real(Value* value, c10::Storage copy);
+  // The replayed bytes are held from now on. The caller makes the value a saved one.
+  void hold_real(Value* value);
+
+ private:
+  void drop_replayed_tensor(Value* value);
+
+  ByteLedger& ledger_;
+  BudgetShare& budget_;
+  TrashCan& trash_;
+  const Observers& observers_;
+  c10::SmallVector<Value*, 2> pending_packs_;
+};
+
+}  // namespace ac2::internal
