@@ -72,11 +72,11 @@ void OffloadDevice::release_memory() {
   }
 }
 
-c10::intrusive_ptr<Offloaded> OffloadDevice::take_out(const at::Tensor& tensor, const OffloadOptions& options) {
-  c10::intrusive_ptr<Offloaded> offloaded;  // dies after the lock, if it must
+c10::intrusive_ptr<OffloadedValue> OffloadDevice::take_out(const at::Tensor& tensor, const OffloadOptions& options) {
+  c10::intrusive_ptr<OffloadedValue> offloaded;  // dies after the lock, if it must
   const std::lock_guard lock(mutex_);
   const size_t nbytes = tensor.storage().nbytes();
-  std::optional<HostPool::Block> block = pool_.take(nbytes, options.max_pinned_bytes);
+  std::optional<PinnedPool::Block> block = pool_.take(nbytes, options.max_pinned_bytes);
   if (!block) {
     return {};
   }
@@ -87,7 +87,7 @@ c10::intrusive_ptr<Offloaded> OffloadDevice::take_out(const at::Tensor& tensor, 
     pool_.give_back(std::move(*block));
     throw;
   }
-  offloaded = c10::make_intrusive<Offloaded>(*this, tensor, std::move(*block), std::move(out));
+  offloaded = c10::make_intrusive<OffloadedValue>(*this, tensor, std::move(*block), std::move(out));
   make_streams_wait(options.in_flight_bytes);
   return offloaded;
 }

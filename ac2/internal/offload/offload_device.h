@@ -21,7 +21,7 @@
 
 namespace ac2::internal {
 
-class Offloaded;
+class OffloadedValue;
 
 class OffloadDevice {
  public:
@@ -36,7 +36,7 @@ class OffloadDevice {
   OffloadDevice& operator=(const OffloadDevice&) = delete;
 
   // The bytes of the whole storage of `tensor`, on their way out; null if there is no pinned memory left.
-  c10::intrusive_ptr<Offloaded> take_out(const at::Tensor& tensor, const OffloadOptions& options);
+  c10::intrusive_ptr<OffloadedValue> take_out(const at::Tensor& tensor, const OffloadOptions& options);
 
   // Frees the device memory of what is known to be out by now. Cheap where nothing is on its way.
   void poll() {
@@ -46,7 +46,7 @@ class OffloadDevice {
   }
 
  private:
-  friend class Offloaded;
+  friend class OffloadedValue;
 
   void release_what_is_out();
   // The oldest first, until at most `bytes` are on their way: the streams they came from wait.
@@ -54,15 +54,15 @@ class OffloadDevice {
   void stop_reading_ahead();
 
   const c10::Device device_;
-  std::mutex mutex_;  // guards what follows, and all Offloaded of this device
-  HostPool pool_;
+  std::mutex mutex_;  // guards what follows, and all OffloadedValue of this device
+  PinnedPool pool_;
   CopyStreams streams_;
   // Whose device memory is still there, the oldest first.
-  std::list<Offloaded*> in_flight_;
+  std::list<OffloadedValue*> in_flight_;
   std::atomic<int64_t> in_flight_count_{0};
   int64_t in_flight_bytes_ = 0;
   // Copied back and not used yet.
-  std::list<Offloaded*> ahead_;
+  std::list<OffloadedValue*> ahead_;
   int64_t ahead_bytes_ = 0;
 };
 

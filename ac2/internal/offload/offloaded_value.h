@@ -22,16 +22,16 @@ namespace ac2::internal {
 
 class OffloadDevice;
 
-class Offloaded final : public torch::CustomClassHolder {
+class OffloadedValue final : public torch::CustomClassHolder {
  public:
   // With the device's mutex. `out` is the copy into `block`, queued on the current stream's behalf.
-  Offloaded(OffloadDevice& device, const at::Tensor& tensor, HostPool::Block block, CopyStreams::EventPtr out);
+  OffloadedValue(OffloadDevice& device, const at::Tensor& tensor, PinnedPool::Block block, CopyStreams::EventPtr out);
   // Copies that are under way finish in peace.
-  ~Offloaded() override;
+  ~OffloadedValue() override;
   // When the last reference goes and weak ones are left.
   void release_resources() override;
-  Offloaded(const Offloaded&) = delete;
-  Offloaded& operator=(const Offloaded&) = delete;
+  OffloadedValue(const OffloadedValue&) = delete;
+  OffloadedValue& operator=(const OffloadedValue&) = delete;
 
   size_t nbytes() const { return nbytes_; }
 
@@ -65,13 +65,13 @@ class Offloaded final : public torch::CustomClassHolder {
   OffloadDevice& device_;
   const TensorMeta meta_;
   const size_t nbytes_;
-  HostPool::Block block_;
+  PinnedPool::Block block_;
   const CopyStreams::EventPtr out_;  // happens when the copy out is done
   const c10::Stream stream_;         // that wanted it taken out
   c10::Storage original_;            // while in flight
-  std::list<Offloaded*>::iterator in_flight_;
+  std::list<OffloadedValue*>::iterator in_flight_;
   std::optional<Incoming> incoming_;
-  std::optional<std::list<Offloaded*>::iterator> ahead_;
+  std::optional<std::list<OffloadedValue*>::iterator> ahead_;
 };
 
 }  // namespace ac2::internal

@@ -15,13 +15,13 @@ size_t capacity_for(size_t nbytes) {
   return (std::max<size_t>(nbytes, 1) + kGranularity - 1) / kGranularity * kGranularity;
 }
 
-int64_t bytes_of(const HostPool::Block& block) {
+int64_t bytes_of(const PinnedPool::Block& block) {
   return static_cast<int64_t>(block.storage.nbytes());
 }
 
 }  // namespace
 
-std::optional<HostPool::Block> HostPool::reuse(size_t nbytes) {
+std::optional<PinnedPool::Block> PinnedPool::reuse(size_t nbytes) {
   const size_t capacity = capacity_for(nbytes);
   const auto it = unused_.lower_bound(capacity);
   // Of a block a quarter may be wasted, no more: the next value may need it whole.
@@ -36,7 +36,7 @@ std::optional<HostPool::Block> HostPool::reuse(size_t nbytes) {
   return block;
 }
 
-std::optional<HostPool::Block> HostPool::allocate(size_t capacity, int64_t cap) {
+std::optional<PinnedPool::Block> PinnedPool::allocate(size_t capacity, int64_t cap) {
   if (static_cast<int64_t>(capacity) > cap - bytes_) {
     return std::nullopt;
   }
@@ -51,7 +51,7 @@ std::optional<HostPool::Block> HostPool::allocate(size_t capacity, int64_t cap) 
   }
 }
 
-std::optional<HostPool::Block> HostPool::take(size_t nbytes, int64_t cap) {
+std::optional<PinnedPool::Block> PinnedPool::take(size_t nbytes, int64_t cap) {
   std::optional<Block> block = reuse(nbytes);
   if (!block) {
     block = allocate(capacity_for(nbytes), cap);
@@ -66,12 +66,12 @@ std::optional<HostPool::Block> HostPool::take(size_t nbytes, int64_t cap) {
   return block;
 }
 
-void HostPool::give_back(Block block) {
+void PinnedPool::give_back(Block block) {
   bytes_in_use_ -= bytes_of(block);
   unused_[block.storage.nbytes()].push_back(std::move(block));
 }
 
-void HostPool::release_unused() {
+void PinnedPool::release_unused() {
   for (auto it = unused_.begin(); it != unused_.end();) {
     std::deque<Block> busy;
     for (Block& block : it->second) {

@@ -1,6 +1,6 @@
 // Pinned blocks of the host's memory, handed out again and again.
 //
-//   std::optional<HostPool::Block> block = pool.take(nbytes, cap);   // null: there is none
+//   std::optional<PinnedPool::Block> block = pool.take(nbytes, cap);   // null: there is none
 //   …copy into it, after block->busy…
 //   pool.give_back(std::move(*block));
 //
@@ -21,7 +21,7 @@
 
 namespace ac2::internal {
 
-class HostPool {
+class PinnedPool {
  public:
   struct Block {
     c10::Storage storage;
@@ -30,7 +30,7 @@ class HostPool {
   };
 
   // `allocator` gives pinned memory and lives as long as the process.
-  explicit HostPool(c10::Allocator& allocator) : allocator_(allocator) {}
+  explicit PinnedPool(c10::Allocator& allocator) : allocator_(allocator) {}
 
   // Null if the pool would have more than `cap` bytes then, or the host has none left. Blocks that are not in use are
   // given back to the host before that.

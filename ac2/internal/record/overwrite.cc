@@ -125,7 +125,7 @@ Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IVal
     bool of_real;  // an original that a backward under way has pinned
   };
   c10::SmallVector<Copy, 1> copies;
-  c10::SmallVector<c10::intrusive_ptr<Offloaded>, 1> on_the_way;
+  c10::SmallVector<c10::intrusive_ptr<OffloadedValue>, 1> on_the_way;
   {
     const Tape::Lock lock(tape);
     collect(facts, arguments);
@@ -169,7 +169,7 @@ Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IVal
       }
     }
   }
-  for (const c10::intrusive_ptr<Offloaded>& offloaded : on_the_way) {
+  for (const c10::intrusive_ptr<OffloadedValue>& offloaded : on_the_way) {
     offloaded->before_write();
   }
   for (Copy& copy : copies) {

@@ -20,8 +20,8 @@ thread_local std::weak_ptr<Tape> last_tape;
 
 }  // namespace
 
-c10::intrusive_ptr<Offloaded> offloaded_of(const Value& value) {
-  return c10::static_intrusive_pointer_cast<Offloaded>(value.other->packed.toCapsule());
+c10::intrusive_ptr<OffloadedValue> offloaded_of(const Value& value) {
+  return c10::static_intrusive_pointer_cast<OffloadedValue>(value.other->packed.toCapsule());
 }
 
 Offloader::Offloader(std::weak_ptr<Tape> tape)
@@ -29,7 +29,7 @@ Offloader::Offloader(std::weak_ptr<Tape> tape)
       form_(std::make_shared<const SaveWithHooks>(
           SaveWithHooks{[this](const at::Tensor& tensor) { return pack(tensor); },
                         [](const c10::IValue& packed) {
-                          return c10::static_intrusive_pointer_cast<Offloaded>(packed.toCapsule())->bring_back();
+                          return c10::static_intrusive_pointer_cast<OffloadedValue>(packed.toCapsule())->bring_back();
                         }})) {}
 
 bool Offloader::concerns(c10::Device device, size_t nbytes, const OffloadOptions& options) {
@@ -56,7 +56,7 @@ c10::IValue Offloader::pack(const at::Tensor& tensor) {
     return {};
   }
   device->poll();
-  c10::intrusive_ptr<Offloaded> offloaded = device->take_out(tensor, options_);
+  c10::intrusive_ptr<OffloadedValue> offloaded = device->take_out(tensor, options_);
   if (!offloaded) {
     const auto nbytes = static_cast<int64_t>(tensor.storage().nbytes());
     not_offloaded_bytes_.fetch_add(nbytes, std::memory_order_relaxed);

@@ -28,7 +28,7 @@ class Tape;
 struct Value;
 
 // Of a value that is packed so.
-c10::intrusive_ptr<Offloaded> offloaded_of(const Value& value);
+c10::intrusive_ptr<OffloadedValue> offloaded_of(const Value& value);
 
 class Offloader {
  public:

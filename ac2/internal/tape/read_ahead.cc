@@ -50,7 +50,7 @@ void ReadAhead::find_below(const Value* root) {
   }
 }
 
-c10::intrusive_ptr<Offloaded> ReadAhead::next(Tape& tape) {
+c10::intrusive_ptr<OffloadedValue> ReadAhead::next(Tape& tape) {
   if (!std::exchange(begun_, true)) {
     hook_ = tape.first_hook();
   }
@@ -83,7 +83,7 @@ void ReadAhead::run(Tape& tape, int64_t limit) {
     }
     ReadAhead& ahead = offloader->read_ahead();
     while (true) {
-      c10::intrusive_ptr<Offloaded> offloaded;
+      c10::intrusive_ptr<OffloadedValue> offloaded;
       {
         const Tape::Lock lock(*from);
         offloaded = ahead.next(*from);

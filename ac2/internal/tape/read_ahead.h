@@ -41,10 +41,10 @@ class ReadAhead {
   void stop();
 
  private:
-  using WeakOffloaded = c10::weak_intrusive_ptr<Offloaded>;
+  using WeakOffloaded = c10::weak_intrusive_ptr<OffloadedValue>;
 
   // The next one, or null at the end.
-  c10::intrusive_ptr<Offloaded> next(Tape& tape);
+  c10::intrusive_ptr<OffloadedValue> next(Tape& tape);
   void find_below(const Value* value);
 
   const std::weak_ptr<Tape> previous_;
