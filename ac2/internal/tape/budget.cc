@@ -87,7 +87,7 @@ void Budget::add_call(Tape& tape, Node& node) {
       inputs.push_back(id_of(tape, *input.value));
     }
   }
-  evictor_.ran(node.cost, Run::kFirst);
+  evictor_.ran(node.cost);
   node.budget_node = evictor_.add_node(node.cost, absl::MakeConstSpan(inputs.data(), inputs.size()));
   for (const NodeOutput& output : node.outputs) {
     if (output.value == nullptr || !output.value->budgeted) {
@@ -161,12 +161,12 @@ void Budget::set_retention(const Value& value, Retention retention) {
 
 void Budget::add_holder(const Value& value) {
   const std::lock_guard lock(mutex_);
-  evictor_.add_holder(value.budget_id);
+  evictor_.add_hook(value.budget_id);
 }
 
 void Budget::remove_holder(const Value& value) {
   const std::lock_guard lock(mutex_);
-  evictor_.remove_holder(value.budget_id);
+  evictor_.remove_hook(value.budget_id);
 }
 
 void Budget::used(const Value& value) {
@@ -189,7 +189,7 @@ void Budget::unpin(const Value& value) {
 void Budget::replayed(const Node& node) {
   if (node.budget_node != kNoId) {
     const std::lock_guard lock(mutex_);
-    evictor_.ran(evictor_.graph().node(node.budget_node).cost, Run::kAgain);
+    evictor_.ran(evictor_.graph().node(node.budget_node).cost);
   }
 }
 

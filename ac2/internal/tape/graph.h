@@ -21,7 +21,7 @@
 #include <memory>
 #include <utility>
 
-#include "ac2/internal/eviction/evictor.h"
+#include "ac2/internal/eviction/evictor_ids.h"
 #include "ac2/internal/libtorch/random_state.h"
 #include "ac2/internal/libtorch/stream_order.h"
 #include "ac2/internal/libtorch/tensor_meta.h"
