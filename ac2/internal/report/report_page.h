@@ -12,7 +12,7 @@ extern const char* const kReportMemory;
 extern const char* const kReportTable;
 extern const char* const kReportGraph;
 
-// `data` is JSON, as ac2/report.cc makes it, without a '<'.
+// `data` is what report_data() returns.
 std::string report_page(const std::string& data);
 
 }  // namespace ac2::internal
