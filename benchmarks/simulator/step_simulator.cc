@@ -52,7 +52,7 @@ class Simulation {
     size_t next_use = 0;
   };
   struct TensorState {
-    uint32_t epoch = 0;  // the bytes of which it is a view; 0: of none yet
+    uint32_t epoch = 0;  // that of the bytes which it is a view of; 0: it is a view of none yet
   };
   struct OpValues {
     absl::InlinedVector<uint32_t, 4> inputs;  // values, each once
@@ -226,7 +226,7 @@ class Simulation {
     }
   }
 
-  // Inputs are there and pinned.
+  // Replays an op whose inputs are there and pinned.
   void run_again(const Frame& frame) {
     const OpValues& values = op_values_[frame.op];
     make_room(values.made_bytes, frame.op);
@@ -251,7 +251,7 @@ class Simulation {
     }
   }
 
-  // Pins them, whole and seen as the op takes them.
+  // Brings the op's inputs back, with the views that it takes, and pins them.
   void bring_inputs(uint32_t op) { bring(op, kNoId); }
 
   void bring_back(uint32_t tensor) {
@@ -276,8 +276,8 @@ class Simulation {
     }
   }
 
-  // Depth first, with a stack of our own. Runs `op` again if there is a `target`, which is one of its results;
-  // otherwise leaves its inputs pinned.
+  // Brings the inputs of `op` back, depth first, with a stack instead of recursion. Then replays `op` if there is a
+  // `target`, which is one of its results; otherwise leaves its inputs pinned.
   void bring(uint32_t op, uint32_t target) {
     std::vector<Frame> stack;
     stack.emplace_back().op = op;
@@ -310,7 +310,7 @@ class Simulation {
     }
   }
 
-  // The bytes are there. Each view between them and the tensor is made again once, with all the views its op returned.
+  // The bytes are there. Makes each view between them and the tensor again, with all views that its op returned.
   void view_again(uint32_t tensor) {
     const uint32_t epoch = values_[value_of(tensor)].epoch;
     while (tensors_[tensor].epoch != epoch) {

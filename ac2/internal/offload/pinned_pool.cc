@@ -24,7 +24,7 @@ int64_t bytes_of(const PinnedPool::Block& block) {
 std::optional<PinnedPool::Block> PinnedPool::reuse(size_t nbytes) {
   const size_t capacity = capacity_for(nbytes);
   const auto it = unused_.lower_bound(capacity);
-  // Of a block a quarter may be wasted, no more: the next value may need it whole.
+  // No more than a quarter of a block may be wasted, because the next value may need it whole.
   if (it == unused_.end() || it->first > capacity + capacity / 3) {
     return std::nullopt;
   }
@@ -47,7 +47,7 @@ std::optional<PinnedPool::Block> PinnedPool::allocate(size_t capacity, int64_t c
     bytes_ += static_cast<int64_t>(capacity);
     return block;
   } catch (const c10::Error&) {
-    return std::nullopt;  // devices differ in which error it is that says so
+    return std::nullopt;  // devices differ in the type of error that says that memory ran out
   }
 }
 
