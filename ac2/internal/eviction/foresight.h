@@ -1,4 +1,4 @@
-// What is known beforehand of a step that has been recorded, and that nobody can know while a program runs.
+// What is known beforehand of a step that has been recorded, and cannot be known while a program runs.
 //
 // The library evicts without it (Evictor::Options::foresight is null). The simulator in benchmarks/simulator implements
 // it, to find out how much better a budget would be met if the step were known.

@@ -56,7 +56,8 @@ class KeepSimulator {
 
   KeepOutcome run(absl::Span<const Keep> kept);
 
-  // Turns kWanted into kAll for ops whose results a replay takes, and into kNothing for ops whose results nobody wants.
+  // Turns kWanted into kAll for ops whose results a replay takes, and into kNothing for ops whose results neither a
+  // hook nor a replay wants.
   void complete(std::vector<Keep>& kept) const;
 
   // Whether a hook wants the value when the first backward begins.

@@ -1,5 +1,5 @@
 // The HTML page of write_report(): a skeleton, its style, and a script for each of its sections. All of it is inline,
-// so that the file can be sent to somebody.
+// so that the page is one file that can be sent around.
 #pragma once
 
 #include <string>
