@@ -73,7 +73,7 @@ void OffloadDevice::release_memory() {
 }
 
 c10::intrusive_ptr<OffloadedValue> OffloadDevice::take_out(const at::Tensor& tensor, const OffloadOptions& options) {
-  c10::intrusive_ptr<OffloadedValue> offloaded;  // destroyed after the lock is released, because it takes it too
+  c10::intrusive_ptr<OffloadedValue> offloaded;  // its destructor takes the lock too
   const std::lock_guard lock(mutex_);
   const size_t nbytes = tensor.storage().nbytes();
   std::optional<PinnedPool::Block> block = pool_.take(nbytes, options.max_pinned_bytes);
