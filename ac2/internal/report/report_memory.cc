@@ -228,8 +228,8 @@ function drawMemory(cursor = null) {
 }
 
 if (timed && memory.end > 0) {
-  byId("memory-note").textContent = "By the op that computed it, with the most that each held at any one time; paler: replayed, as opposed to saved. Shaded: backward is running. " +
-      "Each pixel shows its highest moment. Point at a moment to see what was held.";
+  byId("memory-note").textContent = "Bytes by the op that computed them; the legend has the most of each op at any one time. Paler areas are replayed, the others saved. Shaded: a backward is running. " +
+      "Each pixel shows the moment in it when most was held. Point at a moment to see what was held then.";
   memory.names.forEach((name, i) => byId("legend").append(
       element("span", {style: "--key:" + color(i)}, name + " ", element("b", {}, bytes(memory.most.get(name))))));
   if (memory.most.size > memory.names.length) {
