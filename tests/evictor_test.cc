@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <random>
 #include <stdexcept>
 #include <vector>
 
 #include "ac2/internal/eviction/eviction_rule.h"
 #include "ac2/internal/eviction/evictor_graph.h"
+#include "ac2/internal/eviction/foresight.h"
 
 namespace ac2::internal {
 namespace {
@@ -23,10 +25,10 @@ class Program {
   // Runs an op and holds its result.
   ValueId run(double cost, const std::vector<ValueId>& inputs, int64_t bytes,
               Retention retention = Retention::kPreferSave) {
-    evictor.ran(cost, Run::kFirst);
+    evictor.ran(cost);
     const ValueId result = evictor.add_result(evictor.add_node(cost, inputs), bytes, retention);
     evictor.set_place(result, Place::kHeld);
-    evictor.add_holder(result);
+    evictor.add_hook(result);
     for (const ValueId input : inputs) {
       evictor.used(input);
     }
@@ -41,7 +43,7 @@ class Program {
     return victim;
   }
 
-  void pass_time(double time) { evictor.ran(time, Run::kFirst); }
+  void pass_time(double time) { evictor.ran(time); }
 
   Evictor evictor;
   const ValueId input = evictor.add_outside(10, Place::kElsewhere);
@@ -102,7 +104,7 @@ TEST(EvictorTest, CountsTheAncestorsThatOnlyTheVictimWouldForce) {
   const ValueId other = program.run(50, {program.input}, 10);
   program.pass_time(1e9);
   // Nobody needs `hidden`: it goes for nothing, and `child` now costs 101.
-  program.evictor.remove_holder(hidden);
+  program.evictor.remove_hook(hidden);
   EXPECT_EQ(program.drop_next(), hidden);
   EXPECT_EQ(program.drop_next(), other);
   EXPECT_FALSE(program.evictor.is_needed(hidden));
@@ -117,7 +119,7 @@ TEST(EvictorTest, AnAncestorThatMustRunAnywayIsNotPaidTwice) {
   const ValueId two = program.run(1, {hidden}, 10);
   const ValueId other = program.run(60, {program.input}, 10);
   program.pass_time(1e9);
-  program.evictor.remove_holder(hidden);
+  program.evictor.remove_hook(hidden);
   program.evictor.set_place(hidden, Place::kNowhere);
   program.evictor.set_place(one, Place::kNowhere);
   EXPECT_EQ(program.drop_next(), two);
@@ -126,13 +128,13 @@ TEST(EvictorTest, AnAncestorThatMustRunAnywayIsNotPaidTwice) {
 
 TEST(EvictorTest, ASecondResultOfAnOpThatMustRunAnywayIsFree) {
   Program program;
-  program.evictor.ran(100, Run::kFirst);
+  program.evictor.ran(100);
   const NodeId node = program.evictor.add_node(100, {program.input});
   ValueId results[2];
   for (ValueId& result : results) {
     result = program.evictor.add_result(node, 10, Retention::kPreferSave);
     program.evictor.set_place(result, Place::kHeld);
-    program.evictor.add_holder(result);
+    program.evictor.add_hook(result);
   }
   const ValueId other = program.run(50, {program.input}, 10);
   program.pass_time(1e9);
@@ -146,8 +148,8 @@ TEST(EvictorTest, DropsWhatNobodyNeedsFirstAndTheLargestOfThat) {
   const ValueId cheap = program.run(0, {program.input}, 100);
   const ValueId small = program.run(100, {program.input}, 10);
   const ValueId large = program.run(100, {program.input}, 20);
-  program.evictor.remove_holder(small);
-  program.evictor.remove_holder(large);
+  program.evictor.remove_hook(small);
+  program.evictor.remove_hook(large);
   EXPECT_EQ(program.drop_next(), large);
   EXPECT_EQ(program.drop_next(), small);
   EXPECT_EQ(program.drop_next(), cheap);
@@ -157,7 +159,7 @@ TEST(EvictorTest, TakesOnlyWhatNobodyNeedsForNothing) {
   Program program;
   const ValueId value = program.run(1, {program.input}, 10);
   EXPECT_EQ(program.evictor.take_unneeded(), kNoId);
-  program.evictor.remove_holder(value);
+  program.evictor.remove_hook(value);
   EXPECT_EQ(program.evictor.take_unneeded(), value);
   EXPECT_EQ(program.evictor.take_unneeded(), kNoId);
 }
@@ -167,7 +169,7 @@ TEST(EvictorTest, WhatAnEvictedChildNeedsIsKeptAndGoesWhenTheChildIsBack) {
   const ValueId parent = program.run(1, {program.input}, 10);
   const ValueId child = program.run(1, {parent}, 10);
   program.evictor.set_place(child, Place::kNowhere);
-  program.evictor.remove_holder(parent);
+  program.evictor.remove_hook(parent);
   EXPECT_EQ(program.evictor.take_unneeded(), kNoId);
   program.evictor.set_place(child, Place::kHeld);
   EXPECT_EQ(program.evictor.take_unneeded(), parent);
@@ -196,7 +198,7 @@ TEST(EvictorTest, NeverDropsWhatMustBeSavedIsPinnedOrLivesElsewhere) {
   EXPECT_EQ(program.drop_next(), kNoId);
   EXPECT_EQ(program.evictor.held_bytes(), 150);
   EXPECT_EQ(program.evictor.unevictable_bytes(), 150);
-  program.evictor.remove_holder(must);
+  program.evictor.remove_hook(must);
   EXPECT_EQ(program.drop_next(), kNoId);
   program.evictor.unpin(pinned);
   EXPECT_EQ(program.drop_next(), kNoId);
@@ -208,29 +210,49 @@ TEST(EvictorTest, NeverDropsWhatMustBeSavedIsPinnedOrLivesElsewhere) {
   EXPECT_EQ(program.evictor.held_bytes(), 100);
 }
 
+// A step of which the test knows everything.
+class KnownStep final : public Foresight {
+ public:
+  explicit KnownStep(double length) : length_(length) {}
+
+  bool knows_uses() const override { return length_ > 0; }
+  double next_use(ValueId value) const override { return next_uses.at(value); }
+  double now() const override { return 20; }
+  double step_length() const override { return length_; }
+  double cost_factor(ValueId value) const override {
+    const auto it = cost_factors.find(value);
+    return it == cost_factors.end() ? 1 : it->second;
+  }
+
+  std::map<ValueId, double> next_uses, cost_factors;
+
+ private:
+  double length_;
+};
+
 TEST(EvictorTest, DropsTheValueWhoseNextUseIsFarthestIfTheStepIsKnown) {
-  Program program({.budget = 1000, .step_length = 100});
+  KnownStep step(/*length=*/100);
+  Program program({.budget = 1000, .foresight = &step});
   const ValueId near = program.run(10, {program.input}, 10);
   const ValueId far = program.run(10, {program.input}, 10);
-  program.evictor.set_next_use(near, 30);
-  program.evictor.set_next_use(far, 90);
-  program.evictor.ran(1000, Run::kAgain);  // replays are not on that clock
-  EXPECT_EQ(program.evictor.program_time(), 20);
+  step.next_uses = {{near, 30}, {far, 90}};
+  program.pass_time(1000);  // makes no difference
   EXPECT_EQ(program.drop_next(), far);
   program.evictor.set_place(far, Place::kHeld);
-  program.evictor.set_next_use(near, 95);
+  step.next_uses[near] = 95;
+  program.evictor.foresight_changed(near);
   EXPECT_EQ(program.drop_next(), near);
 }
 
-TEST(EvictorTest, ABiasMakesAValueDearerOrCheaperThanItsCost) {
-  Program program;
+TEST(EvictorTest, AFactorMakesAValueDearerOrCheaperThanItsCost) {
+  KnownStep step(/*length=*/0);
+  Program program({.budget = 1000, .foresight = &step});
   const ValueId one = program.run(10, {program.input}, 10);
   const ValueId two = program.run(20, {program.input}, 10);
   program.pass_time(1e9);
-  program.evictor.set_bias(one, 4);
+  step.cost_factors[one] = 4;
   EXPECT_EQ(program.drop_next(), two);
   EXPECT_EQ(program.drop_next(), one);
-  EXPECT_THROW(program.evictor.set_bias(one, 0), std::logic_error);
 }
 
 TEST(EvictorTest, AForgottenValuesIdIsUsedAgainWithoutItsPast) {
@@ -238,7 +260,7 @@ TEST(EvictorTest, AForgottenValuesIdIsUsedAgainWithoutItsPast) {
   const ValueId value = program.run(1, {program.input}, 10);
   program.evictor.pin(value);
   program.evictor.unpin(value);
-  program.evictor.remove_holder(value);
+  program.evictor.remove_hook(value);
   program.evictor.forget(value);
   EXPECT_EQ(program.evictor.held_bytes(), 0);
   EXPECT_EQ(program.evictor.next_victim(), kNoId);
@@ -256,7 +278,7 @@ TEST(EvictorTest, MisuseIsAnError) {
   EXPECT_THROW(program.evictor.forget(program.input), std::logic_error);
   EXPECT_THROW(program.evictor.forget(value), std::logic_error);
   EXPECT_THROW(program.evictor.unpin(value), std::logic_error);
-  EXPECT_THROW(program.evictor.remove_holder(program.input), std::logic_error);
+  EXPECT_THROW(program.evictor.remove_hook(program.input), std::logic_error);
   EXPECT_THROW(program.evictor.set_retention(program.input, Retention::kPreferSave), std::logic_error);
   EXPECT_THROW(program.evictor.add_outside(-1, Place::kHeld), std::logic_error);
 }
@@ -267,9 +289,9 @@ TEST(EvictorGraphTest, AMillionValuesInAChainTurnNeededAndBackWithoutRecursion) 
   for (int i = 0; i < 1'000'000; ++i) {
     last = graph.add_result(graph.add_node(1, {last}), 1);
   }
-  graph.add_holder(last);
+  graph.add_hook(last);
   EXPECT_EQ(graph.missing(), 1'000'000);
-  graph.remove_holder(last);
+  graph.remove_hook(last);
   EXPECT_EQ(graph.missing(), 0);
   graph.set_resident(last);
   EXPECT_EQ(graph.turned_unneeded(), (std::vector<ValueId>{0, last}));
@@ -284,7 +306,7 @@ std::vector<bool> needed_by_definition(const EvictorGraph& graph) {
   for (bool changed = true; changed;) {
     changed = false;
     for (ValueId id = 0; id < graph.value_limit(); ++id) {
-      bool is_needed = graph.value(id).holders > 0;
+      bool is_needed = graph.value(id).hooks > 0;
       for (const EvictorGraph::Use& use : graph.value(id).uses) {
         for (const ValueId result : graph.node(use.node).results) {
           is_needed |= needed[result] && !graph.value(result).resident;
@@ -347,13 +369,13 @@ class RandomProgram {
     }
     const double cost = 1 + below(1000);
     const NodeId node = evictor.add_node(cost, inputs);
-    evictor.ran(cost, Run::kFirst);
+    evictor.ran(cost);
     for (uint32_t i = 0; i <= below(2); ++i) {
       const ValueId result = evictor.add_result(node, 1 + below(500), Retention(below(3)));
       evictor.set_place(result, Place::kHeld);
       live_.push_back(result);
       if (below(4) > 0) {
-        evictor.add_holder(result);
+        evictor.add_hook(result);
       }
     }
     for (const ValueId input : inputs) {
@@ -363,21 +385,21 @@ class RandomProgram {
 
   void release() {
     const ValueId value = any();
-    if (evictor.graph().value(value).holders > 0) {
-      evictor.remove_holder(value);
+    if (evictor.graph().value(value).hooks > 0) {
+      evictor.remove_hook(value);
     }
   }
 
   void bring_back() {
     const ValueId value = any();
     evictor.set_place(value, evictor.place(value) == Place::kNowhere ? Place::kHeld : evictor.place(value));
-    evictor.ran(5, Run::kAgain);
+    evictor.ran(5);
   }
 
   void forget() {
     const uint32_t i = below(live_.size());
     const EvictorGraph::Value& value = evictor.graph().value(live_[i]);
-    if (value.producer != kNoId && value.holders == 0 && value.uses.empty()) {
+    if (value.producer != kNoId && value.hooks == 0 && value.uses.empty()) {
       evictor.forget(live_[i]);
       live_.erase(live_.begin() + i);
     }

@@ -7,9 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "ac2/internal/operators/hidden_writes.h"
 #include "ac2/internal/operators/op_facts.h"
-#include "ac2/internal/operators/undefined_results.h"
+#include "ac2/internal/operators/op_tables.h"
 
 namespace ac2::internal {
 namespace {

@@ -11,15 +11,15 @@ namespace ac2::internal {
 
 namespace {
 
-// Simulations, and ops in all of them: half a minute at most on the traces at hand. A choice of the evictor takes as
-// long as some ten ops on paper.
+// At most this many simulations, and this many ops in all of them: half a minute on the traces at hand. A choice of the
+// evictor takes as long as simulating some ten ops.
 constexpr int kAttempts = 4'000;
 constexpr int64_t kWork = 60'000'000;
 constexpr int64_t kWorkOfEviction = 10;
 
-// Ops in a stretch, at most.
+// The most ops in a stretch.
 constexpr uint32_t kStretch = 40;
-// A stretch's biases change by up to e to this.
+// The factors of a stretch change by at most e^kLargestChange.
 constexpr double kLargestChange = 2;
 
 class BiasSearch {
@@ -48,7 +48,7 @@ class BiasSearch {
     return static_cast<int64_t>(step_.ops.size() + result.replayed.size()) + kWorkOfEviction * result.evictions;
   }
 
-  // Of what the ops around `middle` make.
+  // Multiplies the factors of what the ops around `middle` make.
   void change(std::vector<double>& bias, uint32_t middle, double factor) {
     const uint32_t half = below(kStretch) / 2;
     const uint32_t end = std::min(middle + half + 1, static_cast<uint32_t>(step_.ops.size()));
@@ -61,7 +61,7 @@ class BiasSearch {
     }
   }
 
-  // The standard's distributions differ from library to library, its generators do not.
+  // Without the distributions of the standard library, which differ between implementations. Its generators do not.
   uint32_t below(uint32_t limit) { return static_cast<uint32_t>((uint64_t{generator_()} * limit) >> 32); }
   double share() { return generator_() * 0x1p-32; }
 

@@ -14,7 +14,7 @@ namespace {
 // Values that play the same part in a program that repeats itself: results of ops of one name, of one size.
 using Kind = std::tuple<std::string, size_t, int64_t>;  // op, which of its results, bytes
 
-// The kinds with the most bytes in all, those first.
+// The values of the kinds with the most bytes in all; the kind with the most comes first.
 std::vector<std::vector<uint32_t>> largest_kinds(const RecordedStep& step, size_t count) {
   std::map<Kind, std::vector<uint32_t>> values;
   for (const RecordedStep::Op& op : step.ops) {
@@ -86,7 +86,7 @@ class Search {
     }
   }
 
-  // Dropping all values of a kind sooner, or later.
+  // Makes all values of a kind dearer to drop, or cheaper.
   void try_kinds() {
     const std::vector<std::vector<uint32_t>> kinds = largest_kinds(step_, kKinds);
     for (const double factor : {2.0, 0.5, 1.25, 0.8}) {

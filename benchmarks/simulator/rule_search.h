@@ -1,10 +1,11 @@
-// For a step that is known: how the evictor should weigh its values to make the step cheapest under a budget, found by
-// simulating the step again and again. First the constants of the rule, from a fixed set and then around the best of
-// it; then, for the kinds of values with the most bytes, whether to drop all of the kind sooner or later; then single
-// stretches of the step (bias_search.h), which takes the most time.
+// A search for a step that is known: how the evictor should weigh values to make the step cheapest under a budget.
 //
-//   RuleChoice choice = best_rule(step, budget);
-//   StepResult result = simulate(step, choice.options);
+//   const RuleChoice choice = best_rule(step, budget);
+//   const StepResult result = simulate(step, choice.options);
+//
+// It simulates the step again and again: with constants of the rule from a fixed set, with constants around the best of
+// these, with the cost of all values of one kind raised or lowered (for the kinds with the most bytes), and with that
+// of single stretches of the step (bias_search.h), which takes the most time.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 namespace ac2::internal {
 
-// If none completes, that of the default constants.
+// If no simulation completes, the choice with the default constants.
 RuleChoice best_rule(const RecordedStep& step, int64_t budget);
 
 }  // namespace ac2::internal

@@ -6,12 +6,13 @@
 
 #include "absl/container/inlined_vector.h"
 #include "ac2/internal/eviction/evictor.h"
+#include "benchmarks/simulator/step_foresight.h"
 
 namespace ac2::internal {
 
 namespace {
 
-// Thrown within simulate() alone.
+// Thrown inside simulate(), which catches it.
 struct Stopped {};
 
 class Simulation {
@@ -20,7 +21,8 @@ class Simulation {
       : step_(step),
         options_(options),
         step_cost_(step.cost()),
-        evictor_({.budget = options.budget, .rule = options.rule, .step_length = options.step_known ? step_cost_ : 0}),
+        foresight_(evictor_, options.step_known ? step_cost_ : 0),
+        evictor_({.budget = options.budget, .rule = options.rule, .foresight = &foresight_}),
         values_(step.values.size()),
         tensors_(step.tensors.size()),
         op_values_(step.ops.size()) {
@@ -50,7 +52,7 @@ class Simulation {
     size_t next_use = 0;
   };
   struct TensorState {
-    uint32_t epoch = 0;  // the bytes of which it is a view; 0: of none yet
+    uint32_t epoch = 0;  // that of the bytes which it is a view of; 0: it is a view of none yet
   };
   struct OpValues {
     absl::InlinedVector<uint32_t, 4> inputs;  // values, each once
@@ -111,7 +113,7 @@ class Simulation {
         value.id = evictor_.add_outside(bytes, Place::kHeld);
         value.epoch = tensors_[event.index].epoch = 1;
         note_peak(0);
-        evictor_.add_holder(value.id);
+        evictor_.add_hook(value.id);
         break;
       }
       case RecordedStep::Event::kRuns:
@@ -119,20 +121,19 @@ class Simulation {
         break;
       case RecordedStep::Event::kNamed:
         if (!options_.step_known) {
-          evictor_.add_holder(id_of(event.index));
+          evictor_.add_hook(id_of(event.index));
         }
         break;
       case RecordedStep::Event::kReleased:
         if (!options_.step_known) {
-          evictor_.remove_holder(id_of(event.index));
+          evictor_.remove_hook(id_of(event.index));
           drop_unneeded();
         }
         break;
     }
   }
 
-  // --- memory
-  // ---------------------------------------------------------------------------------------------------------
+  // --- memory ---
 
   void make_room(int64_t bytes, uint32_t op) {
     while (evictor_.held_bytes() > options_.budget - bytes) {
@@ -160,12 +161,12 @@ class Simulation {
     }
   }
 
-  // --- running
-  // --------------------------------------------------------------------------------------------------------
+  // --- running ---
 
-  void spend(double cost, Run run) {
+  // The cost of an op, in the program or in a replay.
+  void spend(double cost) {
     result_.cost += cost;
-    evictor_.ran(cost, run);
+    evictor_.ran(cost);
     if (result_.cost > options_.give_up_at * step_cost_) {
       result_.outcome = StepResult::kGivenUp;
       throw Stopped();
@@ -177,7 +178,8 @@ class Simulation {
     const OpValues& values = op_values_[index];
     make_room(values.made_bytes, index);
     note_peak(values.made_bytes);
-    spend(step_.ops[index].cost, Run::kFirst);
+    foresight_.program_ran(step_.ops[index].cost);
+    spend(step_.ops[index].cost);
     if (!values.made.empty()) {
       absl::InlinedVector<ValueId, 4> inputs;
       for (const uint32_t value : values.inputs) {
@@ -189,19 +191,20 @@ class Simulation {
         value.id = evictor_.add_result(node, step_.values[made].bytes, Retention::kPreferSave);
         value.epoch = 1;
         if (!options_.bias.empty()) {
-          evictor_.set_bias(value.id, options_.bias[made]);
+          foresight_.set_cost_factor(value.id, options_.bias[made]);
         }
         evictor_.set_place(value.id, Place::kHeld);
         if (options_.step_known && !value.uses.empty()) {
-          evictor_.add_holder(value.id);
-          evictor_.set_next_use(value.id, value.uses[0]);
+          evictor_.add_hook(value.id);
+          foresight_.set_next_use(value.id, value.uses[0]);
+          evictor_.foresight_changed(value.id);
         }
       }
     }
     for (const uint32_t tensor : step_.ops[index].results) {
       tensors_[tensor].epoch = values_[value_of(tensor)].epoch;
       if (!options_.step_known) {
-        evictor_.add_holder(id_of(tensor));
+        evictor_.add_hook(id_of(tensor));
       }
     }
     for (const uint32_t value : values.inputs) {
@@ -215,21 +218,21 @@ class Simulation {
   }
 
   void pass_use(ValueState& value) {
-    if (++value.next_use < value.uses.size()) {
-      evictor_.set_next_use(value.id, value.uses[value.next_use]);
-    } else {
-      evictor_.set_next_use(value.id, Evictor::kNever);
-      evictor_.remove_holder(value.id);
+    const bool is_last = ++value.next_use >= value.uses.size();
+    foresight_.set_next_use(value.id, is_last ? StepForesight::kNever : value.uses[value.next_use]);
+    evictor_.foresight_changed(value.id);
+    if (is_last) {
+      evictor_.remove_hook(value.id);
     }
   }
 
-  // Inputs are there and pinned.
+  // Replays an op whose inputs are there and pinned.
   void run_again(const Frame& frame) {
     const OpValues& values = op_values_[frame.op];
     make_room(values.made_bytes, frame.op);
     note_peak(values.made_bytes);
     result_.replayed.push_back(frame.op);
-    spend(step_.ops[frame.op].cost, Run::kAgain);
+    spend(step_.ops[frame.op].cost);
     for (const uint32_t made : values.made) {
       ValueState& value = values_[made];
       if (!is_there(made) && evictor_.is_needed(value.id)) {
@@ -248,7 +251,7 @@ class Simulation {
     }
   }
 
-  // Pins them, whole and seen as the op takes them.
+  // Brings the op's inputs back, with the views that it takes, and pins them.
   void bring_inputs(uint32_t op) { bring(op, kNoId); }
 
   void bring_back(uint32_t tensor) {
@@ -273,8 +276,8 @@ class Simulation {
     }
   }
 
-  // Depth first, with a stack of our own. Runs `op` again if there is a `target`, which is one of its results;
-  // otherwise leaves its inputs pinned.
+  // Brings the inputs of `op` back, depth first, with a stack instead of recursion. Then replays `op` if there is a
+  // `target`, which is one of its results; otherwise leaves its inputs pinned.
   void bring(uint32_t op, uint32_t target) {
     std::vector<Frame> stack;
     stack.emplace_back().op = op;
@@ -307,12 +310,12 @@ class Simulation {
     }
   }
 
-  // The bytes are there. Each view between them and the tensor is made again once, with all the views its op returned.
+  // The bytes are there. Makes each view between them and the tensor again, with all views that its op returned.
   void view_again(uint32_t tensor) {
     const uint32_t epoch = values_[value_of(tensor)].epoch;
     while (tensors_[tensor].epoch != epoch) {
       const RecordedStep::Tensor& view = step_.tensors[tensor];
-      spend(step_.ops[view.op].cost, Run::kAgain);
+      spend(step_.ops[view.op].cost);
       for (const uint32_t sibling : step_.ops[view.op].results) {
         if (value_of(sibling) == view.value) {
           tensors_[sibling].epoch = epoch;
@@ -325,6 +328,7 @@ class Simulation {
   const RecordedStep& step_;
   const SimulatorOptions& options_;
   const double step_cost_;
+  StepForesight foresight_;
   Evictor evictor_;
   std::vector<ValueState> values_;
   std::vector<TensorState> tensors_;

@@ -1,14 +1,23 @@
-// A recorded step, and what it would cost under a budget: the evictor's decisions, carried out on paper.
+// What a recorded step would cost under a memory budget. The library's evictor decides, and the simulator carries its
+// decisions out on numbers instead of tensors.
 //
 //   RecordedStep step = …;                                  // see benchmarks/dtr_trace.h
 //   StepResult plain = simulate(step, {});                  // plain.peak_bytes
 //   StepResult half = simulate(step, {.budget = plain.peak_bytes / 2});
 //
-// The rules: ops run in order. Before one runs, what it takes and has no bytes is computed again, at the recorded cost.
-// An op has its inputs and all its results in memory at once, a result that exists already twice; what is not needed
-// goes right after. A view of bytes that were computed again is made again, at its cost. What comes from outside counts
-// and never goes. A value without names is let go of, unless it is needed to compute another. At the end all that still
-// has a name is brought back, together.
+// The rules:
+//
+// - Ops run in order. Before one runs, values that it takes and that have no bytes are computed again, at the recorded
+//   cost.
+// - An op has its inputs and all its results in memory at once. A result that exists already is there twice; what is
+// not
+//   needed is dropped right after the op.
+// - A view of bytes that were computed again is made again, at its cost.
+// - What comes from outside counts and is never dropped.
+// - A value is needed while the program has a name for one of its tensors, and while it serves to compute another.
+// - At the end all values that still have a name are brought back, together.
+//
+// Threads: simulate() may be called from any thread.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +30,10 @@
 namespace ac2::internal {
 
 struct RecordedStep {
-  // A tensor: a value's bytes, seen in one way.
+  // One way to see the bytes of a value.
   struct Tensor {
     uint32_t value = 0;
-    uint32_t op = kNoId;      // that made it; kNoId: from outside
+    uint32_t op = kNoId;      // the op that made it; kNoId: it comes from outside
     uint32_t viewed = kNoId;  // the tensor that it is a view of
   };
   struct Value {
@@ -38,9 +47,14 @@ struct RecordedStep {
     std::vector<uint32_t> results;    // tensors, views among them
   };
   struct Event {
-    enum Kind : uint8_t { kAppears, kRuns, kNamed, kReleased };
+    enum Kind : uint8_t {
+      kAppears,   // the tensor `index` comes from outside
+      kRuns,      // the op `index` runs
+      kNamed,     // the program has one more name for the tensor `index`
+      kReleased,  // the program has one name less for it
+    };
     Kind kind = kRuns;
-    uint32_t index = 0;  // of a tensor; for kRuns of an op
+    uint32_t index = 0;
   };
 
   std::vector<Tensor> tensors;
@@ -55,12 +69,12 @@ struct RecordedStep {
 
 struct SimulatorOptions {
   int64_t budget = std::numeric_limits<int64_t>::max();  // bytes
-  // The evictor is told when each value will be used. Otherwise it learns what the program does as it does it.
+  // Whether the evictor is told when each value will be used. If not, it learns what the program does when it does it.
   bool step_known = false;
   RuleConstants rule = {};
-  // For each value of the step, what dropping it is taken to cost, times this; empty: 1 for all.
+  // By value of the step: a factor for the cost of dropping it. Empty: 1 for all.
   std::vector<double> bias = {};
-  // A run is given up when it has cost this many times the step's own cost.
+  // The simulation is given up when it has cost this many times the step's own cost.
   double give_up_at = 100;
 };
 
@@ -71,7 +85,7 @@ struct StepResult {
   double cost = 0;                 // of all that ran
   int64_t evictions = 0;           // of values that were needed
   std::vector<uint32_t> replayed;  // ops that ran again, in that order
-  int64_t missing_bytes = 0;       // kOutOfMemory: how much more the op that failed would have taken
+  int64_t missing_bytes = 0;       // kOutOfMemory: how many more bytes the op that failed would have taken
   uint32_t failed_op = kNoId;
   double evictor_seconds = 0;  // real time in next_victim()
 };

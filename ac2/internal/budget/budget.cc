@@ -84,7 +84,7 @@ void Budget::add_call(const std::weak_ptr<BudgetedTape>& tape, Node& node) {
       inputs.push_back(id_of(tape, *input.value));
     }
   }
-  evictor_.ran(node.cost, Run::kFirst);
+  evictor_.ran(node.cost);
   node.budget_node = evictor_.add_node(node.cost, absl::MakeConstSpan(inputs.data(), inputs.size()));
   for (const NodeOutput& output : node.outputs) {
     if (output.value == nullptr || !output.value->budget.droppable) {
@@ -156,14 +156,14 @@ void Budget::set_retention(const Value& value, Retention retention) {
   evictor_.set_retention(value.budget.id, retention);
 }
 
-void Budget::add_holder(const Value& value) {
+void Budget::add_hook(const Value& value) {
   const std::lock_guard lock(mutex_);
-  evictor_.add_holder(value.budget.id);
+  evictor_.add_hook(value.budget.id);
 }
 
-void Budget::remove_holder(const Value& value) {
+void Budget::remove_hook(const Value& value) {
   const std::lock_guard lock(mutex_);
-  evictor_.remove_holder(value.budget.id);
+  evictor_.remove_hook(value.budget.id);
 }
 
 void Budget::used(const Value& value) {
@@ -186,7 +186,7 @@ void Budget::unpin(const Value& value) {
 void Budget::replayed(const Node& node) {
   if (node.budget_node != kNoId) {
     const std::lock_guard lock(mutex_);
-    evictor_.ran(evictor_.graph().node(node.budget_node).cost, Run::kAgain);
+    evictor_.ran(evictor_.graph().node(node.budget_node).cost);
   }
 }
 

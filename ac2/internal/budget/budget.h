@@ -62,8 +62,8 @@ class Budget : public std::enable_shared_from_this<Budget> {
   void forget(Value& value);
   void set_place(const Value& value, Place place);
   void set_retention(const Value& value, Retention retention);
-  void add_holder(const Value& value);
-  void remove_holder(const Value& value);
+  void add_hook(const Value& value);
+  void remove_hook(const Value& value);
   void used(const Value& value);
   // The bytes must stay while an op runs, or while its inputs are gathered.
   void pin(const Value& value);

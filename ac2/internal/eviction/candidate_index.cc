@@ -5,7 +5,7 @@
 namespace ac2::internal {
 
 int32_t CandidateIndex::bucket_of(double rate) {
-  // Costs are nanoseconds and sizes bytes: nothing below 2^-64 is told apart.
+  // Costs are nanoseconds and sizes bytes, so that rates below 2^-64 need not be told apart.
   return static_cast<int32_t>(std::floor(std::log2(std::max(rate, 0x1p-64)) * kBucketsPerOctave));
 }
 

@@ -1,11 +1,16 @@
-// The values that may be dropped, arranged so that the best is found without looking at all of them.
+// The values that may be evicted, arranged so that the best is found without looking at all of them.
 //
-// A candidate has a rate (cost of dropping it per byte) and an age key (its last use, or minus its next: the smaller,
-// the further away). Rates are put into buckets, 16 to an octave; within a bucket the smallest key is the best but for
-// less than the bucket's width, whatever the weight of time is, so only the heads of the buckets are compared. A
-// program has some dozens of buckets that are not empty.
+//   index.insert(id, cost / bytes, last_use);
+//   const ValueId best = index.best(key_now, weight);   // kNoId: it is empty
 //
-// Ties go to the lower rate, then to the smaller id. Not thread-safe.
+// A candidate has a rate (what dropping it costs per byte) and a key for its age (the time of its last use, or minus
+// that of its next). The smaller the key, the longer the value is not used. Rates are put into buckets, 16 to an octave
+// (a factor of two). In a bucket the candidate with the smallest key is the best, up to the bucket's width, however
+// time is weighed. So only the first candidates of the buckets are compared; a program has some dozens of buckets that
+// are not empty.
+//
+// Of equal candidates the one with the lower rate is chosen, then the one with the smaller id. Threads: not
+// thread-safe.
 #pragma once
 
 #include <cmath>
@@ -13,23 +18,24 @@
 #include <map>
 #include <vector>
 
-#include "ac2/internal/eviction/evictor_graph.h"
+#include "ac2/internal/eviction/evictor_ids.h"
 
 namespace ac2::internal {
 
 class CandidateIndex {
  public:
-  // In whatever place it had before, it is there no more.
+  // Takes the value out first if it is in the index.
   void insert(ValueId id, double rate, double key);
   void erase(ValueId id);
   bool contains(ValueId id) const { return id < stamps_.size() && stamps_[id].bucket != kNone; }
   bool empty() const { return size_ == 0; }
-  // Which bucket a rate belongs to.
+  // The number of the bucket for a rate.
   static int32_t bucket_of(double rate);
+  // The number of the bucket that the value is in.
   int32_t bucket(ValueId id) const { return stamps_[id].bucket; }
 
   // The candidate with the least rate / weight(key), or kNoId. `weight` falls as the key rises. `key_now(id)` is the
-  // key as it is now: it may have risen since insert().
+  // value's key at this moment, which may have risen since insert(): a use does not need to be reported to the index.
   template <class KeyNow, class Weight>
   ValueId best(const KeyNow& key_now, const Weight& weight) {
     ValueId best = kNoId;
@@ -62,9 +68,9 @@ class CandidateIndex {
   };
   struct Bucket {
     std::vector<Entry> entries;  // a heap, the smallest key first; some are out of date
-    size_t live = 0;
+    size_t live = 0;             // entries that are not
   };
-  // An entry is the value's own if it bears its last stamp.
+  // Where a value is. Its entry is the one with this stamp; entries with older stamps are out of date.
   struct Stamp {
     uint32_t stamp = 0;
     int32_t bucket = kNone;
@@ -79,7 +85,7 @@ class CandidateIndex {
   void pop(Bucket& bucket);
   void compact(Bucket& bucket);
 
-  // Until the head is a candidate with the key that it has now.
+  // Removes and moves entries until the first is up to date, its key included.
   template <class KeyNow>
   void clean(Bucket& bucket, int32_t number, const KeyNow& key_now) {
     while (!bucket.entries.empty()) {

@@ -56,7 +56,7 @@ double EvictionRule::cost_of_dropping(const EvictorGraph& graph, ValueId root) {
     const EvictorGraph::Value& value = graph.value(work_.back());
     work_.pop_back();
     bytes += static_cast<double>(value.bytes);
-    // From outside and gone: then nothing that needs it can be dropped, and we are not asked.
+    // A value from outside that is gone is not counted: nothing that needs it can be dropped.
     if (value.producer == kNoId || !visit_node(value.producer)) {
       continue;
     }
@@ -92,7 +92,7 @@ double EvictionRule::cost_of_dropping(const EvictorGraph& graph, ValueId root) {
 void EvictionRule::affected_by(const EvictorGraph& graph, ValueId root, std::vector<ValueId>& affected) {
   begin_walk(graph);
   size_t left = kMaxAffected;
-  // Returns whether to go on through it.
+  // Notes a value that is there, and goes on through one that is absent.
   const auto meet = [&](ValueId id) {
     if (left == 0 || !visit_value(id)) {
       return;
@@ -145,7 +145,7 @@ void EvictionRule::affected_by(const EvictorGraph& graph, ValueId root, std::vec
 }
 
 double EvictionRule::weight(double distance, double time) const {
-  // One unit of the clock, so that nothing is divided by 0.
+  // Plus one unit of the clock, so that nothing is divided by 0.
   const double horizon = constants_.horizon * time + 1;
   const double weight = (distance + constants_.floor * horizon + 1) / (distance + horizon);
   return constants_.power == 1 ? weight : std::pow(weight, constants_.power);

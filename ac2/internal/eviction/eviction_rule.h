@@ -1,22 +1,27 @@
-// What dropping a value would cost, and how that is weighed against what it frees and for how long.
+// The rule by which values are compared: what dropping one would cost, against how many bytes it frees and for how
+// long.
 //
-// After Dynamic Tensor Rematerialization (arXiv 2006.09616), with another count of the evicted neighbours and another
-// weight of time; docs/budget.md says why. Dropping value v costs
+//   EvictionRule rule({}, budget);
+//   score = rule.cost_of_dropping(graph, v) / (bytes * rule.weight(time - last_use, time));   // the least is evicted
+//
+// It follows Dynamic Tensor Rematerialization (arXiv 2006.09616), with another count of the evicted neighbours and
+// another weight of time; docs/budget.md gives the reasons. Dropping a value v costs
 //
 //   own + forced + share · min(1, b / budget) · shared
 //
-//   own      the op that makes v, unless it must run again anyway
-//   forced   ops that only v would make run again: those of its ancestors that are neither there nor needed
-//   shared   the other ops of v's ancestors and descendants that must run again; b the bytes of those and of v. They
-//            run once whatever becomes of v, while all that fits into the budget.
+//   own      the cost of the op that makes v, or 0 if that op must run again anyway
+//   forced   the cost of the ops that would run again for v alone: its ancestors that are neither there nor needed
+//   shared   the cost of v's other ancestors and descendants that must run again. While they fit into the budget they
+//            run once, whatever becomes of v. b is their bytes and those of v
 //
-// and is divided by bytes · w(D), where D is the time since v was last used, or until it is used next if that is known:
+// and is divided by bytes · w(D). D is the time since v was last used, or until it is used next if that is known.
 //
 //   w(D) = ((D + floor · T) / (D + T))^power
-//   T = horizon · (time for which there has been pressure, or the step's length if known)
+//   T = horizon · (time for which there has been pressure, or the step's length if that is known)
 //
-// Beyond T all are equally far away: what is dropped in forward is missed only after the peak, however old it is. Below
-// it the younger goes later, but not without limit: in a long replay everything is young.
+// Values that were last used longer ago than T count as equally old: what is evicted in forward is missed only after
+// the peak, however old it is. A younger value is evicted later than an older one, but the floor bounds that, because
+// in a long replay every value is young.
 #pragma once
 
 #include <cstdint>
@@ -37,12 +42,12 @@ class EvictionRule {
  public:
   EvictionRule(const RuleConstants& constants, int64_t budget) : constants_(constants), budget_(budget) {}
 
-  // Of a value that is there and has a producer. Looks at the evicted values around it and at no others.
+  // `value` must be resident and have a producer. Looks at the absent values around it and at no others.
   double cost_of_dropping(const EvictorGraph& graph, ValueId value);
-  // Puts into `affected` values that are there and whose cost has changed because `value` came or went. Near ones, and
-  // at most kMaxAffected.
+  // Appends to `affected` resident values whose cost has changed because `value` came or went. Looks near it alone: at
+  // no more than kMaxAffected values above it, and as many beside and below it.
   void affected_by(const EvictorGraph& graph, ValueId value, std::vector<ValueId>& affected);
-  // w(distance); `time` is what T is `horizon` times of.
+  // w(distance), where T is `horizon` times `time`.
   double weight(double distance, double time) const;
 
   const RuleConstants& constants() const { return constants_; }
@@ -52,12 +57,13 @@ class EvictionRule {
   static constexpr size_t kMaxAffected = 32;
 
   void begin_walk(const EvictorGraph& graph);
+  // False if it was visited in this walk before.
   bool visit_value(ValueId id);
   bool visit_node(NodeId id);
 
   RuleConstants constants_;
   int64_t budget_;
-  // Visited in the walk number `walk_`.
+  // A value or node is visited if its mark is the number of the present walk: nothing is cleared between walks.
   std::vector<uint32_t> value_marks_;
   std::vector<uint32_t> node_marks_;
   uint32_t walk_ = 0;

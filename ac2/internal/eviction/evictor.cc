@@ -1,5 +1,6 @@
 #include "ac2/internal/eviction/evictor.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "ac2/internal/eviction/evictor_check.h"
@@ -8,8 +9,8 @@ namespace ac2::internal {
 
 namespace {
 
-// Candidates whose cost is counted anew in one call of next_victim() because they look best or have waited long. Few
-// are needed: what changes is marked.
+// In one call of next_victim(), the cost is counted anew of at most kMaxRescored candidates that look best, and of
+// kRefreshed others, found within kRefreshSteps values. Few are enough, because most changes of cost are marked.
 constexpr int kMaxRescored = 32;
 constexpr int kRefreshed = 2;
 constexpr int kRefreshSteps = 16;
@@ -17,7 +18,10 @@ constexpr int kRefreshSteps = 16;
 }  // namespace
 
 Evictor::Evictor(const Options& options)
-    : rule_(options.rule, options.budget), budget_(options.budget), step_length_(options.step_length) {
+    : rule_(options.rule, options.budget),
+      budget_(options.budget),
+      foresight_(options.foresight),
+      knows_uses_(foresight_ != nullptr && foresight_->knows_uses()) {
   evictor_check(options.budget > 0, "a budget must be positive");
 }
 
@@ -33,10 +37,10 @@ Evictor::State& Evictor::new_state(ValueId id) {
   if (id >= states_.size()) {
     states_.resize(id + 1);
   }
-  // The queues may still hold the value that had this id.
+  // The queues may still have an entry of the value that had this id before.
   State fresh;
-  fresh.queued = states_[id].queued;
-  fresh.unneeded = states_[id].unneeded;
+  fresh.in_stale = states_[id].in_stale;
+  fresh.in_unneeded = states_[id].in_unneeded;
   states_[id] = fresh;
   return states_[id];
 }
@@ -71,19 +75,19 @@ void Evictor::count(ValueId id, int64_t sign) {
   if (states_[id].place == Place::kHeld) {
     const int64_t bytes = sign * graph_.value(id).bytes;
     held_bytes_ += bytes;
-    if (!evictable(id)) {
+    if (!is_evictable(id)) {
       unevictable_bytes_ += bytes;
     }
   }
 }
 
-bool Evictor::evictable(ValueId id) const {
+bool Evictor::is_evictable(ValueId id) const {
   return states_[id].retention != Retention::kMustSave && states_[id].pins == 0;
 }
 
 bool Evictor::is_candidate(ValueId id) const {
   const EvictorGraph::Value& value = graph_.value(id);
-  return value.exists && value.needs > 0 && value.bytes > 0 && states_[id].place == Place::kHeld && evictable(id);
+  return value.exists && value.needs > 0 && value.bytes > 0 && states_[id].place == Place::kHeld && is_evictable(id);
 }
 
 void Evictor::set_place(ValueId id, Place place) {
@@ -118,13 +122,13 @@ void Evictor::set_retention(ValueId id, Retention retention) {
   mark_stale(id);
 }
 
-void Evictor::add_holder(ValueId id) {
-  graph_.add_holder(id);
+void Evictor::add_hook(ValueId id) {
+  graph_.add_hook(id);
   mark_stale(id);
 }
 
-void Evictor::remove_holder(ValueId id) {
-  graph_.remove_holder(id);
+void Evictor::remove_hook(ValueId id) {
+  graph_.remove_hook(id);
   collect_unneeded();
 }
 
@@ -156,29 +160,15 @@ void Evictor::unpin(ValueId id) {
 }
 
 void Evictor::used(ValueId id) {
-  // In the index a key may rise unnoticed.
+  // The index is not told: it notices a risen key when it comes to the value (CandidateIndex::best).
   states_[id].last_use = time_;
 }
 
-void Evictor::set_next_use(ValueId id, double time) {
-  states_[id].next_use = time;
-  mark_stale(id);
-}
-
-void Evictor::set_bias(ValueId id, double factor) {
-  evictor_check(factor > 0, "a bias must be positive");
-  states_[id].bias = factor;
-  mark_stale(id);
-}
-
-void Evictor::ran(double cost, Run run) {
+void Evictor::ran(double cost) {
   time_ += cost;
-  if (run == Run::kFirst) {
-    program_time_ += cost;
-  }
 }
 
-// --- what to drop ----------------------------------------------------------------------------------------------------
+// --- what to evict ---------------------------------------------------------------------------------------------------
 
 void Evictor::collect_unneeded() {
   std::vector<ValueId>& turned = graph_.turned_unneeded();
@@ -189,7 +179,7 @@ void Evictor::collect_unneeded() {
 }
 
 void Evictor::push_unneeded(ValueId id) {
-  if (!std::exchange(states_[id].unneeded, true)) {
+  if (!std::exchange(states_[id].in_unneeded, true)) {
     unneeded_.push(id, graph_.value(id).bytes);
   }
 }
@@ -198,9 +188,9 @@ ValueId Evictor::take_unneeded() {
   while (!unneeded_.empty()) {
     const ValueId id = unneeded_.top();
     unneeded_.pop();
-    states_[id].unneeded = false;
+    states_[id].in_unneeded = false;
     const EvictorGraph::Value& value = graph_.value(id);
-    if (value.exists && value.needs == 0 && states_[id].place == Place::kHeld && evictable(id)) {
+    if (value.exists && value.needs == 0 && states_[id].place == Place::kHeld && is_evictable(id)) {
       return id;
     }
   }
@@ -214,14 +204,14 @@ void Evictor::unindex(ValueId id) {
 }
 
 void Evictor::mark_stale(ValueId id) {
-  if (!states_[id].queued) {
-    states_[id].queued = true;
+  if (!states_[id].in_stale) {
+    states_[id].in_stale = true;
     stale_.push_back(id);
   }
 }
 
 void Evictor::mark_neighbours_stale(ValueId id) {
-  if (!pressed_) {
+  if (!is_pressed_) {
     return;
   }
   affected_.clear();
@@ -236,14 +226,16 @@ void Evictor::score(ValueId id) {
     unindex(id);
     return;
   }
-  const double rate =
-      states_[id].bias * rule_.cost_of_dropping(graph_, id) / static_cast<double>(graph_.value(id).bytes);
-  index_of(id).insert(id, rate, key(id));
+  double cost = rule_.cost_of_dropping(graph_, id);
+  if (foresight_ != nullptr) {
+    cost *= foresight_->cost_factor(id);
+  }
+  index_of(id).insert(id, cost / static_cast<double>(graph_.value(id).bytes), key(id));
 }
 
 void Evictor::score_stale() {
   for (const ValueId id : stale_) {
-    states_[id].queued = false;
+    states_[id].in_stale = false;
     score(id);
   }
   stale_.clear();
@@ -263,34 +255,19 @@ void Evictor::refresh_some() {
   }
 }
 
-double Evictor::next_use(ValueId id) const {
-  if (states_[id].next_use != kNever) {
-    return states_[id].next_use;
-  }
-  double first = kNever;
-  for (const EvictorGraph::Use& use : graph_.value(id).uses) {
-    if (graph_.node(use.node).missing > 0) {
-      for (const ValueId result : graph_.node(use.node).results) {
-        if (states_[result].place == Place::kNowhere && graph_.is_needed(result)) {
-          first = std::min(first, states_[result].next_use);
-        }
-      }
-    }
-  }
-  return first != kNever ? first : 2 * program_time_;
-}
-
+// The smaller, the longer ago the value was used, or, if that is known, the later it is used next.
 double Evictor::key(ValueId id) const {
-  return step_length_ > 0 ? -next_use(id) : states_[id].last_use;
+  return knows_uses_ ? -foresight_->next_use(id) : states_[id].last_use;
 }
 
 double Evictor::weight(double key) const {
-  const double distance = step_length_ > 0 ? -key - program_time_ : time_ - key;
-  return rule_.weight(std::max(0.0, distance), step_length_ > 0 ? step_length_ : time_ - pressed_since_);
+  const double distance = knows_uses_ ? -key - foresight_->now() : time_ - key;
+  return rule_.weight(std::max(0.0, distance), knows_uses_ ? foresight_->step_length() : time_ - pressed_since_);
 }
 
 ValueId Evictor::best_of(CandidateIndex& index) {
-  const auto key_now = [this](ValueId id) { return step_length_ > 0 ? -kNever : key(id); };
+  // Where next uses are known, a change of one marks its value: the key that the index has is still right.
+  const auto key_now = [this](ValueId id) { return knows_uses_ ? -std::numeric_limits<double>::infinity() : key(id); };
   const auto weight_of = [this](double key) { return weight(key); };
   for (int i = 0; i < kMaxRescored; ++i) {
     const ValueId best = index.best(key_now, weight_of);
@@ -311,7 +288,7 @@ ValueId Evictor::next_victim() {
   if (unneeded != kNoId) {
     return unneeded;
   }
-  pressed_ = true;
+  is_pressed_ = true;
   if (graph_.missing() == 0) {
     pressed_since_ = time_;
   }

@@ -1,4 +1,5 @@
-// What a caller of the evictor must keep to. Not TORCH_CHECK: nothing of LibTorch is included here.
+// Checks what a caller of the evictor must keep to. It does not use TORCH_CHECK, because this room includes nothing of
+// LibTorch.
 #pragma once
 
 #include <stdexcept>

@@ -42,7 +42,7 @@ NodeId EvictorGraph::add_node(double cost, absl::Span<const ValueId> inputs) {
   for (const ValueId input : inputs) {
     Value& value = values_[input];
     evictor_check(value.exists, "a node takes a value that does not exist");
-    // A value that this node takes already has this very use as its last.
+    // If this node takes the value already, that is the value's last use.
     if (!value.uses.empty() && value.uses.back().node == id) {
       continue;
     }
@@ -61,7 +61,7 @@ ValueId EvictorGraph::add_result(NodeId node, int64_t bytes) {
 
 void EvictorGraph::forget(ValueId id) {
   Value& value = values_[id];
-  evictor_check(value.exists && value.holders == 0 && value.uses.empty(), "a value that is still used is forgotten");
+  evictor_check(value.exists && value.hooks == 0 && value.uses.empty(), "a value is forgotten that is still used");
   value.exists = false;
   value.resident = false;
   if (value.producer != kNoId) {
@@ -76,7 +76,7 @@ void EvictorGraph::forget(ValueId id) {
 
 void EvictorGraph::remove_node(NodeId id) {
   for (const Input& input : nodes_[id].inputs) {
-    // The last use takes the place of this one.
+    // The value's last use moves to where this one was.
     auto& uses = values_[input.value].uses;
     uses[input.use] = uses.back();
     nodes_[uses[input.use].node].inputs[uses[input.use].input].use = input.use;
@@ -111,7 +111,7 @@ void EvictorGraph::run_gains() {
     Value& value = values_[work_.back()];
     work_.pop_back();
     if (value.needs++ == 0 && !value.resident) {
-      evictor_check(value.producer != kNoId, "a value that is neither kept nor computable is needed");
+      evictor_check(value.producer != kNoId, "a value is needed that is absent and cannot be computed");
       begin_missing(value.producer);
     }
   }
@@ -133,15 +133,15 @@ void EvictorGraph::run_losses() {
   }
 }
 
-void EvictorGraph::add_holder(ValueId id) {
-  ++values_[id].holders;
+void EvictorGraph::add_hook(ValueId id) {
+  ++values_[id].hooks;
   work_.push_back(id);
   run_gains();
 }
 
-void EvictorGraph::remove_holder(ValueId id) {
-  evictor_check(values_[id].holders > 0, "a holder is removed that was never added");
-  --values_[id].holders;
+void EvictorGraph::remove_hook(ValueId id) {
+  evictor_check(values_[id].hooks > 0, "a hook is removed that was never added");
+  --values_[id].hooks;
   work_.push_back(id);
   run_losses();
 }
@@ -167,7 +167,7 @@ void EvictorGraph::set_absent(ValueId id) {
   }
   value.resident = false;
   if (value.needs > 0) {
-    evictor_check(value.producer != kNoId, "a value that is needed and cannot be computed has lost its bytes");
+    evictor_check(value.producer != kNoId, "a value becomes absent that is needed and cannot be computed");
     begin_missing(value.producer);
     run_gains();
   }

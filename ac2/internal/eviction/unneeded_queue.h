@@ -1,13 +1,15 @@
-// Values that nobody needs and that have bytes all the same: the first to go, the largest before the others.
+// Values that are no longer needed although their bytes are there, the largest first. They are evicted before all
+// others.
 //
-// An entry may be out of date; whoever takes one checks it. Ties go to the smaller id. Not thread-safe.
+// An entry may be out of date: whoever takes one checks it. Of equally large values the one with the smaller id comes
+// first. Threads: not thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <queue>
 #include <vector>
 
-#include "ac2/internal/eviction/evictor_graph.h"
+#include "ac2/internal/eviction/evictor_ids.h"
 
 namespace ac2::internal {
 

@@ -25,7 +25,7 @@
 #include <memory>
 #include <variant>
 
-#include "ac2/internal/eviction/evictor.h"
+#include "ac2/internal/eviction/evictor_ids.h"
 #include "ac2/internal/graph/watched_versions.h"
 #include "ac2/internal/libtorch/stream_order.h"
 #include "ac2/internal/libtorch/tensor_meta.h"

@@ -1,4 +1,4 @@
-// A tensor's elements in one number.
+// A hash of a tensor's elements, by which verify mode notices that they have changed.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,12 +7,12 @@
 
 namespace ac2::internal {
 
-// Of every bit of `tensor`'s elements in the order of its indices; strides make no difference. Equal elements have
-// equal fingerprints within one process; unequal ones have equal ones once in 2^64. Meta tensors have no elements.
-// `tensor` must have a plain storage.
+// Takes in every bit of the elements of `tensor`, in the order of its indices, so that strides make no difference.
+// Bitwise identical elements have the same fingerprint in one process; others have the same one once in 2^64. A meta
+// tensor has no elements, and the fingerprint 0. `tensor` must have a plain storage.
 //
-// Runs ops for tensors that are not contiguous or not on the CPU, below autograd and outside all regions: no lock may
-// be held.
+// For a tensor that is not contiguous or not on the CPU it runs ops, below autograd and outside all regions. So the
+// caller must not hold a lock.
 uint64_t fingerprint(const at::Tensor& tensor);
 
 }  // namespace ac2::internal

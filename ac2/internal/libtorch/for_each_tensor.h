@@ -1,4 +1,4 @@
-// Tensors inside an op's arguments or results.
+// Visits the tensors among an op's arguments or results.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,7 +7,7 @@
 
 namespace ac2::internal {
 
-// Calls fn(tensor) for each tensor, defined or not, in order; those in lists of tensors too. None is left out.
+// Calls fn(tensor) for each tensor in order, including undefined ones and those in lists of tensors.
 template <class Fn>
 void for_each_tensor(c10::ArrayRef<c10::IValue> values, Fn&& fn) {
   for (const c10::IValue& value : values) {

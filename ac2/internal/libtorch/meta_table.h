@@ -1,7 +1,10 @@
-// The TensorMetas of one tape, each once: most tensors of a program share a few shapes, and a reference is 8 bytes
-// where a TensorMeta is 112.
+// The TensorMetas of one tape, each kept once. Most tensors of a program share a few shapes, and a pointer takes 8
+// bytes where a TensorMeta takes 112.
 //
-// Threads: guarded by the tape's lock; the metas themselves never change, and live as long as the tape.
+//   const TensorMeta* meta = table.intern(*tensor.unsafeGetTensorImpl());
+//
+// Lifetime: a TensorMeta never changes, and lives as long as the table.
+// Threads: not thread-safe; the tape's lock guards it.
 #pragma once
 
 #include <c10/core/TensorImpl.h>
@@ -18,6 +21,7 @@ namespace ac2::internal {
 
 class MetaTable {
  public:
+  // `impl` must have a plain storage.
   const TensorMeta* intern(const c10::TensorImpl& impl) {
     if (last_ != nullptr && last_->describes(impl)) {
       return last_;

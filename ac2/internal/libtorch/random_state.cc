@@ -7,7 +7,7 @@ namespace ac2::internal {
 
 namespace {
 
-// Where seed and offset are all there is.
+// Whether seed and offset are the whole state of the device's generators.
 bool is_counter(c10::DeviceType type) {
   return type == c10::DeviceType::CUDA || type == c10::DeviceType::XPU;
 }
@@ -23,7 +23,7 @@ RandomState::RandomState(const at::Generator& generator) {
   try {
     state_ = c10::make_intrusive<Counter>(device, generator.current_seed(), generator.get_offset());
   } catch (const c10::Error&) {
-    // Being captured.
+    // A graph is being captured.
   }
 }
 

@@ -1,13 +1,13 @@
-// The state of a generator at one moment, in the cheapest form that its device offers.
+// The state of a generator at one moment, in the smallest form that its device offers.
 //
-//   const RandomState before(generator);         // with the generator's lock
-//   at::Generator own = before.generator();      // one of its own, that draws the same
+//   const RandomState before(generator);      // the caller holds the generator's lock
+//   at::Generator own = before.generator();   // a new generator that draws the same numbers
 //
-// On the CPU it is a copy of the generator (5 KB). Devices whose generators are counters (Philox) have 16 bytes: seed
-// and offset. Of other devices it is a copy too.
+// For a device whose generators are counters (Philox) it is the seed and the offset, 16 bytes. For the CPU it is a copy
+// of the generator (5 KB), and so it is for all other devices.
 //
-// Undefined where the state cannot be known: while a CUDA graph is captured, LibTorch lets nobody look at it.
-// Threads: a value, as at::Generator.
+// It is undefined where the state cannot be known: while a CUDA graph is captured, LibTorch does not allow reading it.
+// Threads: a RandomState is a value, as at::Generator is.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -24,7 +24,7 @@ class RandomState {
   explicit RandomState(const at::Generator& generator);
 
   bool defined() const { return !std::holds_alternative<std::monostate>(state_); }
-  // A new one each time. Must be defined.
+  // A new generator in that state, at each call. The state must be defined.
   at::Generator generator() const;
 
  private:

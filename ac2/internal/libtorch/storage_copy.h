@@ -1,6 +1,8 @@
-// Raw bytes on a device: fresh ones, and copies of a storage's.
+// Allocates and copies raw bytes on a device.
 //
-// The ops these need are neither recorded nor seen by autograd.
+//   c10::Storage copy = copy_storage(storage, nbytes);
+//
+// The ops that this takes are neither recorded nor seen by autograd. Threads: any.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -11,11 +13,11 @@
 namespace ac2::internal {
 
 c10::Storage allocate_storage(size_t nbytes, c10::Device device);
-// Of the first `nbytes`; ordered after the work on the device's current stream.
+// Copies the first `nbytes`, after what is queued on the device's current stream.
 c10::Storage copy_storage(const c10::Storage& source, size_t nbytes);
 
-// Queued on the current stream of the device that either is on; the host does not wait if the other is there too, or in
-// pinned memory.
+// Queues the copy on the current stream of the device that one of the two is on. The host does not wait if the other is
+// on that device too, or in pinned memory.
 void copy_bytes(const c10::Storage& from, const c10::Storage& to, size_t nbytes);
 
 }  // namespace ac2::internal

@@ -1,10 +1,13 @@
-// Devices and streams in replay, through c10's interfaces alone. On the CPU, where an op is done when it returns, and
-// on the meta device there is nothing to order, and none of this asks anybody.
+// The order of work on devices and streams in a replay, through c10's interfaces alone.
 //
-// An op is replayed on the stream that is current in backward, which the engine has set to that of the node it runs.
-// Where the program has ordered its streams in forward, that one has waited for all that the node's inputs were
-// computed from: what is held from forward is there. Two things remain: bytes that a replay has made on one stream and
-// that are used on another, and memory that belongs to a stream whose allocator does not know who reads.
+// An op is replayed on the stream that is current in backward, which the engine has set to that of the autograd node it
+// runs. If the program ordered its streams in forward, that stream has waited for everything that the node's inputs
+// were computed from, so that values held since forward are there. Two things remain to be ordered: bytes that a replay
+// makes on one stream and that are used on another, and memory that belongs to a stream whose allocator does not know
+// who else reads it.
+//
+// On the CPU an op is done when it returns, and on the meta device there is nothing to do. There, and where all work is
+// on one stream, these functions make no event. Threads: any.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -15,35 +18,36 @@
 
 namespace ac2::internal {
 
-// Whether c10 knows how to ask it.
+// Whether devices of this type have streams that c10 can ask for.
 bool has_streams(c10::DeviceType type);
 
-// Whether its ops may still be running when they return.
+// Whether an op on the device may still be running when it has returned.
 inline bool is_asynchronous(c10::Device device) {
   return !device.is_cpu() && !device.is_meta() && has_streams(device.type());
 }
 
-// Where there is nothing to order.
+// Stands for a stream where there is nothing to order.
 constexpr c10::StreamId kNoStream = std::numeric_limits<c10::StreamId>::min();
 
-// The current one of the storage's device, or kNoStream.
+// The current stream of the storage's device, or kNoStream.
 c10::StreamId current_stream(const c10::Storage& storage);
 
-// What the current stream of `device` is given from now on comes after what `used_on` was given until now.
+// Orders what is queued on the current stream of `device` from now on after what is queued on `used_on` now.
 void order_after(c10::Device device, c10::StreamId used_on);
 
-// The same for the device of `storage`, whose memory is not given to anyone else before that is done. Returns the
-// current stream.
+// Does the same for the device of `storage`, and keeps the memory of `storage` from being reused before what is queued
+// is done. Returns the current stream.
 c10::StreamId order_use(const c10::Storage& storage, c10::StreamId used_on);
 
-// The same for bytes that are there: only of the memory.
+// Keeps the memory of `storage` from being reused before what is queued on the current stream is done. Its bytes are
+// there already, so that nothing needs to be ordered.
 void keep_until_read(const c10::Storage& storage);
 
-// `device` is not the thread's current one: what its current stream is given from now on comes after what that of the
-// current device was given until now.
+// If `device` is not the thread's current device, orders what is queued on its current stream from now on after what is
+// queued on the current device's current stream now.
 void follow_current_device(c10::Device device);
 
-// With an index: the current one of its type, if it has none.
+// Returns `device` with an index: that of the current device of its type if it has none.
 c10::Device with_index(c10::Device device);
 
 }  // namespace ac2::internal

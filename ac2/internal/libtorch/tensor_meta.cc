@@ -34,7 +34,7 @@ size_t TensorMeta::needed_bytes() const {
 }
 
 size_t TensorMeta::hash(const c10::TensorImpl& impl) {
-  // Cheap, and good enough to tell the shapes of one model apart.
+  // A cheap hash is good enough to tell the shapes of one model apart.
   uint64_t hash = static_cast<uint64_t>(impl.storage_offset()) * 31 + static_cast<uint64_t>(impl.dtype().itemsize());
   for (const int64_t size : impl.sizes()) {
     hash = hash * 0x9E3779B97F4A7C15 + static_cast<uint64_t>(size);
@@ -71,13 +71,14 @@ bool TensorMeta::covers(size_t nbytes) const {
 
 namespace {
 
-// Bytes [begin, end) of a storage, or of each period of it.
+// The bytes [begin, end) of a storage, or of each period of it.
 struct ByteRange {
   int64_t begin = 0;
   int64_t end = 0;
 };
 
-// Where the elements lie if every byte is taken modulo `period`; nothing if that wraps around. `period` 0: no modulo.
+// Where the elements lie if each byte's position is taken modulo `period`, or nothing if that wraps around. If `period`
+// is 0, positions are taken as they are.
 std::optional<ByteRange> bytes_modulo(const TensorMeta& meta, int64_t period) {
   const auto itemsize = static_cast<int64_t>(meta.itemsize());
   ByteRange range{meta.storage_offset() * itemsize, 0};

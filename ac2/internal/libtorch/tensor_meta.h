@@ -1,4 +1,9 @@
-// A tensor without its storage: what must be known to see the same elements again through another copy of the bytes.
+// A tensor without its storage: what must be known to see the same elements again in another copy of the bytes.
+//
+//   const TensorMeta meta(*tensor.unsafeGetTensorImpl());
+//   at::Tensor again = meta.over(copy_of_its_storage);
+//
+// Threads: a TensorMeta is a value; const functions may run at the same time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,8 +18,8 @@
 
 namespace ac2::internal {
 
-// Whether `impl` is nothing but strided elements in a storage. Others (sparse, nested, quantized, opaque, subclasses,
-// symbolic shapes) are told apart by their TensorImpl and always saved whole.
+// Whether `impl` is nothing but strided elements in a storage. Other tensors (sparse, nested, quantized, opaque,
+// subclasses, symbolic shapes) are told apart by their TensorImpl, and are always saved whole.
 inline bool has_plain_storage(const c10::TensorImpl& impl) {
   constexpr c10::DispatchKeySet not_plain(
       {c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr, c10::DispatchKey::Quantized,
@@ -36,36 +41,36 @@ class TensorMeta {
   c10::Device device() const { return device_; }
   size_t itemsize() const { return dtype_.itemsize(); }
   c10::ScalarType dtype() const { return dtype_.toScalarType(); }
-  // Of the storage, up to the last element's end.
+  // The bytes of the storage up to the end of the last element.
   size_t needed_bytes() const;
-  // Sizes, strides and offset.
+  // Whether sizes, strides and offset are those of `impl`.
   bool has_layout_of(const c10::TensorImpl& impl) const {
     const c10::IntArrayRef sizes = impl.sizes(), strides = impl.strides();
     bool same = impl.storage_offset() == storage_offset_ && sizes.size() == sizes_and_strides_.size();
-    // Mostly of a few dimensions, for which a call of memcmp would take longer.
+    // Most tensors have few dimensions, for which a call of memcmp would take longer.
     for (size_t d = 0; same && d < sizes.size(); ++d) {
       same = sizes[d] == sizes_and_strides_.size_at_unchecked(d) &&
              strides[d] == sizes_and_strides_.stride_at_unchecked(d);
     }
     return same;
   }
-  // Everything.
+  // Whether everything is that of `impl`.
   bool describes(const c10::TensorImpl& impl) const {
     return impl.key_set() == key_set_ && impl.dtype() == dtype_ && impl.device() == device_ &&
            impl.is_wrapped_number() == wrapped_number_ && has_layout_of(impl);
   }
-  // Of what describes() compares.
+  // A hash of what describes() compares.
   static size_t hash(const c10::TensorImpl& impl);
-  // Every byte of a storage of `nbytes`, each once.
+  // Whether the elements are every byte of a storage of `nbytes`, each once.
   bool covers(size_t nbytes) const;
 
-  // Whether the two, of one storage, may have a byte in common. Exact for what narrow(), select(), chunk() and slices
-  // with a step make of one tensor; else it may say so of two that have none.
+  // Whether the two may have a byte in common, if both are of one storage. Exact for what narrow(), select(), chunk()
+  // and slices with a step make of one tensor. For others it may be true although they have none in common.
   bool may_overlap(const TensorMeta& other) const;
 
-  // The same elements as they lie in memory: neither conjugated nor negated by whoever reads them.
+  // The same elements as they lie in memory: without lazy conjugation and negation.
   TensorMeta as_stored() const;
-  // One dimension over all of a storage of `nbytes`.
+  // A tensor of one dimension over all of a storage of `nbytes`.
   TensorMeta flattened(size_t nbytes) const;
 
   // A tensor without autograd history over `storage`, which must be large enough.

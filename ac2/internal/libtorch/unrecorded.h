@@ -1,4 +1,9 @@
-// While one lives, ops of this thread are not recorded and autograd saves for itself.
+// A guard: while one lives, ops of this thread are not recorded, and autograd saves tensors itself.
+//
+//   const Unrecorded unrecorded;
+//   …ops…
+//
+// Threads: concerns the thread that makes it. Guards may be nested.
 #pragma once
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -14,6 +19,7 @@ class Unrecorded {
   Unrecorded(const Unrecorded&) = delete;
   Unrecorded& operator=(const Unrecorded&) = delete;
 
+  // Whether one lives on this thread.
   static bool here() { return depth() > 0; }
 
  private:

@@ -9,7 +9,7 @@
 
 #include "ac2/internal/libtorch/fingerprint.h"
 #include "ac2/internal/libtorch/for_each_tensor.h"
-#include "ac2/internal/operators/undefined_results.h"
+#include "ac2/internal/operators/op_tables.h"
 
 namespace ac2::internal {
 
@@ -67,7 +67,7 @@ class Verifier::VerifiedCall final : public CallObservation {
                   "' of sizes ", read.tensor.sizes(),
                   ", which its schema does not say, so gradients that need the old or the new contents would be wrong. "
                   "Declare the argument as Tensor(a!) where the op is registered; for an op that is not yours, add a "
-                  "row to the table in ac2/internal/operators/hidden_writes.cc.");
+                  "row to the table in ac2/internal/operators/op_tables.cc.");
     }
   }
 

@@ -1,7 +1,12 @@
-// The streams on which one device copies beside the program's own work: one out of it, one into it. Device-generic,
-// through c10's streams and events.
+// Two streams on which a device copies while the program's own work goes on: one for copies to the host, one for copies
+// back.
 //
-// Nothing here blocks the host. Not thread-safe: c10::Event is not.
+//   CopyStreams streams(device);
+//   CopyStreams::EventPtr out = streams.copy_out(storage, pinned, nbytes, nullptr);
+//   streams.wait(*out, storage, stream);   // then the storage may be freed
+//
+// It works for every device through c10's streams and events, and never blocks the host. Threads: not thread-safe,
+// because c10::Event is not.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -22,17 +27,17 @@ class CopyStreams {
   // Throws c10::Error if the device has no streams or no events.
   explicit CopyStreams(c10::Device device);
 
-  // Of this thread, on the device.
+  // This thread's current stream on the device.
   c10::Stream current() const { return impl_.getStream(device_); }
 
-  // Queues a copy of `nbytes` after all that is queued on the current stream, and after `after` if that is not null.
-  // What is returned happens when it is done. Both storages must live until then, or be freed in the order of a stream
-  // that has waited for it.
+  // Queues a copy of `nbytes` after everything that is queued on the current stream, and after `after` if that is not
+  // null. Returns an event that happens when the copy is done. Both storages must live until then, or be freed in the
+  // order of a stream that has waited for the event.
   EventPtr copy_out(const c10::Storage& device, const c10::Storage& host, size_t nbytes, const EventPtr& after);
   EventPtr copy_in(const c10::Storage& host, const c10::Storage& device, size_t nbytes, const EventPtr& after);
 
-  // `stream` goes on when `event` has happened, and the memory of `storage` is not used again before what is queued
-  // there now is done, whatever stream it was allocated on.
+  // Makes `stream` wait for `event`, and keeps the memory of `storage` from being reused before everything that is
+  // queued on `stream` now is done, on whatever stream it was allocated.
   void wait(const c10::Event& event, const c10::Storage& storage, c10::Stream stream) const;
 
  private:

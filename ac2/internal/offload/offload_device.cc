@@ -17,7 +17,7 @@ namespace {
 
 struct Devices {
   std::mutex mutex;
-  // Null for those that values cannot leave.
+  // Null for devices from which values cannot be offloaded.
   absl::flat_hash_map<c10::Device, std::unique_ptr<OffloadDevice>> by_device;
 };
 
@@ -34,7 +34,7 @@ std::unique_ptr<OffloadDevice> make_device(c10::Device device) {
     c10::Allocator* pinned = at::globalContext().getPinnedMemoryAllocator(device.type());
     return pinned == nullptr ? nullptr : std::make_unique<OffloadDevice>(device, *pinned);
   } catch (const c10::Error&) {
-    return nullptr;  // what c10's interfaces throw where a device has not implemented them
+    return nullptr;  // the device does not implement an interface of c10
   }
 }
 
@@ -72,11 +72,11 @@ void OffloadDevice::release_memory() {
   }
 }
 
-c10::intrusive_ptr<Offloaded> OffloadDevice::take_out(const at::Tensor& tensor, const OffloadOptions& options) {
-  c10::intrusive_ptr<Offloaded> offloaded;  // dies after the lock, if it must
+c10::intrusive_ptr<OffloadedValue> OffloadDevice::take_out(const at::Tensor& tensor, const OffloadOptions& options) {
+  c10::intrusive_ptr<OffloadedValue> offloaded;  // its destructor takes the lock too
   const std::lock_guard lock(mutex_);
   const size_t nbytes = tensor.storage().nbytes();
-  std::optional<HostPool::Block> block = pool_.take(nbytes, options.max_pinned_bytes);
+  std::optional<PinnedPool::Block> block = pool_.take(nbytes, options.max_pinned_bytes);
   if (!block) {
     return {};
   }
@@ -87,7 +87,7 @@ c10::intrusive_ptr<Offloaded> OffloadDevice::take_out(const at::Tensor& tensor, 
     pool_.give_back(std::move(*block));
     throw;
   }
-  offloaded = c10::make_intrusive<Offloaded>(*this, tensor, std::move(*block), std::move(out));
+  offloaded = c10::make_intrusive<OffloadedValue>(*this, tensor, std::move(*block), std::move(out));
   make_streams_wait(options.in_flight_bytes);
   return offloaded;
 }

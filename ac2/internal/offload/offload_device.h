@@ -1,8 +1,15 @@
-// Where the values of one device go: pinned memory, streams to copy on, and what is on its way. One for each device of
-// the process, as its allocator is: regions come and go with every step, and pinned memory is slow to get.
+// What one device has for offloading: pinned memory, streams to copy on, and lists of the values that are on their way.
 //
-// Nothing here blocks the host. Threads: any. Its mutex is held while copies are queued and memory is allocated; take
-// no tape's lock under it, nor it under a tape's.
+//   if (OffloadDevice* device = OffloadDevice::of(tensor.device())) {
+//     c10::intrusive_ptr<OffloadedValue> offloaded = device->take_out(tensor, options);
+//     …
+//     at::Tensor again = offloaded->bring_back();
+//   }
+//
+// Lifetime: there is one for each device of the process, and it is never destroyed. Regions come and go with every
+// step, and pinned memory is slow to get. Threads: any. Its mutex is held while copies are queued and memory is
+// allocated. It must not be taken while a tape's lock is held, nor a tape's lock while it is held. It never blocks the
+// host.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,13 +28,13 @@
 
 namespace ac2::internal {
 
-class Offloaded;
+class OffloadedValue;
 
 class OffloadDevice {
  public:
-  // Null if values cannot leave it: it has no streams, no events, or no pinned memory.
+  // Null if values cannot be offloaded from it, because it has no streams, no events, or no pinned memory.
   static OffloadDevice* of(c10::Device device);
-  // Over all devices.
+  // Of all devices together.
   static OffloadMemory memory();
   static void release_memory();
 
@@ -35,10 +42,10 @@ class OffloadDevice {
   OffloadDevice(const OffloadDevice&) = delete;
   OffloadDevice& operator=(const OffloadDevice&) = delete;
 
-  // The bytes of the whole storage of `tensor`, on their way out; null if there is no pinned memory left.
-  c10::intrusive_ptr<Offloaded> take_out(const at::Tensor& tensor, const OffloadOptions& options);
+  // Queues the copy of the whole storage of `tensor` to the host. Null if there is no pinned memory left.
+  c10::intrusive_ptr<OffloadedValue> take_out(const at::Tensor& tensor, const OffloadOptions& options);
 
-  // Frees the device memory of what is known to be out by now. Cheap where nothing is on its way.
+  // Frees the device memory of values whose copies are done by now. Cheap if none is on its way.
   void poll() {
     if (in_flight_count_.load(std::memory_order_relaxed) > 0) {
       release_what_is_out();
@@ -46,23 +53,24 @@ class OffloadDevice {
   }
 
  private:
-  friend class Offloaded;
+  friend class OffloadedValue;
 
   void release_what_is_out();
-  // The oldest first, until at most `bytes` are on their way: the streams they came from wait.
+  // Until at most `bytes` are on their way: makes the stream that the oldest came from wait for its copy, and frees it
+  // in that stream's order.
   void make_streams_wait(int64_t bytes);
   void stop_reading_ahead();
 
   const c10::Device device_;
-  std::mutex mutex_;  // guards what follows, and all Offloaded of this device
-  HostPool pool_;
+  std::mutex mutex_;  // guards what follows, and all OffloadedValues of this device
+  PinnedPool pool_;
   CopyStreams streams_;
-  // Whose device memory is still there, the oldest first.
-  std::list<Offloaded*> in_flight_;
+  // Values whose device memory is still there, the oldest first.
+  std::list<OffloadedValue*> in_flight_;
   std::atomic<int64_t> in_flight_count_{0};
   int64_t in_flight_bytes_ = 0;
-  // Copied back and not used yet.
-  std::list<Offloaded*> ahead_;
+  // Values that were copied back ahead of their use and are not used yet.
+  std::list<OffloadedValue*> ahead_;
   int64_t ahead_bytes_ = 0;
 };
 

@@ -11,7 +11,8 @@
 
 namespace ac2::internal {
 
-Offloaded::Offloaded(OffloadDevice& device, const at::Tensor& tensor, HostPool::Block block, CopyStreams::EventPtr out)
+OffloadedValue::OffloadedValue(OffloadDevice& device, const at::Tensor& tensor, PinnedPool::Block block,
+                               CopyStreams::EventPtr out)
     : device_(device),
       meta_(*tensor.unsafeGetTensorImpl()),
       nbytes_(tensor.storage().nbytes()),
@@ -25,11 +26,11 @@ Offloaded::Offloaded(OffloadDevice& device, const at::Tensor& tensor, HostPool::
   device_.in_flight_bytes_ += static_cast<int64_t>(nbytes_);
 }
 
-Offloaded::~Offloaded() {
-  Offloaded::release_resources();
+OffloadedValue::~OffloadedValue() {
+  OffloadedValue::release_resources();
 }
 
-void Offloaded::release_resources() {
+void OffloadedValue::release_resources() {
   if (!block_.storage) {
     return;
   }
@@ -45,26 +46,26 @@ void Offloaded::release_resources() {
   }
 }
 
-void Offloaded::leave_device() {
+void OffloadedValue::leave_device() {
   device_.in_flight_.erase(in_flight_);
   device_.in_flight_count_.fetch_sub(1, std::memory_order_relaxed);
   device_.in_flight_bytes_ -= static_cast<int64_t>(nbytes_);
   original_ = c10::Storage();
 }
 
-void Offloaded::leave_device_in_order() {
+void OffloadedValue::leave_device_in_order() {
   device_.streams_.wait(*out_, original_, stream_);
   leave_device();
 }
 
-void Offloaded::start_copy_in() {
+void OffloadedValue::start_copy_in() {
   c10::Storage storage = allocate_storage(nbytes_, device_.device_);
   CopyStreams::EventPtr done = device_.streams_.copy_in(block_.storage, storage, nbytes_, out_);
   block_.busy = done;
   incoming_.emplace(Incoming{std::move(storage), device_.streams_.current(), std::move(done)});
 }
 
-void Offloaded::leave_ahead() {
+void OffloadedValue::leave_ahead() {
   if (ahead_) {
     device_.ahead_.erase(*ahead_);
     device_.ahead_bytes_ -= static_cast<int64_t>(nbytes_);
@@ -72,7 +73,7 @@ void Offloaded::leave_ahead() {
   }
 }
 
-void Offloaded::drop_incoming() {
+void OffloadedValue::drop_incoming() {
   leave_ahead();
   if (incoming_) {
     incoming_->done->block(incoming_->stream);
@@ -80,7 +81,7 @@ void Offloaded::drop_incoming() {
   }
 }
 
-at::Tensor Offloaded::bring_back() {
+at::Tensor OffloadedValue::bring_back() {
   const std::lock_guard lock(device_.mutex_);
   if (original_) {
     return meta_.over(original_);
@@ -101,7 +102,7 @@ at::Tensor Offloaded::bring_back() {
   return meta_.over(std::exchange(incoming_, std::nullopt)->storage);
 }
 
-bool Offloaded::read_ahead(int64_t limit) {
+bool OffloadedValue::read_ahead(int64_t limit) {
   const std::lock_guard lock(device_.mutex_);
   if (original_ || incoming_) {
     return true;
@@ -122,14 +123,14 @@ bool Offloaded::read_ahead(int64_t limit) {
   return true;
 }
 
-void Offloaded::stop_reading_ahead() {
+void OffloadedValue::stop_reading_ahead() {
   const std::lock_guard lock(device_.mutex_);
   if (ahead_) {
     drop_incoming();
   }
 }
 
-void Offloaded::before_write() {
+void OffloadedValue::before_write() {
   const std::lock_guard lock(device_.mutex_);
   out_->block(device_.streams_.current());
   if (original_) {

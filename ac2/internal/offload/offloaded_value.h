@@ -1,6 +1,7 @@
-// A value's bytes in pinned memory, or on the way there or back.
+// A value's bytes in pinned memory, or on the way there or back. OffloadDevice::take_out() makes it.
 //
-// Threads: any; its OffloadDevice's mutex guards it. Must not be destroyed under a tape's lock.
+// Lifetime: it may be destroyed while copies are under way, but not while a tape's lock is held.
+// Threads: any; the mutex of its OffloadDevice guards it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,56 +23,58 @@ namespace ac2::internal {
 
 class OffloadDevice;
 
-class Offloaded final : public torch::CustomClassHolder {
+class OffloadedValue final : public torch::CustomClassHolder {
  public:
-  // With the device's mutex. `out` is the copy into `block`, queued on the current stream's behalf.
-  Offloaded(OffloadDevice& device, const at::Tensor& tensor, HostPool::Block block, CopyStreams::EventPtr out);
-  // Copies that are under way finish in peace.
-  ~Offloaded() override;
-  // When the last reference goes and weak ones are left.
+  // The caller holds the device's mutex. `out` happens when the copy into `block` is done, which waited for the current
+  // stream.
+  OffloadedValue(OffloadDevice& device, const at::Tensor& tensor, PinnedPool::Block block, CopyStreams::EventPtr out);
+  // Copies under way are not disturbed: the memory that they use is freed after them.
+  ~OffloadedValue() override;
+  // Called when the last strong reference is gone and weak ones are left.
   void release_resources() override;
-  Offloaded(const Offloaded&) = delete;
-  Offloaded& operator=(const Offloaded&) = delete;
+  OffloadedValue(const OffloadedValue&) = delete;
+  OffloadedValue& operator=(const OffloadedValue&) = delete;
 
   size_t nbytes() const { return nbytes_; }
 
-  // The tensor that was taken out, for this thread's current stream: over its first storage if that is still there,
-  // else over a copy.
+  // The tensor that was taken out, for use on this thread's current stream: over its first storage if that is still
+  // there, else over a copy on the device.
   at::Tensor bring_back();
-  // Queues the copy that bring_back() would, unless more than `limit` bytes would then be on the device for later.
-  // False if so, or if the device has no memory left.
+  // Queues the copy for a later bring_back(). Returns false, and queues nothing, if more than `limit` bytes would then
+  // be on the device ahead of their use, or if the device has no memory left.
   bool read_ahead(int64_t limit);
-  // Undoes that, if nobody has used it.
+  // Undoes read_ahead() if the copy is not used yet.
   void stop_reading_ahead();
-  // This thread's current stream is about to write to the storage that was taken out.
+  // To be called before this thread's current stream writes to the storage that was taken out.
   void before_write();
 
  private:
   friend class OffloadDevice;
   struct Incoming {
     c10::Storage storage;
-    c10::Stream stream;  // whose memory it is
+    c10::Stream stream;  // on which the memory was allocated
     CopyStreams::EventPtr done;
   };
 
-  // All with the device's mutex.
+  // The caller of these holds the device's mutex.
   void start_copy_in();
   void drop_incoming();
   void leave_ahead();
-  // Its device memory is no longer needed: the copy out is done, or the stream waits for it.
+  // Frees the device memory. The copy out must be done.
   void leave_device();
+  // The same before the copy is done: the stream that the value came from waits for it first.
   void leave_device_in_order();
 
   OffloadDevice& device_;
   const TensorMeta meta_;
   const size_t nbytes_;
-  HostPool::Block block_;
+  PinnedPool::Block block_;
   const CopyStreams::EventPtr out_;  // happens when the copy out is done
-  const c10::Stream stream_;         // that wanted it taken out
+  const c10::Stream stream_;         // the current stream when the value was taken out
   c10::Storage original_;            // while in flight
-  std::list<Offloaded*>::iterator in_flight_;
+  std::list<OffloadedValue*>::iterator in_flight_;
   std::optional<Incoming> incoming_;
-  std::optional<std::list<Offloaded*>::iterator> ahead_;
+  std::optional<std::list<OffloadedValue*>::iterator> ahead_;
 };
 
 }  // namespace ac2::internal

@@ -15,16 +15,16 @@ size_t capacity_for(size_t nbytes) {
   return (std::max<size_t>(nbytes, 1) + kGranularity - 1) / kGranularity * kGranularity;
 }
 
-int64_t bytes_of(const HostPool::Block& block) {
+int64_t bytes_of(const PinnedPool::Block& block) {
   return static_cast<int64_t>(block.storage.nbytes());
 }
 
 }  // namespace
 
-std::optional<HostPool::Block> HostPool::reuse(size_t nbytes) {
+std::optional<PinnedPool::Block> PinnedPool::reuse(size_t nbytes) {
   const size_t capacity = capacity_for(nbytes);
   const auto it = unused_.lower_bound(capacity);
-  // Of a block a quarter may be wasted, no more: the next value may need it whole.
+  // No more than a quarter of a block may be wasted, because the next value may need it whole.
   if (it == unused_.end() || it->first > capacity + capacity / 3) {
     return std::nullopt;
   }
@@ -36,7 +36,7 @@ std::optional<HostPool::Block> HostPool::reuse(size_t nbytes) {
   return block;
 }
 
-std::optional<HostPool::Block> HostPool::allocate(size_t capacity, int64_t cap) {
+std::optional<PinnedPool::Block> PinnedPool::allocate(size_t capacity, int64_t cap) {
   if (static_cast<int64_t>(capacity) > cap - bytes_) {
     return std::nullopt;
   }
@@ -47,11 +47,11 @@ std::optional<HostPool::Block> HostPool::allocate(size_t capacity, int64_t cap) 
     bytes_ += static_cast<int64_t>(capacity);
     return block;
   } catch (const c10::Error&) {
-    return std::nullopt;  // devices differ in which error it is that says so
+    return std::nullopt;  // devices differ in the type of error that says that memory ran out
   }
 }
 
-std::optional<HostPool::Block> HostPool::take(size_t nbytes, int64_t cap) {
+std::optional<PinnedPool::Block> PinnedPool::take(size_t nbytes, int64_t cap) {
   std::optional<Block> block = reuse(nbytes);
   if (!block) {
     block = allocate(capacity_for(nbytes), cap);
@@ -66,12 +66,12 @@ std::optional<HostPool::Block> HostPool::take(size_t nbytes, int64_t cap) {
   return block;
 }
 
-void HostPool::give_back(Block block) {
+void PinnedPool::give_back(Block block) {
   bytes_in_use_ -= bytes_of(block);
   unused_[block.storage.nbytes()].push_back(std::move(block));
 }
 
-void HostPool::release_unused() {
+void PinnedPool::release_unused() {
   for (auto it = unused_.begin(); it != unused_.end();) {
     std::deque<Block> busy;
     for (Block& block : it->second) {

@@ -1,10 +1,11 @@
-// Pinned blocks of the host's memory, handed out again and again.
+// Blocks of pinned host memory, which are reused because the host is slow to pin memory.
 //
-//   std::optional<HostPool::Block> block = pool.take(nbytes, cap);   // null: there is none
+//   std::optional<PinnedPool::Block> block = pool.take(nbytes, cap);   // null: there is none
 //   …copy into it, after block->busy…
 //   pool.give_back(std::move(*block));
 //
-// Not thread-safe, and whoever holds a lock around it may be one that runs allocations and asks events.
+// Threads: not thread-safe. It allocates memory and queries events, so that the lock that guards it must be one under
+// which that is allowed.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -21,22 +22,23 @@
 
 namespace ac2::internal {
 
-class HostPool {
+class PinnedPool {
  public:
   struct Block {
     c10::Storage storage;
-    // Copies that use it are done once this has happened; null: there are none. A write on a stream waits for it.
+    // Happens when the copies that use the block are done; null if there are none. A write into the block must wait for
+    // it.
     std::shared_ptr<c10::Event> busy;
   };
 
   // `allocator` gives pinned memory and lives as long as the process.
-  explicit HostPool(c10::Allocator& allocator) : allocator_(allocator) {}
+  explicit PinnedPool(c10::Allocator& allocator) : allocator_(allocator) {}
 
-  // Null if the pool would have more than `cap` bytes then, or the host has none left. Blocks that are not in use are
-  // given back to the host before that.
+  // Null if the pool would then have more than `cap` bytes, or if the host has none left. Before it gives up, it
+  // returns blocks that are not in use to the host.
   std::optional<Block> take(size_t nbytes, int64_t cap);
   void give_back(Block block);
-  // But for those that are busy.
+  // Returns blocks that are not in use to the host, except for those that copies still use.
   void release_unused();
 
   int64_t bytes() const { return bytes_; }
@@ -47,7 +49,7 @@ class HostPool {
   std::optional<Block> allocate(size_t capacity, int64_t cap);
 
   c10::Allocator& allocator_;
-  // By size; of one size the one that was given back first is the next, because it is the least likely to be busy.
+  // By size. Of one size, the block that was given back first is taken next, because it is the least likely to be busy.
   absl::btree_map<size_t, std::deque<Block>> unused_;
   int64_t bytes_ = 0;
   int64_t bytes_in_use_ = 0;

@@ -16,7 +16,7 @@ constexpr double kFlopsPerNanosecond = 50;
 constexpr double kBytesPerNanosecond = 10;
 constexpr double kCall = 1000;
 
-// How often each element of the result is a multiplication and an addition.
+// Which size says how many multiplications and additions make an element of the result.
 enum class Depth { kLastOfFirst, kLastOfSecond, kFilter, kAttention };
 
 struct Product {

@@ -1,4 +1,5 @@
-// What a call costs, from its shapes alone: for budgets that must drop the same values each time the same program runs.
+// What a call costs, computed from its shapes alone. Budgets use it that must evict the same values each time the same
+// program runs, and budgets of devices, where a clock would measure how long it took to queue the op.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -8,8 +9,9 @@
 
 namespace ac2::internal {
 
-// A roofline (Williams, Waterman and Patterson, 2009): the larger of arithmetic and memory traffic, plus a constant for
-// the call. Nanoseconds of an imagined machine; only ratios mean anything.
+// A roofline (Williams, Waterman and Patterson, 2009): the time of the arithmetic or of the memory traffic, whichever
+// is larger, plus a constant for the call. It is in nanoseconds of an imagined machine, so that only ratios mean
+// anything.
 double modelled_cost(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments, c10::ArrayRef<c10::IValue> results);
 
 }  // namespace ac2::internal

@@ -49,7 +49,7 @@ ThreeTensors layer_norm_backward(const at::Tensor&, const at::Tensor& input, at:
   return {gradient_like(mask[0], input), gradient_like(mask[1], weight), gradient_like(mask[2], bias)};
 }
 
-// As _scaled_dot_product_flash_attention_for_cpu lays its results out.
+// Results are laid out as _scaled_dot_product_flash_attention_for_cpu does it.
 std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& query, const at::Tensor&, const at::Tensor& value,
                                              double, bool, const OptionalTensor&, std::optional<double>) {
   const int64_t batch = query.size(0), heads = query.size(1), time = query.size(2);
@@ -90,8 +90,8 @@ void add(torch::Library& library, const char* name, const char* overload, Fn* ke
 }  // namespace
 
 void install_meta_kernels() {
-  // Never destroyed: a kernel must not go while another thread may be in it. Not on the heap: a pointer that nobody
-  // reads may be left out, and LeakSanitizer then finds what it pointed to.
+  // Never destroyed, because a kernel must not be deregistered while another thread may run it. Not on the heap: a
+  // pointer that is never read may be optimised away, and LeakSanitizer would then report what it pointed to.
   alignas(torch::Library) static std::byte memory[sizeof(torch::Library)];
   static const auto* library = [] {
     auto* made = new (memory) torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::Meta, __FILE__, __LINE__);

@@ -2,6 +2,7 @@
 
 #include <ATen/core/enum_tag.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
@@ -11,110 +12,30 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
-#include "ac2/internal/operators/hidden_writes.h"
+#include "ac2/internal/operators/op_tables.h"
 
 namespace ac2::internal {
 
 namespace {
 
-// Factories whose result does not depend on chance. What user code writes into it through data_ptr() would be lost by
-// running the factory again; torch::tensor() itself fills an aten::empty that way.
-bool is_constant_factory(const std::string& name) {
-  static const absl::flat_hash_set<std::string> names = {
-      "aten::empty",
-      "aten::empty_like",
-      "aten::empty_strided",
-      "aten::empty_permuted",
-      "aten::empty_quantized",
-      "aten::new_empty",
-      "aten::new_empty_strided",
-      "aten::_empty_affine_quantized",
-      "aten::zeros",
-      "aten::zeros_like",
-      "aten::new_zeros",
-      "aten::_efficientzerotensor",
-      "aten::ones",
-      "aten::ones_like",
-      "aten::new_ones",
-      "aten::full",
-      "aten::full_like",
-      "aten::new_full",
-      "aten::scalar_tensor",
-      "aten::arange",
-      "aten::range",
-      "aten::linspace",
-      "aten::logspace",
-      "aten::eye",
-      "aten::tril_indices",
-      "aten::triu_indices",
-      "aten::from_file",
-      "aten::bartlett_window",
-      "aten::blackman_window",
-      "aten::hamming_window",
-      "aten::hann_window",
-      "aten::kaiser_window",
-  };
-  return names.contains(name);
-}
-
-// In-place ops whose result does not depend on what was there. (out= arguments are overwritten by definition.)
-bool is_overwriting(const std::string& name) {
-  static const absl::flat_hash_set<std::string> names = {
-      "aten::fill_",    "aten::zero_",       "aten::copy_",      "aten::normal_",
-      "aten::uniform_", "aten::random_",     "aten::bernoulli_", "aten::exponential_",
-      "aten::cauchy_",  "aten::log_normal_", "aten::geometric_",
-  };
-  return names.contains(name);
-}
-
-// These may move the bytes, and leave those that are added undefined.
-bool is_resize(const std::string& name) {
-  static const absl::flat_hash_set<std::string> names = {"aten::resize_", "aten::resize_as_", "aten::resize_as_sparse_",
-                                                         "aten::_resize_output_"};
-  return names.contains(name);
-}
-
-bool writes_metadata_only(const std::string& name, const c10::OperatorHandle& op) {
-  static const absl::flat_hash_set<std::string> names = {
-      "aten::set_", "aten::detach_", "aten::rename_", "aten::requires_grad_", "aten::set_data", "aten::retain_grad",
-  };
-  return names.contains(name) || (op.hasTag(at::Tag::inplace_view) && !is_resize(name));
-}
-
-struct ClobberedResult {
-  std::string_view op;
-  uint16_t result;
-};
-
-// The reserve space or workspace of these is scratch memory for their backward.
-constexpr std::array<ClobberedResult, 6> kClobbered = {{
-    {"aten::_cudnn_rnn", 3},
-    {"aten::miopen_rnn", 3},
-    {"aten::mkldnn_rnn_layer", 3},
-    {"aten::cudnn_batch_norm", 3},
-    {"aten::_batch_norm_with_update", 3},
-    {"aten::_batch_norm_with_update_functional", 3},
-}};
-
-// Drops an operator's facts when the operator goes, for the next one may get its address.
-class Table;
+// Forgets an operator's facts when the operator is deregistered, because the next one may get its address.
+class FactsTable;
 class Forgetter final : public c10::OpRegistrationListener {
  public:
-  explicit Forgetter(Table& table) : table_(table) {}
+  explicit Forgetter(FactsTable& table) : table_(table) {}
   void onOperatorRegistered(const c10::OperatorHandle&) override {}
   void onOperatorDeregistered(const c10::OperatorHandle& op) override;
 
  private:
-  Table& table_;
+  FactsTable& table_;
 };
 
-class Table {
+class FactsTable {
  public:
   // Leaked: nodes and other threads' caches may outlive static destruction.
-  static Table& instance() {
-    static Table* table = [] {
-      auto* t = new Table;
+  static FactsTable& instance() {
+    static FactsTable* table = [] {
+      auto* t = new FactsTable;
       t->listener_ = std::make_unique<c10::RegistrationHandleRAII>(
           c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<Forgetter>(*t)));
       return t;
@@ -146,6 +67,7 @@ class Table {
  private:
   std::mutex mutex_;
   absl::flat_hash_map<const c10::FunctionSchema*, std::unique_ptr<const OpFacts>> facts_;
+  // Of operators that are gone, because nodes may still refer to them.
   std::vector<std::unique_ptr<const OpFacts>> retired_;
   std::atomic<uint32_t> generation_{0};
   std::unique_ptr<c10::RegistrationHandleRAII> listener_;
@@ -157,8 +79,16 @@ void Forgetter::onOperatorDeregistered(const c10::OperatorHandle& op) {
   }
 }
 
-bool is_alias_write(const c10::Argument& argument) {
+bool is_declared_write(const c10::Argument& argument) {
   return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
+
+bool is_view_of_argument(const c10::Argument& result) {
+  return result.alias_info() != nullptr && !result.alias_info()->isWrite();
+}
+
+bool contains(c10::ArrayRef<std::string_view> names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 }  // namespace
@@ -167,29 +97,29 @@ OpFacts::OpFacts(const c10::OperatorHandle& handle) : op(handle) {
   const c10::FunctionSchema& schema = op.schema();
   const std::string& base = schema.name();
   name = schema.overload_name().empty() ? base : base + "." + schema.overload_name();
-  num_arguments = static_cast<uint16_t>(schema.arguments().size());
-  num_returns = static_cast<uint16_t>(schema.returns().size());
   is_aten = base.starts_with("aten::");
+  draws = op.hasTag(at::Tag::nondeterministic_seeded);
+  is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+  never_recompute = is_constant_factory(base) || is_resize(base) || is_collective(base);
+  note_arguments(schema);
+  note_results(schema);
+  note_metadata_writes(base);
+}
 
-  const HiddenWrites* hidden = find_hidden_writes(base);
+void OpFacts::note_arguments(const c10::FunctionSchema& schema) {
+  num_arguments = static_cast<uint16_t>(schema.arguments().size());
+  const HiddenWrites* hidden = find_hidden_writes(schema.name());
   bool only_out = true;
   for (uint16_t i = 0; i < num_arguments; ++i) {
     const c10::Argument& argument = schema.arguments()[i];
-    bool is_written = is_alias_write(argument);
-    if (hidden != nullptr) {
-      for (const std::string_view written_name : hidden->arguments) {
-        if (argument.name() == written_name) {
-          is_written = true;
-          if (!hidden->results_depend_on_old) {
-            written_unseen.push_back(i);
-          }
-        }
-      }
-      if (!hidden->only_if.empty() && argument.name() == hidden->only_if) {
-        written_only_if = i;
-      }
+    const bool is_hidden_write = hidden != nullptr && contains(hidden->arguments, argument.name());
+    if (is_hidden_write && !hidden->results_depend_on_old) {
+      written_unseen.push_back(i);
     }
-    if (is_written) {
+    if (hidden != nullptr && !hidden->only_if.empty() && argument.name() == hidden->only_if) {
+      written_only_if = i;
+    }
+    if (is_hidden_write || is_declared_write(argument)) {
       written.push_back(i);
       only_out &= argument.is_out();
     }
@@ -197,30 +127,28 @@ OpFacts::OpFacts(const c10::OperatorHandle& handle) : op(handle) {
       generator_argument = i;
     }
   }
-  for (const c10::Argument& result : schema.returns()) {
-    has_fresh_results |= !is_alias_write(result);
-  }
-  writes_metadata_only = internal::writes_metadata_only(base, op);
-  overwrites = !written.empty() && (only_out || is_overwriting(base));
+  overwrites = !written.empty() && (only_out || overwrites_in_place(schema.name()));
+}
 
-  bool returns_views = num_returns > 0;
-  for (const c10::Argument& result : schema.returns()) {
-    returns_views &= result.alias_info() != nullptr && !result.alias_info()->isWrite();
-  }
+void OpFacts::note_results(const c10::FunctionSchema& schema) {
+  const std::vector<c10::Argument>& results = schema.returns();
+  num_returns = static_cast<uint16_t>(results.size());
+  has_fresh_results = !std::all_of(results.begin(), results.end(), is_declared_write);
   // The alias annotation alone would not do: reshape has one too, and may copy.
-  is_view = returns_views && written.empty() && op.hasKernelForDispatchKey(c10::DispatchKey::ADInplaceOrView);
-
-  draws = op.hasTag(at::Tag::nondeterministic_seeded);
-  is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
-  bumps_version_only = writes_metadata_only && op.hasTag(at::Tag::inplace_view) && base != "aten::set_" &&
-                       base != "aten::detach_" && op.hasKernelForDispatchKey(c10::DispatchKey::ADInplaceOrView);
-  never_recompute = is_constant_factory(base) || is_resize(base) || base.starts_with("c10d::") ||
-                    base.starts_with("_c10d_functional::") || base.starts_with("c10d_functional::");
-  for (const ClobberedResult& row : kClobbered) {
-    if (row.op == base) {
-      clobbered_results.push_back(row.result);
+  is_view = !results.empty() && std::all_of(results.begin(), results.end(), is_view_of_argument) && written.empty() &&
+            op.hasKernelForDispatchKey(c10::DispatchKey::ADInplaceOrView);
+  for (uint16_t i = 0; i < num_returns; ++i) {
+    if (is_clobbered_result(schema.name(), i)) {
+      clobbered_results.push_back(i);
     }
   }
+}
+
+void OpFacts::note_metadata_writes(const std::string& base) {
+  const bool is_inplace_view = op.hasTag(at::Tag::inplace_view);
+  writes_metadata_only = writes_metadata(base) || (is_inplace_view && !is_resize(base));
+  bumps_version_only = writes_metadata_only && is_inplace_view && !counts_no_version(base) &&
+                       op.hasKernelForDispatchKey(c10::DispatchKey::ADInplaceOrView);
 }
 
 const OpFacts& op_facts(const c10::OperatorHandle& op) {
@@ -229,9 +157,9 @@ const OpFacts& op_facts(const c10::OperatorHandle& op) {
     const OpFacts* facts = nullptr;
     uint32_t generation = 0;
   };
-  // Direct-mapped: a miss costs a lock, a collision no more than that.
+  // Direct-mapped. A miss costs a lock, and so does a collision.
   static thread_local std::array<Entry, 256> cache;
-  static Table& table = Table::instance();
+  static FactsTable& table = FactsTable::instance();
 
   const c10::FunctionSchema* schema = &op.schema();
   Entry& entry = cache[(reinterpret_cast<uintptr_t>(schema) >> 6) % cache.size()];

@@ -1,7 +1,11 @@
-// What must be known of an operator to record and replay its calls, looked up once per operator.
+// What must be known of an operator to record and replay its calls.
 //
-// Threads: op_facts() may be called from any thread; the facts never change and are never freed, for nodes refer to
-// them.
+//   const OpFacts& facts = op_facts(op);   // made at the first call for `op`, found in a cache at later ones
+//
+// Facts come from the operator's schema and kernels, and from op_tables.h where these do not tell.
+//
+// Lifetime: facts never change and are never freed, not even when the operator is deregistered: nodes refer to them.
+// Threads: op_facts() may be called from any thread.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -20,39 +24,45 @@ struct OpFacts {
   uint16_t num_arguments = 0;
   uint16_t num_returns = 0;
 
-  // Returns views of its arguments and nothing else: nothing to record.
+  // The op returns views of its arguments and nothing else, so there is nothing to record.
   bool is_view = false;
-  // Changes sizes and strides, or which storage a tensor has, but no bytes.
+  // The op changes sizes and strides, or which storage a tensor has, but no bytes.
   bool writes_metadata_only = false;
-  // Of these, ADInplaceOrView will count a new version all the same.
+  // The op writes metadata only, but ADInplaceOrView counts a new version all the same.
   bool bumps_version_only = false;
 
   // Indices of the arguments that may be written.
   c10::SmallVector<uint16_t, 2> written;
   // Index of the bool argument that must be true for `written` to count, or -1.
   int written_only_if = -1;
-  // Those of `written` of which no version counter is told and on whose old bytes no result depends. What autograd has
-  // saved of them changes under its hands, there as here.
+  // Those of `written` whose version counter does not count the write, and on whose old bytes no result depends. What
+  // autograd has saved of them follows the write, in a region as in plain PyTorch.
   c10::SmallVector<uint16_t, 2> written_unseen;
-  // Whatever stood in a written tensor before makes no difference to any result.
+  // No result depends on what a written tensor held before.
   bool overwrites = false;
-  // Has a result other than the written arguments.
+  // The op has a result other than the written arguments.
   bool has_fresh_results = false;
 
-  // Draws from a generator (Tag::nondeterministic_seeded).
+  // The op draws from a generator (Tag::nondeterministic_seeded).
   bool draws = false;
+  // Index of the Generator argument, or -1.
   int generator_argument = -1;
   bool is_aten = false;
-  // Made of other ops. Such an op arrives here whole where autograd is off for the thread (inference mode, kernels that
-  // dispatch below autograd), and may look at which of its arguments require a gradient, as matmul does.
+  // The op is made of other ops. It arrives here whole where autograd is off for the thread (inference mode, kernels
+  // that dispatch below autograd), and may look at which of its arguments require a gradient, as matmul does.
   bool is_composite = false;
 
-  // Its result may be filled by code that no dispatcher sees (torch::tensor, data_ptr()), or running it again would do
-  // something (a collective): results are values from outside, held by reference.
+  // Results are values from outside, held by reference, because code that no dispatcher sees may fill them
+  // (torch::tensor, data_ptr()), or because running the op again would have an effect (a collective).
   bool never_recompute = false;
 
-  // Results, by index, into which a backward kernel writes: handed out as copies.
+  // Indices of the results into which a backward kernel writes: these are handed out as copies.
   c10::SmallVector<uint16_t, 1> clobbered_results;
+
+ private:
+  void note_arguments(const c10::FunctionSchema& schema);
+  void note_results(const c10::FunctionSchema& schema);
+  void note_metadata_writes(const std::string& base);
 };
 
 const OpFacts& op_facts(const c10::OperatorHandle& op);

@@ -23,7 +23,7 @@ bool is_well_formed(const QualifiedName& name) {
          (!name.overload || !name.overload->empty());
 }
 
-// What someone who wrote "mm", "aten.mm" or "torch.ops.aten.mm" had in mind.
+// The name that is probably meant by "mm", "aten.mm" or "torch.ops.aten.mm".
 std::string guess_meaning(std::string name) {
   if (name.find("::") != std::string::npos) {
     return name;
@@ -40,8 +40,8 @@ std::string guess_meaning(std::string name) {
   return "aten::" + name;
 }
 
-// Levenshtein's, between `name` and what `pattern` matches that is nearest to it, stopped where it exceeds `limit`:
-// then the result is limit + 1. A pattern without '*' and '?' matches itself.
+// Levenshtein's distance between `name` and the nearest text that `pattern` matches, or limit + 1 if it is larger than
+// `limit`. A pattern without '*' and '?' matches itself.
 size_t edit_distance(const std::string& pattern, const std::string& name, size_t limit) {
   std::vector<size_t> row(name.size() + 1);
   for (size_t j = 0; j <= name.size(); ++j) {
@@ -64,19 +64,19 @@ size_t edit_distance(const std::string& pattern, const std::string& name, size_t
   return row.back();
 }
 
-// How many mistakes somebody may have made in it.
+// How many mistakes a misspelt name may have to be recognised.
 size_t plausible_mistakes(const std::string& base) {
   if (!is_pattern(base)) {
     return std::max<size_t>(2, base.size() / 4);
   }
-  // Few letters and a '*' are near to everything.
+  // A pattern of a few letters and a '*' is near to every name, so that only letters count.
   const size_t colons = base.find("::");
   const std::string own = colons == std::string::npos ? base : base.substr(colons + 2);
   const auto letters = std::count_if(own.begin(), own.end(), [](char c) { return c != '*' && c != '?'; });
   return std::max<size_t>(1, static_cast<size_t>(letters) / 4);
 }
 
-// Registered base names, nearest first, and none that nobody could have meant.
+// The registered base names nearest to `base`, the nearest first, without those that are too far away to be meant.
 std::vector<std::string> nearest_bases(const std::string& base) {
   constexpr size_t kMost = 3;
   const size_t limit = plausible_mistakes(base);
@@ -132,7 +132,7 @@ void check_pattern(const std::string& caller, const std::string& text) {
 }  // namespace
 
 QualifiedName split_name(const std::string& name) {
-  // From the namespace on: some other namespace may have a dot in its name.
+  // Looked for after the namespace, because a namespace may have a dot in its name.
   const size_t colons = name.find("::");
   const size_t dot = name.find('.', colons == std::string::npos ? 0 : colons);
   if (dot == std::string::npos) {
@@ -150,7 +150,6 @@ bool matches(const QualifiedName& name, const c10::OperatorName& op) {
          (!name.overload || fnmatch(name.overload->c_str(), op.overload_name.c_str(), 0) == 0);
 }
 
-// The overloads registered under a base name, sorted.
 std::set<std::string> overloads_of(const std::string& base) {
   std::set<std::string> overloads;
   for (const c10::OperatorName& op : c10::Dispatcher::singleton().getAllOpNames()) {
@@ -172,7 +171,7 @@ void check_registered(const std::string& caller, const std::string& text) {
     check_pattern(caller, text);
     return;
   }
-  // Most operators have the overload "", which is found at once; only for the others all names are looked through.
+  // Most operators have the overload "", which is found at once. For others all names are searched.
   if (is_registered(name.base, name.overload.value_or(""))) {
     return;
   }

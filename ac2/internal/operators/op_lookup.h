@@ -1,5 +1,5 @@
-// Operators by the names that people write: taken apart, looked up, and the nearest suggested for one that does not
-// exist.
+// Operators by the names and patterns that people write. A name that no operator has is an error that suggests the
+// nearest ones.
 //
 //   check_registered("save_ops", "aten::mmm");   // throws: … no operator named "aten::mmm" … Did you mean aten::mm?
 //   check_registered("save_ops", "aten::*mm*");  // a pattern: some operator must match
@@ -15,7 +15,7 @@
 
 namespace ac2::internal {
 
-// "aten::add.Tensor" taken apart. Without a dot the overload is absent, which is not the same as the overload "".
+// The parts of "aten::add.Tensor". Without a dot there is no overload, which is not the same as the overload "".
 struct QualifiedName {
   std::string base;
   std::optional<std::string> overload;
@@ -23,7 +23,7 @@ struct QualifiedName {
 
 QualifiedName split_name(const std::string& name);
 
-// Has a '*' (any characters) or a '?' (one).
+// Whether the name has a '*', which stands for any characters, or a '?', which stands for one.
 bool is_pattern(const std::string& name);
 // `name` may be a pattern in either part. Without an overload it matches all of them.
 bool matches(const QualifiedName& name, const c10::OperatorName& op);

@@ -15,7 +15,7 @@ namespace ac2::internal {
 
 namespace {
 
-// Where the op draws. rand_like(x, device) does so on the device.
+// The device on which the op draws. rand_like(x, device) draws on `device` and not on that of x.
 std::optional<c10::Device> device_of(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments) {
   std::optional<c10::Device> of_tensor;
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -61,15 +61,15 @@ void copy_state(const at::Generator& from, const at::Generator& to) {
 
 thread_local at::Generator redirected_generator;
 
-// One replay at a time swaps default generators, and on devices other than the CPU no op is recorded meanwhile that
-// draws.
+// Held by a replay while it swaps the state of a default generator, and on devices other than the CPU by ops that draw
+// while they are recorded.
 std::mutex& swap_mutex() {
   static std::mutex mutex;
   return mutex;
 }
 
-// Whether generators of this type can share and exchange their states (graphsafe_get_state). Those that cannot are
-// found out once.
+// Whether generators of this type cannot share and exchange their states (graphsafe_get_state), which is found out
+// once.
 std::atomic<bool>& lacks_references(c10::DeviceType type) {
   static std::array<std::atomic<bool>, c10::COMPILE_TIME_MAX_DEVICE_TYPES> lacks{};
   return lacks.at(static_cast<size_t>(type));
@@ -79,8 +79,8 @@ std::atomic<bool>& lacks_references(c10::DeviceType type) {
 
 RecordedDraw::RecordedDraw(const OpFacts& facts, c10::IValue* arguments)
     : generator_(generator_of(facts, c10::ArrayRef<c10::IValue>(arguments, facts.num_arguments))) {
-  // An op without a Generator argument takes the generator's lock itself, somewhere inside, so we cannot hold that: the
-  // copy and the op are kept together, against other regions, by a lock of our own.
+  // An op without a Generator argument takes the generator's lock itself, so that it cannot be held here. A lock of our
+  // own keeps other regions from drawing between the copy and the op.
   static std::mutex default_generator_mutex;
   if (facts.is_aten && !generator_.device().is_cpu()) {
     turn_ = std::unique_lock(swap_mutex());
@@ -89,8 +89,8 @@ RecordedDraw::RecordedDraw(const OpFacts& facts, c10::IValue* arguments)
   }
   lock_ = std::unique_lock(generator_.mutex());
   before_ = RandomState(generator_);
-  // A kernel of someone else's may use the default generator besides its argument, and would wait for the lock for
-  // ever.
+  // Not for custom ops: their kernel may draw from the default generator besides its argument, and would wait for the
+  // lock for ever.
   if (facts.is_aten && facts.generator_argument >= 0 && generator_.device().is_cpu()) {
     own_ = generator_.clone();
     arguments[facts.generator_argument] = own_;
@@ -123,8 +123,8 @@ ReplayedDraw::ReplayedDraw(const OpFacts& facts, const RandomState& before) : ge
   swap_in();
 }
 
-// By reference where that is possible: the generator then has the very state back that it had, with the graphs that are
-// registered for it, and nobody has set a seed, after which cuDNN would begin a new sequence for dropout.
+// By reference where that is possible. The generator then gets the same state object back that it had, with the graphs
+// that are registered for it. No seed is set, after which cuDNN would begin a new sequence for dropout.
 void ReplayedDraw::swap_in() {
   const std::lock_guard lock(swapped_.mutex());
   std::atomic<bool>& lacks = lacks_references(swapped_.device().type());

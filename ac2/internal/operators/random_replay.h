@@ -1,10 +1,15 @@
-// Generators: what an op drew from, in the state before it drew, so that its replay draws the same.
+// Records the state of the generator that an op draws from, and gives the op's replay a generator in that state, so
+// that it draws the same numbers.
 //
-// Threads: an aten op that takes a Generator runs, while recorded on the CPU, on a private copy under the generator's
-// lock, so that threads which share a generator never see each other's draws between the copy and the op. Ops without a
-// Generator argument draw from the default generator, whose state is taken just before, as on other devices all do (no
-// copy could be put back there without LibTorch noticing); regions and replays take turns at that, but a thread outside
-// all regions may come between.
+//   RecordedDraw draw(facts, arguments);      // around the call in forward
+//   …run the op…
+//   ReplayedDraw again(facts, draw.before()); // around the call in backward
+//
+// Threads: an aten op that takes a Generator is recorded, on the CPU, on a private copy of it and under the generator's
+// lock. So threads that share a generator never draw between the copy and the op. An op without a Generator argument
+// draws from the default generator, whose state is read just before the op runs. On other devices all ops do so,
+// because LibTorch would notice a copy that is put back. Regions and replays take turns at that, but a thread outside
+// all regions may draw in between.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -17,30 +22,31 @@
 
 namespace ac2::internal {
 
-// Around the call that is recorded.
+// Lives around the call that is recorded.
 class RecordedDraw {
  public:
-  // `arguments` is the op's part of the stack; its generator may be replaced.
+  // `arguments` is the op's part of the stack. Its Generator may be replaced.
   RecordedDraw(const OpFacts& facts, c10::IValue* arguments);
   ~RecordedDraw();
   RecordedDraw(const RecordedDraw&) = delete;
   RecordedDraw& operator=(const RecordedDraw&) = delete;
 
-  // Undefined where nobody can know it: then the op cannot be replayed.
+  // The generator's state before the op. If it is undefined, the op cannot be replayed.
   const RandomState& before() const { return before_; }
 
  private:
   at::Generator generator_;
   RandomState before_;
   at::Generator own_;
-  // Of regions that draw from the CPU's default generator, or from any of another device, in whatever thread, one at
-  // a time.
+  // Held by one region at a time, over all threads, among those that draw from the CPU's default generator, and among
+  // those that draw from any generator of another device.
   std::unique_lock<std::mutex> turn_;
   std::unique_lock<std::mutex> lock_;
 };
 
-// While one lives, ops that reach the interceptor on this thread without a Generator draw from `generator` (replays of
-// ops that draw through other ops), or, where that cannot be, the default generator itself is in that state.
+// Lives around the call that replays. An op that takes a Generator gets generator(). An op that draws through other ops
+// has them draw from it too: they reach the interceptor on this thread. Where that is not possible, the default
+// generator itself is in that state meanwhile.
 class ReplayedDraw {
  public:
   ReplayedDraw(const OpFacts& facts, const RandomState& before);
@@ -50,17 +56,17 @@ class ReplayedDraw {
 
   // For the op's own Generator argument.
   const at::Generator& generator() const { return generator_; }
-  // Whether inner ops must reach the interceptor.
+  // Whether the ops that the op calls must reach the interceptor.
   bool redirects() const { return redirects_; }
 
-  // That of the innermost redirecting one on this thread, or undefined.
+  // The generator of the innermost ReplayedDraw on this thread that redirects, or an undefined one.
   static const at::Generator& redirected();
 
  private:
   at::Generator generator_;
   at::Generator previous_;
   bool redirects_ = false;
-  // Swapping the state of a default generator.
+  // Gives the default generator the state to replay from, and its own state back.
   void swap_in();
   void swap_back();
   at::Generator swapped_;

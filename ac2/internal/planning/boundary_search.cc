@@ -11,13 +11,10 @@ namespace ac2::internal {
 
 namespace {
 
-// Ways told apart: of all boundaries together, and of one.
-constexpr int64_t kFineWays = int64_t{1} << 21;
-constexpr int64_t kCoarseWays = int64_t{1} << 17;
-constexpr int64_t kMostWays = 8192;
+constexpr int64_t kFewestStatesPerBoundary = 64;
 constexpr uint32_t kNone = ~uint32_t{0};
 
-// The largest of a range, in O(1).
+// The largest number of a range, found in O(1).
 class RangeMaximum {
  public:
   explicit RangeMaximum(std::vector<int64_t> values) {
@@ -31,7 +28,8 @@ class RangeMaximum {
       levels_.push_back(std::move(level));
     }
   }
-  // Of [begin, end); the least number if it is empty.
+  // Of the numbers [begin, end). For an empty range a number below all sums of bytes, to which some can be added
+  // without an overflow.
   int64_t operator()(size_t begin, size_t end) const {
     if (begin >= end) {
       return std::numeric_limits<int64_t>::min() / 4;
@@ -44,17 +42,17 @@ class RangeMaximum {
   std::vector<std::vector<int64_t>> levels_;
 };
 
-// Boundary 0 is the beginning of the program, boundary i the end of stage i, and the last the end of the program.
-class Search {
+// Boundary 0 is the beginning of the program, boundary i the end of stage i, and the last one the end of the program.
+class BoundarySearch {
  public:
-  Search(const StagedStep& step, int64_t bytes, Resolution resolution)
+  BoundarySearch(const StagedStep& step, int64_t bytes, Resolution resolution)
       : step_(step),
         bytes_(bytes - step.saved_bytes),
         count_(static_cast<uint32_t>(step.stages.size())),
         sums_(count_ + 1),
-        wanted_(count_ + 1),
+        last_replayed_(count_ + 1),
         replay_bytes_(all_replay_bytes(step)),
-        ways_at_(count_ + 1) {
+        plans_at_(count_ + 1) {
     for (uint32_t i = 1; i <= count_; ++i) {
       const Stage& at = stage(i);
       Sums& sum = sums_[i];
@@ -65,72 +63,65 @@ class Search {
       sum.kept_bytes += at.if_kept.kept_bytes;
       sum.wanted_bytes += at.wanted_bytes;
       const bool previous = i > 1 && (stage(i - 1).boundary_wanted || at.if_kept.wants_previous);
-      wanted_[i] = previous ? i - 1 : wanted_[i - 1];
+      last_replayed_[i] = previous ? i - 1 : last_replayed_[i - 1];
     }
     const int64_t range = std::max<int64_t>(bytes_, 0) + sums_[count_].replayed_bytes;
     const bool chain =
         std::all_of(step.stages.begin(), step.stages.end(), [](const Stage& stage) { return stage.ops.size() <= 1; });
-    const int64_t ways = chain || resolution == Resolution::kFine ? kFineWays : kCoarseWays;
-    const int64_t buckets = std::clamp<int64_t>(ways / count_, 64, kMostWays);
-    unit_ = std::max<int64_t>(1, (range + buckets - 1) / buckets);
+    const int64_t all_states = chain || resolution == Resolution::kFine ? kFineStates : kCoarseStates;
+    const int64_t states = std::clamp<int64_t>(all_states / count_, kFewestStatesPerBoundary, kMostStatesPerBoundary);
+    bytes_per_state_ = std::max<int64_t>(1, (range + states - 1) / states);
   }
 
   std::optional<std::vector<Keep>> run() {
     if (bytes_ < 0) {
       return std::nullopt;
     }
-    ways_.push_back({});
-    ways_at_[0].push_back(0);
-    uint32_t opened = 0;  // boundaries below it are in heaps_
+    plans_.push_back({});
+    plans_at_[0].push_back(0);
+    uint32_t first_open = 0;  // the partial plans of boundaries below it are in heaps_
     for (uint32_t to = 1; to <= count_; ++to) {
-      for (; opened < wanted_[to]; ++opened) {
-        for (const uint32_t way : ways_at_[opened]) {
-          heaps_[bucket(ways_[way])].push({ways_[way].cost - sums_[opened].replayed_cost, way});
-        }
+      for (; first_open < last_replayed_[to]; ++first_open) {
+        open(first_open);
       }
       best_.clear();
       for (auto& [_, heap] : heaps_) {
         extend_best(heap, to);
       }
-      for (uint32_t from = opened; from < to; ++from) {
-        for (const uint32_t way : ways_at_[from]) {
-          if (fits_last_stage(ways_[way], to)) {
-            const Sums& begin = sums_[from];
-            propose(way, to, ways_[way].cost + sums_[to].kept_cost - begin.kept_cost,
-                    ways_[way].bytes + sums_[to].kept_bytes - begin.kept_bytes);
-          }
-        }
+      for (uint32_t from = first_open; from < to; ++from) {
+        extend_without_replay(from, to);
       }
-      for (const auto& [_, way] : best_) {
-        ways_at_[to].push_back(static_cast<uint32_t>(ways_.size()));
-        ways_.push_back(way);
+      for (const auto& [_, plan] : best_) {
+        plans_at_[to].push_back(static_cast<uint32_t>(plans_.size()));
+        plans_.push_back(plan);
       }
     }
     uint32_t best = kNone;
-    for (const uint32_t way : ways_at_[count_]) {
-      if (best == kNone || ways_[way].cost < ways_[best].cost) {
-        best = way;
+    for (const uint32_t plan : plans_at_[count_]) {
+      if (best == kNone || plans_[plan].cost < plans_[best].cost) {
+        best = plan;
       }
     }
     return best == kNone ? std::nullopt : std::optional(kept_by(best));
   }
 
  private:
+  // Over all stages up to a boundary.
   struct Sums {
     double replayed_cost = 0, kept_cost = 0;
     int64_t replayed_bytes = 0, kept_bytes = 0, wanted_bytes = 0;
   };
-  // To have come as far as a boundary that is kept.
-  struct Way {
+  // What is kept of the stages up to a boundary that is kept itself.
+  struct PartialPlan {
     double cost = 0;
     int64_t bytes = 0;  // kept
     uint32_t boundary = 0;
-    uint32_t from = kNone;
+    uint32_t previous = kNone;  // the partial plan that this one extends
   };
   struct Entry {
     double cost;  // as if all stages before were replayed
-    uint32_t way;
-    bool operator<(const Entry& other) const { return cost != other.cost ? cost > other.cost : way > other.way; }
+    uint32_t plan;
+    bool operator<(const Entry& other) const { return cost != other.cost ? cost > other.cost : plan > other.plan; }
   };
   using Heap = std::priority_queue<Entry>;
 
@@ -146,60 +137,83 @@ class Search {
     return RangeMaximum(std::move(bytes));
   }
 
-  // Of the ways that differ little in bytes the cheapest will do.
-  int64_t bucket(const Way& way) const {
-    return (way.bytes - sums_[way.boundary].replayed_bytes + sums_[count_].replayed_bytes) / unit_;
+  // The state of a partial plan. Of plans in one state only the cheapest is followed.
+  int64_t state(const PartialPlan& plan) const {
+    return (plan.bytes - sums_[plan.boundary].replayed_bytes + sums_[count_].replayed_bytes) / bytes_per_state_;
   }
 
-  // Stages after `way` up to `last` are replayed. What this says no to it says no to for all later stages.
-  bool fits(const Way& way, uint32_t last, int64_t besides) const {
-    const uint32_t first = way.boundary + 1;
+  // Whether the stages after `plan` up to `last` can be replayed while `also_held` bytes are held besides. Once it is
+  // false for a `last`, it is false for all later ones.
+  bool fits(const PartialPlan& plan, uint32_t last, int64_t also_held) const {
+    const uint32_t first = plan.boundary + 1;
     if (first > last) {
       return true;
     }
-    const int64_t most = std::max(sums_[way.boundary].wanted_bytes + stage(first).replay_bytes_from_kept,
+    const int64_t most = std::max(sums_[plan.boundary].wanted_bytes + stage(first).replay_bytes_from_kept,
                                   replay_bytes_(first + 1, last + 1));
-    return way.bytes + most - sums_[way.boundary].wanted_bytes + besides <= bytes_;
+    return plan.bytes + most - sums_[plan.boundary].wanted_bytes + also_held <= bytes_;
   }
 
-  // The stage before `to` may have something to replay though its boundary is kept.
-  bool fits_last_stage(const Way& way, uint32_t to) const { return !stage(to).if_kept.replays || fits(way, to, 0); }
+  // The stage before `to` may have something to replay although its boundary is kept.
+  bool fits_last_stage(const PartialPlan& plan, uint32_t to) const {
+    return !stage(to).if_kept.replays || fits(plan, to, /*also_held=*/0);
+  }
 
+  // From now on there is something to replay between `boundary` and the boundaries to come.
+  void open(uint32_t boundary) {
+    for (const uint32_t plan : plans_at_[boundary]) {
+      heaps_[state(plans_[plan])].push({plans_[plan].cost - sums_[boundary].replayed_cost, plan});
+    }
+  }
+
+  // Extends the cheapest partial plan of a heap that fits to the boundary `to`: what is between is replayed.
   void extend_best(Heap& heap, uint32_t to) {
-    const uint32_t last = wanted_[to];
+    const uint32_t last = last_replayed_[to];
     const Stage& end = stage(to);
-    const int64_t besides = end.boundary_released > stage(last).boundary_taken ? end.boundary_bytes : 0;
-    std::vector<Entry> later;
+    // The boundary at the end is still held during the replay if it is released later.
+    const int64_t held_at_end = end.boundary_released > stage(last).boundary_taken ? end.boundary_bytes : 0;
+    std::vector<Entry> not_yet;
     while (!heap.empty()) {
       const Entry entry = heap.top();
-      const Way& way = ways_[entry.way];
-      if (!fits(way, last, 0)) {
-        heap.pop();
+      const PartialPlan& plan = plans_[entry.plan];
+      if (!fits(plan, last, /*also_held=*/0)) {
+        heap.pop();  // for good
         continue;
       }
-      if (fits(way, last, besides) && fits_last_stage(way, to)) {
-        propose(entry.way, to, entry.cost + sums_[last].replayed_cost + sums_[to].kept_cost - sums_[last].kept_cost,
-                way.bytes - sums_[way.boundary].replayed_bytes + sums_[last].replayed_bytes + sums_[to].kept_bytes -
+      if (fits(plan, last, held_at_end) && fits_last_stage(plan, to)) {
+        propose(entry.plan, to, entry.cost + sums_[last].replayed_cost + sums_[to].kept_cost - sums_[last].kept_cost,
+                plan.bytes - sums_[plan.boundary].replayed_bytes + sums_[last].replayed_bytes + sums_[to].kept_bytes -
                     sums_[last].kept_bytes);
         break;
       }
-      later.push_back(entry);
+      not_yet.push_back(entry);
       heap.pop();
     }
-    for (const Entry& entry : later) {
+    for (const Entry& entry : not_yet) {
       heap.push(entry);
     }
   }
 
-  void propose(uint32_t from, uint32_t to, double cost, int64_t bytes) {
-    const Way way{.cost = cost, .bytes = bytes + stage(to).boundary_bytes, .boundary = to, .from = from};
-    if (way.bytes > bytes_) {
+  // Extends all partial plans of `from` to the boundary `to`, between which no boundary must be replayed.
+  void extend_without_replay(uint32_t from, uint32_t to) {
+    for (const uint32_t plan : plans_at_[from]) {
+      if (fits_last_stage(plans_[plan], to)) {
+        propose(plan, to, plans_[plan].cost + sums_[to].kept_cost - sums_[from].kept_cost,
+                plans_[plan].bytes + sums_[to].kept_bytes - sums_[from].kept_bytes);
+      }
+    }
+  }
+
+  void propose(uint32_t previous, uint32_t to, double cost, int64_t bytes) {
+    const PartialPlan plan{
+        .cost = cost, .bytes = bytes + stage(to).boundary_bytes, .boundary = to, .previous = previous};
+    if (plan.bytes > bytes_) {
       return;
     }
-    const auto [it, is_new] = best_.emplace(bucket(way), way);
-    Way& best = it->second;
-    if (!is_new && (cost < best.cost || (cost == best.cost && way.bytes < best.bytes))) {
-      best = way;
+    const auto [it, is_new] = best_.emplace(state(plan), plan);
+    PartialPlan& best = it->second;
+    if (!is_new && (cost < best.cost || (cost == best.cost && plan.bytes < best.bytes))) {
+      best = plan;
     }
   }
 
@@ -208,13 +222,13 @@ class Search {
     for (const uint8_t always : step_.always_kept) {
       kept.push_back(always != 0 ? Keep::kWanted : Keep::kNothing);
     }
-    for (uint32_t way = last; ways_[way].from != kNone; way = ways_[way].from) {
-      const uint32_t to = ways_[way].boundary, from = ways_[ways_[way].from].boundary;
+    for (uint32_t plan = last; plans_[plan].previous != kNone; plan = plans_[plan].previous) {
+      const uint32_t to = plans_[plan].boundary, from = plans_[plans_[plan].previous].boundary;
       for (const uint32_t op : stage(to).boundary) {
         kept[op] = Keep::kWanted;
       }
       for (uint32_t i = from + 1; i <= to; ++i) {
-        for (const uint32_t op : (i <= wanted_[to] ? stage(i).if_replayed : stage(i).if_kept).kept) {
+        for (const uint32_t op : (i <= last_replayed_[to] ? stage(i).if_replayed : stage(i).if_kept).kept) {
           kept[op] = Keep::kWanted;
         }
       }
@@ -226,19 +240,20 @@ class Search {
   const int64_t bytes_;
   const uint32_t count_;
   std::vector<Sums> sums_;
-  std::vector<uint32_t> wanted_;  // by boundary: if it is kept, the last before it that must be replayed if it is not
+  // By boundary, if it is kept: the last boundary before it that must be replayed unless it is kept too.
+  std::vector<uint32_t> last_replayed_;
   RangeMaximum replay_bytes_;
-  int64_t unit_ = 1;
-  std::vector<Way> ways_;
-  std::vector<std::vector<uint32_t>> ways_at_;  // by boundary
-  absl::btree_map<int64_t, Heap> heaps_;
-  absl::btree_map<int64_t, Way> best_;
+  int64_t bytes_per_state_ = 1;
+  std::vector<PartialPlan> plans_;
+  std::vector<std::vector<uint32_t>> plans_at_;  // by boundary
+  absl::btree_map<int64_t, Heap> heaps_;         // by state
+  absl::btree_map<int64_t, PartialPlan> best_;   // by state, of the boundary that is being reached
 };
 
 }  // namespace
 
 std::optional<std::vector<Keep>> search_boundaries(const StagedStep& step, int64_t bytes, Resolution resolution) {
-  return Search(step, bytes, resolution).run();
+  return BoundarySearch(step, bytes, resolution).run();
 }
 
 }  // namespace ac2::internal

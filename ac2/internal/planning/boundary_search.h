@@ -1,15 +1,20 @@
-// Which boundaries between stages to keep, so that the step is cheapest within a number of bytes.
+// Chooses which boundaries between stages to keep, so that the step is cheapest within a number of bytes.
 //
-// A dynamic programme from the first stage to the last: the best way to have kept so many bytes up to a boundary that
-// is kept. Between two kept boundaries everything is replayed at once, on top of what was kept before; so the bytes of
-// a step are those of its kept boundaries, and those of the largest such stretch with what was kept before it. It is
-// the recursion of Chen et al., "Training Deep Nets with Sublinear Memory Cost" (arXiv 1604.06174), with costs, sizes
-// and budgets of any kind.
+//   staging.choose(step, price);
+//   if (std::optional<std::vector<Keep>> kept = search_boundaries(step, bytes, Resolution::kCoarse)) {
+//     simulator.complete(*kept);
+//   }
 //
-// Exact if each stage is a single op, as in a chain, as long as the bytes, counted in the greatest common divisor of
-// all sizes, are few enough: 8192, or 2^21 / stages if that is less. With more, ways whose kept bytes differ by less
-// than such a part are no longer told apart. For stages of several ops the bytes that their replay takes are an upper
-// bound.
+// It is a dynamic programme from the first stage to the last. Its states are, for each boundary that is kept, the
+// cheapest way to have kept so many bytes up to there. Everything between two kept boundaries is replayed in one piece,
+// on top of what was kept before. So a plan's bytes are those of its kept boundaries, or, where that is more, those of
+// a replayed stretch together with what was kept before it. This is the recursion of Chen et al., "Training Deep Nets
+// with Sublinear Memory Cost" (arXiv 1604.06174), with costs, sizes and budgets of any kind.
+//
+// Exact if each stage is a single op, as in a chain, and if the bytes, counted in the greatest common divisor of all
+// sizes, are no more than the states of one boundary: kMostStatesPerBoundary, or kFineStates / stages if that is less.
+// If they are more, partial plans whose kept bytes differ by less than one such part are not told apart. For stages of
+// several ops the bytes that a replay takes are an upper bound.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +25,16 @@
 
 namespace ac2::internal {
 
-// Chains are always searched finely; for others the coarse one is enough for a try among many.
+// Numbers of bytes that are told apart: at all boundaries together, and at one.
+inline constexpr int64_t kFineStates = int64_t{1} << 21;
+inline constexpr int64_t kCoarseStates = int64_t{1} << 17;
+inline constexpr int64_t kMostStatesPerBoundary = 8192;
+
+// Chains are always searched finely. For other graphs kCoarse is enough for one try among many.
 enum class Resolution : uint8_t { kCoarse, kFine };
 
-// By op, to be completed (KeepSimulator::complete); null if there is no way. Stages must have been chosen
-// (Staging::choose).
+// What to keep of each op, to be completed by KeepSimulator::complete(), or null if nothing fits. The choices within
+// stages must have been made (Staging::choose).
 std::optional<std::vector<Keep>> search_boundaries(const StagedStep& step, int64_t bytes, Resolution resolution);
 
 }  // namespace ac2::internal

@@ -52,8 +52,8 @@ void KeepSimulator::note_hooks() {
 }
 
 void KeepSimulator::note_uses() {
-  // A node, and with it the use of its inputs, lives while a result or what was made of one is wanted, or the program
-  // has a result.
+  // A node lives, and with it the use of its inputs, while the program has one of its results, or a hook wants one or
+  // something that was made of one.
   const auto end = static_cast<uint32_t>(graph_.events.size());
   std::vector<uint32_t> dies(graph_.values.size(), end);
   for (uint32_t i = 0; i < end; ++i) {
@@ -96,7 +96,8 @@ void KeepSimulator::complete(std::vector<Keep>& kept) const {
   for (size_t i = graph_.ops.size(); i-- > 0;) {
     const StepGraph::Op& op = graph_.ops[i];
     const bool is_kept = op.fate == Fate::kOpen && kept[i] != Keep::kNothing;
-    bool wanted = false, taken = false;  // taken: and not kept for a hook
+    bool wanted = false;
+    bool taken = false;  // a replay takes a result that is not kept for a hook
     for (const uint32_t result : op.results) {
       wanted |= wanted_[result] != 0;
       taken |= replay_takes[result] != 0 && !(is_kept && wanted_[result] != 0);
@@ -110,7 +111,6 @@ void KeepSimulator::complete(std::vector<Keep>& kept) const {
   }
 }
 
-// Whatever hooks say.
 bool KeepSimulator::saved(uint32_t value) const {
   const uint32_t op = graph_.values[value].op;
   if (op == StepGraph::kOutside) {
@@ -131,7 +131,6 @@ bool KeepSimulator::at_hand(uint32_t value) const {
   return graph_.values[value].op == StepGraph::kOutside || states_[value].held || states_[value].real || saved(value);
 }
 
-// What is kept is there, but not as an op or a hook takes it.
 bool KeepSimulator::must_unpack(uint32_t value) const {
   return graph_.values[value].unpacked_bytes > 0 && !states_[value].unpacked && saved(value);
 }
@@ -151,7 +150,7 @@ void KeepSimulator::hold(uint32_t value) {
 }
 
 void KeepSimulator::drop(uint32_t value) {
-  State& state = states_[value];
+  ValueState& state = states_[value];
   if (state.held || state.real) {
     held_ -= graph_.values[value].bytes;
     state.held = state.real = false;
@@ -163,7 +162,7 @@ void KeepSimulator::pin(uint32_t root) {
   while (!work_.empty()) {
     const uint32_t value = work_.back();
     work_.pop_back();
-    State& state = states_[value];
+    ValueState& state = states_[value];
     if (state.pins++ > 0 || at_hand(value)) {
       continue;
     }
@@ -180,7 +179,7 @@ void KeepSimulator::unpin(uint32_t root) {
   while (!work_.empty()) {
     const uint32_t value = work_.back();
     work_.pop_back();
-    State& state = states_[value];
+    ValueState& state = states_[value];
     if (--state.pins > 0) {
       continue;
     }
@@ -269,6 +268,33 @@ void KeepSimulator::realize(uint32_t target) {
   }
 }
 
+void KeepSimulator::take(uint32_t hook) {
+  const uint32_t value = graph_.hooks[hook];
+  if (pinned_[hook] == 0) {
+    pinned_[hook] = 1;
+    pin(value);
+  }
+  realize(value);
+  unpin_hook(hook);
+}
+
+void KeepSimulator::release(uint32_t hook) {
+  const uint32_t value = graph_.hooks[hook];
+  ValueState& state = states_[value];
+  unpin_hook(hook);
+  alive_[hook] = 0;
+  if (--state.hooks > 0 || !state.held || (saved(value) && used_again_[value] != 0)) {
+    return;
+  }
+  if (state.pins > 0) {
+    // A replay is about to read it.
+    state.held = false;
+    state.real = true;
+  } else {
+    drop(value);
+  }
+}
+
 KeepOutcome KeepSimulator::run(absl::Span<const Keep> kept) {
   kept_ = kept;
   states_.assign(graph_.values.size(), {});
@@ -306,31 +332,12 @@ KeepOutcome KeepSimulator::run(absl::Span<const Keep> kept) {
         }
         begin_backward();
         break;
-      case Event::kTaken: {
-        const uint32_t value = graph_.hooks[event.index];
-        if (pinned_[event.index] == 0) {
-          pinned_[event.index] = 1;
-          pin(value);
-        }
-        realize(value);
-        unpin_hook(event.index);
+      case Event::kTaken:
+        take(event.index);
         break;
-      }
-      case Event::kReleased: {
-        const uint32_t value = graph_.hooks[event.index];
-        State& state = states_[value];
-        unpin_hook(event.index);
-        alive_[event.index] = 0;
-        if (--state.hooks == 0 && state.held && !(saved(value) && used_again_[value] != 0)) {
-          if (state.pins > 0) {  // a replay is about to read it
-            state.held = false;
-            state.real = true;
-          } else {
-            drop(value);
-          }
-        }
+      case Event::kReleased:
+        release(event.index);
         break;
-      }
       case Event::kDies:
         break;
     }

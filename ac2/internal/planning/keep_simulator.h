@@ -1,17 +1,31 @@
-// What keeping some results and computing the others again comes to: bytes and replays, found by going through a
-// recorded step as the runtime would.
+// What a plan comes to: the bytes and replays of a recorded step if some results are kept and the others are computed
+// again.
 //
 //   KeepSimulator simulator(graph);
-//   std::vector<Keep> kept(graph.ops.size());   // of meaning for ops with an open fate
+//   std::vector<Keep> kept(graph.ops.size());   // read for ops whose fate is open
 //   simulator.complete(kept);
-//   KeepOutcome outcome = simulator.run(kept);
+//   const KeepOutcome outcome = simulator.run(kept);
 //
-// It follows the tape's rules (needs.cc, kept_values.cc, replayer.cc) where no budget interferes: all hooks are pinned
-// when a backward begins, replay goes depth first from what is there, and a replayed value lives while it is pinned.
-// While the program has a result, what it was made from may be wanted for it; but that the result is there is not made
-// use of, so the runtime may hold and replay less. Before an op is replayed all of its results count, wanted or not.
+// It goes through the events of the step and mirrors what a tape does with its values, under a budget that never
+// evicts:
 //
-// O(events + edges) a run. Not thread-safe.
+// - All hooks are pinned when a backward begins. The first pin on a value without bytes pins the inputs of its op, and
+//   the last unpin undoes that.
+// - A replay goes depth first, from the values that are there. A replayed value lives while it is pinned.
+// - A kept value is held while a hook wants it, and while it is pinned after that.
+// - A value that is held in another form is unpacked when it is wanted, and its bytes stand beside that form.
+//
+// (That replayed results may take the place of saved inputs is not among the rules: the tape does so only without a
+// budget, and a plan brings one.) The rules stand here a second time because a plan is evaluated thousands of times,
+// without tensors. Two tests keep both the same: random_plan_test runs random programs under plans, and fails if one
+// replays more than its plan says; plan_test compares bytes and replays, and runs steps with exactly the bytes of their
+// plans. Whoever changes how the tape pins, holds or replays values changes it here too.
+//
+// Where it differs from the tape, it counts too much rather than too little: an op is taken to be wanted while the
+// program has its result, though the result itself could be used then, and all results of an op count before the op is
+// replayed, wanted or not.
+//
+// A run takes O(events + edges). Threads: not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +36,16 @@
 
 namespace ac2::internal {
 
+// Of the results of one op.
 enum class Keep : uint8_t {
-  kNothing,  // all of an op's results are computed again
-  kWanted,   // those that hooks want are kept, while they do
-  kAll,      // and those that only replays take, while ops that take them may have to be replayed
+  kNothing,  // all are computed again
+  kWanted,   // those that hooks want are kept for as long as hooks want them
+  kAll,      // in addition, those that only replays take are kept while ops that take them may have to be replayed
 };
 
 struct KeepOutcome {
   int64_t forward_bytes = 0;  // held when the first backward begins
-  int64_t peak_bytes = 0;     // most held at any time
+  int64_t peak_bytes = 0;     // the most held at any time
   double replay_cost = 0;
   int64_t replays = 0;
 };
@@ -41,35 +56,40 @@ class KeepSimulator {
 
   KeepOutcome run(absl::Span<const Keep> kept);
 
-  // Keeps for replays what they take, of the ops that are kept, and nothing that neither they nor hooks want.
+  // Turns kWanted into kAll for ops whose results a replay takes, and into kNothing for ops whose results neither a
+  // hook nor a replay wants.
   void complete(std::vector<Keep>& kept) const;
 
-  // A hook wants it when the backward begins.
+  // Whether a hook wants the value when the first backward begins.
   bool wanted(uint32_t value) const { return wanted_[value] != 0; }
-  // Bytes of its results that backward or replays may want.
+  // Bytes of the op's results that backward or replays may want.
   int64_t kept_bytes(uint32_t op) const { return kept_bytes_[op]; }
-  // Bytes of its results that backward wants.
+  // Bytes of the op's results that backward wants.
   int64_t wanted_bytes(uint32_t op) const { return wanted_bytes_[op]; }
   int64_t result_bytes(uint32_t op) const { return result_bytes_[op]; }
-  // In backward, the number of the event that first takes the value out, and of that which last lets go of it.
+  // The number of the event that first unpacks the value in backward, and of the event after which no hook wants it.
   uint32_t first_taken(uint32_t value) const { return first_taken_[value]; }
   uint32_t last_released(uint32_t value) const { return last_released_[value]; }
 
  private:
-  struct State {
+  struct ValueState {
     int32_t hooks = 0;
     int32_t pins = 0;
-    bool held = false;
-    bool real = false;
-    bool waits = false;
-    bool unpacked = false;  // and there beside what is held
+    bool held = false;      // since forward, in the form in which it is kept
+    bool real = false;      // its bytes are there because a replay made them, or is about to read them
+    bool waits = false;     // it is pinned, and its op has still to be replayed
+    bool unpacked = false;  // its bytes are there beside the form that is held
   };
 
   void note_hooks();
   void note_uses();
+  // Held whatever hooks say.
   bool saved(uint32_t value) const;
+  // Held at least while a hook wants it.
   bool keeps(uint32_t value) const;
+  // Can be had without a replay.
   bool at_hand(uint32_t value) const;
+  // At hand, but not yet in the form in which an op or a hook takes it.
   bool must_unpack(uint32_t value) const;
   void unpack(uint32_t value);
   void hold(uint32_t value);
@@ -78,20 +98,24 @@ class KeepSimulator {
   void unpin(uint32_t value);
   void unpin_hook(uint32_t hook);
   void begin_backward();
+  void take(uint32_t hook);
+  void release(uint32_t hook);
+  // Replays whatever is missing for the value.
   void realize(uint32_t value);
   void replay(uint32_t op);
 
   const StepGraph& graph_;
-  std::vector<uint8_t> wanted_, used_again_;
+  std::vector<uint8_t> wanted_;
+  std::vector<uint8_t> used_again_;  // by value: an op that may have to be replayed takes it
   std::vector<int64_t> kept_bytes_, wanted_bytes_, result_bytes_;
   std::vector<uint32_t> first_taken_, last_released_;
-  std::vector<std::vector<uint32_t>> ends_;  // by event: values that are no longer used after it
+  std::vector<std::vector<uint32_t>> ends_;  // by event: values that no replay can take after it
 
-  // Of one run.
+  // The state of one run.
   absl::Span<const Keep> kept_;
-  std::vector<State> states_;
-  std::vector<int32_t> needed_;
-  std::vector<uint8_t> alive_, pinned_;  // hooks
+  std::vector<ValueState> states_;
+  std::vector<int32_t> needed_;          // by op: results that wait for its replay
+  std::vector<uint8_t> alive_, pinned_;  // by hook
   std::vector<uint32_t> work_, missing_;
   int64_t held_ = 0;
   KeepOutcome outcome_;

@@ -52,7 +52,7 @@ bool MinCut::augment(uint32_t source, uint32_t sink) {
     flow = std::min(flow, edges_[id].left);
   }
   for (const uint32_t id : path) {
-    // One at least becomes exactly zero, so that rounding cannot keep this going.
+    // At least one becomes exactly zero, so that rounding errors cannot keep the loop in solve() going.
     edges_[id].left = edges_[id].left == flow ? 0 : edges_[id].left - flow;
     edges_[id ^ 1].left += flow;
   }

@@ -13,6 +13,7 @@ using Fate = StepGraph::Fate;
 namespace {
 
 constexpr uint32_t kNone = ~uint32_t{0};
+
 }  // namespace
 
 Staging::Staging(const StepGraph& graph, const KeepSimulator& simulator) : graph_(graph), simulator_(simulator) {
@@ -72,7 +73,7 @@ std::vector<uint32_t> Staging::spans() const {
   if (spans.empty()) {
     return {0};
   }
-  // None is always kept; then, from far to near, those that are taken from twice as far as the others.
+  // The largest span: no result is always kept. Then spans that are at most half of the one before.
   std::vector<uint32_t> chosen{spans[0]};
   for (const uint32_t span : spans) {
     if (span >= 4 && span * 2 <= chosen.back() && chosen.size() < 4) {
@@ -90,46 +91,47 @@ StagedStep Staging::uncut() const {
   return step;
 }
 
-std::vector<Staging::Place> Staging::places(const std::vector<uint8_t>& always_kept) const {
+std::vector<Staging::Crossing> Staging::crossings(const std::vector<uint8_t>& always_kept) const {
   const auto count = static_cast<uint32_t>(relevant_.size());
-  std::vector<Place> places(count + 1);
+  std::vector<Crossing> crossings(count + 1);
   std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> open;
   for (uint32_t i = 0; i < count; ++i) {
     if (always_kept[relevant_[i]] == 0) {
       const int64_t bytes = simulator_.kept_bytes(relevant_[i]);
       const int32_t fixed = may_keep(relevant_[i]) ? 0 : 1;
-      places[i].bytes += bytes;
-      places[i].not_to_keep += fixed;
-      places[last_use_[i]].bytes -= bytes;
-      places[last_use_[i]].not_to_keep -= fixed;
+      crossings[i].bytes += bytes;
+      crossings[i].not_to_keep += fixed;
+      crossings[last_use_[i]].bytes -= bytes;
+      crossings[last_use_[i]].not_to_keep -= fixed;
       open.push(i);
     }
     while (!open.empty() && last_use_[open.top()] <= i) {
       open.pop();
     }
-    places[i].oldest = open.empty() ? kNone : open.top();
+    crossings[i].oldest = open.empty() ? kNone : open.top();
   }
-  places.pop_back();
+  crossings.pop_back();
+  // So far each place has the difference to the one before it.
   for (uint32_t i = 1; i < count; ++i) {
-    places[i].bytes += places[i - 1].bytes;
-    places[i].not_to_keep += places[i - 1].not_to_keep;
+    crossings[i].bytes += crossings[i - 1].bytes;
+    crossings[i].not_to_keep += crossings[i - 1].not_to_keep;
   }
-  return places;
+  return crossings;
 }
 
-// The places with the fewest bytes first. Nothing may cross two of them, or its bytes would count twice.
-absl::btree_set<uint32_t> Staging::boundaries(const std::vector<Place>& places) {
+// Chooses places with few bytes before others. No value may cross two of them, or its bytes would count twice.
+absl::btree_set<uint32_t> Staging::boundaries(const std::vector<Crossing>& crossings) {
   std::vector<uint32_t> by_bytes;
-  for (uint32_t i = 0; i + 1 < places.size(); ++i) {
-    if (places[i].not_to_keep == 0) {
+  for (uint32_t i = 0; i + 1 < crossings.size(); ++i) {
+    if (crossings[i].not_to_keep == 0) {
       by_bytes.push_back(i);
     }
   }
   std::stable_sort(by_bytes.begin(), by_bytes.end(),
-                   [&](uint32_t a, uint32_t b) { return places[a].bytes < places[b].bytes; });
+                   [&](uint32_t a, uint32_t b) { return crossings[a].bytes < crossings[b].bytes; });
   absl::btree_set<uint32_t> chosen;
   const auto none_crosses_both = [&](uint32_t earlier, uint32_t later) {
-    return places[later].oldest == kNone || places[later].oldest > earlier;
+    return crossings[later].oldest == kNone || crossings[later].oldest > earlier;
   };
   for (const uint32_t place : by_bytes) {
     const auto next = chosen.lower_bound(place);
@@ -149,7 +151,7 @@ StagedStep Staging::cut(uint32_t span) const {
     step.always_kept[relevant_[i]] = last_use_[i] - i > span && may_keep(relevant_[i]);
   }
   uint32_t begin = 0;
-  for (const uint32_t place : boundaries(places(step.always_kept))) {
+  for (const uint32_t place : boundaries(crossings(step.always_kept))) {
     Stage& stage = step.stages.emplace_back();
     for (uint32_t i = begin; i <= place; ++i) {
       stage.ops.push_back(relevant_[i]);
@@ -169,7 +171,6 @@ StagedStep Staging::cut(uint32_t span) const {
   return step;
 }
 
-// Of those that may have to run again; kNone for what is there anyway.
 uint32_t Staging::maker(uint32_t value, const std::vector<uint8_t>& always_kept) const {
   const uint32_t op = graph_.values[value].op;
   return op == StepGraph::kOutside || always_kept[op] != 0 ? kNone : position_[op];
@@ -185,32 +186,41 @@ void Staging::describe(StagedStep& step) const {
     step.saved_bytes += value.ours ? value.bytes : 0;
   }
   for (Stage& stage : step.stages) {
-    stage.boundary_taken = kNone;
-    for (const uint32_t op : stage.boundary) {
-      stage.boundary_bytes += simulator_.kept_bytes(op);
-      for (const uint32_t result : graph_.ops[op].results) {
-        stage.boundary_wanted |= simulator_.wanted(result);
-        stage.boundary_taken = std::min(stage.boundary_taken, simulator_.first_taken(result));
-        stage.boundary_released = std::max(stage.boundary_released, simulator_.last_released(result));
+    describe_boundary(stage);
+    describe_replay(stage, step.always_kept);
+  }
+}
+
+void Staging::describe_boundary(Stage& stage) const {
+  stage.boundary_taken = kNone;
+  for (const uint32_t op : stage.boundary) {
+    stage.boundary_bytes += simulator_.kept_bytes(op);
+    for (const uint32_t result : graph_.ops[op].results) {
+      stage.boundary_wanted |= simulator_.wanted(result);
+      stage.boundary_taken = std::min(stage.boundary_taken, simulator_.first_taken(result));
+      stage.boundary_released = std::max(stage.boundary_released, simulator_.last_released(result));
+    }
+  }
+}
+
+void Staging::describe_replay(Stage& stage, const std::vector<uint8_t>& always_kept) const {
+  for (const uint32_t op : stage.ops) {
+    if (always_kept[op] != 0) {
+      continue;
+    }
+    // Inputs that only this replay holds: of any stage, and of this one.
+    int64_t passing = 0, passing_here = 0;
+    for (const uint32_t input : graph_.ops[op].inputs) {
+      const uint32_t from = maker(input, always_kept);
+      if (from != kNone && !simulator_.wanted(input)) {
+        passing += graph_.values[input].bytes;
+        passing_here += from >= position_[stage.ops[0]] ? graph_.values[input].bytes : 0;
       }
     }
-    for (const uint32_t op : stage.ops) {
-      if (step.always_kept[op] != 0) {
-        continue;
-      }
-      int64_t passing = 0, passing_here = 0;  // inputs that only this replay holds
-      for (const uint32_t input : graph_.ops[op].inputs) {
-        const uint32_t from = maker(input, step.always_kept);
-        if (from != kNone && !simulator_.wanted(input)) {
-          passing += graph_.values[input].bytes;
-          passing_here += from >= position_[stage.ops[0]] ? graph_.values[input].bytes : 0;
-        }
-      }
-      const int64_t own = stage.wanted_bytes + simulator_.result_bytes(op);
-      stage.replay_bytes = std::max(stage.replay_bytes, own + passing);
-      stage.replay_bytes_from_kept = std::max(stage.replay_bytes_from_kept, own + passing_here);
-      stage.wanted_bytes += simulator_.wanted_bytes(op);
-    }
+    const int64_t own = stage.wanted_bytes + simulator_.result_bytes(op);
+    stage.replay_bytes = std::max(stage.replay_bytes, own + passing);
+    stage.replay_bytes_from_kept = std::max(stage.replay_bytes_from_kept, own + passing_here);
+    stage.wanted_bytes += simulator_.wanted_bytes(op);
   }
 }
 
@@ -230,7 +240,8 @@ StageChoice Staging::choose(const Stage& stage, const std::vector<uint8_t>& alwa
     on_boundary[position_[op] - first] = 1;
     given[position_[op] - first] = boundary_kept;
   }
-  // Two nodes an op: its results are wanted, it runs again. To cut between them is to keep its results.
+  // Each op has two nodes: 2 i means that its results are wanted, 2 i + 1 that it runs again. A cut between them means
+  // that its results are kept.
   MinCut cut(2 * count + 2);
   const uint32_t source = 2 * count, sink = source + 1;
   for (uint32_t i = 0; i < count; ++i) {

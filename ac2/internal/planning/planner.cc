@@ -11,19 +11,23 @@ namespace ac2::internal {
 
 namespace {
 
+// Prices that each way to cut the step is tried with, apart from 0 and infinity.
 constexpr size_t kMostPrices = 8;
-// Ops to make one cut through: its time grows faster than their number.
+// Steps with more ops are not treated as one stage, because the time of a minimum cut grows faster than their number.
 constexpr size_t kMostUncut = 2000;
+// The relaxation searches for its price up to this one, and halves the range so often.
 constexpr double kDearest = 1e18;
 constexpr int kBisections = 30;
-// Bytes of stages are estimates: so often is the budget given to the search for boundaries corrected.
+// How often the bytes given to the search for boundaries are corrected: those that it adds up are an estimate.
 constexpr int kCorrections = 3;
+// How often the range of bytes is halved in the search for the smallest plan.
 constexpr int kHalvings = 16;
 // Events and edges that a local search may go through.
 constexpr size_t kWork = 20'000'000;
-// Plans that a local search starts from.
+// How many plans a local search starts from.
 constexpr size_t kStarts = 4;
 
+// Makes `plan` the best if it is and fits.
 void consider(KeepPlan plan, int64_t bytes, std::optional<KeepPlan>& best) {
   if (plan.outcome.peak_bytes <= bytes && (!best || is_better(plan.outcome, best->outcome))) {
     best = std::move(plan);
@@ -54,7 +58,7 @@ Planner::Planner(const StepGraph& graph) : graph_(graph), simulator_(graph), sta
   find_prices();
 }
 
-// One between any two rates that differ.
+// A price between any two rates that differ, or kMostPrices of these.
 void Planner::find_prices() {
   std::vector<double> rates;
   for (size_t i = by_rate_.size(); i-- > 0;) {
@@ -173,16 +177,35 @@ Planner::Found Planner::drop_cheapest(int64_t bytes) {
 }
 
 std::optional<KeepPlan> Planner::solve(int64_t bytes) {
+  if (KeepPlan all = keep_all(); all.outcome.peak_bytes <= bytes) {
+    return all;
+  }
+  std::vector<KeepPlan> starts = find_starts(bytes);
+  if (starts.empty()) {
+    return std::nullopt;
+  }
+  // The cheapest few. More than one, because a dearer plan may have more room left.
+  std::stable_sort(starts.begin(), starts.end(),
+                   [](const KeepPlan& a, const KeepPlan& b) { return is_better(a.outcome, b.outcome); });
+  starts.resize(std::min(starts.size(), kStarts));
+  std::optional<KeepPlan> best;
+  for (KeepPlan& plan : starts) {
+    evaluations_ = patience_;
+    keep_more(bytes, plan);
+    consider(std::move(plan), bytes, best);
+  }
+  evaluations_ = patience_;
+  exchange(bytes, *best);
+  return best;
+}
+
+std::vector<KeepPlan> Planner::find_starts(int64_t bytes) {
   std::vector<KeepPlan> starts;
   const auto add = [&](Found plan) {
     if (plan && plan->outcome.peak_bytes <= bytes) {
       starts.push_back(*std::move(plan));
     }
   };
-  add(keep_all());
-  if (!starts.empty()) {
-    return starts[0];
-  }
   const Relaxation relaxation = relax(bytes);
   std::vector<double> prices = prices_;
   for (const double price : {relaxation.too_cheap, relaxation.dear_enough, 2 * relaxation.dear_enough}) {
@@ -195,7 +218,7 @@ std::optional<KeepPlan> Planner::solve(int64_t bytes) {
   for (StagedStep& step : steps_) {
     const bool single =
         std::all_of(step.stages.begin(), step.stages.end(), [](const Stage& stage) { return stage.ops.size() <= 1; });
-    // Within stages of single ops there is nothing to choose.
+    // Within stages of single ops there is nothing to choose, so one price is enough.
     for (const double price : single ? std::vector<double>{MinCut::kInfinite} : prices) {
       add(search(step, price, bytes));
     }
@@ -210,22 +233,7 @@ std::optional<KeepPlan> Planner::solve(int64_t bytes) {
     find_smallest();
     add(smallest_);
   }
-  if (starts.empty()) {
-    return std::nullopt;
-  }
-  // What is dearer may have more room left.
-  std::stable_sort(starts.begin(), starts.end(),
-                   [](const KeepPlan& a, const KeepPlan& b) { return is_better(a.outcome, b.outcome); });
-  starts.resize(std::min(starts.size(), kStarts));
-  std::optional<KeepPlan> best;
-  for (KeepPlan& plan : starts) {
-    evaluations_ = patience_;
-    keep_more(bytes, plan);
-    consider(std::move(plan), bytes, best);
-  }
-  evaluations_ = patience_;
-  exchange(bytes, *best);
-  return best;
+  return starts;
 }
 
 Planner::Relaxation Planner::relax(int64_t bytes) {

@@ -1,19 +1,24 @@
-// Which results of a step to keep within a number of bytes, so that the least is computed again. Knows sizes, costs and
-// the graph; no tensors, nothing of LibTorch.
+// Chooses which results of a step to keep, within a number of bytes, so that as little as possible is computed again.
 //
 //   Planner planner(graph);
-//   if (std::optional<KeepPlan> plan = planner.solve(bytes)) … plan->kept[op] …
-//   else … planner.smallest().outcome.peak_bytes …
+//   if (std::optional<KeepPlan> plan = planner.solve(bytes)) {
+//     … plan->kept[op] …
+//   } else {
+//     … planner.smallest().outcome.peak_bytes …
+//   }
 //
-// A result is either kept for as long as backward wants it, or never; what is not kept is replayed once in a backward.
-// The bytes of a plan are those that KeepSimulator finds, in forward and in backward.
+// A result is either kept for as long as backward wants it, or not at all; what is not kept is replayed once in a
+// backward. The bytes of a plan are those that KeepSimulator finds, in forward and in backward.
 //
-// Exact on chains, where each op takes the result of the one before alone and backward goes through them in reverse:
-// see boundary_search.h. On other graphs a heuristic: they are cut into stages, cheapest cuts within each for several
-// prices of a byte, the programme above for the boundaries, and a local search on top. planner_test compares with all
-// subsets. The same graph and bytes give the same plan.
+// Guaranteed: a plan stays within the bytes, as far as KeepSimulator is right; the same graph and bytes give the same
+// plan; on chains, where each op takes the result of the one before alone and backward goes through them in reverse,
+// the plan is the best there is (boundary_search.h says up to how many bytes). Not guaranteed: the best plan for other
+// graphs, or any plan for every budget that could be met. There it is a heuristic: the graph is cut into stages; within
+// each stage cheapest cuts are found for several prices of a byte; search_boundaries() chooses between stages; and a
+// local search improves what comes out. planner_test compares with all subsets.
 //
-// About O(n log n) for n ops, events and edges, if stages stay small. Not thread-safe.
+// Cost: about O(n log n) for n ops, events and edges if stages stay small. Knows sizes, costs and the graph, and
+// nothing of LibTorch. Lifetime: the graph must outlive the planner. Threads: not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +32,7 @@
 namespace ac2::internal {
 
 struct KeepPlan {
-  std::vector<Keep> kept;  // by op; of meaning for those with an open fate
+  std::vector<Keep> kept;  // by op; read for ops whose fate is open
   KeepOutcome outcome;
 };
 
@@ -43,53 +48,62 @@ class Planner {
 
   KeepPlan keep_all();
   KeepPlan keep_none();
-  // Null if no plan within that many bytes was found.
+  // The best plan that was found, or null if none was found within that many bytes.
   std::optional<KeepPlan> solve(int64_t bytes);
-  // The plan with the fewest bytes that was found.
+  // The plan with the fewest bytes that was found so far, after a search for small ones.
   const KeepPlan& smallest();
 
-  // What it is to keep just these.
+  // The plan that keeps these results and no others, completed.
   KeepPlan evaluate(std::vector<Keep> kept);
 
-  // No plan of that many bytes can replay less: Lagrange's relaxation, in which the bytes kept at the end of forward
-  // may be more, at a price. For steps whose ops have one result each; 0 for more than
-  // 2,000 ops.
+  // A lower bound: no plan of that many bytes replays less. It is Lagrange's relaxation, in which more bytes may be
+  // kept at the end of forward, at a price. For steps whose ops have one result each. 0, which says nothing, if more
+  // than 2,000 ops may have to run again.
   double least_cost(int64_t bytes);
 
   const KeepSimulator& simulator() const { return simulator_; }
 
  private:
   struct Relaxation {
-    double cost = 0;                        // at the dearest price, what is kept too much being paid for
-    double too_cheap = 0, dear_enough = 0;  // prices of a byte at which too much is kept, and no more than fits
+    double cost = 0;         // the largest lower bound that any price gave
+    double too_cheap = 0;    // a price of a byte at which more is kept than fits
+    double dear_enough = 0;  // one at which no more is kept than fits
   };
   Relaxation relax(int64_t bytes);
-  // The best found by one way to search, if there is any.
+  // The best plan that one kind of search found, or null.
   using Found = std::optional<KeepPlan>;
-  // With a search for boundaries, at one price of a byte.
+  // Chooses within stages at one price of a byte, and then searches for boundaries.
   Found search(StagedStep& step, double price, int64_t bytes);
-  // At one price up to some stage, and at a lower one from there on: what is kept early is in the way for longer.
+  // The same at one price up to some stage and at a lower one after it, because what is kept early is held for longer.
   Found search_prices(StagedStep& step, double early, double late, int64_t bytes);
-  // With the stages as they are.
+  // Searches for boundaries with the choices within stages as they are.
   Found search_chosen(const StagedStep& step, int64_t bytes);
-  // Drops what saves least per byte, wherever it is.
+  // Drops the results that save least per byte, wherever they are, until the rest fits.
   Found drop_cheapest(int64_t bytes);
   void find_prices();
-  // Local searches: see plan_changes.cc.
-  void keep_more(int64_t bytes, KeepPlan& plan);
-  void make_fit(int64_t bytes, uint32_t but, KeepPlan& plan);
-  void exchange(int64_t bytes, KeepPlan& plan);
-  bool shrink();
+  // Plans within that many bytes for local searches to start from. Empty if none was found.
+  std::vector<KeepPlan> find_starts(int64_t bytes);
   void find_smallest();
+
+  // Local searches, in planner_local_search.cc.
+
+  // Keeps results that the plan drops, as many as fit.
+  void keep_more(int64_t bytes, KeepPlan& plan);
+  // Drops results that save least per byte, but not those of `except`, until the rest fits.
+  void make_fit(int64_t bytes, uint32_t except, KeepPlan& plan);
+  // Keeps one result in place of others, and the other way round, while that makes the plan better.
+  void exchange(int64_t bytes, KeepPlan& plan);
+  // Changes one op of the smallest plan, or two. Returns whether that gave a smaller one.
+  bool shrink();
 
   const StepGraph& graph_;
   KeepSimulator simulator_;
   Staging staging_;
-  std::vector<StagedStep> steps_;  // ways to cut the step into stages
-  std::vector<double> prices_;     // of a kept byte, that are worth a try, from none to any
-  std::vector<uint32_t> by_rate_;  // ops that may be kept, those first that save most per byte
-  int64_t patience_ = 0;           // evaluations that a local search may make
-  int64_t evaluations_ = 0;        // left
+  std::vector<StagedStep> steps_;  // the step, cut into stages in several ways
+  std::vector<double> prices_;     // prices of a kept byte that are worth a try, from 0 to infinite
+  std::vector<uint32_t> by_rate_;  // ops that may be kept; those that save most per byte come first
+  int64_t patience_ = 0;           // evaluations that one local search may make
+  int64_t evaluations_ = 0;        // how many are left of them
   std::optional<KeepPlan> smallest_;
   bool smallest_found_ = false;
 };

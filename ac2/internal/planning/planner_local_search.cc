@@ -1,4 +1,4 @@
-// The part of Planner that changes plans a little at a time, while that makes them better.
+// The local searches of Planner: they change a plan a little at a time, while that makes it better.
 #include <algorithm>
 #include <utility>
 
@@ -13,7 +13,7 @@ void Planner::keep_more(int64_t bytes, KeepPlan& plan) {
       dropped.push_back(op);
     }
   }
-  // In blocks that are halved where they do not fit.
+  // Blocks of ops are kept at once. One that does not fit is halved.
   std::vector<std::pair<size_t, size_t>> blocks{{0, dropped.size()}};
   while (!blocks.empty() && evaluations_ > 0) {
     const auto [begin, end] = blocks.back();
@@ -38,11 +38,10 @@ void Planner::keep_more(int64_t bytes, KeepPlan& plan) {
   }
 }
 
-// Drops those that save least per byte, but not `but`, until the rest fits.
-void Planner::make_fit(int64_t bytes, uint32_t but, KeepPlan& plan) {
+void Planner::make_fit(int64_t bytes, uint32_t except, KeepPlan& plan) {
   for (size_t i = by_rate_.size(); i-- > 0 && plan.outcome.peak_bytes > bytes && evaluations_ > 0;) {
     const uint32_t op = by_rate_[i];
-    if (op != but && plan.kept[op] != Keep::kNothing) {
+    if (op != except && plan.kept[op] != Keep::kNothing) {
       std::vector<Keep> kept = plan.kept;
       kept[op] = Keep::kNothing;
       KeepPlan less = evaluate(std::move(kept));
@@ -75,7 +74,6 @@ void Planner::exchange(int64_t bytes, KeepPlan& plan) {
   }
 }
 
-// By changing one, or else two.
 bool Planner::shrink() {
   const KeepPlan before = *smallest_;
   const auto count = static_cast<uint32_t>(by_rate_.size());

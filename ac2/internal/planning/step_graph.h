@@ -1,5 +1,10 @@
-// One step of a program, as the planner sees it: ops, the values that they make, and when autograd wants which. No
-// tensors, nothing of LibTorch.
+// One step of a program, as the planner sees it: its ops, the values that they make, and when autograd wants which.
+//
+// StepLog (in tape) writes it while a step is recorded. It is plain data about sizes, costs and order: it keeps nothing
+// of the program alive, and knows no tensors and nothing of LibTorch. Ops, values and hooks are named by their position
+// in its vectors.
+//
+// Its Value and Op are not those of the tape: a tape's nodes come and go, and a step's do not.
 #pragma once
 
 #include <cstdint>
@@ -12,31 +17,31 @@ struct StepGraph {
 
   // What a plan may do with the results of an op.
   enum class Fate : uint8_t {
-    kOpen,        // keep them or compute them again
-    kSaved,       // kept by a decision that a plan does not override, or because they cannot be computed again
-    kRecomputed,  // computed again by such a decision, or because they are overwritten
+    kOpen,        // the plan chooses whether to keep them or to compute them again
+    kSaved,       // they are held: a decision says so that no plan overrides, or they cannot be computed again
+    kRecomputed,  // they are computed again: such a decision says so, or they are overwritten
   };
   struct Value {
-    int64_t bytes = 0;           // in the form in which it is kept
-    int64_t unpacked_bytes = 0;  // what that is unpacked to, beside it, when it is wanted; 0: it is used as it is
-    uint32_t op = kOutside;      // that made it
-    bool ours = false;           // from outside, but only kept alive for backward
+    int64_t bytes = 0;           // in the form in which it is held
+    int64_t unpacked_bytes = 0;  // of what that form is unpacked to when it is wanted; 0: it is used as it is
+    uint32_t op = kOutside;      // the op that made it
+    bool ours = false;           // it comes from outside, but only the region keeps it alive
   };
   struct Op {
     double cost = 0;
     Fate fate = Fate::kOpen;
     std::vector<uint32_t> inputs;   // values, each once, in the order in which a replay fetches them
     std::vector<uint32_t> results;  // values
-    std::vector<uint32_t> takes;    // of the inputs: what a replay writes into, or else a copy of it
+    std::vector<uint32_t> takes;    // of the inputs: those into which a replay writes, or into a copy of which
   };
   struct Event {
     enum Kind : uint8_t {
-      kRuns,      // an op
-      kWanted,    // a hook begins to want its value
-      kBackward,  // a backward begins, and the one before has ended
-      kTaken,     // a hook's value is taken out
-      kReleased,  // a hook ends
-      kDies,      // a value: nothing can want it any more
+      kRuns,      // the op `index` runs
+      kWanted,    // the hook `index` begins to want its value
+      kBackward,  // a backward begins, after the one before has ended
+      kTaken,     // the value of the hook `index` is unpacked
+      kReleased,  // the hook `index` is destroyed
+      kDies,      // nothing can want the value `index` any more
     };
     Kind kind = kRuns;
     uint32_t index = 0;
@@ -44,7 +49,7 @@ struct StepGraph {
 
   std::vector<Value> values;
   std::vector<Op> ops;          // in the order of the program
-  std::vector<uint32_t> hooks;  // the value that each wants
+  std::vector<uint32_t> hooks;  // by hook: the value that it wants
   std::vector<Event> events;
 };
 

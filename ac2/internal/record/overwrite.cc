@@ -212,7 +212,7 @@ Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IVal
       plan(*locked, target, fate, copies, on_the_way);
     }
   }
-  for (const c10::intrusive_ptr<Offloaded>& offloaded : on_the_way) {
+  for (const c10::intrusive_ptr<OffloadedValue>& offloaded : on_the_way) {
     offloaded->before_write();
   }
   copy_bytes(copies);

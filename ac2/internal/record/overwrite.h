@@ -95,7 +95,7 @@ class Overwrites {
     bool of_real;  // an original that a backward under way has pinned
   };
   using Copies = c10::SmallVector<Copy, 1>;
-  using OnTheWay = c10::SmallVector<c10::intrusive_ptr<Offloaded>, 1>;
+  using OnTheWay = c10::SmallVector<c10::intrusive_ptr<OffloadedValue>, 1>;
 
   explicit Overwrites(Tape& tape) : tape_(tape) {}
 

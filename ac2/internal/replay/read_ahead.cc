@@ -54,7 +54,7 @@ void ReadAhead::find_below(const Value* root) {
   }
 }
 
-c10::intrusive_ptr<Offloaded> ReadAhead::next(LockedTape& tape) {
+c10::intrusive_ptr<OffloadedValue> ReadAhead::next(LockedTape& tape) {
   if (!std::exchange(begun_, true)) {
     hook_ = tape.hooks().first();
   }
@@ -80,7 +80,7 @@ c10::intrusive_ptr<Offloaded> ReadAhead::next(LockedTape& tape) {
 
 bool ReadAhead::walk(Tape& tape, int64_t limit, ReadAhead& runner) {
   while (true) {
-    c10::intrusive_ptr<Offloaded> offloaded;
+    c10::intrusive_ptr<OffloadedValue> offloaded;
     {
       const Tape::Lock locked(tape);
       offloaded = next(*locked);

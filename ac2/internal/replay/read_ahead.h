@@ -35,13 +35,13 @@ class ReadAhead final : public HookListener {
   void leaving(const TapeHook& hook) override;
 
  private:
-  using WeakOffloaded = c10::weak_intrusive_ptr<Offloaded>;
+  using WeakOffloaded = c10::weak_intrusive_ptr<OffloadedValue>;
 
   // That of the tape, which has one from the first time on.
   static ReadAhead& of(LockedTape& tape);
 
   // The next one, or null at the end.
-  c10::intrusive_ptr<Offloaded> next(LockedTape& tape);
+  c10::intrusive_ptr<OffloadedValue> next(LockedTape& tape);
   void find_below(const Value* value);
   // Walks on in `tape`, which this belongs to, for the run of `runner`. False if there is no room for more.
   bool walk(Tape& tape, int64_t limit, ReadAhead& runner);

@@ -30,9 +30,10 @@ std::string value_name(const TraceLog& log, int64_t value) {
   return op == TraceLog::kNone ? "from outside" : log.ops[op].name + " (op " + std::to_string(log.ops[op].index) + ")";
 }
 
-class Timed {
+// A trace with a timeline.
+class TimedEvents {
  public:
-  Timed(const TraceLog& log, Json& events) : log_(log), events_(events) {}
+  TimedEvents(const TraceLog& log, Json& events) : log_(log), events_(events) {}
 
   void write() {
     events_.push_back(name_track(kForward, "forward"));
@@ -83,8 +84,8 @@ class Timed {
     events_.push_back(std::move(event));
   }
 
-  // Backwards on several threads may overlap without one being within the other: each gets the first track that is
-  // free.
+  // Backwards on several threads may overlap without one being within the other, which one track cannot show. So each
+  // gets the first track that is free.
   void write_backwards() {
     std::vector<int64_t> ends;
     for (const TraceLog::Span& backward : log_.backwards) {
@@ -128,6 +129,7 @@ class Timed {
   Json& events_;
 };
 
+// A trace without a timeline: the number of an op stands for the time.
 void write_logical(const TraceLog& log, Json& events) {
   events.push_back(name_track(kForward, "forward"));
   int64_t held = 0;
@@ -156,11 +158,11 @@ std::string to_chrome_trace(const TraceLog& log) {
   Json events = Json::array();
   events.push_back({{"name", "process_name"}, {"ph", "M"}, {"pid", 0}, {"args", {{"name", "ac2 region"}}}});
   if (log.timed) {
-    Timed(log, events).write();
+    TimedEvents(log, events).write();
   } else {
     write_logical(log, events);
   }
-  // Names of the user's own ops may be anything, UTF-8 or not.
+  // The user's own ops may have any name, even one that is no UTF-8.
   return Json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}.dump(-1, ' ', false,
                                                                                   Json::error_handler_t::replace) +
          "\n";

@@ -1,5 +1,5 @@
-// A trace in the trace event format of Chrome, which Perfetto reads too: what ac2::to_chrome_trace() returns. Times and
-// durations there are microseconds.
+// A trace in Chrome's trace event format, which Perfetto reads too. ac2::to_chrome_trace() returns it. Times and
+// durations in it are microseconds if the region had a timeline, and numbers of ops otherwise.
 #pragma once
 
 #include <string>

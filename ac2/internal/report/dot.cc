@@ -9,7 +9,7 @@ namespace ac2::internal {
 
 namespace {
 
-// Operator names are letters, digits, '_', ':' and '.', but an op of the user's own may be anything.
+// The names of LibTorch's ops are letters, digits, '_', ':' and '.', but the user's own ops may have any name.
 std::string escape(const std::string& text) {
   std::string escaped;
   for (const char c : text) {
@@ -21,6 +21,26 @@ std::string escape(const std::string& text) {
   return escaped;
 }
 
+std::string op_box(const TraceLog& log, const TraceLog::Op& op) {
+  int64_t bytes = 0;
+  bool saved = false;
+  for (const int64_t output : op.outputs) {
+    bytes += log.values[output].bytes;
+    saved |= log.values[output].last_held_bytes > 0;
+  }
+  std::string box = absl::StrCat("  op", op.index, " [label=\"", op.index, ": ", escape(op.name), "\\n",
+                                 op.is_node ? to_string(op.decision) : "kept by reference", ", ", bytes, " B");
+  if (op.scope != TraceLog::kNone) {
+    const TraceLog::Scope& scope = log.scopes[op.scope];
+    absl::StrAppend(&box, "\\nby ", scope.policy.empty() ? "scope" : escape(scope.policy), " at depth ", scope.depth);
+  }
+  if (op.replays > 0) {
+    absl::StrAppend(&box, "\\nreplayed ", op.replays, "x");
+  }
+  absl::StrAppend(&box, "\"", saved ? ", style=filled, fillcolor=lightblue" : "", "];\n");
+  return box;
+}
+
 }  // namespace
 
 std::string to_dot(const TraceLog& log) {
@@ -30,22 +50,7 @@ std::string to_dot(const TraceLog& log) {
     if (!op.is_node && op.outputs.empty()) {
       continue;
     }
-    int64_t bytes = 0;
-    bool saved = false;
-    for (const int64_t output : op.outputs) {
-      bytes += log.values[output].bytes;
-      saved |= log.values[output].last_held_bytes > 0;
-    }
-    absl::StrAppend(&dot, "  op", op.index, " [label=\"", op.index, ": ", escape(op.name), "\\n",
-                    op.is_node ? to_string(op.decision) : "kept by reference", ", ", bytes, " B");
-    if (op.scope != TraceLog::kNone) {
-      const TraceLog::Scope& scope = log.scopes[op.scope];
-      absl::StrAppend(&dot, "\\nby ", scope.policy.empty() ? "scope" : escape(scope.policy), " at depth ", scope.depth);
-    }
-    if (op.replays > 0) {
-      absl::StrAppend(&dot, "\\nreplayed ", op.replays, "x");
-    }
-    absl::StrAppend(&dot, "\"", saved ? ", style=filled, fillcolor=lightblue" : "", "];\n");
+    dot += op_box(log, op);
     for (const int64_t input : op.inputs) {
       const int64_t producer = log.values[input].op;
       if (producer != TraceLog::kNone) {

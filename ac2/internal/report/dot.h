@@ -1,4 +1,5 @@
-// A trace as a Graphviz digraph: what ac2::to_dot() returns.
+// A trace as a Graphviz digraph: a box for each op, an edge for each value that one takes from another. ac2::to_dot()
+// returns it.
 #pragma once
 
 #include <string>

@@ -1,12 +1,14 @@
+#include "ac2/internal/report/explain.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ac2/internal/report/explain.h"
 #include "ac2/internal/report/holdings.h"
 #include "ac2/policy.h"
 
@@ -15,6 +17,7 @@ namespace ac2::internal {
 namespace {
 
 constexpr int64_t kNone = TraceLog::kNone;
+// How many lines, or names in a line, there are before "... and N more".
 constexpr size_t kHeldLines = 12;
 constexpr size_t kReplayLines = 9;
 constexpr size_t kSavingLines = 8;
@@ -80,14 +83,14 @@ class Explanation {
  public:
   explicit Explanation(const TraceLog& log)
       : log_(log), holdings_(log), replayed_by_(log.values.size()), users_(log.values.size()) {
-    for (size_t i = 0; i < log.ops.size(); ++i) {
+    for (int64_t i = 0; i < static_cast<int64_t>(log.ops.size()); ++i) {
       if (!is_recomputed(log.ops[i])) {
         continue;
       }
       for (const int64_t input : log.ops[i].inputs) {
         std::vector<int64_t>& ops = replayed_by_[input];
-        if (ops.empty() || ops.back() != static_cast<int64_t>(i)) {
-          ops.push_back(static_cast<int64_t>(i));
+        if (ops.empty() || ops.back() != i) {
+          ops.push_back(i);
         }
       }
     }
@@ -170,29 +173,36 @@ class Explanation {
                       bytes_text(holdings_.bytes()), " in ", count_text(static_cast<int64_t>(held.size()), "value")));
     int64_t rest = 0;
     for (size_t i = 0; i < held.size(); ++i) {
-      if (i >= kHeldLines) {
+      if (i < kHeldLines) {
+        line(held_text(held[i]));
+      } else {
         rest += held[i].bytes;
-        continue;
       }
-      const TraceLog::Value& value = log_.values[held[i].value];
-      std::string text = absl::StrCat("  ", pad(bytes_text(held[i].bytes), 10), "  ",
-                                      value.op == kNone ? "" : op_name(value.op) + " ", value.shape);
-      const std::string whom = for_whom(held[i].value);
-      absl::StrAppend(&text, value.shape.empty() ? "" : ": ", why(value), whom.empty() ? "" : "; ", whom);
-      line(std::move(text));
     }
     if (held.size() > kHeldLines) {
       line(absl::StrCat("  ... and ", held.size() - kHeldLines, " more, ", bytes_text(rest)));
     }
   }
 
-  void explain_replays() {
-    struct Replayed {
-      std::string name;
-      int64_t count = 0;
-      int64_t time = 0;
-      std::vector<std::string> consumers;
-    };
+  std::string held_text(const Holdings::Holding& held) const {
+    const TraceLog::Value& value = log_.values[held.value];
+    std::string text = absl::StrCat("  ", pad(bytes_text(held.bytes), 10), "  ",
+                                    value.op == kNone ? "" : op_name(value.op) + " ", value.shape);
+    const std::string whom = for_whom(held.value);
+    absl::StrAppend(&text, value.shape.empty() ? "" : ": ", why(value), whom.empty() ? "" : "; ", whom);
+    return text;
+  }
+
+  // The replays of all ops of one name.
+  struct Replayed {
+    std::string name;
+    int64_t count = 0;
+    int64_t time = 0;
+    std::vector<std::string> consumers;
+  };
+
+  // The most time comes first, or the largest count where there is no timeline.
+  std::vector<Replayed> replayed_by_name() const {
     std::map<std::string, Replayed> by_name;
     for (const TraceLog::Op& op : log_.ops) {
       if (op.replays > 0) {
@@ -207,18 +217,27 @@ class Explanation {
       }
     }
     std::vector<Replayed> replayed;
-    int64_t time = 0;
     for (auto& [name, entry] : by_name) {
       entry.name = name;
-      time += entry.time;
       replayed.push_back(std::move(entry));
-    }
-    if (replayed.empty()) {
-      return;
     }
     std::stable_sort(replayed.begin(), replayed.end(), [](const Replayed& a, const Replayed& b) {
       return a.time != b.time ? a.time > b.time : a.count > b.count;
     });
+    return replayed;
+  }
+
+  void explain_replays() {
+    const std::vector<Replayed> replayed = replayed_by_name();
+    if (replayed.empty()) {
+      return;
+    }
+    int64_t time = 0;
+    int64_t rest = 0;  // replays of the names that get no line
+    for (size_t i = 0; i < replayed.size(); ++i) {
+      time += replayed[i].time;
+      rest += i < kReplayLines ? 0 : replayed[i].count;
+    }
     line("");
     line(absl::StrCat("Recomputed: ", count_text(log_.stats.recomputed_ops, "op"),
                       log_.timed ? ", " + time_text(time) : std::string()));
@@ -229,10 +248,6 @@ class Explanation {
                         entry.consumers.empty() ? "" : ": for ", some_of(entry.consumers, as_is)));
     }
     if (replayed.size() > kReplayLines) {
-      int64_t rest = 0;
-      for (size_t i = kReplayLines; i < replayed.size(); ++i) {
-        rest += replayed[i].count;
-      }
       line(absl::StrCat("  ... and ", replayed.size() - kReplayLines, " more kinds of op, ", rest, " replays"));
     }
   }
@@ -263,8 +278,8 @@ class Explanation {
 
   const TraceLog& log_;
   const Holdings holdings_;
-  std::vector<std::vector<int64_t>> replayed_by_;  // ops that take the value, and may be replayed
-  std::vector<std::vector<std::string>> users_;
+  std::vector<std::vector<int64_t>> replayed_by_;  // by value: ops that take it and may be replayed
+  std::vector<std::vector<std::string>> users_;    // by value: names of the autograd nodes that unpacked it
   std::vector<std::string> lines_;
 };
 

@@ -1,4 +1,7 @@
-// A trace in some forty lines of text: what ac2::explain() returns.
+// A trace told in some forty lines of text: what is held and why, what was replayed and for whom, and what recomputing
+// one more value would save. ac2::explain() returns it.
+//
+// Threads: any; a TraceLog is a copy that nothing else writes to.
 #pragma once
 
 #include <string>

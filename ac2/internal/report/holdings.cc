@@ -90,7 +90,7 @@ Holdings::Saving Holdings::saving(const Holding& holding) const {
 }
 
 std::vector<Holdings::Saving> Holdings::savings() const {
-  // Each is a walk. What saves most is among the largest, however many there are.
+  // Each saving takes a walk through the graph. Those that save most are among the largest values.
   constexpr size_t kLookedAt = 200;
   std::vector<Saving> savings;
   for (size_t i = 0; i < std::min(values_.size(), kLookedAt); ++i) {
@@ -99,7 +99,8 @@ std::vector<Holdings::Saving> Holdings::savings() const {
       continue;
     }
     const TraceLog::Op& op = log_.ops[value.op];
-    // What is not replayable because it is saved (nobody noted the generator's state) would be if it were not.
+    // A random op whose results are saved is not replayable, because the generator's state was not kept. It would be
+    // if they were recomputed.
     const bool cannot = !op.replayable || (value.saved && value.source == TraceLog::Source::OP);
     if (!op.is_node || (cannot && !PolicyDecision(op.decision).saves())) {
       continue;

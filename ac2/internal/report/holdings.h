@@ -1,9 +1,9 @@
-// What a trace holds for backward at one moment, and what it would take not to: for explain().
+// What a trace holds for backward at one moment, and what it would take not to hold it. explain() prints it.
 //
 //   const Holdings holdings(log);
 //   for (const Holdings::Holding& held : holdings.values()) …
 //
-// The log must outlive it.
+// Lifetime: the log must outlive it. Threads: any; it does not change once it is made.
 #pragma once
 
 #include <cstdint>
@@ -21,31 +21,33 @@ class Holdings {
     int64_t bytes = 0;
   };
 
-  // Of recomputing a held value instead.
+  // What would change if a held value were recomputed instead.
   struct Saving {
     int64_t value = 0;
-    int64_t bytes = 0;    // fewer held
-    int64_t ops = 0;      // more replayed in a backward; 0: what it takes is replayed for another value anyway
-    int64_t time = 0;     // of these ops in forward, nanoseconds; 0 if not timed
-    int64_t instead = 0;  // bytes of their inputs that would have to be held; `bytes` is without them
+    int64_t bytes = 0;    // so many fewer would be held, `instead` already taken off
+    int64_t ops = 0;      // so many more would be replayed in a backward; 0: they are replayed for another value anyway
+    int64_t time = 0;     // nanoseconds that these ops took in forward; 0 without a timeline
+    int64_t instead = 0;  // bytes of their inputs that would have to be held
   };
 
-  // What is held now, or, if that is nothing and there is a timeline, when most was saved.
+  // The moment is now, or, if nothing is held now and there is a timeline, the one at which most was saved.
   explicit Holdings(const TraceLog& log);
 
+  // Whether the moment is now.
   bool now() const { return now_; }
   int64_t bytes() const { return bytes_; }
-  // Largest first.
+  // The largest comes first.
   const std::vector<Holding>& values() const { return values_; }
-  // How often autograd saved the value then.
+  // How many hooks want the value at that moment.
   int64_t hooks(const TraceLog::Value& value) const { return now_ ? value.hooks : value.all_hooks; }
-  // Of one value at a time, those with bytes > 0, largest first. Looks at the largest few hundred values alone.
+  // What recomputing one value would save, for each value where that is more than nothing. The largest comes first.
+  // Only the largest few hundred values are looked at.
   std::vector<Saving> savings() const;
 
  private:
   std::vector<int64_t> bytes_at_peak() const;
   void find_replayed();
-  // Neither kept nor held: to be computed again where it is needed.
+  // Whether the value is computed again where it is needed: it is neither saved nor held.
   bool is_missing(int64_t value) const { return !log_.values[value].saved && !held_.contains(value); }
   Saving saving(const Holding& holding) const;
 
@@ -54,7 +56,7 @@ class Holdings {
   int64_t bytes_ = 0;
   std::vector<Holding> values_;
   absl::flat_hash_set<int64_t> held_;
-  absl::flat_hash_set<int64_t> replayed_;  // ops that a backward replays as things are
+  absl::flat_hash_set<int64_t> replayed_;  // ops that a backward replays if nothing is changed
 };
 
 }  // namespace ac2::internal

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Rows are arrays, named once in `columns`: half the size of objects.
+// Rows are arrays whose columns are named once, which takes half the bytes of objects.
 struct Table {
   std::vector<std::string> columns;
   Json rows = Json::array();
@@ -113,7 +113,7 @@ std::string report_data(const std::vector<TraceLog>& logs) {
   for (const TraceLog& log : logs) {
     regions.push_back(RegionJson(log, zero).json());
   }
-  // Names of the user's own ops may be anything: not UTF-8, or "</script>".
+  // The user's own ops may have any name, even one that is no UTF-8, or "</script>".
   return absl::StrReplaceAll(Json{{"regions", std::move(regions)}}.dump(-1, ' ', false, Json::error_handler_t::replace),
                              {{"<", "\\u003c"}});
 }

@@ -8,7 +8,7 @@
 
 namespace ac2::internal {
 
-// Without a '<', so that it can stand inside a page. Times are nanoseconds since the first region began.
+// There is no '<' in it, so that it can stand inside a page. Times are nanoseconds since the first region began.
 std::string report_data(const std::vector<TraceLog>& logs);
 
 }  // namespace ac2::internal

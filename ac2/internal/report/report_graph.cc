@@ -2,8 +2,9 @@
 
 namespace ac2::internal {
 
-// Layers by longest path, long edges through points of their own in the layers between, order by barycentre: Sugiyama's
-// method in its simplest form (Sugiyama, Tagawa, Toda 1981).
+// Sugiyama's method in its simplest form (Sugiyama, Tagawa, Toda 1981): a box's layer is the length of the longest path
+// to it, a long edge goes through a point in each layer between, and boxes of a layer are ordered by the mean of their
+// neighbours.
 const char* const kReportGraph = R"js(
 // --- Graph --------------------------------------------------------------------------------------------------------
 
@@ -19,19 +20,11 @@ function svg(name, attributes, ...children) {
 let graphRegion = regions[0], graphStart = 0;
 
 function layOut(ops) {
-  const boxes = new Map(ops.map(op => [op, {op, width: NODE.width, layer: 0, up: [], down: []}]));
-  for (const op of ops) {
-    const box = boxes.get(op);
-    box.from = [...new Set(op.inputs.map(v => producer(op.region, v)).filter(p => p !== null && p !== op))];
-    box.missing = box.from.filter(p => !boxes.has(p)).length;
-    box.outside = op.inputs.filter(v => producer(op.region, v) === null).length;
-    box.from = box.from.filter(p => boxes.has(p)).map(p => boxes.get(p));
-    box.layer = Math.max(-1, ...box.from.map(p => p.layer)) + 1;
-  }
+  const boxes = boxesOf(ops);
   const layers = [], edges = [];
   const add = box => (layers[box.layer] ??= []).push(box);
   boxes.forEach(add);
-  for (const box of boxes.values()) {
+  for (const box of boxes) {
     for (const from of box.from) {
       const path = [from];
       for (let layer = from.layer + 1; layer < box.layer; ++layer) {
@@ -44,6 +37,25 @@ function layOut(ops) {
       edges.push({from, to: box, path});
     }
   }
+  orderLayers(layers);
+  return {boxes, layers, edges};
+}
+
+function boxesOf(ops) {
+  const boxes = new Map(ops.map(op => [op, {op, width: NODE.width, layer: 0, up: [], down: []}]));
+  for (const op of ops) {
+    const box = boxes.get(op);
+    box.from = [...new Set(op.inputs.map(v => producer(op.region, v)).filter(p => p !== null && p !== op))];
+    box.missing = box.from.filter(p => !boxes.has(p)).length;
+    box.outside = op.inputs.filter(v => producer(op.region, v) === null).length;
+    box.from = box.from.filter(p => boxes.has(p)).map(p => boxes.get(p));
+    box.layer = Math.max(-1, ...box.from.map(p => p.layer)) + 1;
+  }
+  return [...boxes.values()];
+}
+
+// Gives each box and point its x, by sweeps down and up the layers.
+function orderLayers(layers) {
   const pack = layer => {
     let x = 0;
     for (const box of layer) { box.x = x + box.width / 2; x += box.width + NODE.gap; }
@@ -57,14 +69,14 @@ function layOut(ops) {
     for (const layer of order) {
       for (const box of layer) box.want = box[side].length ? mean(box[side]) : box.x;
       layer.sort((a, b) => a.want - b.want);
-      // As near to what each wants as its neighbours allow: pushed right, then the layer shifted back by the mean error.
+      // Each box goes as near to where it wants to be as its neighbours allow: boxes are pushed to the right, and then the
+      // layer is shifted back by the mean error.
       let edge = -Infinity;
       for (const box of layer) { box.x = Math.max(box.want, edge + box.width / 2); edge = box.x + box.width / 2 + NODE.gap; }
       const error = mean(layer) - layer.reduce((sum, box) => sum + box.want, 0) / layer.length;
       for (const box of layer) box.x -= error;
     }
   }
-  return {boxes: [...boxes.values()], layers, edges};
 }
 
 function describe(op, box) {
@@ -96,42 +108,56 @@ function drawGraph() {
       ? "Truncated: nodes " + (graphStart + 1) + " to " + (graphStart + shown.length) + " of " + ops.length.toLocaleString("en") + ", in the order in which they ran. Views are left out."
       : count(ops.length, "node") + ". Views are left out.";
   if (!shown.length) { byId("graph-view").replaceChildren(element("p", {class: "note", style: "padding:12px"}, "Nothing of this region is left to draw.")); return; }
+  byId("graph-view").replaceChildren(drawingOf(shown));
+}
+
+const layerTop = box => 14 + box.layer * NODE.layer;
+
+function drawingOf(shown) {
   const {boxes, layers, edges} = layOut(shown);
   const left = Math.min(...boxes.map(b => b.x - b.width / 2)) - 40, right = Math.max(...boxes.map(b => b.x + b.width / 2)) + 40;
-  const y = box => 14 + box.layer * NODE.layer;
-  const drawing = svg("svg", {width: right - left, height: 28 + (layers.length - 1) * NODE.layer + NODE.height, viewBox: `${left} 0 ${right - left} ${28 + (layers.length - 1) * NODE.layer + NODE.height}`});
+  const height = 28 + (layers.length - 1) * NODE.layer + NODE.height;
+  const drawing = svg("svg", {width: right - left, height, viewBox: `${left} 0 ${right - left} ${height}`});
   for (const edge of edges) {
-    let d = `M ${edge.from.x} ${y(edge.from) + NODE.height}`;
-    let last = {x: edge.from.x, y: y(edge.from) + NODE.height};
-    for (const point of edge.path.slice(1)) {
-      const end = point === edge.to ? y(point) : y(point) + NODE.height;
-      const start = y(point);
-      const middle = (last.y + start) / 2;
-      d += ` C ${last.x} ${middle} ${point.x} ${middle} ${point.x} ${start}`;
-      if (end !== start) d += ` L ${point.x} ${end}`;
-      last = {x: point.x, y: end};
-    }
-    edge.line = svg("path", {d});
+    edge.line = lineOf(edge);
     drawing.append(edge.line);
   }
   for (const box of boxes) {
-    const op = box.op, held = savedBytes(op);
-    const kind = held && op.replays ? "both" : held ? "saved" : op.replays ? "again" : "plain";
-    const size = op.outputs.reduce((sum, v) => sum + op.region.values[v].bytes, 0);
-    const name = shortName(op.name);
-    const node = svg("g", {class: "node", transform: `translate(${box.x - NODE.width / 2} ${y(box)})`},
-        svg("rect", {class: kind, width: NODE.width, height: NODE.height, rx: 6}),
-        svg("rect", {x: 0, y: 6, width: 4, height: NODE.height - 12, style: "stroke:none;fill:" + color(memory.opColor(op))}),
-        svg("text", {x: 12, y: 17}, name.length > 27 ? name.slice(0, 26) + "…" : name),
-        svg("text", {x: 12, y: 32, class: "small"}, op.index + " · " + bytes(size) + (op.replays ? " · replayed" + (op.replays > 1 ? " " + op.replays + "×" : "") : "")));
+    const node = nodeOf(box);
     node.addEventListener("mousemove", event => {
       for (const edge of edges) edge.line.classList.toggle("lit", edge.from === box || edge.to === box);
-      showTip(event.clientX, event.clientY, ...describe(op, box));
+      showTip(event.clientX, event.clientY, ...describe(box.op, box));
     });
     node.addEventListener("mouseleave", () => { hideTip(); for (const edge of edges) edge.line.classList.remove("lit"); });
     drawing.append(node);
   }
-  byId("graph-view").replaceChildren(drawing);
+  return drawing;
+}
+
+function lineOf(edge) {
+  let last = {x: edge.from.x, y: layerTop(edge.from) + NODE.height};
+  let d = `M ${last.x} ${last.y}`;
+  for (const point of edge.path.slice(1)) {
+    const start = layerTop(point);
+    const end = point === edge.to ? start : start + NODE.height;
+    const middle = (last.y + start) / 2;
+    d += ` C ${last.x} ${middle} ${point.x} ${middle} ${point.x} ${start}`;
+    if (end !== start) d += ` L ${point.x} ${end}`;
+    last = {x: point.x, y: end};
+  }
+  return svg("path", {d});
+}
+
+function nodeOf(box) {
+  const op = box.op, held = savedBytes(op);
+  const kind = held && op.replays ? "both" : held ? "saved" : op.replays ? "again" : "plain";
+  const size = op.outputs.reduce((sum, v) => sum + op.region.values[v].bytes, 0);
+  const name = shortName(op.name);
+  return svg("g", {class: "node", transform: `translate(${box.x - NODE.width / 2} ${layerTop(box)})`},
+      svg("rect", {class: kind, width: NODE.width, height: NODE.height, rx: 6}),
+      svg("rect", {x: 0, y: 6, width: 4, height: NODE.height - 12, style: "stroke:none;fill:" + color(memory.opColor(op))}),
+      svg("text", {x: 12, y: 17}, name.length > 27 ? name.slice(0, 26) + "…" : name),
+      svg("text", {x: 12, y: 32, class: "small"}, op.index + " · " + bytes(size) + (op.replays ? " · replayed" + (op.replays > 1 ? " " + op.replays + "×" : "") : "")));
 }
 
 for (const region of regions) {

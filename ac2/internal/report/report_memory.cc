@@ -14,7 +14,7 @@ const memory = (() => {
   events.sort((a, b) => a.time - b.time);
   const isReplay = event => event.change === "replayed" || event.change === "drop";
 
-  // Which groups matter: those with the most bytes at any one time.
+  // The groups with the most bytes at any one time get a colour of their own.
   let total = 0, saved = 0, peak = 0, peakTime = 0, savedPeak = 0;
   const now = new Map(), most = new Map();
   for (const event of events) {
@@ -28,7 +28,7 @@ const memory = (() => {
     if (total > peak) { peak = total; peakTime = event.time; }
   }
   if (!timed) {
-    // What is held now is all there is to rank.
+    // Without a timeline, groups are ranked by what is held now.
     for (const region of regions) {
       region.values.forEach((value, i) => {
         const name = groupOf(region, i);
@@ -76,7 +76,7 @@ const MARGIN = {left: 74, right: 12, top: 10};
 const LANES = [["forward", memory.spans], ["replays", memory.replays]];
 const LANE_HEIGHT = 22;
 
-// For each pixel column the moment within it when most was held, as an index into the events; no peak is lost.
+// For each column of pixels the moment in it at which most was held, so that no peak is lost. `at` counts events.
 function sample(columns) {
   const state = new Float64Array(16);  // saved by group, then replayed by group
   const samples = [];
@@ -97,8 +97,8 @@ function sample(columns) {
   return samples;
 }
 
-// What is held after the first `at` events, largest first.
-function holders(at) {
+// What is held after the first `at` events, the largest first.
+function heldAfter(at) {
   const held = new Map();
   for (const event of memory.events.slice(0, at)) {
     const key = event.region.number + ":" + event.value + ":" + memory.isReplay(event);
@@ -110,7 +110,8 @@ function holders(at) {
 }
 
 let samples = [];
-function drawMemory(cursor = null) {
+// The canvas's context, its size, and where on it a time and a number of bytes are.
+function layOutMemory() {
   const canvas = byId("canvas"), ratio = devicePixelRatio || 1;
   const width = canvas.clientWidth, height = canvas.clientHeight;
   canvas.width = width * ratio;
@@ -121,18 +122,22 @@ function drawMemory(cursor = null) {
   const plotWidth = width - MARGIN.left - MARGIN.right;
   const bottom = height - 24 - LANES.length * LANE_HEIGHT - 8;
   const plotHeight = bottom - MARGIN.top;
-  const columns = Math.max(1, Math.floor(plotWidth));
-  if (samples.length !== columns) samples = sample(columns);
-  const ink = cssColor("--ink"), soft = cssColor("--soft"), line = cssColor("--line");
-  const x = t => MARGIN.left + t / memory.end * plotWidth;
   const scale = Math.max(memory.peak, 1) * 1.06;
-  const y = b => bottom - b / scale * plotHeight;
+  return {g, width, height, plotWidth, plotHeight, bottom, scale,
+          columns: Math.max(1, Math.floor(plotWidth)),
+          ink: cssColor("--ink"), soft: cssColor("--soft"), line: cssColor("--line"),
+          x: t => MARGIN.left + t / memory.end * plotWidth, y: b => bottom - b / scale * plotHeight};
+}
 
+function drawBackwards({g, plotHeight, x}) {
   for (const span of memory.backwards) {
     g.fillStyle = cssColor("--hover");
     g.fillRect(x(span.begin), MARGIN.top, Math.max(1, x(span.end ?? memory.end) - x(span.begin)), plotHeight);
   }
-  // Three to five round steps.
+}
+
+// Three to five round steps.
+function drawScale({g, plotWidth, scale, soft, line, y}) {
   let step = 1;
   while (scale / step > 5) step *= 2;
   g.textAlign = "right";
@@ -143,7 +148,10 @@ function drawMemory(cursor = null) {
     g.fillStyle = soft;
     g.fillText(bytes(b).replace(".00", ""), MARGIN.left - 8, y(b));
   }
-  // Areas: what is saved, then paler what was replayed.
+}
+
+// What is saved, and above it, paler, what was replayed.
+function drawAreas({g, columns, y}) {
   const base = new Float64Array(columns);
   for (let layer = 0; layer < 16; ++layer) {
     if (!samples.some(s => s.state[layer] > 0)) continue;
@@ -163,14 +171,19 @@ function drawMemory(cursor = null) {
     g.fill();
   }
   g.globalAlpha = 1;
-  // Peak.
+}
+
+function drawPeak({g, width, bottom, ink, x, y}) {
   g.fillStyle = ink;
   const px = x(memory.peakTime);
   g.fillRect(px - 0.5, y(memory.peak), 1, bottom - y(memory.peak));
   g.textAlign = px > width / 2 ? "right" : "left";
   g.textBaseline = "top";
   g.fillText("most: " + bytes(memory.peak), px + (px > width / 2 ? -6 : 6), y(memory.peak) + 1);
-  // Lanes.
+}
+
+// When forward's ops ran, and when replays did.
+function drawLanes({g, plotWidth, bottom, soft, x}) {
   LANES.forEach(([name, spans], lane) => {
     const top = bottom + 8 + lane * LANE_HEIGHT;
     g.fillStyle = soft;
@@ -185,7 +198,9 @@ function drawMemory(cursor = null) {
       g.fillRect(x(span.begin), top, Math.max(0.6, x(span.end) - x(span.begin)), LANE_HEIGHT - 5);
     }
   });
-  // Time.
+}
+
+function drawTimes({g, height, plotWidth, soft, x}) {
   g.fillStyle = soft;
   g.textBaseline = "bottom";
   for (let i = 0; i <= 5; ++i) {
@@ -195,15 +210,26 @@ function drawMemory(cursor = null) {
   g.textAlign = "left";
   g.textBaseline = "top";
   if (memory.backwards.length) g.fillText("backward", x(Math.min(...memory.backwards.map(b => b.begin))) + 5, MARGIN.top + 3);
+}
+
+function drawMemory(cursor = null) {
+  const plot = layOutMemory();
+  if (samples.length !== plot.columns) samples = sample(plot.columns);
+  drawBackwards(plot);
+  drawScale(plot);
+  drawAreas(plot);
+  drawPeak(plot);
+  drawLanes(plot);
+  drawTimes(plot);
   if (cursor !== null) {
-    g.fillStyle = ink;
-    g.fillRect(MARGIN.left + cursor, MARGIN.top, 1, bottom + 8 + LANES.length * LANE_HEIGHT - MARGIN.top - 5);
+    plot.g.fillStyle = plot.ink;
+    plot.g.fillRect(MARGIN.left + cursor, MARGIN.top, 1, plot.bottom + 8 + LANES.length * LANE_HEIGHT - MARGIN.top - 5);
   }
 }
 
 if (timed && memory.end > 0) {
-  byId("memory-note").textContent = "By the op that computed it, with the most that each held at any one time; paler: replayed, as opposed to saved. Shaded: backward is running. " +
-      "Each pixel shows its highest moment. Point at a moment to see what was held.";
+  byId("memory-note").textContent = "Bytes by the op that computed them; the legend has the most of each op at any one time. Paler areas are replayed, the others saved. Shaded: a backward is running. " +
+      "Each pixel shows the moment in it when most was held. Point at a moment to see what was held then.";
   memory.names.forEach((name, i) => byId("legend").append(
       element("span", {style: "--key:" + color(i)}, name + " ", element("b", {}, bytes(memory.most.get(name))))));
   if (memory.most.size > memory.names.length) {
@@ -217,7 +243,7 @@ if (timed && memory.end > 0) {
     const column = Math.floor(event.offsetX - MARGIN.left);
     if (column < 0 || column >= samples.length) { hideTip(); drawMemory(); return; }
     drawMemory(column);
-    const held = holders(samples[column].at), shown = held.slice(0, 8);
+    const held = heldAfter(samples[column].at), shown = held.slice(0, 8);
     const rows = shown.map(({event, bytes: b}) => element("div", {}, element("span", {class: "value"}, bytes(b)),
         (memory.isReplay(event) ? "replayed: " : "") + valueName(event.region, event.value)));
     if (held.length > shown.length) rows.push(element("div", {class: "note"}, "and " + count(held.length - shown.length, "more value")));

@@ -64,7 +64,7 @@ const char* const kEnd = R"html(</script>
 const char* const kReportCommon = R"js(
 const data = JSON.parse(document.getElementById("data").textContent);
 
-// Rows as objects.
+// Turns the rows of a table into objects.
 function unpack(table) {
   return table.rows.map(row => Object.fromEntries(table.columns.map((name, i) => [name, row[i]])));
 }
@@ -118,7 +118,7 @@ const decision = op => op.node ? op.decision : op.outputs.length ? KEPT : "";
 const color = i => "var(--c" + i + ")";
 const cssColor = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-// Which op or source a value's bytes are put down to.
+// The name under which a value's bytes are counted: that of its op, or where it comes from.
 const groupOf = (region, value) => {
   const op = producer(region, value);
   return op ? shortName(op.name) : OUTSIDE;

@@ -1,5 +1,5 @@
 // The HTML page of write_report(): a skeleton, its style, and a script for each of its sections. All of it is inline,
-// so that the file can be sent to somebody.
+// so that the page is one file that can be sent around.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ extern const char* const kReportMemory;
 extern const char* const kReportTable;
 extern const char* const kReportGraph;
 
-// `data` is JSON, as ac2/report.cc makes it, without a '<'.
+// `data` is what report_data() returns.
 std::string report_page(const std::string& data);
 
 }  // namespace ac2::internal

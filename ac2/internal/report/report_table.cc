@@ -49,31 +49,40 @@ const groupedRows = (() => {
   return [...groups.values()];
 })();
 
-function drawTable() {
+function shownRows() {
   const wanted = byId("filter").value.trim().toLowerCase();
   const all = [...(byId("each").checked ? eachRow : groupedRows), ...outsideRows()];
   const rows = all.filter(row => !wanted || [row.name, row.decision, row.by].join(" ").toLowerCase().includes(wanted));
-  rows.sort((a, b) => (typeof a[sortKey] === "number" ? a[sortKey] - b[sortKey] : a[sortKey].localeCompare(b[sortKey])) * (descending ? -1 : 1));
-  byId("table-head").replaceChildren(element("tr", {}, ...COLUMNS.map(column => {
-    const arrow = column.key === sortKey ? (descending ? " ▾" : " ▴") : "";
-    const head = element("th", {class: column.number ? "number" : "", title: column.title ?? "Click to sort"}, column.name + arrow);
-    head.addEventListener("click", () => {
-      descending = column.key === sortKey ? !descending : !!column.number;
-      sortKey = column.key;
-      drawTable();
-    });
-    return head;
-  })));
+  return rows.sort((a, b) => (typeof a[sortKey] === "number" ? a[sortKey] - b[sortKey] : a[sortKey].localeCompare(b[sortKey])) * (descending ? -1 : 1));
+}
+
+function headOf(column) {
+  const arrow = column.key === sortKey ? (descending ? " ▾" : " ▴") : "";
+  const head = element("th", {class: column.number ? "number" : "", title: column.title ?? "Click to sort"}, column.name + arrow);
+  head.addEventListener("click", () => {
+    descending = column.key === sortKey ? !descending : !!column.number;
+    sortKey = column.key;
+    drawTable();
+  });
+  return head;
+}
+
+// `most` has the largest number of each column whose cells show a share.
+function cellOf(row, column, most) {
+  const value = row[column.key];
+  if (column.key === "name") return element("td", {class: "name", title: value, style: "--key:" + color(row.color)}, element("code", {}, value));
+  const empty = column.number && value === 0;
+  const cell = element("td", {class: (column.number ? "number" : "") + (column.time ? " time" : "")},
+                       empty ? "–" : column.text ? column.text(value) : column.number ? value.toLocaleString("en") : value);
+  if (column.share && !empty) cell.style.setProperty("--share", (100 * value / most[column.key]).toFixed(1) + "%");
+  return cell;
+}
+
+function drawTable() {
+  const rows = shownRows();
   const most = Object.fromEntries(COLUMNS.filter(c => c.share).map(c => [c.key, rows.reduce((m, row) => Math.max(m, row[c.key]), 1)]));
-  byId("table-body").replaceChildren(...rows.slice(0, MOST_ROWS).map(row => element("tr", {}, ...COLUMNS.map(column => {
-    const value = row[column.key];
-    if (column.key === "name") return element("td", {class: "name", title: value, style: "--key:" + color(row.color)}, element("code", {}, value));
-    const empty = column.number && value === 0;
-    const cell = element("td", {class: (column.number ? "number" : "") + (column.time ? " time" : "")},
-                         empty ? "–" : column.text ? column.text(value) : column.number ? value.toLocaleString("en") : value);
-    if (column.share && !empty) cell.style.setProperty("--share", (100 * value / most[column.key]).toFixed(1) + "%");
-    return cell;
-  }))));
+  byId("table-head").replaceChildren(element("tr", {}, ...COLUMNS.map(headOf)));
+  byId("table-body").replaceChildren(...rows.slice(0, MOST_ROWS).map(row => element("tr", {}, ...COLUMNS.map(column => cellOf(row, column, most)))));
   byId("ops-note").textContent = rows.length > MOST_ROWS
       ? "The first " + MOST_ROWS + " of " + count(rows.length, "row") + ": filter to see others." : count(rows.length, "row");
 }

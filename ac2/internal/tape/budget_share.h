@@ -40,12 +40,12 @@ class BudgetShare {
   }
   void add_hook(const Value& value) {
     if (value.budget.tracked) {
-      budget_->add_holder(value);
+      budget_->add_hook(value);
     }
   }
   void remove_hook(const Value& value) {
     if (value.budget.tracked) {
-      budget_->remove_holder(value);
+      budget_->remove_hook(value);
     }
   }
   void set_retention(Value& value, Retention retention);

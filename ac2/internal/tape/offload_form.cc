@@ -15,15 +15,15 @@ std::atomic<bool> told_about_cpu{false};
 
 }  // namespace
 
-c10::intrusive_ptr<Offloaded> offloaded_of(const Value& value) {
-  return c10::static_intrusive_pointer_cast<Offloaded>(value.packed_form()->packed.toCapsule());
+c10::intrusive_ptr<OffloadedValue> offloaded_of(const Value& value) {
+  return c10::static_intrusive_pointer_cast<OffloadedValue>(value.packed_form()->packed.toCapsule());
 }
 
 OffloadForm::OffloadForm()
     : functions_(std::make_shared<const SaveWithHooks>(
           SaveWithHooks{[this](const at::Tensor& tensor) { return pack(tensor); },
                         [](const c10::IValue& packed) {
-                          return c10::static_intrusive_pointer_cast<Offloaded>(packed.toCapsule())->bring_back();
+                          return c10::static_intrusive_pointer_cast<OffloadedValue>(packed.toCapsule())->bring_back();
                         }})) {}
 
 bool OffloadForm::concerns(c10::Device device, size_t nbytes, const OffloadOptions& options) {
@@ -50,7 +50,7 @@ c10::IValue OffloadForm::pack(const at::Tensor& tensor) {
     return {};
   }
   device->poll();
-  c10::intrusive_ptr<Offloaded> offloaded = device->take_out(tensor, options_);
+  c10::intrusive_ptr<OffloadedValue> offloaded = device->take_out(tensor, options_);
   if (!offloaded) {
     const auto nbytes = static_cast<int64_t>(tensor.storage().nbytes());
     not_offloaded_bytes_.fetch_add(nbytes, std::memory_order_relaxed);

@@ -27,7 +27,7 @@ namespace ac2::internal {
 class OffloadDevice;
 
 // Of a value that is packed so.
-c10::intrusive_ptr<Offloaded> offloaded_of(const Value& value);
+c10::intrusive_ptr<OffloadedValue> offloaded_of(const Value& value);
 
 class OffloadForm {
  public:
