@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "policies/internal/op_lists.h"
-#include "policies/internal/op_names.h"
+#include "policies/internal/common/op_lists.h"
+#include "policies/internal/common/op_names.h"
 
 namespace ac2::policies {
 

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "policies/internal/op_names.h"
+#include "policies/internal/common/op_names.h"
 
 namespace ac2::policies {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "policies/internal/compose.h"
+#include "policies/internal/common/compose.h"
 
 namespace ac2::policies {
 

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "ac2/internal/libtorch/for_each_tensor.h"
-#include "policies/internal/lineage.h"
+#include "policies/internal/common/lineage.h"
 
 namespace ac2::policies {
 

@@ -2,7 +2,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include "policies/internal/op_names.h"
+#include "policies/internal/common/op_names.h"
 
 namespace ac2::policies {
 

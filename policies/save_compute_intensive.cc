@@ -2,8 +2,8 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include "policies/internal/op_lists.h"
-#include "policies/internal/op_names.h"
+#include "policies/internal/common/op_lists.h"
+#include "policies/internal/common/op_names.h"
 
 namespace ac2::policies {
 

@@ -30,22 +30,16 @@
 #include <utility>
 
 #include "ac2/nn/checkpointing.h"
-#include "ac2/nn/internal/checkpointed_calls.h"
-#include "ac2/nn/internal/default_arguments.h"
-#include "ac2/nn/internal/forward_of.h"
+#include "ac2/nn/internal/calls/checkpointed_arities.h"
+#include "ac2/nn/internal/calls/checkpointed_calls.h"
 
 namespace ac2::nn {
 
-// For a module type (torch::nn::LinearImpl) a module type; for a holder (torch::nn::Linear) a holder of that. Made as M
-// is; `checkpointing()` has the policy and the options. The second parameter is for specialisations alone.
-template <class M, class Forward = internal::ForwardOf<M>>
-class Checkpointed : public internal::CheckpointedCalls<M> {
-  using Base = internal::CheckpointedCalls<M>;
-
- public:
-  using Base::Base;
-  using Base::forward;
-};
+// For a module type (torch::nn::LinearImpl) a module type; for a holder (torch::nn::Linear) a holder of that. It is
+// made as M is, and checkpointing() has its policy and its options. The second parameter is for specialisations alone;
+// those for module types are in internal/calls/checkpointed_arities.h.
+template <class M, class Forward>
+class Checkpointed;
 
 template <class Holder>
 requires torch::detail::is_module_holder<Holder>::value class Checkpointed<Holder, void>
@@ -119,5 +113,3 @@ auto checkpoint_wrapper(Holder module, Policy policy, Options options) {
 namespace ac2 {
 using nn::checkpoint_wrapper;
 }
-
-#include "ac2/nn/internal/checkpointed_arities.h"

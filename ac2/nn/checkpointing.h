@@ -15,7 +15,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "ac2/nn/internal/tensors_in.h"
+#include "ac2/nn/internal/calls/tensors_in.h"
 #include "ac2/policy.h"
 #include "ac2/scope.h"
 #include "ac2/trace.h"

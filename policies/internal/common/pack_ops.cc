@@ -1,4 +1,4 @@
-#include "policies/internal/pack_ops.h"
+#include "policies/internal/common/pack_ops.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "policies/internal/op_names.h"
+#include "policies/internal/common/op_names.h"
 
 namespace ac2::policies::internal {
 

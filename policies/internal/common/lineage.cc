@@ -1,4 +1,4 @@
-#include "policies/internal/lineage.h"
+#include "policies/internal/common/lineage.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>

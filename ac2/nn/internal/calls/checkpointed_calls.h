@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "ac2/nn/checkpointing.h"
-#include "ac2/nn/internal/default_arguments.h"
-#include "ac2/nn/internal/forward_of.h"
+#include "ac2/nn/internal/calls/default_arguments.h"
+#include "ac2/nn/internal/calls/forward_of.h"
 
 namespace ac2::nn {
 

@@ -1,4 +1,4 @@
-#include "policies/internal/spill_writer.h"
+#include "policies/internal/spill/spill_writer.h"
 
 #include <ATen/ops/clone.h>
 #include <c10/util/Exception.h>

@@ -1,16 +1,29 @@
-// Checkpointed<M> for each number of parameters of M's forward.
+// The class Checkpointed<M>, for each number of parameters of M's forward.
 //
 // AnyModule wants one forward(), declared in the very class that it is given, with M's signature; a parameter pack
-// cannot have default arguments. Hence a specialisation for each number, up to eight, which torch::nn::Transformer has.
-// Included by checkpointed.h alone.
+// cannot have default arguments. So there is a specialisation for each number, up to eight, which
+// torch::nn::Transformer has. ac2/nn/checkpointed.h says what the class is for.
 #pragma once
 
 #include <tuple>
 #include <utility>
 
-#include "ac2/nn/checkpointed.h"
+#include "ac2/nn/internal/calls/checkpointed_calls.h"
+#include "ac2/nn/internal/calls/default_arguments.h"
+#include "ac2/nn/internal/calls/forward_of.h"
 
 namespace ac2::nn {
+
+// Where M's forward has no single signature (an overload set or a template), it is called through Base's. The second
+// parameter is there for the specialisations.
+template <class M, class Forward = internal::ForwardOf<M>>
+class Checkpointed : public internal::CheckpointedCalls<M> {
+  using Base = internal::CheckpointedCalls<M>;
+
+ public:
+  using Base::Base;
+  using Base::forward;
+};
 
 // More than eight parameters: no default arguments.
 template <class M, class R, class... Args>

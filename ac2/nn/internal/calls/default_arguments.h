@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "ac2/nn/internal/forward_of.h"
+#include "ac2/nn/internal/calls/forward_of.h"
 
 namespace ac2::nn::internal {
 struct ReadsDefaultArguments;

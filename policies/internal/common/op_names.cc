@@ -1,4 +1,4 @@
-#include "policies/internal/op_names.h"
+#include "policies/internal/common/op_names.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>

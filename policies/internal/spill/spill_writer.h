@@ -20,7 +20,7 @@
 #include <string>
 #include <thread>
 
-#include "policies/internal/spill_file.h"
+#include "policies/internal/spill/spill_file.h"
 
 namespace ac2::policies::internal {
 

@@ -1,4 +1,4 @@
-#include "policies/internal/op_lists.h"
+#include "policies/internal/common/op_lists.h"
 
 namespace ac2::policies::internal {
 

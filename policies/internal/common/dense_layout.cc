@@ -1,4 +1,4 @@
-#include "policies/internal/dense_layout.h"
+#include "policies/internal/common/dense_layout.h"
 
 #include <ATen/ops/empty_strided.h>
 

@@ -1,4 +1,4 @@
-#include "ac2/nn/internal/coder_layers.h"
+#include "ac2/nn/internal/intercept/coder_layers.h"
 
 #include <c10/util/Exception.h>
 #include <torch/nn/modules/transformercoder.h>

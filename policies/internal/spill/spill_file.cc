@@ -1,4 +1,4 @@
-#include "policies/internal/spill_file.h"
+#include "policies/internal/spill/spill_file.h"
 
 #include <c10/util/Exception.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "policies/internal/quantize.h"
+#include "policies/internal/quantize/quantize.h"
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
@@ -14,9 +14,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "policies/internal/dense_layout.h"
-#include "policies/internal/device_kernels.h"
-#include "policies/internal/quantize_block.h"
+#include "policies/internal/common/dense_layout.h"
+#include "policies/internal/quantize/device_kernels.h"
+#include "policies/internal/quantize/quantize_block.h"
 
 namespace ac2::policies::internal {
 

@@ -1,4 +1,4 @@
-#include "policies/internal/compose.h"
+#include "policies/internal/common/compose.h"
 
 #include <c10/util/SmallVector.h>
 

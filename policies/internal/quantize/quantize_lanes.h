@@ -17,7 +17,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "policies/internal/quantize_block.h"
+#include "policies/internal/quantize/quantize_block.h"
 
 namespace ac2::policies::internal {
 

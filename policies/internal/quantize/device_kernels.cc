@@ -1,4 +1,4 @@
-#include "policies/internal/device_kernels.h"
+#include "policies/internal/quantize/device_kernels.h"
 
 #include <array>
 #include <atomic>

@@ -1,4 +1,4 @@
-#include "policies/internal/bit_mask.h"
+#include "policies/internal/quantize/bit_mask.h"
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
@@ -10,8 +10,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "policies/internal/dense_layout.h"
-#include "policies/internal/device_kernels.h"
+#include "policies/internal/common/dense_layout.h"
+#include "policies/internal/quantize/device_kernels.h"
 
 namespace ac2::policies::internal {
 

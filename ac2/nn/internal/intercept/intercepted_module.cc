@@ -1,10 +1,10 @@
-#include "ac2/nn/internal/intercepted_module.h"
+#include "ac2/nn/internal/intercept/intercepted_module.h"
 
 #include <c10/util/Exception.h>
 
 #include <array>
 
-#include "ac2/nn/internal/coder_layers.h"
+#include "ac2/nn/internal/intercept/coder_layers.h"
 
 namespace ac2::nn::internal {
 namespace {

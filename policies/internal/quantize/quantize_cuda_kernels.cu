@@ -1,9 +1,9 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "policies/internal/bit_lanes.h"
-#include "policies/internal/quantize_cuda_kernels.h"
-#include "policies/internal/quantize_lanes.h"
+#include "policies/internal/quantize/bit_lanes.h"
+#include "policies/internal/quantize/quantize_cuda_kernels.h"
+#include "policies/internal/quantize/quantize_lanes.h"
 
 namespace ac2::policies::internal {
 

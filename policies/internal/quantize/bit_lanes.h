@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "policies/internal/quantize_lanes.h"
+#include "policies/internal/quantize/quantize_lanes.h"
 
 namespace ac2::policies::internal {
 

@@ -7,8 +7,8 @@
 #include <c10/cuda/CUDAStream.h>
 #include <c10/util/Exception.h>
 
-#include "policies/internal/device_kernels.h"
-#include "policies/internal/quantize_cuda_kernels.h"
+#include "policies/internal/quantize/device_kernels.h"
+#include "policies/internal/quantize/quantize_cuda_kernels.h"
 
 namespace ac2::policies::internal {
 

@@ -1,4 +1,4 @@
-#include "ac2/nn/internal/module_slots.h"
+#include "ac2/nn/internal/intercept/module_slots.h"
 
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/transformer.h>
@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "ac2/nn/internal/coder_layers.h"
+#include "ac2/nn/internal/intercept/coder_layers.h"
 
 namespace ac2::nn::internal {
 namespace {
