@@ -6,13 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
-#include "policies/dots_saveable.h"
-#include "policies/memory.h"
-#include "policies/must_save_all.h"
-#include "policies/recompute_all.h"
-#include "policies/save_compute_intensive.h"
-#include "policies/saveable.h"
-#include "policies/speed.h"
+#include "policies/all_or_nothing.h"
+#include "policies/strategies.h"
 
 namespace ac2::policies {
 

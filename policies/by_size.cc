@@ -1,4 +1,4 @@
-#include "policies/by_size.h"
+#include "policies/strategies.h"
 
 #include <c10/util/Exception.h>
 

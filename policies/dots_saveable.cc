@@ -1,4 +1,4 @@
-#include "policies/dots_saveable.h"
+#include "policies/strategies.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 

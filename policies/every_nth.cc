@@ -1,4 +1,4 @@
-#include "policies/every_nth.h"
+#include "policies/strategies.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>

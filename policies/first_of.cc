@@ -1,4 +1,4 @@
-#include "policies/first_of.h"
+#include "policies/composed_policies.h"
 
 #include <c10/util/Exception.h>
 

@@ -1,4 +1,4 @@
-#include "policies/memory.h"
+#include "policies/strategies.h"
 
 #include <memory>
 

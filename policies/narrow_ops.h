@@ -11,7 +11,7 @@
 // only where it would overflow. Results that are no wider than the format, that are not of a floating-point type, or
 // that have a NaN or an infinity are kept as exact copies.
 //
-// Ops: SaveWithHooks (a MUST) for the listed ones, PREFER_RECOMPUTE for the others. Names as in policies/save_ops.h.
+// Ops: SaveWithHooks (a MUST) for the listed ones, PREFER_RECOMPUTE for the others. Names as in policies/listed_ops.h.
 // Throws c10::Error for another format, and for a name that no operator has. Works on every device that converts to the
 // format; the greatest number is read back from it, which waits for the device.
 // Threads: any.

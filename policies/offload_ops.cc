@@ -1,4 +1,4 @@
-#include "policies/offload_ops.h"
+#include "policies/listed_ops.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 

@@ -1,4 +1,4 @@
-#include "policies/per_op_override.h"
+#include "policies/composed_policies.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 

@@ -17,7 +17,7 @@
 // With 1 bit, a result of relu that something else than ReLU's gradient needs (the next product) is a c10::Error in
 // backward: list relu only where nothing does.
 //
-// Ops: SaveWithHooks (a MUST) for the listed ones, PREFER_RECOMPUTE for the others. Names as in policies/save_ops.h.
+// Ops: SaveWithHooks (a MUST) for the listed ones, PREFER_RECOMPUTE for the others. Names as in policies/listed_ops.h.
 // Throws c10::Error for bits other than 8, 4 and 1, and for a name that no operator has. Works on the CPU, on CUDA
 // devices if ac2 was built for CUDA, with the same codes, and on the meta device for plans; on any other device 8 and 4
 // bits are an error where the first result is to be packed, and what 1 bit would keep is kept as an exact copy. On a

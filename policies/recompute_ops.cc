@@ -1,4 +1,4 @@
-#include "policies/recompute_ops.h"
+#include "policies/listed_ops.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 

@@ -1,4 +1,4 @@
-#include "policies/save_compute_intensive.h"
+#include "policies/strategies.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 

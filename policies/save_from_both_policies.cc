@@ -1,4 +1,4 @@
-#include "policies/save_from_both_policies.h"
+#include "policies/composed_policies.h"
 
 #include <optional>
 #include <utility>

@@ -17,7 +17,7 @@
 // needs what is in them. A file is filled with `file_bytes` (and the rest of one result), whatever region they are
 // from.
 //
-// Ops: SaveWithHooks (a MUST) for the listed ones, PREFER_RECOMPUTE for the others. Names as in policies/save_ops.h.
+// Ops: SaveWithHooks (a MUST) for the listed ones, PREFER_RECOMPUTE for the others. Names as in policies/listed_ops.h.
 // Throws c10::Error, when it is made, for a directory in which no file can be made and for a name that no operator has.
 // A disk that is full is a c10::Error that says so, from an op of forward after the one whose result could not be
 // written, or from backward. So are bytes that come back changed.

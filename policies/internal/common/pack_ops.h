@@ -20,7 +20,7 @@ namespace ac2::policies::internal {
 using MakeHooks = std::function<SaveWithHooks(const std::string& op)>;
 
 // SaveWithHooks for the listed ops, PREFER_RECOMPUTE for the others; called `caller` in reports. Names as in
-// policies/save_ops.h. `enter_region` gives the state of a region; it may run on several threads at once.
+// policies/listed_ops.h. `enter_region` gives the state of a region; it may run on several threads at once.
 Policy pack_ops(const std::string& caller, const std::vector<std::string>& ops,
                 std::function<MakeHooks()> enter_region);
 
