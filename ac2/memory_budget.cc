@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include "ac2/internal/operators/cost_source.h"
 #include "ac2/internal/tape/budget.h"
 
 namespace ac2 {
@@ -9,7 +10,7 @@ namespace ac2 {
 MemoryBudget::MemoryBudget(int64_t bytes, bool modelled_costs) {
   TORCH_CHECK(bytes > 0, "A memory budget must be a positive number of bytes, but is ", bytes,
               ". To recompute everything, use the policy \"recompute_all\" without a budget.");
-  budget_ = std::make_shared<internal::Budget>(bytes, modelled_costs);
+  budget_ = std::make_shared<internal::Budget>(bytes, internal::cost_source(modelled_costs));
 }
 
 int64_t MemoryBudget::bytes() const {

@@ -46,7 +46,8 @@ Recording::Recording(Region& region, const OpFacts& facts, c10::DispatchKeySet k
   }
   const StepLog* const log = tape_->step_log();
   if (budget_ != nullptr || log != nullptr) {
-    modelled_ = (budget_ != nullptr && budget_->modelled_costs()) || (log != nullptr && log->modelled_costs());
+    modelled_ = (budget_ != nullptr && budget_->costs() == CostSource::kModelled) ||
+                (log != nullptr && log->costs() == CostSource::kModelled);
     timed_ = !modelled_;
   }
 }

@@ -1,10 +1,10 @@
 // What a region does, written down as a StepGraph for the planner.
 //
-//   auto log = std::make_shared<StepLog>(/*modelled_costs=*/false);
+//   auto log = std::make_shared<StepLog>(CostSource::kMeasured);
 //   …a region is opened with RegionOptions::log, and the step runs…
 //   StepGraph graph = log->take();
 //
-// It keeps nothing of the program alive. All functions but the constructor, take() and modelled_costs() need the lock
+// It keeps nothing of the program alive. All functions but the constructor, take() and costs() need the lock
 // of the region's tape, and there may be but one tape.
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "ac2/internal/operators/cost_source.h"
 #include "ac2/internal/planning/step_graph.h"
 #include "ac2/internal/tape/graph.h"
 #include "ac2/policy.h"
@@ -22,12 +23,11 @@ class SavedTensorHook;
 
 class StepLog {
  public:
-  explicit StepLog(bool modelled_costs) : modelled_costs_(modelled_costs) {}
+  explicit StepLog(CostSource costs) : costs_(costs) {}
   StepLog(const StepLog&) = delete;
   StepLog& operator=(const StepLog&) = delete;
 
-  // Costs of ops come from their shapes instead of a clock.
-  bool modelled_costs() const { return modelled_costs_; }
+  CostSource costs() const { return costs_; }
 
   // A finished node with results.
   void called(const Node& node, const PolicyDecision& decision, double cost);
@@ -60,7 +60,7 @@ class StepLog {
   void note_packed(const Value& value, uint32_t id);
   void append_backward();
 
-  const bool modelled_costs_;
+  const CostSource costs_;
   StepGraph graph_;
   std::vector<int64_t> indices_;
   std::vector<bool> decided_within_;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ac2/internal/libtorch/for_each_tensor.h"
+#include "ac2/internal/libtorch/tensor_bytes.h"
 
 namespace ac2::policies::internal {
 
@@ -66,8 +67,8 @@ int64_t Lineage::add(const OpContext& op) {
       return;
     }
     if (const Entry* entry = entry_of(tensor)) {
-      const int64_t bytes = tensor.numel() * static_cast<int64_t>(tensor.element_size());
-      inputs.push_back({storage, entry->sources, bytes, !entry->is_parameter || has_sizes_of_a_result(tensor, op)});
+      inputs.push_back({storage, entry->sources, ac2::internal::bytes_of(tensor),
+                        !entry->is_parameter || has_sizes_of_a_result(tensor, op)});
     }
   });
 
