@@ -142,7 +142,9 @@ using NamePolicyFn = std::function<std::optional<PolicyDecision>(const NamedTens
 // Decides op by op. Views and ops that return no tensor are never asked about: there is nothing to save.
 class Policy {
  public:
-  // Throws c10::Error ("Unknown policy …") for a name other than "recompute_all" and "must_save_all".
+  // The ready-made policy of this name: "recompute_all", "must_save_all", and, in a program that links policies/ too,
+  // each that has no parameters, such as "speed" (policies/by_name.h). Throws c10::Error, "Unknown policy", which lists
+  // the names that the program knows.
   Policy(std::string_view name);                                       // NOLINT(google-explicit-constructor)
   Policy(const char* name) : Policy(std::string_view(name)) {}         // NOLINT(google-explicit-constructor)
   Policy(const std::string& name) : Policy(std::string_view(name)) {}  // NOLINT(google-explicit-constructor)
