@@ -1,4 +1,4 @@
-#include "ac2/context.h"
+#include "ac2/current_decision.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>
