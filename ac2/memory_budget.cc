@@ -21,4 +21,12 @@ int64_t MemoryBudget::held_bytes() const {
   return budget_->held_bytes();
 }
 
+std::optional<MemoryBudget> BudgetOption::budget(bool modelled_costs) const {
+  if (const int64_t* bytes = std::get_if<int64_t>(&given_)) {
+    return MemoryBudget(*bytes, modelled_costs);
+  }
+  const MemoryBudget* shared = std::get_if<MemoryBudget>(&given_);
+  return shared != nullptr ? std::optional(*shared) : std::nullopt;
+}
+
 }  // namespace ac2

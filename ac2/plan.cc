@@ -203,7 +203,8 @@ StepPlanner::Plan StepPlanner::plan(int64_t bytes) {
   return {Policy::per_region([step] {
             Policy::Instance instance;
             instance.fn = Follower(step);
-            instance.budget = std::make_shared<internal::Budget>(step->bytes, step->costs);
+            instance.memory_budget = step->bytes;
+            instance.modelled_costs = step->costs == CostSource::kModelled;
             return instance;
           }),
           state_->summary(*plan)};

@@ -45,18 +45,18 @@ std::optional<PolicyDecision> decide_name(const Instances& instances, const Fold
 Policy compose(std::vector<Policy> policies, Fold fold) {
   return Policy::per_region([policies = std::move(policies), fold = std::move(fold)] {
     auto entered = std::make_shared<Instances>();
-    std::shared_ptr<ac2::internal::Budget> budget;  // of the first that is a plan
+    Policy::Instance composed;
     for (const Policy& policy : policies) {
       entered->push_back(policy.enter());
-      if (budget == nullptr) {
-        budget = entered->back().budget;
+      // Of the first that has one.
+      if (!composed.memory_budget) {
+        composed.memory_budget = entered->back().memory_budget;
+        composed.modelled_costs = entered->back().modelled_costs;
       }
     }
     const std::shared_ptr<const Instances> instances = std::move(entered);
     const auto all = [&](auto is) { return std::all_of(instances->begin(), instances->end(), is); };
 
-    Policy::Instance composed;
-    composed.budget = std::move(budget);
     if (all([](const Policy::Instance& instance) { return instance.constant.has_value(); })) {
       Decisions decisions;
       for (const Policy::Instance& instance : *instances) {
