@@ -77,8 +77,7 @@ Policy by_size(int64_t min_bytes);
 //   - gate * up, cat({a, b}), fused attention of q, k and v, and weights · v are saved, if both sides come from one x.
 //   - x · W + b is not saved; neither are scores q · kᵀ that are larger than q and k, nor the sum with a mask.
 //   - x · Wᵀ is not saved where W is a parameter that x descends from as well (tied weights). A leaf that an op takes
-//   as
-//     it is counts as a branch only if it has the sizes of a result, as x has in x + f(x).
+//     directly counts as a branch only if it has the sizes of a result, as x has in x + f(x).
 // Tensors without a storage (sparse, nested) count as nobody's ancestors. Each region has state of its own. The time
 // for an op is linear in its inputs and in the number of tensors from outside / 64.
 Policy memory();
