@@ -1,42 +1,52 @@
-// A number of bytes that several regions share.
+// A number of bytes that regions may hold for backward.
 //
 //   ac2::MemoryBudget budget(64 << 20);
 //   for (auto& block : blocks) {
-//     ac2::PolicyScope scope({.shared_budget = budget});   // nothing is recomputed while all blocks fit
+//     ac2::PolicyScope scope({.memory_budget = budget});     // nothing is recomputed while all blocks fit
 //     x = block->forward(x);
 //   }
-//   loss.backward();                                       // within the same 64 MiB
+//   loss.backward();                                         // within the same 64 MiB
 //
-// What counts as held: the bytes that regions keep for backward of results of their ops, each storage once, views not
-// at all; copies; what SaveWithHooks packed; replayed results in backward; and what a region took from outside and only
-// regions keep alive, as the result of one layer that the next one's backward wants. What does not: parameters,
-// tensors that the program itself holds on to, and what is offloaded (ac2/offload.h).
+// What counts as held:
+//   - what regions keep for backward of the results of their ops, each storage once, views not at all;
+//   - copies, and what SaveWithHooks packed;
+//   - in backward, replayed results;
+//   - what a region took from outside and only regions keep alive, such as the result of one layer that the backward of
+//     the next one needs.
+// What does not count: parameters, tensors that the program itself holds, and what is offloaded (ac2/offload.h).
 //
-// Guaranteed: after every op, in forward and in backward, at most that many bytes are held. Gradients are those without
-// a budget, to the last bit. What is dropped first are results that policies prefer to recompute, then PREFER_SAVE
-// ones; never what a MUST_SAVE or SaveWithHooks decision keeps. Not guaranteed: what kernels use besides; and, for an
-// op in backward, the tensors that autograd has just taken out.
+// Guaranteed: after every op, in forward and in backward, at most that many bytes are held. Gradients are bitwise
+// identical to those without a budget. Results that policies prefer to recompute are dropped first, then those that
+// policies prefer to save. What a MUST_SAVE or SaveWithHooks decision saves is never dropped.
+// Not guaranteed: the memory that kernels use besides, and, for an op in backward, the tensors that autograd has just
+// taken out.
 //
-// If memory runs out in an op of a region, or in a replay, all that can be dropped is, the op is tried once more, and
-// the budget is three quarters of what was held from then on: a budget of more than there is adapts itself. Not for ops
-// that write to their arguments or draw random numbers in forward.
+// If memory runs out in an op of a region or in a replay, the budget drops all that it can, and the op is tried once
+// more. From then on the budget is three quarters of what was held, so that a budget larger than the machine's memory
+// adapts itself. This does not apply to ops that write to their arguments, nor to ops that draw random numbers in
+// forward.
 //
 // Threads: copies are the same budget; all of them may be used from any thread.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <utility>
+#include <variant>
 
 namespace ac2 {
 
 namespace internal {
 class Budget;
-}
+class BudgetAccess;
+}  // namespace internal
 
 class MemoryBudget {
  public:
-  // Throws c10::Error unless `bytes` is positive. Ops are timed as they run, to drop what is quickly computed again;
-  // with `modelled_costs` their costs come from their shapes, so that the same program drops the same values.
+  // Throws c10::Error unless `bytes` is positive. Ops are timed as they run, so that what is quickly computed again is
+  // dropped first. With `modelled_costs` the costs of ops come from their shapes instead, so that the same program
+  // drops the same values in every run.
   explicit MemoryBudget(int64_t bytes, bool modelled_costs = false);
 
   int64_t bytes() const;
@@ -44,8 +54,35 @@ class MemoryBudget {
   int64_t held_bytes() const;
 
  private:
-  friend class PolicyScope;
+  friend class internal::BudgetAccess;
   std::shared_ptr<internal::Budget> budget_;
+};
+
+// What ScopeOptions::memory_budget takes: nothing, a number of bytes for one region, or a MemoryBudget that regions
+// share. Holds what it was given; a number is checked when a scope is opened with it.
+//
+//   options.memory_budget = int64_t{2} << 30;
+//   options.memory_budget = budget;
+//   options.memory_budget.reset();                  // or = std::nullopt
+class BudgetOption {
+ public:
+  BudgetOption() = default;
+  BudgetOption(std::nullopt_t) {}                                   // NOLINT(google-explicit-constructor)
+  BudgetOption(int64_t bytes) : given_(bytes) {}                    // NOLINT(google-explicit-constructor)
+  BudgetOption(MemoryBudget shared) : given_(std::move(shared)) {}  // NOLINT(google-explicit-constructor)
+  template <class Budget>
+  BudgetOption(const std::optional<Budget>& budget) {  // NOLINT(google-explicit-constructor)
+    if (budget) *this = *budget;
+  }
+
+  bool has_value() const { return !std::holds_alternative<std::monostate>(given_); }
+  void reset() { given_ = std::monostate(); }
+  // The budget itself: the shared one, or a new one of the given bytes; null if there is none. Throws as MemoryBudget's
+  // constructor, to which `modelled_costs` goes with a number of bytes.
+  std::optional<MemoryBudget> budget(bool modelled_costs = false) const;
+
+ private:
+  std::variant<std::monostate, int64_t, MemoryBudget> given_;
 };
 
 }  // namespace ac2

@@ -3,21 +3,25 @@
 //
 //   ac2::PolicyScope scope(ac2::policies::offload_ops({"aten::mm"}), {.offload = ac2::OffloadOptions{.inputs = true}});
 //
-// On an accelerator a result is copied to pinned memory of the host, on a stream beside the program's, as soon as
-// backward is found to need it. Its device memory is free again when the copy is done and nothing else uses it. In
-// backward it is copied back, again on a stream of its own, before it is needed: the tape says what comes next. Events
-// order all of it; the host never waits. What is still on the device when backward wants it is used as it is.
+// On an accelerator a result is copied to pinned memory of the host, on a stream beside the program's, as soon as it is
+// known that backward needs it. Its device memory is free again when the copy is done and nothing else uses it. In
+// backward it is copied back before it is needed, again on a stream of its own, because the tape knows what comes next.
+// Events order all of this; the host never waits. A value that is still on the device when backward wants it is used as
+// it is.
 //
-// Pinned memory comes from a pool, one for each device, that all regions of the process share, and goes back to it when
-// no graph needs the value; it is not given back to the host before release_offload_memory().
+// The pinned memory comes from a pool, one for each device, which all regions of the process share. It goes back to the
+// pool when no graph needs the value, and to the host only through release_offload_memory().
 //
-// Where values stay on the device, as if the policy had said SAVE: tensors on the CPU and the meta device, and devices
-// without streams, events or pinned memory (a warning says so, once); results of fewer than `min_bytes`; when there is
-// no pinned memory left (a warning says so, once; TraceStats::not_offloaded_bytes counts them).
+// Some values stay on the device, as if the policy had said SAVE:
+//   - tensors on the CPU and on the meta device, and on devices without streams, events or pinned memory; one warning
+//     says so;
+//   - results of fewer than `min_bytes`;
+//   - results for which no pinned memory is left; one warning says so, and TraceStats::not_offloaded_bytes counts them.
 //
-// Guaranteed: gradients of plain autograd, to the last bit. Offloaded bytes do not count as held, in saved_bytes or for
-// a memory budget; what was read ahead counts when it is used. Not guaranteed: that a value which the program
-// itself holds on to gains anything. Not for ops under graph capture, where events cannot be asked.
+// Guaranteed: gradients are bitwise identical to those of plain autograd. Offloaded bytes do not count as held, neither
+// in saved_bytes nor for a memory budget; a value that was copied back ahead of its use counts once it is used. Not
+// guaranteed: that offloading a value frees memory while the program itself holds that value. Ops under graph capture
+// cannot be offloaded, because events cannot be queried there.
 //
 // Threads: any.
 #pragma once
@@ -26,11 +30,11 @@
 
 namespace ac2 {
 
-// Of the whole process.
+// The pinned memory of the whole process.
 OffloadMemory offload_memory();
 
-// Gives pinned memory that is not in use back to LibTorch's allocator for it. Blocks that a copy may still be reading
-// stay.
+// Gives pinned memory that is not in use back to LibTorch's allocator for such memory. Blocks that a copy may still be
+// reading stay in the pool.
 void release_offload_memory();
 
 }  // namespace ac2

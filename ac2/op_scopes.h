@@ -1,4 +1,4 @@
-// Single calls inside a region that are to be recomputed, or saved, whatever the policy prefers.
+// Blocks inside a region whose ops are all recomputed, or all saved, whatever the policy prefers.
 //
 //   ac2::PolicyScope scope;                 // recompute all ...
 //   at::Tensor a = first->forward(x);
@@ -7,10 +7,10 @@
 //     a = attention->forward(a);            // ... but what attention computes
 //   }
 //
-// For the ops of this thread between construction and destruction. Outside a region they do nothing, so that a model
-// that uses them runs without checkpointing too. A MUST decision of a policy to the contrary is an error, "Conflicting
-// policies", as everywhere.
-// Lifetime and threads: as PolicyScope, local variables.
+// These scopes are for the ops of their thread between construction and destruction. Outside a region they do nothing,
+// so that a model that uses them also runs without checkpointing. If a policy has the opposite MUST decision for an op,
+// that is the error "Conflicting policies", as it is everywhere. Lifetime and threads: they are local variables, as
+// PolicyScope is.
 #pragma once
 
 #include <memory>

@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "ac2/internal/budget/budget.h"
-#include "ac2/internal/libtorch/for_each_tensor.h"
+#include "ac2/internal/libtorch/tensor_bytes.h"
 #include "ac2/internal/observe/step_log.h"
+#include "ac2/internal/operators/cost_source.h"
 #include "ac2/internal/operators/meta_kernels.h"
 #include "ac2/internal/planning/planner.h"
 #include "ac2/internal/record/interceptor.h"
@@ -19,6 +20,7 @@
 
 namespace ac2 {
 
+using internal::CostSource;
 using internal::Keep;
 using internal::KeepPlan;
 using internal::StepGraph;
@@ -35,14 +37,6 @@ struct Call {
   int64_t result_bytes = 0;
 };
 
-int64_t result_bytes(const OpContext& op) {
-  int64_t bytes = 0;
-  internal::for_each_tensor(op.outputs(), [&bytes](const at::Tensor& tensor) {
-    bytes += tensor.defined() ? tensor.numel() * static_cast<int64_t>(tensor.itemsize()) : 0;
-  });
-  return bytes;
-}
-
 // By OpContext::index(); empty where no policy is asked.
 using Calls = std::vector<std::optional<Call>>;
 
@@ -50,7 +44,7 @@ struct PlannedStep {
   std::shared_ptr<const Calls> calls;
   std::vector<CheckpointPolicy> decisions;  // as long as `calls`
   int64_t bytes = 0;
-  bool modelled_costs = false;
+  CostSource costs = CostSource::kMeasured;
   std::atomic<bool> warned{false};
 };
 
@@ -65,7 +59,7 @@ class Follower {
     }
     const auto index = static_cast<size_t>(op.index());
     const Call* call = index < plan_->calls->size() && (*plan_->calls)[index] ? &*(*plan_->calls)[index] : nullptr;
-    const int64_t bytes = result_bytes(op);
+    const int64_t bytes = internal::bytes_of(op.outputs());
     if (call != nullptr && call->op == op.op() && call->result_bytes == bytes) {
       return plan_->decisions[index];
     }
@@ -102,7 +96,7 @@ CheckpointPolicy decision_for(StepGraph::Fate fate, Keep keep) {
 }  // namespace
 
 struct StepPlanner::State {
-  bool modelled_costs = false;
+  CostSource costs = CostSource::kMeasured;
   std::shared_ptr<Calls> calls = std::make_shared<Calls>();
   StepGraph graph;
   std::vector<int64_t> indices;      // by op of the graph
@@ -115,7 +109,7 @@ struct StepPlanner::State {
     if (calls->size() <= index) {
       calls->resize(index + 1);
     }
-    (*calls)[index] = Call{op.op(), result_bytes(op)};
+    (*calls)[index] = Call{op.op(), internal::bytes_of(op.outputs())};
     return CheckpointPolicy::PREFER_SAVE;
   }
 
@@ -139,16 +133,16 @@ struct StepPlanner::State {
       }
     }
     step->bytes = bytes;
-    step->modelled_costs = modelled_costs;
+    step->costs = costs;
     return step;
   }
 };
 
 void StepPlanner::State::record(const std::function<void()>& step, const PlanOptions& options) {
-  auto log = std::make_shared<StepLog>(options.modelled_costs);
+  auto log = std::make_shared<StepLog>(internal::cost_source(options.modelled_costs));
   // Under a budget even if it has no end: that changes which writes are recorded as ops that can be replayed.
-  const auto budget =
-      std::make_shared<internal::Budget>(options.recording_budget.value_or(kUnlimited), options.modelled_costs);
+  const auto budget = std::make_shared<internal::Budget>(options.recording_budget.value_or(kUnlimited),
+                                                         internal::cost_source(options.modelled_costs));
   internal::install_interceptor();
   internal::install_engine();
   internal::install_meta_kernels();
@@ -175,7 +169,7 @@ void StepPlanner::State::record(const std::function<void()>& step, const PlanOpt
     graph = log->take();
     indices = log->indices();
     decided_within = log->decided_within();
-    modelled_costs = log->modelled_costs();
+    costs = log->costs();
   }
   stop();
 }
@@ -212,7 +206,8 @@ StepPlanner::Plan StepPlanner::plan(int64_t bytes) {
   return {Policy::per_region([step] {
             Policy::Instance instance;
             instance.fn = Follower(step);
-            instance.budget = std::make_shared<internal::Budget>(step->bytes, step->modelled_costs);
+            instance.memory_budget = step->bytes;
+            instance.modelled_costs = step->costs == CostSource::kModelled;
             return instance;
           }),
           state_->summary(*plan)};

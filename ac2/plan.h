@@ -1,4 +1,4 @@
-// A step is recorded once, and what to keep for backward is chosen for the whole of it.
+// Plans: a step is recorded once, and what to keep for backward is chosen for the whole of it.
 //
 //   const auto step = [&] { criterion(model->forward(x), y).backward(); };
 //   const ac2::Policy policy = ac2::plan(step, 40 << 20);   // 40 MiB
@@ -11,30 +11,31 @@
 //     loss.backward();
 //   }
 //
-// The scope must begin where `step` began, as the outermost of its thread: the plan goes by the number of the op. It
-// may end earlier. What the plan decides on are results that policies prefer to save; MUST_* and PREFER_RECOMPUTE
-// decisions of scopes inside, and tags, are part of the step, and planned around.
+// The scope must begin where `step` began, as the outermost of its thread, because the plan counts ops from there. It
+// may end earlier. The plan decides on results that policies prefer to save. MUST_* and PREFER_RECOMPUTE decisions of
+// scopes inside the step, and tags, are part of the step, and the plan is made around them.
 //
-// What is bounded: the bytes that the region holds for backward, as memory_budget.h counts them, in forward and in
-// backward. That takes in replayed results, for as long as replays and backward want them, and what an op that is
-// replayed makes besides. It leaves out what is not ac2's: parameters and inputs, gradients, what kernels use, and the
-// tensors that autograd has just taken out. Gradients are those without a region, to the last bit.
+// What is bounded: the bytes that the region holds for backward, in forward and in backward, as memory_budget.h counts
+// them. That includes replayed results for as long as replays and backward want them, and all other results of an op
+// that is replayed. It does not include what is not ac2's: parameters and inputs, gradients, the memory that kernels
+// use, and the tensors that autograd has just taken out. Gradients are bitwise identical to those without a region.
 //
-// If the program takes another way (another op at a number, results of another size, more ops), the rest of the region
-// is not planned: results are kept while the budget allows, and dropped as in PolicyScope({.memory_budget = bytes}). So
-// the bytes hold there too. There is one warning in the life of a plan.
+// If the program leaves the plan (it runs another op, an op whose results have another size, or more ops), the rest of
+// the region is not planned: results are kept while the budget allows, and dropped as in
+// PolicyScope({.memory_budget = bytes}), so that the bound holds there too. Each plan warns of this once.
 //
-// A result is kept or not, from forward on, and what is not kept is replayed once in a backward: a plan never runs an
-// op a third time. Costs are compared by the sum of what is replayed. The plan is the cheapest for chains of ops; for
-// other programs it is found by a heuristic, which docs/budget.md describes and measures.
+// A result is either kept, from forward on, or replayed, once in a backward: a plan never runs an op a third time. The
+// cost of a plan is the sum of what is replayed. For chains of ops the plan is the cheapest there is; for other
+// programs a heuristic finds it, which docs/budget.md describes and measures.
 //
-// `step` is a step like any other and leaves its traces: gradients are added to, BatchNorm's statistics and generators
-// go on. It may leave out the backward, which is then taken to go through the ops in reverse; nothing but generators
-// and the like is touched then. It may also run on tensors without data, `x.to(at::kMeta)`, so that a model that does
-// not fit into this machine is planned: see PlanOptions::modelled_costs.
+// `step` is a step like any other and has its effects: it adds to gradients, and it moves BatchNorm's statistics and
+// generators on. It may leave out the backward, which is then assumed to go through the ops in reverse; gradients are
+// not touched then. It may also run on tensors without data, `x.to(at::kMeta)`, to plan for a model that does not fit
+// into this machine: see PlanOptions::modelled_costs.
 //
-// Threads: plan() records the ops of the calling thread. A policy is a value and may be used on any thread; each region
-// entered with it follows the plan by itself, with a budget of its own. A StepPlanner belongs to one thread at a time.
+// Threads: plan() records the ops of the calling thread. The policy is a value and may be used on any thread; each
+// region that is entered with it follows the plan by itself, with a budget of its own. A StepPlanner belongs to one
+// thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -48,21 +49,21 @@
 namespace ac2 {
 
 struct PlanOptions {
-  // Costs of ops are computed from their shapes (see MemoryBudget) instead of being measured as the step runs: the same
-  // step has the same plan. Always so for steps with a tensor on the meta device, on which nothing can be measured.
+  // Costs of ops come from their shapes (see MemoryBudget) instead of a clock, so that the same step always has the
+  // same plan. A step with a tensor on the meta device always has such costs, because there is nothing to measure.
   bool modelled_costs = false;
-  // Bytes within which the step is recorded, as ScopeOptions::memory_budget; plan() takes those of the plan. Without
-  // them the recording keeps everything, like a step without checkpointing.
+  // The bytes that the recording of the step may hold, as ScopeOptions::memory_budget. Without a value plan() takes the
+  // bytes of the plan, and a StepPlanner keeps everything, like a step without checkpointing.
   std::optional<int64_t> recording_budget = std::nullopt;
 };
 
 // What a plan comes to, as computed from the recording.
 struct PlanSummary {
   int64_t forward_bytes = 0;  // held when backward begins
-  int64_t peak_bytes = 0;     // most held at any time; the plan fits any budget from here on
+  int64_t peak_bytes = 0;     // the most held at any time, and so the smallest budget that the plan fits
   int64_t replayed_ops = 0;
-  // Of the replays, and of all the step's ops outside backward. In ticks of a clock, or nanoseconds of an imagined
-  // machine if costs are modelled: only ratios mean anything.
+  // The cost of the replays, and of all the step's ops outside backward. The unit is a tick of a clock, or, with
+  // modelled_costs, a nanosecond of an imagined machine: only ratios mean anything.
   double replay_cost = 0;
   double forward_cost = 0;
 };
@@ -82,18 +83,18 @@ class StepPlanner {
   };
   // Throws c10::Error unless `bytes` is positive, and if no plan is that small; the error then says how small one is.
   Plan plan(int64_t bytes);
-  // The one with the fewest bytes that can be found.
+  // The plan with the fewest bytes that can be found.
   Plan smallest();
 
-  // Of an op that may be kept or not.
+  // An op whose results may be kept or not.
   struct Op {
     std::string name;   // "aten::add.Tensor"
     int64_t index = 0;  // as OpContext::index()
     int64_t bytes = 0;  // of its results that backward wants
     double cost = 0;    // in the unit of PlanSummary
   };
-  // To look at: what it would be to keep exactly the results of those ops for which `keeps` returns true. It is asked
-  // in the order of the program.
+  // What a step would come to that keeps the results of exactly those ops for which `keeps` returns true. The function
+  // is called in the order of the program.
   PlanSummary summarize(const std::function<bool(const Op&)>& keeps);
 
  private:

@@ -3,7 +3,41 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "ac2/internal/policy_names/policy_names.h"
+
 namespace ac2 {
+
+namespace {
+
+using internal::NamedPolicy;
+
+// In every program, with or without policies/.
+const std::vector<NamedPolicy>& own_policies() {
+  static const auto& policies = *new std::vector<NamedPolicy>{
+      {"recompute_all", [] { return Policy(CheckpointPolicy::PREFER_RECOMPUTE); }},
+      {"must_save_all", [] { return Policy(CheckpointPolicy::MUST_SAVE); }},
+  };
+  return policies;
+}
+
+// The compiler may take the address of a function for one that is never null.
+bool are_ready_made_policies_linked() {
+#ifdef AC2_HAS_POLICIES
+  return true;
+#else
+  return internal::ready_made_policies != nullptr;
+#endif
+}
+
+const std::vector<NamedPolicy>& known_policies() {
+  return are_ready_made_policies_linked() ? internal::ready_made_policies() : own_policies();
+}
+
+}  // namespace
 
 const char* to_string(CheckpointPolicy policy) {
   switch (policy) {
@@ -49,17 +83,15 @@ bool OpContext::is(std::string_view qualified) const {
 }
 
 Policy::Policy(std::string_view name) {
-  CheckpointPolicy policy{};
-  if (name == "recompute_all") {
-    policy = CheckpointPolicy::PREFER_RECOMPUTE;
-  } else if (name == "must_save_all") {
-    policy = CheckpointPolicy::MUST_SAVE;
-  } else {
-    TORCH_CHECK(false, "Unknown policy \"", name,
-                "\". Known by name are \"recompute_all\" and \"must_save_all\"; for others pass a function, or one of "
-                "ac2::policies.");
-  }
-  *this = constant(policy);
+  const std::vector<NamedPolicy>& known = known_policies();
+  const auto found =
+      std::find_if(known.begin(), known.end(), [name](const NamedPolicy& policy) { return policy.name == name; });
+  TORCH_CHECK(found != known.end(), "Unknown policy \"", name, "\". Choose one of: ",
+              absl::StrJoin(known, ", ", [](std::string* out, const NamedPolicy& policy) { out->append(policy.name); }),
+              are_ready_made_policies_linked()
+                  ? "; or pass a function, or one of ac2::policies that has parameters."
+                  : ". This program links ac2 without its ready-made policies: depend on //policies for more names.");
+  *this = found->make();
   name_ = name;
 }
 

@@ -6,8 +6,9 @@
 //   };
 //   ac2::PolicyScope scope(keep_products);
 //
-// Threads: a Policy is a value; copies share the callable they were made from. The callable runs on the thread that
-// opened the region, one call at a time per region; used from several threads at once it must be thread-safe itself.
+// Threads: a Policy is a value; copies share the callable that they were made from. The callable runs on the thread
+// that opened the region, one call at a time for each region. A callable that several threads use at once must itself
+// be thread-safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,9 +31,8 @@ class OperatorHandle;
 namespace ac2 {
 
 namespace internal {
-class Budget;
 class OpContextFactory;
-}  // namespace internal
+}
 
 // The six names, meanings and order of torch.utils.checkpoint.CheckpointPolicy.
 enum class CheckpointPolicy : uint8_t {
@@ -40,39 +40,39 @@ enum class CheckpointPolicy : uint8_t {
   PREFER_SAVE,
   MUST_RECOMPUTE,
   PREFER_RECOMPUTE,
-  MUST_CPU_OFFLOAD,    // saves in the host's memory; on the CPU, where the tensor is: see ac2/offload.h
-  PREFER_CPU_OFFLOAD,  // the same
+  MUST_CPU_OFFLOAD,    // saves in the host's memory (ac2/offload.h); a tensor on the CPU is saved where it is
+  PREFER_CPU_OFFLOAD,  // the same, as a preference
 };
 
 // "MUST_SAVE" and so on.
 const char* to_string(CheckpointPolicy policy);
 
-// Saves a result in another form. `pack` runs in forward, once, when something first needs the result for backward (and
-// not at all if nothing does); `unpack` runs in backward, as often as the value is needed again. A packed value may be
-// any IValue: a tensor, a tuple of codes and scales, a file name.
+// Saves a result in another form. `pack` runs in forward, once, when something first needs the result for backward; it
+// does not run if nothing does. `unpack` runs in backward, each time the value is needed. A packed value may be any
+// IValue: a tensor, a tuple of codes and scales, a file name.
 //
-// `unpack` must return a tensor of the sizes, dtype and device that were packed; strides are free. Neither may write
-// into the tensor it is given. Ops inside both run as if no region were open. What they throw reaches the user: from
-// the op that made the value needed, or from backward.
+// `unpack` must return a tensor of the sizes, dtype and device of the one that was packed; its strides may differ.
+// Neither function may write into the tensor that it is given. The ops inside both run as if no region were open. What
+// `pack` throws reaches the program from the op that needed the value; what `unpack` throws, from backward.
 struct SaveWithHooks {
   std::function<c10::IValue(const at::Tensor&)> pack;
   std::function<at::Tensor(const c10::IValue&)> unpack;
 };
 
-// The verdict on one op. Implicit from CheckpointPolicy, SaveWithHooks, and bool (true = MUST_SAVE, false =
+// What a policy decides for one op. Implicit from CheckpointPolicy, SaveWithHooks, and bool (true = MUST_SAVE, false =
 // PREFER_RECOMPUTE).
 class PolicyDecision {
  public:
   PolicyDecision(CheckpointPolicy policy) : policy_(policy) {}  // NOLINT(google-explicit-constructor)
   PolicyDecision(SaveWithHooks hooks);                          // NOLINT(google-explicit-constructor)
-  // Constrained, because pointers and lambdas convert to bool too.
+  // A template, so that pointers and lambdas, which convert to bool, are not taken for one.
   template <std::same_as<bool> Bool>
   PolicyDecision(Bool save)  // NOLINT(google-explicit-constructor)
       : policy_(save ? CheckpointPolicy::MUST_SAVE : CheckpointPolicy::PREFER_RECOMPUTE) {}
 
   // MUST_SAVE for SaveWithHooks.
   CheckpointPolicy policy() const { return policy_; }
-  // Null unless made from SaveWithHooks. Copies of a decision share it.
+  // Null unless the decision was made from SaveWithHooks. Copies of a decision share the hooks.
   const std::shared_ptr<const SaveWithHooks>& hooks() const { return hooks_; }
 
   bool is_must() const {
@@ -85,7 +85,7 @@ class PolicyDecision {
   bool offloads() const {
     return policy_ == CheckpointPolicy::MUST_CPU_OFFLOAD || policy_ == CheckpointPolicy::PREFER_CPU_OFFLOAD;
   }
-  // The same policy, and the very same hooks.
+  // Equal decisions have the same policy and share the same hooks.
   friend bool operator==(const PolicyDecision& a, const PolicyDecision& b) {
     return a.policy_ == b.policy_ && a.hooks_ == b.hooks_;
   }
@@ -134,15 +134,17 @@ struct NamedTensor {
 };
 
 using PolicyFn = std::function<PolicyDecision(const OpContext&)>;
-// A policy that looks at the operator alone: asked once per operator and region, before the op runs.
+// Of a policy that looks at the operator alone. It is asked once per operator and region, before the op runs.
 using OperatorPolicyFn = std::function<PolicyDecision(const c10::OperatorHandle&)>;
-// What a policy says of a named tensor; null: nothing, the decision for its op stands.
+// What a policy says of a named tensor. Null means nothing: the decision for the tensor's op stands.
 using NamePolicyFn = std::function<std::optional<PolicyDecision>(const NamedTensor&)>;
 
-// Decides op by op. Views and ops that return no tensor are never asked about: there is nothing to save.
+// Decides op by op. A policy is not asked about views, nor about ops that return no tensor: they have nothing to save.
 class Policy {
  public:
-  // Throws c10::Error ("Unknown policy …") for a name other than "recompute_all" and "must_save_all".
+  // The ready-made policy of this name: "recompute_all", "must_save_all", and, in a program that links policies/ too,
+  // each that has no parameters, such as "speed" (policies/by_name.h). Throws c10::Error, "Unknown policy", which lists
+  // the names that the program knows.
   Policy(std::string_view name);                                       // NOLINT(google-explicit-constructor)
   Policy(const char* name) : Policy(std::string_view(name)) {}         // NOLINT(google-explicit-constructor)
   Policy(const std::string& name) : Policy(std::string_view(name)) {}  // NOLINT(google-explicit-constructor)
@@ -150,48 +152,51 @@ class Policy {
   // The same as constant().
   Policy(CheckpointPolicy decision) : Policy(constant(decision)) {}  // NOLINT(google-explicit-constructor)
 
-  // Every region entered with this policy, or with a copy of it, calls the same `fn`.
+  // All regions that are entered with this policy, or with a copy of it, call the same `fn`.
   template <class Fn>
   requires(!std::same_as<std::remove_cvref_t<Fn>, Policy> && std::is_constructible_v<PolicyFn, Fn> &&
            std::is_invocable_r_v<PolicyDecision, std::remove_cvref_t<Fn>&, const OpContext&>)
       Policy(Fn&& fn)  // NOLINT(google-explicit-constructor)
       : Policy(share(PolicyFn(std::forward<Fn>(fn)))) {}
 
-  // A fresh PolicyFn, so fresh state, for every region entered.
+  // Calls `make` for each region entered, so that each has a PolicyFn of its own, with state of its own.
   static Policy factory(std::function<PolicyFn()> make);
   // The same decision for every op. The cheapest policy: it costs nothing per op.
   static Policy constant(PolicyDecision decision);
   static Policy by_operator(OperatorPolicyFn fn);
 
-  // This policy, and `fn` for named tensors. Where `fn` has nothing to say, what this policy itself says of the name
-  // counts. See ac2/names.h for how the policies of nested scopes are resolved.
+  // This policy, with `fn` for named tensors. Where `fn` returns null for a tensor, what this policy says of the name
+  // counts. ac2/names.h says how the policies of nested scopes are resolved.
   Policy with_names(NamePolicyFn fn) const;
-  // The same policy called `name` in reports. Those of ac2::policies are called as they are made; others have no name.
+  // The same policy, called `name` in reports. The policies of ac2::policies have the name of the function that makes
+  // them; others have no name.
   Policy named(std::string name) const;
   const std::string& name() const { return name_; }
 
-  // One region's own copy of the policy: exactly one of the first three is set.
+  // The policy as one region has it, for policies that are made of policies. Exactly one of the first three is set.
   struct Instance {
     std::optional<PolicyDecision> constant;
     OperatorPolicyFn by_operator;
     PolicyFn fn;
-    NamePolicyFn by_name;   // or empty
+    NamePolicyFn by_name;   // may be empty
     std::string name = {};  // of the policy; see named()
-    // That of a plan: the region keeps within it.
-    std::shared_ptr<internal::Budget> budget = nullptr;
+    // The budget of a plan (ac2/plan.h): what the scope has as ScopeOptions::memory_budget and modelled_costs. If the
+    // scope has a budget too, the smaller one rules.
+    std::optional<int64_t> memory_budget = std::nullopt;
+    bool modelled_costs = false;
 
-    // Null if `fn` would have to see the call.
+    // Null if only `fn` can decide, which has to see the call.
     std::optional<PolicyDecision> decide(const c10::OperatorHandle& op) const;
     PolicyDecision decide(const OpContext& op) const;
-    // What by_name says; null if nothing.
+    // What by_name returns; null without one.
     std::optional<PolicyDecision> name_opinion(const NamedTensor& tensor) const;
-    // The decision for the op that computed the tensor; null if that is not known: `fn` has seen the op, and is not
-    // asked again.
+    // The decision for the op that computed the tensor. Null if only `fn` could give it: it has seen that op already
+    // and is not asked again.
     std::optional<PolicyDecision> decide_op_of(const NamedTensor& tensor) const;
   };
   Instance enter() const;
 
-  // The general form, for policies made of policies: `make` runs for every region entered.
+  // The general form, for policies that are made of policies: `make` runs for each region entered.
   static Policy per_region(std::function<Instance()> make);
 
  private:

@@ -6,8 +6,9 @@
 //   std::cout << ac2::explain(*trace);
 //   ac2::write_report("report.html", *trace);
 //
-// With ScopeOptions::timeline both tell the whole story, and are best called after backward. Without it they know what
-// the trace knows at that moment, which is nothing once the graph is gone, and say what is missing.
+// With ScopeOptions::timeline all of these know what happened from the beginning, and are best called after backward.
+// Without it they know what the trace holds at that moment, and say what is missing; once the graph is gone the trace
+// holds nothing.
 //
 // Threads: any, at any time.
 #pragma once
@@ -20,26 +21,26 @@
 
 namespace ac2 {
 
-// At most about 40 lines: what is held, why and for whom (or was when most was held, if nothing is now); what was
-// recomputed and for whom; and, for the largest saved values, what recomputing them would save and cost.
-// Costs are times of forward with a timeline, else numbers of ops. Bytes are of whole storages.
+// At most about 40 lines: what is held, why, and for whom; what was recomputed, and for whom; and, for the largest
+// saved values, what recomputing them would save and cost. If nothing is held now, the text is about the moment when
+// most was held. With a timeline costs are times of forward, without one they are numbers of ops. Bytes are of whole
+// storages.
 std::string explain(const Trace& trace);
 
-// One HTML page without references to anything outside it: memory held over time and by what, a table of ops, the
-// graph. About 250 bytes an op. Throws c10::Error that names `path` if it cannot be written.
+// One HTML page that refers to nothing outside itself: the memory held over time, by op; a table of ops; the graph. It
+// takes about 250 bytes for each op. Throws c10::Error, which names `path`, if the file cannot be written.
 void write_report(const std::string& path, const Trace& trace);
-// The regions of one step, on one time line. A storage that two regions hold counts in both. Throws c10::Error as well
-// if there are none, or one is null.
+// The regions of one step, on one time line. A storage that two regions hold counts in both. Throws c10::Error also if
+// there are no traces, or if one is null.
 void write_report(const std::string& path, const std::vector<std::shared_ptr<const Trace>>& traces);
 
-// The ops still reachable and what they need, as a Graphviz digraph. Filled boxes are saved. With
-// ScopeOptions::timeline all ops that the region recorded, those whose graph is gone included, filled if they were
-// saved.
+// A Graphviz digraph of the ops that something still needs, and of what they need themselves. Filled boxes are saved.
+// With ScopeOptions::timeline it has all ops that the region recorded, also those whose graph is gone.
 std::string to_dot(const Trace& trace);
 
-// JSON that Perfetto and chrome://tracing open. With ScopeOptions::timeline: forward, backwards, replays, releases, and
-// the bytes held as a counter, in microseconds since the region began. Without it the ops still reachable, in logical
-// time, one microsecond an op: ops have no times then.
+// JSON that Perfetto and chrome://tracing open. With ScopeOptions::timeline it shows forward, backwards, replays, what
+// was let go of, and the bytes held as a counter, in microseconds since the region began. Without it ops have no times:
+// it shows those that something still needs, one microsecond each.
 std::string to_chrome_trace(const Trace& trace);
 
 }  // namespace ac2

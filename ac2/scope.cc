@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ac2/internal/record/interceptor.h"
+#include "ac2/internal/region/budget_access.h"
 #include "ac2/internal/region/close_scope.h"
 #include "ac2/internal/region/engine.h"
 #include "ac2/internal/region/region.h"
@@ -38,16 +39,21 @@ void check_offload_options(const OffloadOptions& options) {
   check("max_pinned_bytes", options.max_pinned_bytes);
 }
 
+// Null if there is none.
+std::shared_ptr<internal::Budget> budget_of(const std::optional<MemoryBudget>& budget) {
+  return budget ? internal::BudgetAccess::budget(*budget) : nullptr;
+}
+
+// Of a scope that is opened with options alone.
+Policy policy_for(const ScopeOptions& options) {
+  return options.memory_budget.has_value() ? Policy::constant(CheckpointPolicy::PREFER_SAVE).named("no policy")
+                                           : Policy("recompute_all");
+}
+
 }  // namespace
 
 PolicyScope::PolicyScope(Policy policy, ScopeOptions options) {
-  TORCH_CHECK(
-      !options.memory_budget || !options.shared_budget,
-      "ScopeOptions has both a memory_budget and a shared_budget; expected one of them. Open an inner scope for "
-      "the second if both shall hold.");
-  if (options.memory_budget) {
-    options.shared_budget.emplace(*options.memory_budget, options.modelled_costs);
-  }
+  const std::optional<MemoryBudget> budget = options.memory_budget.budget(options.modelled_costs);
   if (options.offload) {
     check_offload_options(*options.offload);
   }
@@ -55,17 +61,17 @@ PolicyScope::PolicyScope(Policy policy, ScopeOptions options) {
   internal::install_interceptor();
   internal::install_engine();
   Policy::Instance instance = policy.enter();
+  const std::optional<MemoryBudget> plan_budget = BudgetOption(instance.memory_budget).budget(instance.modelled_costs);
   const internal::RegionOptions region{.verify = verify,
                                        .timeline = options.timeline,
-                                       .budget = options.shared_budget ? options.shared_budget->budget_ : nullptr,
-                                       .plan_budget = std::move(instance.budget),
+                                       .budget = budget_of(budget),
+                                       .plan_budget = budget_of(plan_budget),
                                        .log = nullptr,
                                        .offload = options.offload};
   state_ = ThreadRegions::here().open(std::move(instance), region);
 }
 
-PolicyScope::PolicyScope(ScopeOptions options)
-    : PolicyScope(Policy::constant(CheckpointPolicy::PREFER_SAVE).named("no policy"), std::move(options)) {}
+PolicyScope::PolicyScope(ScopeOptions options) : PolicyScope(policy_for(options), options) {}
 
 PolicyScope::~PolicyScope() noexcept(false) {
   internal::close_scope(state_);

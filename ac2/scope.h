@@ -10,10 +10,10 @@
 // Threads: a region belongs to the thread that opened it; ops of other threads are not recorded. Regions of different
 // threads are independent. Backward may run on any thread, and on several at once.
 //
-// Guaranteed: gradients, outputs and generator states are bit for bit those of a program without regions, for ops that
-// compute the same result from the same inputs, under retain_graph, create_graph, in-place writes and exceptions too.
-// Not guaranteed: a write that bypasses ATen (through data_ptr(), or in another thread) into a result that the region
-// recomputes is not seen. Tag such a tensor MUST_SAVE.
+// Guaranteed: gradients, outputs and generator states are bitwise identical to those of a program without regions, if
+// each op computes the same result from the same inputs. This holds under retain_graph and create_graph, and with
+// in-place writes and exceptions. Not guaranteed: a write that bypasses ATen, through data_ptr() or in another thread,
+// is not seen. Tag a result that is written so MUST_SAVE.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -36,39 +36,46 @@ struct ScopeState;
 }
 
 struct ScopeOptions {
-  // Bytes this region may hold for backward, positive; see memory_budget.h for what counts and what is dropped. Results
-  // that policies prefer to recompute are kept too while they fit. On an inner scope it bounds the whole region from
-  // there on; of several, the smallest rules. A budget that cannot be met is a c10::Error from the op, or from
-  // backward, that names the op and the bytes it takes.
-  std::optional<int64_t> memory_budget = std::nullopt;
-  // The same, shared with other regions. At most one of the two may be set.
-  std::optional<MemoryBudget> shared_budget = std::nullopt;
-  // With memory_budget: see MemoryBudget's constructor.
+  // The bytes that this region may hold for backward: a positive number, or a MemoryBudget that regions share.
+  // memory_budget.h says what counts and what is dropped. Results that policies prefer to recompute are kept too while
+  // they fit. On an inner scope the budget bounds the whole region from there on; of several budgets the smallest
+  // rules. A budget that cannot be met is a c10::Error, from the op or from backward, that names the op and the bytes
+  // it takes.
+  //
+  // A number is an expression like any other in C++: write int64_t{2} << 30, because 2 << 30 overflows an int.
+  BudgetOption memory_budget = {};
+  // With a memory_budget in bytes: see MemoryBudget's constructor.
   bool modelled_costs = false;
-  // Checks the region, from here to its end, at the price of reading every tensor several times: each replayed value is
-  // compared bit for bit (by a 64-bit fingerprint) with what forward computed, and each op with what its schema says it
-  // writes. A difference is a c10::Error, from the op or from backward, that names the op and what may be the reason.
-  // For trying an op of your own before trusting it. The environment variable AC2_VERIFY=1 sets it for every region.
-  // What was kept through a SaveWithHooks that gives back other bits, and all that is computed from it, is exempt.
+  // Checks the region, from here to its end. Each replayed value is compared with what forward computed, by a 64-bit
+  // fingerprint of its bits, and each op is checked against what its schema says it writes. A difference is a
+  // c10::Error, from the op or from backward, that names the op and a likely reason. Use it to try an op of your own;
+  // it reads every tensor several times. What is saved is not replayed, and so not compared. A SaveWithHooks may return
+  // other bits than it was given: its values, and what is computed from them, are exempt. The environment variable
+  // AC2_VERIFY=1 sets this option for every region.
   bool verify = false;
   // Keeps a log of the region, from here to its end, for to_chrome_trace(), explain() and write_report(): when each op
-  // ran and was replayed, for whom, which policy decided, and every change of the bytes held. The log keeps no tensor;
-  // it takes about 600 bytes for an op that is replayed once, as long as the Trace lives. Without it no
-  // clock is read, but by a budget that times ops.
+  // ran and was replayed, for whom, which policy decided, and every change of the bytes held. The log holds no tensor.
+  // It takes about 600 bytes for an op that is replayed once, for as long as the Trace lives. Without it no clock is
+  // read, except by a budget that times ops.
   bool timeline = false;
-  // How what policies decide to offload leaves the device and comes back: see offload.h. On an inner scope they hold
-  // from there on; without them those of the outer scopes do, or the defaults.
+  // How results that policies decide to offload leave the device and come back: see offload.h. The options by
+  // themselves offload no results; with OffloadOptions::inputs they offload what the region takes from outside. On an
+  // inner scope they hold from there on. A scope without them keeps those of the outer scopes, or the defaults.
   std::optional<OffloadOptions> offload = std::nullopt;
 };
 
-// The outermost scope of a thread opens a trace; an inner one adds its policy to the stack. Policies are asked from the
-// outermost to the innermost, starting at PREFER_SAVE: a PREFER_* replaces an earlier PREFER_*; a MUST_* (SaveWithHooks
-// counts as one) replaces any PREFER_* and is replaced by none; two different MUST decisions for one op are an error.
+// The outermost scope of a thread opens a region and its trace; an inner one adds its policy to the region's stack.
+// Policies are asked from the outermost to the innermost, starting at PREFER_SAVE. A PREFER_* replaces an earlier
+// PREFER_*. A MUST_* (SaveWithHooks counts as one) replaces any PREFER_*, and nothing replaces it. Two different MUST
+// decisions for one op are an error, "Conflicting policies".
 class PolicyScope {
  public:
   // Throws c10::Error if the dispatch key that ac2 needs is taken, or an option or AC2_VERIFY is invalid.
   explicit PolicyScope(Policy policy = "recompute_all", ScopeOptions options = {});
-  // Without a policy: everything is saved, except for what a budget drops.
+  // Without a policy. Options without a budget mean "recompute_all", as a scope without arguments does: with
+  // {.verify = true} every replay is checked, and {.timeline = true} shows them. With a memory_budget what fits is
+  // kept: all results are PREFER_SAVE, and only what the budget drops is recomputed. An inner scope says the same of
+  // the ops inside it.
   explicit PolicyScope(ScopeOptions options);
   // Throws c10::Error (a warning while another exception is in flight) if scopes are closed out of order or on a thread
   // other than their own. The scope is closed all the same, and the thread's other scopes stay as they are.
@@ -92,13 +99,16 @@ decltype(auto) apply_ac_policy_fn(Fn&& fn, Policy policy, Args&&... args) {
   return std::invoke(std::forward<Fn>(fn), std::forward<Args>(args)...);
 }
 
-// Decides for one tensor, whatever the policy stack says: how the storage that `tensor` lies in is kept for backward,
-// in its present version (a later in-place write is decided anew). Does nothing outside a region, so that a tagged
-// model runs without checkpointing too. RECOMPUTE decisions do nothing to a tensor that cannot be computed again
-// from what is kept or alive just then: that no op of the region computed, or that was, by ops that the policies save,
-// computed from what is gone, written in place, or drawn at random (unless a policy looks at names: ac2/names.h). Of
-// several tags of a tensor the last counts. Throws c10::Error for an undefined tensor, and for saving an inference
-// tensor.
+// Decides for one tensor, whatever the policies say: how its value is held for backward. The value is the whole storage
+// that `tensor` lies in, as it is now; a later in-place write makes another value, for which the policies decide. Of
+// several tags of a value the last counts. Does nothing outside a region, so that a tagged model also runs without
+// checkpointing.
+//
+// A RECOMPUTE decision does nothing to a value that cannot be computed again from what is held or alive at that moment.
+// That is so if no op of the region computed it, and, where the policies save, if it was computed from what is gone,
+// written in place, or drawn at random (unless a policy looks at names: ac2/names.h).
+//
+// Throws c10::Error for an undefined tensor, and for a decision to save an inference tensor.
 void tag_with_policy(const at::Tensor& tensor, PolicyDecision decision);
 
 // Inside an active scope on this thread.
@@ -107,8 +117,9 @@ bool is_checkpoint_enabled();
 // Inside an op that is being replayed on this thread.
 bool is_recomputing();
 
-// While one lives, this thread's ops run as if no scope were open: not recorded, and autograd saves as it always does.
-// A value of the region that is overwritten meanwhile is an error in backward, if backward uses it.
+// While an object of this class lives, the ops of its thread run as if no scope were open: they are not recorded, and
+// autograd saves as it always does. If one of them overwrites a value of the region that backward uses, backward
+// throws.
 class DisableCheckpointing {
  public:
   DisableCheckpointing();

@@ -1,4 +1,4 @@
-// What a region has recorded, to look at.
+// What a region has recorded, and how much of it is held.
 //
 //   ac2::PolicyScope scope;
 //   at::Tensor loss = model(x);
@@ -19,8 +19,8 @@ class Tape;
 class TraceAccess;
 }  // namespace internal
 
-// A handle on the recording of one outermost region. Shared by its scopes; may outlive them and backward, and keeps
-// nothing alive that backward would not: tensors belong to the autograd graph, which frees them.
+// The recording of one region, which all scopes of the region share. A Trace may outlive them and backward. It keeps no
+// tensor alive: the tensors belong to the autograd graph, which frees them.
 class Trace {
  public:
   ~Trace();
@@ -36,7 +36,7 @@ class Trace {
   std::shared_ptr<internal::Tape> tape_;
 };
 
-// Op nodes alive in all traces of the process: 0 when nothing is left behind.
+// The nodes (recorded calls) that are alive in all traces of the process: 0 when nothing is left behind.
 int64_t live_node_count();
 
 }  // namespace ac2

@@ -34,7 +34,7 @@
 #include "ac2/testing/counting_allocator.h"
 #include "benchmarks/peers/networks.h"
 #include "examples/checkpointing.h"
-#include "policies/save_compute_intensive.h"
+#include "policies/strategies.h"
 
 ABSL_FLAG(bool, tiny, false, "the same ops on a few numbers");
 ABSL_FLAG(int64_t, threads, 1, "threads of LibTorch");

@@ -50,7 +50,7 @@ auto checkpointed(const Checkpointing& checkpointing, Fn&& fn) {
   if (checkpointing.none()) return fn();
   // Not in one initializer: GCC 12 then believes that the budget may be uninitialized (-Wmaybe-uninitialized).
   ac2::ScopeOptions options;
-  options.shared_budget = checkpointing.budget;
+  options.memory_budget = checkpointing.budget;
   options.offload = checkpointing.offload;
   options.timeline = checkpointing.traces != nullptr;
   const ac2::PolicyScope scope =

@@ -86,7 +86,7 @@ BlocksImpl::BlocksImpl(const GptOptions& options) {
 at::Tensor BlocksImpl::forward(at::Tensor x, const Checkpointing& checkpointing) {
   // All blocks in one: the inputs of blocks are then results of the region, which the budget may drop as well.
   std::optional<ac2::PolicyScope> whole;
-  const ac2::ScopeOptions options{.shared_budget = checkpointing.budget, .timeline = checkpointing.traces != nullptr};
+  const ac2::ScopeOptions options{.memory_budget = checkpointing.budget, .timeline = checkpointing.traces != nullptr};
   if (checkpointing.budget) whole.emplace(options);
   for (const auto& module : *blocks_) {
     auto& block = *module->as<BlockImpl>();

@@ -1,51 +1,39 @@
 #include "policies/by_name.h"
 
-#include <c10/util/Exception.h>
+#include "ac2/internal/policy_names/policy_names.h"
+#include "policies/all_or_nothing.h"
+#include "policies/strategies.h"
 
-#include <algorithm>
-#include <utility>
-
-#include "absl/strings/str_join.h"
-#include "policies/dots_saveable.h"
-#include "policies/memory.h"
-#include "policies/must_save_all.h"
-#include "policies/recompute_all.h"
-#include "policies/save_compute_intensive.h"
-#include "policies/saveable.h"
-#include "policies/speed.h"
-
-namespace ac2::policies {
-
-namespace {
-
-using Entry = std::pair<std::string, Policy (*)()>;
+namespace ac2::internal {
 
 // The general ones first, then those under JAX's names.
-const std::vector<Entry>& table() {
-  static const auto& policies = *new std::vector<Entry>{
-      {"recompute_all", recompute_all},
-      {"save_compute_intensive", save_compute_intensive},
-      {"must_save_all", must_save_all},
-      {"speed", speed},
-      {"memory", memory},
-      {"everything_saveable", everything_saveable},
-      {"nothing_saveable", nothing_saveable},
-      {"dots_saveable", dots_saveable},
-      {"checkpoint_dots", checkpoint_dots},
-      {"dots_with_no_batch_dims_saveable", dots_with_no_batch_dims_saveable},
-      {"checkpoint_dots_with_no_batch_dims", checkpoint_dots_with_no_batch_dims},
-      {"offload_dot_with_no_batch_dims", offload_dot_with_no_batch_dims},
+const std::vector<NamedPolicy>& ready_made_policies() {
+  static const auto& table = *new std::vector<NamedPolicy>{
+      {"recompute_all", policies::recompute_all},
+      {"save_compute_intensive", policies::save_compute_intensive},
+      {"must_save_all", policies::must_save_all},
+      {"speed", policies::speed},
+      {"memory", policies::memory},
+      {"everything_saveable", policies::everything_saveable},
+      {"nothing_saveable", policies::nothing_saveable},
+      {"dots_saveable", policies::dots_saveable},
+      {"checkpoint_dots", policies::checkpoint_dots},
+      {"dots_with_no_batch_dims_saveable", policies::dots_with_no_batch_dims_saveable},
+      {"checkpoint_dots_with_no_batch_dims", policies::checkpoint_dots_with_no_batch_dims},
+      {"offload_dot_with_no_batch_dims", policies::offload_dot_with_no_batch_dims},
   };
-  return policies;
+  return table;
 }
 
-}  // namespace
+}  // namespace ac2::internal
+
+namespace ac2::policies {
 
 const std::vector<std::string>& policy_names() {
   static const auto& names = *[] {
     auto* all = new std::vector<std::string>;
-    for (const auto& [name, _] : table()) {
-      all->push_back(name);
+    for (const ac2::internal::NamedPolicy& policy : ac2::internal::ready_made_policies()) {
+      all->emplace_back(policy.name);
     }
     return all;
   }();
@@ -53,11 +41,7 @@ const std::vector<std::string>& policy_names() {
 }
 
 Policy policy_by_name(const std::string& name) {
-  const auto found =
-      std::find_if(table().begin(), table().end(), [&](const Entry& entry) { return entry.first == name; });
-  TORCH_CHECK(found != table().end(), "Unknown policy \"", name,
-              "\". Choose one of: ", absl::StrJoin(policy_names(), ", "), ".");
-  return found->second();
+  return Policy(name);
 }
 
 }  // namespace ac2::policies

@@ -2,6 +2,8 @@
 //
 //   const ac2::Policy policy = ac2::policies::policy_by_name(flags.policy);  // "speed"
 //
+// A name means the same wherever a policy is taken: ac2::PolicyScope scope("speed") opens a scope with that policy too.
+//
 // Threads: any.
 #pragma once
 
@@ -15,7 +17,7 @@ namespace ac2::policies {
 // In the order in which an error or a help text should list them.
 const std::vector<std::string>& policy_names();
 
-// Throws c10::Error, "Unknown policy", that lists the names if there is no such policy.
+// The same as Policy(name). Throws c10::Error, "Unknown policy", which lists the names, if there is no such policy.
 Policy policy_by_name(const std::string& name);
 
 }  // namespace ac2::policies

@@ -1,8 +1,8 @@
-#include "policies/by_size.h"
+#include "policies/strategies.h"
 
 #include <c10/util/Exception.h>
 
-#include "ac2/internal/libtorch/for_each_tensor.h"
+#include "ac2/internal/libtorch/tensor_bytes.h"
 
 namespace ac2::policies {
 
@@ -10,11 +10,8 @@ Policy by_size(int64_t min_bytes) {
   TORCH_CHECK(min_bytes >= 0, "by_size was given ", min_bytes,
               " bytes; expected 0 or more: the least size of a result that is worth recomputing.");
   return Policy([min_bytes](const OpContext& op) {
-           int64_t bytes = 0;
-           ac2::internal::for_each_tensor(op.outputs(), [&](const at::Tensor& tensor) {
-             if (tensor.defined()) bytes += tensor.numel() * static_cast<int64_t>(tensor.element_size());
-           });
-           return bytes < min_bytes ? CheckpointPolicy::MUST_SAVE : CheckpointPolicy::PREFER_RECOMPUTE;
+           return ac2::internal::bytes_of(op.outputs()) < min_bytes ? CheckpointPolicy::MUST_SAVE
+                                                                    : CheckpointPolicy::PREFER_RECOMPUTE;
          })
       .named("by_size");
 }

@@ -1,12 +1,12 @@
-#include "policies/dots_saveable.h"
+#include "policies/strategies.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <string>
 #include <vector>
 
-#include "policies/internal/op_lists.h"
-#include "policies/internal/op_names.h"
+#include "policies/internal/common/op_lists.h"
+#include "policies/internal/common/op_names.h"
 
 namespace ac2::policies {
 

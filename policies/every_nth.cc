@@ -1,11 +1,11 @@
-#include "policies/every_nth.h"
+#include "policies/strategies.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>
 
 #include <memory>
 
-#include "policies/internal/op_names.h"
+#include "policies/internal/common/op_names.h"
 
 namespace ac2::policies {
 

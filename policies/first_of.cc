@@ -1,11 +1,11 @@
-#include "policies/first_of.h"
+#include "policies/composed_policies.h"
 
 #include <c10/util/Exception.h>
 
 #include <optional>
 #include <utility>
 
-#include "policies/internal/compose.h"
+#include "policies/internal/common/compose.h"
 
 namespace ac2::policies {
 

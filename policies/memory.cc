@@ -1,9 +1,9 @@
-#include "policies/memory.h"
+#include "policies/strategies.h"
 
 #include <memory>
 
-#include "ac2/internal/libtorch/for_each_tensor.h"
-#include "policies/internal/lineage.h"
+#include "ac2/internal/libtorch/tensor_bytes.h"
+#include "policies/internal/common/lineage.h"
 
 namespace ac2::policies {
 
@@ -14,11 +14,8 @@ Policy memory() {
              if (joined == 0) {
                return CheckpointPolicy::PREFER_RECOMPUTE;
              }
-             int64_t results = 0;
-             ac2::internal::for_each_tensor(op.outputs(), [&](const at::Tensor& tensor) {
-               if (tensor.defined()) results += tensor.numel() * static_cast<int64_t>(tensor.element_size());
-             });
-             return results <= joined ? CheckpointPolicy::MUST_SAVE : CheckpointPolicy::PREFER_RECOMPUTE;
+             return ac2::internal::bytes_of(op.outputs()) <= joined ? CheckpointPolicy::MUST_SAVE
+                                                                    : CheckpointPolicy::PREFER_RECOMPUTE;
            };
          })
       .named("memory");

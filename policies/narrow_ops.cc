@@ -10,8 +10,8 @@
 #include <cmath>
 #include <vector>
 
-#include "policies/internal/dense_layout.h"
-#include "policies/internal/pack_ops.h"
+#include "policies/internal/common/dense_layout.h"
+#include "policies/internal/common/pack_ops.h"
 
 namespace ac2::policies {
 

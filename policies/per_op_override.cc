@@ -1,11 +1,11 @@
-#include "policies/per_op_override.h"
+#include "policies/composed_policies.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <memory>
 #include <utility>
 
-#include "policies/internal/op_names.h"
+#include "policies/internal/common/op_names.h"
 
 namespace ac2::policies {
 

@@ -30,28 +30,27 @@
 //   | per_op_override(a, {{op, decision}, …}) | as a, but the listed ops            | so too             |
 //
 // ¹ Gradients change; the bound is in docs/quantisation.md.
+//
 // checkpoint_dots() and checkpoint_dots_with_no_batch_dims() are JAX's other names for the two dots; every_nth(n, ops)
-// counts the listed ops alone; save_and_offload_only_these_names(a, b) does both. policy_by_name("speed") finds those
-// without parameters. policies/README.md says how to add one.
+// counts only the listed ops; save_and_offload_only_these_names(a, b) saves the first list and offloads the second.
+//
+// The policies without parameters have names: ac2::PolicyScope scope("speed"). policies/README.md says how to add a
+// policy. The headers, each about one kind:
+//   - all_or_nothing.h: alike for every op
+//   - listed_ops.h: ops that the program lists
+//   - strategies.h: the policy chooses the ops, by cost, size or place
+//   - these_names.h: values that the program has named
+//   - composed_policies.h: policies made of policies
+//   - quantize_ops.h, narrow_ops.h, spill_to_file.h: saved in another form
+//   - by_name.h: names, for flags
 #pragma once
 
-#include "policies/by_name.h"                  // IWYU pragma: export
-#include "policies/by_size.h"                  // IWYU pragma: export
-#include "policies/dots_saveable.h"            // IWYU pragma: export
-#include "policies/every_nth.h"                // IWYU pragma: export
-#include "policies/first_of.h"                 // IWYU pragma: export
-#include "policies/memory.h"                   // IWYU pragma: export
-#include "policies/must_save_all.h"            // IWYU pragma: export
-#include "policies/narrow_ops.h"               // IWYU pragma: export
-#include "policies/offload_ops.h"              // IWYU pragma: export
-#include "policies/per_op_override.h"          // IWYU pragma: export
-#include "policies/quantize_ops.h"             // IWYU pragma: export
-#include "policies/recompute_all.h"            // IWYU pragma: export
-#include "policies/recompute_ops.h"            // IWYU pragma: export
-#include "policies/save_compute_intensive.h"   // IWYU pragma: export
-#include "policies/save_from_both_policies.h"  // IWYU pragma: export
-#include "policies/save_ops.h"                 // IWYU pragma: export
-#include "policies/saveable.h"                 // IWYU pragma: export
-#include "policies/speed.h"                    // IWYU pragma: export
-#include "policies/spill_to_file.h"            // IWYU pragma: export
-#include "policies/these_names.h"              // IWYU pragma: export
+#include "policies/all_or_nothing.h"     // IWYU pragma: export
+#include "policies/by_name.h"            // IWYU pragma: export
+#include "policies/composed_policies.h"  // IWYU pragma: export
+#include "policies/listed_ops.h"         // IWYU pragma: export
+#include "policies/narrow_ops.h"         // IWYU pragma: export
+#include "policies/quantize_ops.h"       // IWYU pragma: export
+#include "policies/spill_to_file.h"      // IWYU pragma: export
+#include "policies/strategies.h"         // IWYU pragma: export
+#include "policies/these_names.h"        // IWYU pragma: export

@@ -9,10 +9,10 @@
 #include <memory>
 #include <utility>
 
-#include "policies/internal/bit_mask.h"
-#include "policies/internal/pack_ops.h"
-#include "policies/internal/quantize.h"
-#include "policies/internal/quantize_block.h"
+#include "policies/internal/common/pack_ops.h"
+#include "policies/internal/quantize/bit_mask.h"
+#include "policies/internal/quantize/quantize.h"
+#include "policies/internal/quantize/quantize_block.h"
 
 namespace ac2::policies {
 

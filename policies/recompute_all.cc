@@ -1,4 +1,4 @@
-#include "policies/recompute_all.h"
+#include "policies/all_or_nothing.h"
 
 namespace ac2::policies {
 

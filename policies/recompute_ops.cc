@@ -1,8 +1,8 @@
-#include "policies/recompute_ops.h"
+#include "policies/listed_ops.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include "policies/internal/op_names.h"
+#include "policies/internal/common/op_names.h"
 
 namespace ac2::policies {
 

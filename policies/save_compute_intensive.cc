@@ -1,9 +1,9 @@
-#include "policies/save_compute_intensive.h"
+#include "policies/strategies.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include "policies/internal/op_lists.h"
-#include "policies/internal/op_names.h"
+#include "policies/internal/common/op_lists.h"
+#include "policies/internal/common/op_names.h"
 
 namespace ac2::policies {
 

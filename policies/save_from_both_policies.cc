@@ -1,9 +1,9 @@
-#include "policies/save_from_both_policies.h"
+#include "policies/composed_policies.h"
 
 #include <optional>
 #include <utility>
 
-#include "policies/internal/compose.h"
+#include "policies/internal/common/compose.h"
 
 namespace ac2::policies {
 

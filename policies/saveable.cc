@@ -1,4 +1,4 @@
-#include "policies/saveable.h"
+#include "policies/all_or_nothing.h"
 
 namespace ac2::policies {
 

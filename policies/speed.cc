@@ -1,9 +1,8 @@
-#include "policies/speed.h"
+#include "policies/strategies.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include "policies/internal/op_names.h"
-#include "policies/save_compute_intensive.h"
+#include "policies/internal/common/op_names.h"
 
 namespace ac2::policies {
 

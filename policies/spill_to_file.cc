@@ -8,9 +8,9 @@
 #include <memory>
 #include <utility>
 
-#include "policies/internal/dense_layout.h"
-#include "policies/internal/pack_ops.h"
-#include "policies/internal/spill_writer.h"
+#include "policies/internal/common/dense_layout.h"
+#include "policies/internal/common/pack_ops.h"
+#include "policies/internal/spill/spill_writer.h"
 
 namespace ac2::policies {
 

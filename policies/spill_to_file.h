@@ -4,25 +4,26 @@
 //   ...
 //   ac2::PolicyScope scope(policy);
 //
-// So a process can train what its memory cannot hold: of a result that is spilled, memory holds nothing between its
-// last use in forward and its first in backward. A thread of the policy's writes, while forward goes on; backward waits
-// until a result is written, reads it back, and verifies its checksum (CRC-32). Gradients are those of plain autograd,
-// bit for bit.
+// With it a process can train what its memory cannot hold: memory holds no spilled result between its last use in
+// forward and its first use in backward. A thread of the policy writes the results while forward goes on. Backward
+// waits until a result is written, reads it back, and checks its checksum (CRC-32). Gradients are bitwise identical to
+// those of plain autograd.
 //
-// Results wait for the thread as copies, so that the program may overwrite its own: at most `queue_bytes` of them.
-// Where a disk is slower than forward, forward waits for it. A result that is larger than the queue is written before
-// its op returns. None of these bytes are in TraceStats::saved_bytes.
+// Results wait for the thread as copies, so that the program may overwrite its own; there are at most `queue_bytes` of
+// copies. If a disk is slower than forward, forward waits for it. A result that is larger than the queue is written
+// before its op returns. None of these bytes are in TraceStats::saved_bytes.
 //
-// Files have no name: nothing is left in the directory, however the process ends, and their space is free once no graph
-// needs what is in them. A file is filled with `file_bytes` (and the rest of one result), whatever region they are
-// from.
+// The files have no name. So nothing is left in the directory, however the process ends, and the space of a file is
+// free once no graph needs what is in it. Each file takes `file_bytes`, and the rest of the result that exceeds them;
+// results of several regions share files.
 //
-// Ops: SaveWithHooks (a MUST) for the listed ones, PREFER_RECOMPUTE for the others. Names as in policies/save_ops.h.
-// Throws c10::Error, when it is made, for a directory in which no file can be made and for a name that no operator has.
-// A disk that is full is a c10::Error that says so, from an op of forward after the one whose result could not be
-// written, or from backward. So are bytes that come back changed.
+// SaveWithHooks (a MUST) for the listed ops, PREFER_RECOMPUTE for all others. Names are as in policies/listed_ops.h.
+// Making the policy throws c10::Error for a directory in which no file can be made, and for a name that no operator
+// has. A full disk is a c10::Error that says so, from a later op of forward or from backward. Bytes that come back
+// changed are a c10::Error from backward.
 //
-// Lifetime: the directory is needed while the policy, a copy of it, or a graph made under it lives; so does the thread.
+// Lifetime: the directory must exist, and the thread runs, while the policy, a copy of it, or a graph made under it
+// lives.
 // Threads: any.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Policies that decide by the names that ac2::name_tensor gave: the four of jax.checkpoint_policies under their names,
-// and two more.
+// Policies that decide by the names that ac2::name_tensor gave to values: the four of jax.checkpoint_policies under
+// their names, and two more.
 //
 //   const ac2::Policy policy = ac2::policies::save_only_these_names({"attn_out", "mlp_out"});
 //
@@ -11,11 +11,13 @@
 //   | recompute_these_names            | MUST_RECOMPUTE    | -                 | PREFER_SAVE      |
 //   | offload_these_names              | MUST_CPU_OFFLOAD  | -                 | PREFER_RECOMPUTE |
 //
-// "-" is nothing: the value is kept as the op that computed it was decided. save_and_offload_only_these_names is the
-// first and the last in one. A name in both its lists is an error. Unlike in JAX, where naming is an op and what it was
-// given is a value of its own, a name is for the very value: save_anything_except_these_names does recompute what it
-// lists. ac2/offload.h says what MUST_CPU_OFFLOAD does. Guaranteed: costs nothing per op. Throws c10::Error for
-// an empty name. Which names a model gives cannot be known beforehand, so a name that nobody gives does nothing.
+// "-" means that the policy says nothing of the name: the decision for the op that computed the value stands.
+// save_and_offload_only_these_names is the first and the last in one; a name that is in both its lists is an error.
+// ac2/offload.h says what MUST_CPU_OFFLOAD does. In JAX naming is an op, and its result is another value than its
+// argument. Here a name is for the value itself, so save_anything_except_these_names does recompute what it lists.
+//
+// These policies cost nothing per op. They throw c10::Error for an empty name. A name that the model never gives does
+// nothing, because the names that a model gives cannot be known beforehand.
 #pragma once
 
 #include <string>

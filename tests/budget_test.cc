@@ -96,7 +96,7 @@ TEST_F(BudgetTest, BackwardStaysWithinTheBudgetAndGradientsAreExact) {
     std::shared_ptr<const Trace> trace;
     at::Tensor y;
     {
-      PolicyScope scope({.shared_budget = budget});
+      PolicyScope scope({.memory_budget = budget});
       trace = scope.trace();
       y = sines(x, 64);
     }
@@ -243,7 +243,7 @@ TEST_F(BudgetTest, AnInnerBudgetLimitsASharedOneOnlyWhileItsRegionLives) {
   at::Tensor x = sample({kElements});
   at::Tensor y;
   {
-    PolicyScope outer({.shared_budget = budget});
+    PolicyScope outer({.memory_budget = budget});
     PolicyScope inner({.memory_budget = 3 * kBytes});
     y = sines(x, 10);
     EXPECT_EQ(budget.bytes(), 3 * kBytes);
@@ -260,7 +260,7 @@ TEST_F(BudgetTest, ASharedBudgetBoundsRegionsTogether) {
   MemoryBudget budget(8 * kBytes);
   std::vector<std::shared_ptr<const Trace>> traces;
   for (int layer = 0; layer < 4; ++layer) {
-    PolicyScope scope({.shared_budget = budget});
+    PolicyScope scope({.memory_budget = budget});
     traces.push_back(scope.trace());
     for (int i = 0; i < 6; ++i) {
       y = y.sin();
@@ -294,7 +294,7 @@ TEST_F(BudgetTest, ARetainedGraphIsReplayedAgainWithinTheBudget) {
   MemoryBudget budget(4 * kBytes);
   at::Tensor y;
   {
-    PolicyScope scope({.shared_budget = budget});
+    PolicyScope scope({.memory_budget = budget});
     y = sines(x, 12);
   }
   for (int run = 0; run < 3; ++run) {
@@ -350,7 +350,7 @@ TEST_F(BudgetTest, ThreadsMayShareABudget) {
     threads.emplace_back([&, i] {
       at::Tensor y;
       {
-        PolicyScope scope({.shared_budget = budget});
+        PolicyScope scope({.memory_budget = budget});
         y = sines(inputs[i], 20);
       }
       gradients[i] = gradient_of(y, inputs[i]);
@@ -364,7 +364,7 @@ TEST_F(BudgetTest, ThreadsMayShareABudget) {
 TEST_F(BudgetTest, WhatIsStillAliveIsNotCountedAndFreesNothing) {
   at::Tensor x = sample({kElements});
   MemoryBudget budget(100 * kBytes);
-  PolicyScope scope({.shared_budget = budget});
+  PolicyScope scope({.memory_budget = budget});
   at::Tensor view = x.sin().view({32, 32});
   at::Tensor y = view.t().cos() + view;
   EXPECT_EQ(budget.held_bytes(), kBytes);  // the sine; x is from outside, views are the same storage

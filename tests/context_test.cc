@@ -1,5 +1,5 @@
 // current_decision: what the policies in force say of an op, asked from user code.
-#include "ac2/context.h"
+#include "ac2/current_decision.h"
 
 #include <torch/csrc/autograd/custom_function.h>
 

@@ -116,13 +116,6 @@ TEST_F(MisuseTest, AMemoryBudgetMustBePositive) {
   expect_next_region_works();
 }
 
-TEST_F(MisuseTest, OneScopeHasOneBudget) {
-  expect_error([] { PolicyScope scope({.memory_budget = 1 << 20, .shared_budget = MemoryBudget(1 << 20)}); },
-               {"memory_budget", "shared_budget", "one of them"});
-  EXPECT_FALSE(is_checkpoint_enabled());
-  expect_next_region_works();
-}
-
 TEST_F(MisuseTest, ARefusedInnerScopeLeavesTheOuter) {
   at::Tensor x = sample({4});
   PolicyScope outer;

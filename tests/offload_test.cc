@@ -190,7 +190,7 @@ TEST_F(OffloadBytesTest, OffloadedBytesAreNotHeldForABudget) {
   at::Tensor y;
   for (const CheckpointPolicy decision : {MUST_CPU_OFFLOAD, PREFER_CPU_OFFLOAD}) {
     {
-      PolicyScope scope(decision, {.shared_budget = budget, .offload = all_sizes({.in_flight_bytes = 0})});
+      PolicyScope scope(decision, {.memory_budget = budget, .offload = all_sizes({.in_flight_bytes = 0})});
       trace_ = scope.trace();
       y = sines(x_, 6);
     }

@@ -84,7 +84,7 @@ class PlanTest : public CleanTest {
     at::manual_seed(1);
     at::Tensor loss;
     {
-      PolicyScope scope(policy, {.shared_budget = budget});
+      PolicyScope scope(policy, {.memory_budget = budget});
       trace = scope.trace();
       loss = network(inputs).sum();
     }
@@ -413,7 +413,7 @@ TEST_F(PlanTest, TheBudgetOfTheScopeRulesIfItIsSmaller) {
   Tensors inputs = {sample({kElements})};
   const Policy policy = plan_of([](const Tensors& in) { return sines(in[0], 24); }, inputs, 16 * kBytes).policy;
   MemoryBudget budget(6 * kBytes);
-  PolicyScope scope(policy, {.shared_budget = budget});
+  PolicyScope scope(policy, {.memory_budget = budget});
   EXPECT_EQ(budget.bytes(), 6 * kBytes);
   at::Tensor y = sines(inputs[0], 24);
   EXPECT_LE(budget.held_bytes(), 6 * kBytes);

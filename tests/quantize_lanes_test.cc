@@ -1,7 +1,7 @@
-// What a device's warp does (policies/internal/quantize_lanes.h, bit_lanes.h), run on the host, group after group and
-// lane after lane, as the kernels of quantize_cuda_kernels.cu are started: the same codes, ranges and bits as the loops
-// for CPUs, in places that no two lanes share.
-#include "policies/internal/quantize_lanes.h"
+// What a device's warp does (policies/internal/quantize/quantize_lanes.h, bit_lanes.h), run on the host, group after
+// group and lane after lane, as the kernels of quantize_cuda_kernels.cu are started: the same codes, ranges and bits as
+// the loops for CPUs, in places that no two lanes share.
+#include "policies/internal/quantize/quantize_lanes.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "policies/internal/bit_lanes.h"
-#include "policies/internal/bit_mask.h"
-#include "policies/internal/quantize.h"
+#include "policies/internal/quantize/bit_lanes.h"
+#include "policies/internal/quantize/bit_mask.h"
+#include "policies/internal/quantize/quantize.h"
 
 namespace ac2::policies::internal {
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "policies/first_of.h"
-#include "policies/save_ops.h"
+#include "policies/composed_policies.h"
+#include "policies/listed_ops.h"
 #include "tests/support/packed.h"
 #include "tests/support/regions.h"
 

@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ac2/nn/internal/intercepted_module.h"
-#include "ac2/nn/internal/module_slots.h"
+#include "ac2/nn/internal/intercept/intercepted_module.h"
+#include "ac2/nn/internal/intercept/module_slots.h"
 
 namespace ac2::nn {
 namespace {

@@ -1,24 +1,24 @@
 // Checkpointing switched on for parts of a finished model, without a change to its code.
 //
 //   ac2::nn::apply_checkpointing(model, {.modules = {ac2::nn::ModuleSelector("blocks.*").every(2)}});
-//   ac2::nn::apply_checkpointing(model, {.modules =
-//   {ac2::nn::ModuleSelector::type<torch::nn::TransformerEncoderLayer>()},
+//   using ac2::nn::ModuleSelector;
+//   ac2::nn::apply_checkpointing(model, {.modules = {ModuleSelector::type<torch::nn::TransformerEncoderLayer>()},
 //                                        .policy = ac2::policies::save_compute_intensive()});
 //
-// LibTorch's C++ modules have no forward hooks, and forward() is not virtual: only calls that go through something that
-// can be exchanged are reached. These are
-//   - entries of a torch::nn::Sequential, and of classes derived from it, when the Sequential's own forward() runs
-//   them;
+// LibTorch's C++ modules have no forward hooks, and forward() is not virtual. So only those calls are reached that go
+// through something that can be exchanged:
+//   - entries of a torch::nn::Sequential, and of classes derived from it, that the Sequential's own forward() runs;
 //   - `encoder` and `decoder` of torch::nn::Transformer, and `norm` of its coders;
 //   - the layers of a TransformerEncoder or TransformerDecoder that is itself one of the two above;
 //   - Checkpointed<M> in the model's code, wherever it is: its policy and options are set, and it is switched on.
-// Not reached is what C++ code calls by its type: members of a module (`fc1->forward(x)`), entries of a ModuleList or
-// ModuleDict, what is inside LibTorch's own modules, and the model itself. Declare such a module as Checkpointed<M>, or
-// open a PolicyScope around the call. Asking for one is an error that names it.
+// Modules that C++ code calls by their type are not reached: members of a module (`fc1->forward(x)`), entries of a
+// ModuleList or ModuleDict, what is inside LibTorch's own modules, and the model itself. Declare such a module as
+// Checkpointed<M>, or open a PolicyScope around the call. A selector that picks such a module is an error that names
+// it.
 //
-// The modules themselves stay what they are: names, parameters, archives, modes, ptr() and operator[] of a Sequential.
-// Only Sequential::at<M>(i) and ptr<M>(i) of an entry that is checkpointed throw; say ptr(i)->as<M>(). Clones keep it.
-// Threads: not beside a forward of the model.
+// The modules themselves stay as they are: names, parameters, archives, modes, ptr() and operator[] of a Sequential.
+// Only Sequential::at<M>(i) and ptr<M>(i) of a checkpointed entry throw; write ptr(i)->as<M>(). Clones are checkpointed
+// too. Threads: these functions must not run while the model's forward does.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -40,12 +40,12 @@ struct CheckpointSpec {
   std::vector<ModuleSelector> modules;
   Policy policy = "recompute_all";
   CheckpointOptions options = {};
-  // Leaves out what cannot be reached; what was reached is returned.
+  // Leaves out modules that cannot be reached instead of throwing. The names that are returned are those reached.
   bool skip_unreachable = false;
 };
 
-// Returns the names of the modules that are checkpointed by it, in the order of named_modules(). A module that was
-// already is given the new policy and options. Throws c10::Error, and changes nothing, if a selector picks nothing or a
+// Returns the names of the modules that it checkpoints, in the order of named_modules(). A module that was checkpointed
+// before takes the new policy and options. Throws c10::Error, and changes nothing, if a selector picks nothing or a
 // module cannot be reached.
 std::vector<std::string> apply_checkpointing(torch::nn::Module& model, const CheckpointSpec& spec);
 
@@ -60,11 +60,11 @@ std::vector<std::string> apply_checkpointing(const torch::nn::ModuleHolder<M>& m
   return apply_checkpointing(model.ptr(), spec);
 }
 
-// What checkpoints the module of that name now, to read its last_trace() or to change its settings; null if nothing
-// does. Valid as long as the module is checkpointed.
+// The settings of the module of that name, for its last_trace() or to change them. Null if the module is not
+// checkpointed. The pointer is valid for as long as the module is checkpointed.
 Checkpointing* find_checkpointing(torch::nn::Module& model, const std::string& name);
 
-// Undoes apply_checkpointing for the whole model. A Checkpointed<M> of the model's code is switched off.
+// Undoes apply_checkpointing for the whole model. A Checkpointed<M> in the model's code is switched off.
 void remove_checkpointing(torch::nn::Module& model);
 
 }  // namespace ac2::nn

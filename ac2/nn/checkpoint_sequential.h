@@ -1,14 +1,15 @@
-// A Sequential in segments: all but the last run in regions, so that only the tensors between them are kept.
+// A Sequential in segments: all segments but the last run in regions, so that only the tensors between segments are
+// held.
 //
 //   at::Tensor y = ac2::checkpoint_sequential(layers, 4, x);   // four segments
 //   at::Tensor y = ac2::checkpoint_sequential(layers, x);      // sqrt_segments(layers->size())
 //
-// As torch.utils.checkpoint.checkpoint_sequential: a segment has layers->size() / segments modules, rounded down, and
-// the last one has the rest as well. It is not checkpointed, because its backward comes at once.
-// What passes between modules may be of any type (the tuple that an LSTM returns); the first takes a tensor and the
-// last returns one.
+// As in torch.utils.checkpoint.checkpoint_sequential, a segment has layers->size() / segments modules, rounded down,
+// and the last segment has the rest as well. The last segment is not checkpointed, because its backward comes at once.
+// The first module takes a tensor and the last one returns a tensor; between modules values of any type may pass, such
+// as the tuple that an LSTM returns.
 //
-// Threads: as the modules.
+// Threads: those that the modules allow.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,11 +29,12 @@ at::Tensor checkpoint_sequential(torch::nn::Sequential functions, int64_t segmen
 at::Tensor checkpoint_sequential(torch::nn::Sequential functions, const at::Tensor& input,
                                  Policy policy = "recompute_all");
 
-// How many segments hold the least, if every module's results are as large: the s in 1..modules with the least
+// The number of segments that holds the least if the results of all modules have the same size. This is the smallest s
+// in 1..modules that minimises
 //   (s - 1) + (modules - (s - 1) * (modules / s)),
-// that is, what is kept between segments, and all of the last segment, the largest. About the square root of `modules`
-// (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost", arXiv 1604.06174); the smallest s where several
-// do. Throws c10::Error if `modules` is less than 1.
+// which is what is held between segments plus all of the last segment, the largest one. It is about the square root of
+// `modules` (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost", arXiv 1604.06174). Throws c10::Error if
+// `modules` is less than 1.
 int64_t sqrt_segments(int64_t modules);
 
 }  // namespace ac2::nn

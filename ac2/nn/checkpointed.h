@@ -4,22 +4,21 @@
 //                               ac2::nn::Checkpointed<torch::nn::Linear>(256, 10));   // made as Linear is
 //   model->forward(x).sum().backward();                                               // blocks are recomputed
 //
-// Everything but forward is M's own: Checkpointed<M> derives from M. named_parameters(), torch::save and torch::load,
-// to(), train(), apply(), pretty printing, M's members and its place in Sequential, ModuleList, and ModuleDict stay as
-// they are, and archives of plain and checkpointed models can be loaded into each other. A Sequential, which does not
-// fit into a Sequential, does so once it is checkpointed.
+// Everything but forward is M's own, because Checkpointed<M> derives from M: named_parameters(), torch::save and
+// torch::load, to(), train(), apply(), printing, M's members, and its place in Sequential, ModuleList and ModuleDict.
+// Archives of plain and checkpointed models can be loaded into each other. A checkpointed Sequential fits into a
+// Sequential, which a plain one does not.
 //
-// forward takes what M's takes: several arguments, default arguments, tuples, and what is no tensor. Called on the
-// module itself rather than through a holder, default arguments are those that M declares with
-// FORWARD_HAS_DEFAULT_ARGS. M's forward is not virtual, so a call through a pointer or reference to M, such as
-// `list->at<LinearImpl>(0).forward(x)`, runs M's, without a region; say at<Checkpointed<LinearImpl>>(0). If M's forward
-// is virtual, every call is in a region.
+// forward takes what M's forward takes: several arguments, default arguments, tuples, and values that are no tensors.
+// On the module itself, rather than through a holder, default arguments are those that M declares with
+// FORWARD_HAS_DEFAULT_ARGS. If M's forward is not virtual, a call through a pointer or reference to M, such as
+// `list->at<LinearImpl>(0).forward(x)`, runs M's forward without a region; write at<Checkpointed<LinearImpl>>(0). If
+// M's forward is virtual, every call is in a region.
 //
-// Lifetime: checkpoint_wrapper's result takes the place of the module it was given. It shares that one's parameters,
-// buffers and submodules; all else, the training mode and plain members included, is a copy. Go on with the result.
-// clone() is M's, with the settings. The settings do not follow a clone() of a parent that makes its children anew in
-// reset(): they are then what reset() gave them.
-// Threads: as M.
+// Lifetime: the result of checkpoint_wrapper takes the place of the module that it was given; use the result from then
+// on. It shares that module's parameters, buffers and submodules, and has copies of everything else, such as the
+// training mode and plain members. clone() is M's, and copies the settings. If the clone() of a parent makes the
+// children anew in reset(), their settings are those that reset() gives them. Threads: those that M allows.
 #pragma once
 
 #include <torch/nn/pimpl.h>
@@ -30,22 +29,16 @@
 #include <utility>
 
 #include "ac2/nn/checkpointing.h"
-#include "ac2/nn/internal/checkpointed_calls.h"
-#include "ac2/nn/internal/default_arguments.h"
-#include "ac2/nn/internal/forward_of.h"
+#include "ac2/nn/internal/calls/checkpointed_arities.h"
+#include "ac2/nn/internal/calls/checkpointed_calls.h"
 
 namespace ac2::nn {
 
-// For a module type (torch::nn::LinearImpl) a module type; for a holder (torch::nn::Linear) a holder of that. Made as M
-// is; `checkpointing()` has the policy and the options. The second parameter is for specialisations alone.
-template <class M, class Forward = internal::ForwardOf<M>>
-class Checkpointed : public internal::CheckpointedCalls<M> {
-  using Base = internal::CheckpointedCalls<M>;
-
- public:
-  using Base::Base;
-  using Base::forward;
-};
+// For a module type (torch::nn::LinearImpl) a module type; for a holder (torch::nn::Linear) a holder of that. It is
+// made as M is, and checkpointing() has its policy and its options. The second parameter is for specialisations alone;
+// those for module types are in internal/calls/checkpointed_arities.h.
+template <class M, class Forward>
+class Checkpointed;
 
 template <class Holder>
 requires torch::detail::is_module_holder<Holder>::value class Checkpointed<Holder, void>
@@ -119,5 +112,3 @@ auto checkpoint_wrapper(Holder module, Policy policy, Options options) {
 namespace ac2 {
 using nn::checkpoint_wrapper;
 }
-
-#include "ac2/nn/internal/checkpointed_arities.h"

@@ -1,5 +1,5 @@
-// How a checkpointed module runs: the policy, the options, and what the last region recorded. Every Checkpointed<M> has
-// one.
+// How a checkpointed module runs: its policy, its options, and what its last region recorded. Every Checkpointed<M> has
+// a Checkpointing.
 //
 //   auto block = ac2::nn::checkpoint_wrapper(Block(256));
 //   block->checkpointing().set_policy(ac2::policies::save_compute_intensive());
@@ -15,7 +15,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "ac2/nn/internal/tensors_in.h"
+#include "ac2/nn/internal/calls/tensors_in.h"
 #include "ac2/policy.h"
 #include "ac2/scope.h"
 #include "ac2/trace.h"
@@ -23,17 +23,17 @@
 namespace ac2::nn {
 
 struct CheckpointOptions {
-  // Tags the tensors that forward returns MUST_SAVE: everything inside is recomputed but the output, as MindSpore's
-  // Cell.recompute() does. Looks into tuples, optionals, and containers; tensors in a struct of your own are not found:
-  // tag those in forward.
+  // Tags the tensors that forward returns MUST_SAVE. Under recompute_all everything is then recomputed except the
+  // output, as with MindSpore's Cell.recompute(). Tensors in tuples, optionals and containers are found; tensors in a
+  // struct of your own are not: tag those in forward.
   bool keep_output = false;
-  // Tags forward's tensor arguments MUST_CPU_OFFLOAD: on an accelerator they leave for the host's memory, as
+  // Tags the tensor arguments of forward MUST_CPU_OFFLOAD. On an accelerator they go to the host's memory, as
   // `scope.offload` and ac2/offload.h say; on the CPU they are saved where they are.
   bool offload_inputs = false;
   // No region while the module is in evaluation mode.
   bool off_in_eval = false;
-  // No region where no gradient is recorded (NoGradGuard, InferenceMode). Saves the cost of recording; nothing is held
-  // there either way.
+  // No region where no gradient is recorded (NoGradGuard, InferenceMode). This saves the time that recording takes; no
+  // bytes are held there in either case.
   bool off_under_no_grad = false;
   ScopeOptions scope = {};
 };
@@ -41,7 +41,7 @@ struct CheckpointOptions {
 class Checkpointing {
  public:
   explicit Checkpointing(Policy policy = "recompute_all", CheckpointOptions options = {});
-  // A copy has the settings, and has run nothing yet.
+  // A copy has the settings, but no last_trace().
   Checkpointing(const Checkpointing& other);
   Checkpointing& operator=(const Checkpointing& other);
 
@@ -49,12 +49,13 @@ class Checkpointing {
   void set_policy(Policy policy) { policy_ = std::move(policy); }
   const CheckpointOptions& options() const { return options_; }
   void set_options(CheckpointOptions options) { options_ = std::move(options); }
-  // While off, forward runs as if it were not wrapped: plain, or as part of the regions around it.
+  // While it is off, forward runs as if the module were not wrapped: plain, or as part of the regions around it.
   bool is_on() const { return on_; }
   void set_on(bool on) { on_ = on; }
 
-  // Of the last forward that opened a region; inside another region, that one's. Null before. Until the next forward
-  // this keeps the recording's own memory (64 KiB, more after some hundred ops), but no tensor.
+  // The trace of the last forward; inside another region it is that region's trace. Null before the first forward.
+  // Until the next forward it keeps the memory of the recording itself (64 KiB, and more after some hundred ops), but
+  // no tensor.
   std::shared_ptr<const Trace> last_trace() const;
 
   // Calls forward() with `inputs`, which it may move from, in a region if the options say so.
@@ -90,7 +91,8 @@ class Checkpointing {
   std::shared_ptr<const Trace> last_trace_;  // under mutex_
 };
 
-// What every Checkpointed<M> is besides an M: `dynamic_cast<CheckpointedModule*>(&module)` finds it.
+// The second base class of every Checkpointed<M>, by which code that does not know M reaches its settings:
+// `dynamic_cast<CheckpointedModule*>(&module)`.
 class CheckpointedModule {
  public:
   virtual Checkpointing& checkpointing() = 0;

@@ -4,7 +4,7 @@
 //   ac2::nn::ModuleSelector half = ac2::nn::ModuleSelector("blocks.*").every(2); // blocks.0, blocks.2, ...
 //   auto layers = ac2::nn::ModuleSelector::type<torch::nn::TransformerEncoderLayer>();
 //
-// Threads: a selector is a value; used from several threads at once, its function must be thread-safe.
+// Threads: a selector is a value. If several threads use it at once, its function must be thread-safe.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -19,11 +19,11 @@ namespace ac2::nn {
 
 class ModuleSelector {
  public:
-  // The dotted name, as in named_modules(); the model itself has the name "".
+  // `name` has dots, as in named_modules(). The name of the model itself is "".
   using Predicate = std::function<bool(const std::string& name, const torch::nn::Module& module)>;
 
-  // A pattern for names, part by part between dots: `*`, `?` and `[a-z]` as in a shell, within one part; `**` stands
-  // for any number of parts. The model itself matches none. Throws c10::Error for an empty pattern.
+  // A pattern for names, whose parts stand between dots: `*`, `?` and `[a-z]` match within one part, as in a shell;
+  // `**` matches any number of parts. No pattern matches the model itself. Throws c10::Error for an empty pattern.
   ModuleSelector(std::string pattern);                                           // NOLINT(google-explicit-constructor)
   ModuleSelector(const char* pattern) : ModuleSelector(std::string(pattern)) {}  // NOLINT(google-explicit-constructor)
   // `description` names it in errors.
@@ -41,11 +41,11 @@ class ModuleSelector {
     }
   }
 
-  // Of these modules, in the order of named_modules(), those at first, first + n, first + 2n and so on.
+  // Picks those of these modules that are at first, first + n, first + 2n and so on, in the order of named_modules().
   // Throws c10::Error if n is less than 1 or first is negative.
   ModuleSelector every(int64_t n, int64_t first = 0) const;
 
-  // Positions in `names`, ascending. `names` and `modules` are as long.
+  // The positions in `names` of the modules that are picked, ascending. `names` and `modules` have the same length.
   std::vector<size_t> select(const std::vector<std::string>& names,
                              const std::vector<const torch::nn::Module*>& modules) const;
   const std::string& description() const { return description_; }

@@ -148,7 +148,7 @@ TEST_F(OneFlowTest, RegionsShareABudget) {
       [&] {
         at::Tensor y = x;
         for (int i = 0; i < 4; ++i) {
-          ac2::PolicyScope scope({.shared_budget = budget});
+          ac2::PolicyScope scope({.memory_budget = budget});
           at::Tensor next = wave(y);
           EXPECT_LE(budget.held_bytes(), budget.bytes());
           y = next;

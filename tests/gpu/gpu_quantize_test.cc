@@ -3,8 +3,8 @@
 #include <limits>
 #include <string>
 
-#include "policies/internal/bit_mask.h"
-#include "policies/internal/quantize.h"
+#include "policies/internal/quantize/bit_mask.h"
+#include "policies/internal/quantize/quantize.h"
 #include "policies/quantize_ops.h"
 #include "tests/gpu/gpu.h"
 #include "tests/support/packed.h"

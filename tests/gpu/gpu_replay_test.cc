@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "policies/save_compute_intensive.h"
+#include "policies/strategies.h"
 #include "tests/gpu/gpu.h"
 
 namespace ac2::test {

@@ -23,10 +23,12 @@ function(run expected)
   endif()
 endfunction()
 
+set(consumer_source "${SOURCE}/examples/cmake_consumer")
+
 function(configure_consumer expected build)
   file(REMOVE_RECURSE "${work}/${build}")
   run("${expected}" "${CMAKE_COMMAND}" -E env --unset=LIBTORCH_HOME ${ENVIRONMENT}
-    "${CMAKE_COMMAND}" -G "${GENERATOR}" -S "${SOURCE}/examples/cmake_consumer" -B "${work}/${build}"
+    "${CMAKE_COMMAND}" -G "${GENERATOR}" -S "${consumer_source}" -B "${work}/${build}"
     "-DCMAKE_PREFIX_PATH=${prefix};${PREFIX_PATH}" "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_BUILD_TYPE=${CONFIG}" ${ARGN})
 endfunction()
 
@@ -55,6 +57,31 @@ elseif(test STREQUAL "consumer_builds_and_runs")
   find_program(consumer consumer PATHS "${work}/consumer" "${work}/consumer/${CONFIG}" NO_DEFAULT_PATH REQUIRED)
   run("" "${consumer}")
   if(NOT output MATCHES "gradients equal, [1-9][0-9]* ops recomputed")
+    message(FATAL_ERROR "The consumer printed: ${output}")
+  endif()
+  message("${output}")
+elseif(test STREQUAL "consumer_knows_policies_by_name")
+  # The program names no function of ac2::policies: the linker must take the table of names out of the archive anyway.
+  set(consumer_source "${work}/by_name_source")
+  file(WRITE "${consumer_source}/main.cc" "#include <c10/util/Exception.h>\n\n#include <iostream>\n\n#include \"ac2/scope.h\"\n
+int main() {
+  { ac2::PolicyScope scope(\"speed\"); }
+  try {
+    ac2::Policy(\"sped\");
+  } catch (const c10::Error& error) {
+    std::cout << error.what_without_backtrace() << std::endl;
+  }
+}\n")
+  file(WRITE "${consumer_source}/CMakeLists.txt" "cmake_minimum_required(VERSION 3.22)
+project(by_name LANGUAGES CXX)
+find_package(ac2 0.1 REQUIRED)
+add_executable(by_name main.cc)
+target_link_libraries(by_name PRIVATE ac2::ac2)\n")
+  configure_consumer("" by_name "-DLIBTORCH_HOME=${LIBTORCH_HOME}")
+  run("" "${CMAKE_COMMAND}" --build "${work}/by_name" --config "${CONFIG}")
+  find_program(by_name by_name PATHS "${work}/by_name" "${work}/by_name/${CONFIG}" NO_DEFAULT_PATH REQUIRED)
+  run("" "${by_name}")
+  if(NOT output MATCHES "Unknown policy .sped.. Choose one of: recompute_all, .*speed, .*dots_saveable")
     message(FATAL_ERROR "The consumer printed: ${output}")
   endif()
   message("${output}")

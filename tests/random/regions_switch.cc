@@ -84,7 +84,7 @@ void Regions::begin() {
   end();
   if (setting_ != nullptr) {
     scopes_.push_back(std::make_unique<PolicyScope>(with_names(policy_of(setting_->policy)),
-                                                    ScopeOptions{.shared_budget = budget_,
+                                                    ScopeOptions{.memory_budget = budget_,
                                                                  .verify = setting_->verify,
                                                                  .timeline = setting_->timeline,
                                                                  .offload = setting_->offload}));

@@ -8,8 +8,8 @@
 
 namespace ac2::internal {
 
-Budget::Budget(int64_t bytes, bool modelled_costs)
-    : limit_(bytes), evictor_({.budget = bytes}), limits_{bytes}, modelled_costs_(modelled_costs) {}
+Budget::Budget(int64_t bytes, CostSource costs)
+    : limit_(bytes), evictor_({.budget = bytes}), limits_{bytes}, costs_(costs) {}
 
 int64_t Budget::bytes() const {
   const std::lock_guard lock(mutex_);

@@ -1,6 +1,6 @@
 // A number of bytes that the regions which share it may hold for backward, and what is dropped to stay within it.
 //
-//   auto budget = std::make_shared<Budget>(bytes, /*modelled_costs=*/false);
+//   auto budget = std::make_shared<Budget>(bytes, CostSource::kMeasured);
 //   tape->budget().set(budget);
 //   budget->make_room(result_bytes, [] { return "aten::mm"; });   // no lock held: drops values, of whatever tape
 //
@@ -32,12 +32,13 @@
 #include "ac2/internal/eviction/evictor.h"
 #include "ac2/internal/graph/node.h"
 #include "ac2/internal/libtorch/out_of_memory.h"
+#include "ac2/internal/operators/cost_source.h"
 
 namespace ac2::internal {
 
 class Budget : public std::enable_shared_from_this<Budget> {
  public:
-  Budget(int64_t bytes, bool modelled_costs);
+  Budget(int64_t bytes, CostSource costs);
   Budget(const Budget&) = delete;
   Budget& operator=(const Budget&) = delete;
 
@@ -46,8 +47,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   int64_t held_bytes();
   // A further scope has a budget of its own: of all, the smallest rules, this one until the result is gone.
   std::shared_ptr<void> limit_to(int64_t bytes);
-  // Costs of ops are computed from shapes instead of measured, so that the same program has the same values dropped.
-  bool modelled_costs() const { return modelled_costs_; }
+  CostSource costs() const { return costs_; }
 
   // Whether the tape shall be tracked from the start.
   bool add_tape(std::weak_ptr<BudgetedTape> tape);
@@ -123,7 +123,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   uint64_t serial_ = 0;
   int64_t fixed_bytes_ = 0;
   OutsideBytes outside_;
-  const bool modelled_costs_;
+  const CostSource costs_;
 };
 
 // What `call` returns. Once more, if memory ran out in it and the budget, if there is one, could free some.

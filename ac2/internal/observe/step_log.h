@@ -1,6 +1,6 @@
 // What a region does, written down as a StepGraph for the planner.
 //
-//   auto log = std::make_shared<StepLog>(/*modelled_costs=*/false);
+//   auto log = std::make_shared<StepLog>(CostSource::kMeasured);
 //   …a region is opened with RegionOptions::log, and the step runs…
 //   StepGraph graph = log->take();
 //
@@ -11,10 +11,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "ac2/internal/graph/node.h"
+#include "ac2/internal/operators/cost_source.h"
 #include "ac2/internal/planning/step_graph.h"
 #include "ac2/internal/tape/observer.h"
 #include "ac2/policy.h"
@@ -23,12 +25,9 @@ namespace ac2::internal {
 
 class StepLog final : public Observer {
  public:
-  explicit StepLog(bool modelled_costs) : modelled_costs_(modelled_costs) {}
+  explicit StepLog(CostSource costs) : costs_(costs) {}
 
-  // Costs of ops come from their shapes instead of a clock.
-  bool modelled_costs() const { return modelled_costs_; }
-
-  Costs costs() const override { return modelled_costs_ ? Costs::kModelled : Costs::kMeasured; }
+  std::optional<CostSource> costs() const override { return costs_; }
   bool tells_values_apart() const override { return true; }
   void node_recorded(const Node& node, const PolicyDecision& decision, int64_t decided_by, double cost) override;
   void decided_again(const Value& value, const PolicyDecision& decision, DecidedBy by) override;
@@ -56,7 +55,7 @@ class StepLog final : public Observer {
   void note_packed(const Value& value, uint32_t id);
   void append_backward();
 
-  const bool modelled_costs_;
+  const CostSource costs_;
   StepGraph graph_;
   std::vector<int64_t> indices_;
   std::vector<bool> decided_within_;

@@ -6,7 +6,7 @@
 #include <array>
 #include <string_view>
 
-#include "ac2/internal/libtorch/for_each_tensor.h"
+#include "ac2/internal/libtorch/tensor_bytes.h"
 
 namespace ac2::internal {
 
@@ -72,14 +72,7 @@ double flops(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments, c10::Ar
 }  // namespace
 
 double modelled_cost(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments, c10::ArrayRef<c10::IValue> results) {
-  double bytes = 0;
-  const auto add = [&bytes](const at::Tensor& tensor) {
-    if (tensor.defined()) {
-      bytes += static_cast<double>(tensor.numel()) * static_cast<double>(tensor.itemsize());
-    }
-  };
-  for_each_tensor(arguments, add);
-  for_each_tensor(results, add);
+  const auto bytes = static_cast<double>(bytes_of(arguments) + bytes_of(results));
   return kCall + std::max(flops(facts, arguments, results) / kFlopsPerNanosecond, bytes / kBytesPerNanosecond);
 }
 

@@ -48,12 +48,12 @@ Recording::Recording(Region& region, const OpFacts& facts, c10::DispatchKeySet k
 }
 
 void Recording::find_how_costs_are_known() {
-  using Costs = Observer::Costs;
   bool wanted = budget_ != nullptr;
-  modelled_ = budget_ != nullptr && budget_->modelled_costs();
+  modelled_ = budget_ != nullptr && budget_->costs() == CostSource::kModelled;
   tape_->observers().tell([&](const Observer& observer) {
-    wanted |= observer.costs() != Costs::kNone;
-    modelled_ |= observer.costs() == Costs::kModelled;
+    const std::optional<CostSource> costs = observer.costs();
+    wanted |= costs.has_value();
+    modelled_ |= costs == CostSource::kModelled;
   });
   timed_ = wanted && !modelled_;
 }

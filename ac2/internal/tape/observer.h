@@ -20,8 +20,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "ac2/internal/graph/node.h"
+#include "ac2/internal/operators/cost_source.h"
 #include "ac2/policy.h"
 
 namespace ac2::internal {
@@ -78,8 +80,6 @@ class UnpackObservation {
 
 class Observer {
  public:
-  // Whether it has to be told what ops cost, and how that is found out.
-  enum class Costs : uint8_t { kNone, kMeasured, kModelled };
   enum class DecidedBy : uint8_t { kTag, kName };
 
   Observer() = default;
@@ -87,7 +87,8 @@ class Observer {
   Observer(const Observer&) = delete;
   Observer& operator=(const Observer&) = delete;
 
-  virtual Costs costs() const { return Costs::kNone; }
+  // Where the costs of ops come from that node_recorded() is told; null if it need not be told.
+  virtual std::optional<CostSource> costs() const { return std::nullopt; }
   // It knows values by what made them: hooks must not go over from one value to another.
   virtual bool tells_values_apart() const { return false; }
   // Whether check() of its observations of replays wants to see what they made.

@@ -1,0 +1,37 @@
+// The table of the ready-made policies that have no parameters, by name.
+//
+// Policy("speed") must find what policies/ defines, although the library does not depend on policies/. So the library
+// declares the table, and policies/by_name.cc defines it. In Bazel a program may link the library alone; the
+// declaration is weak there, and the function's address is null in such a program. CMake puts both into one archive and
+// defines AC2_HAS_POLICIES: the reference is an ordinary one then, which makes the linker take by_name.cc out of the
+// archive.
+//
+// Rejected: objects that register their names when the program starts. A linker drops them from an archive, and a
+// policy that is itself made at that time could come too early.
+//
+// Threads: any, also before main().
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+namespace ac2 {
+
+class Policy;
+
+namespace internal {
+
+struct NamedPolicy {
+  std::string_view name;
+  Policy (*make)();
+};
+
+#ifndef AC2_HAS_POLICIES
+__attribute__((weak))
+#endif
+// In the order in which an error or a help text should list them.
+const std::vector<NamedPolicy>&
+ready_made_policies();
+
+}  // namespace internal
+}  // namespace ac2

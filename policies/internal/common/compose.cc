@@ -1,0 +1,84 @@
+#include "policies/internal/common/compose.h"
+
+#include <c10/util/SmallVector.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+namespace ac2::policies::internal {
+
+namespace {
+
+using Instances = std::vector<Policy::Instance>;
+using Decisions = c10::SmallVector<std::optional<PolicyDecision>, 4>;
+
+template <class Subject>
+PolicyDecision decide(const Instances& instances, const Fold& fold, const Subject& subject) {
+  Decisions decisions;
+  for (const Policy::Instance& instance : instances) {
+    decisions.emplace_back(instance.decide(subject));
+  }
+  return fold(decisions).value();
+}
+
+std::optional<PolicyDecision> decide_name(const Instances& instances, const Fold& fold, const NamedTensor& tensor) {
+  Decisions decisions;
+  bool any = false;
+  for (const Policy::Instance& instance : instances) {
+    decisions.push_back(instance.name_opinion(tensor));
+    any |= decisions.back().has_value();
+  }
+  if (!any) {
+    return std::nullopt;
+  }
+  for (size_t i = 0; i < instances.size(); ++i) {
+    if (!decisions[i]) {
+      decisions[i] = instances[i].decide_op_of(tensor);
+    }
+  }
+  return fold(decisions);
+}
+
+}  // namespace
+
+Policy compose(std::vector<Policy> policies, Fold fold) {
+  return Policy::per_region([policies = std::move(policies), fold = std::move(fold)] {
+    auto entered = std::make_shared<Instances>();
+    Policy::Instance composed;
+    for (const Policy& policy : policies) {
+      entered->push_back(policy.enter());
+      // Of the first that has one.
+      if (!composed.memory_budget) {
+        composed.memory_budget = entered->back().memory_budget;
+        composed.modelled_costs = entered->back().modelled_costs;
+      }
+    }
+    const std::shared_ptr<const Instances> instances = std::move(entered);
+    const auto all = [&](auto is) { return std::all_of(instances->begin(), instances->end(), is); };
+
+    if (all([](const Policy::Instance& instance) { return instance.constant.has_value(); })) {
+      Decisions decisions;
+      for (const Policy::Instance& instance : *instances) {
+        decisions.push_back(instance.constant);
+      }
+      composed.constant = fold(decisions).value();
+    } else if (all([](const Policy::Instance& instance) { return !instance.fn; })) {
+      composed.by_operator = [instances, fold](const c10::OperatorHandle& op) { return decide(*instances, fold, op); };
+    } else {
+      composed.fn = [instances, fold](const OpContext& op) { return decide(*instances, fold, op); };
+    }
+    if (!all([](const Policy::Instance& instance) { return !instance.by_name; })) {
+      composed.by_name = [instances, fold](const NamedTensor& tensor) { return decide_name(*instances, fold, tensor); };
+    }
+    return composed;
+  });
+}
+
+std::optional<PolicyDecision> first_must(c10::ArrayRef<std::optional<PolicyDecision>> decisions) {
+  const auto* const found = std::find_if(decisions.begin(), decisions.end(),
+                                         [](const auto& decision) { return decision && decision->is_must(); });
+  return found == decisions.end() ? std::nullopt : *found;
+}
+
+}  // namespace ac2::policies::internal

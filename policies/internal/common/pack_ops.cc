@@ -1,0 +1,73 @@
+#include "policies/internal/common/pack_ops.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "policies/internal/common/op_names.h"
+
+namespace ac2::policies::internal {
+
+namespace {
+
+// Of one thread.
+class OpenRegion {
+ public:
+  explicit OpenRegion(MakeHooks make) : make_(std::move(make)) {}
+
+  PolicyDecision decide(const c10::OperatorHandle& op) {
+    const std::string name = c10::toString(op.operator_name());
+    const auto found = decisions_.find(name);
+    return found != decisions_.end() ? found->second : decisions_.emplace(name, make_(name)).first->second;
+  }
+
+ private:
+  MakeHooks make_;
+  absl::flat_hash_map<std::string, PolicyDecision> decisions_;
+};
+
+class OpenRegions {
+ public:
+  explicit OpenRegions(std::function<MakeHooks()> enter_region) : enter_region_(std::move(enter_region)) {}
+
+  // That of a scope around this one; else a new one, which lasts as long as a scope has it.
+  std::shared_ptr<OpenRegion> here() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::weak_ptr<OpenRegion>& open = open_[std::this_thread::get_id()];
+    std::shared_ptr<OpenRegion> region = open.lock();
+    if (region == nullptr) {
+      absl::erase_if(open_, [&](const auto& entry) { return &entry.second != &open && entry.second.expired(); });
+      region = std::make_shared<OpenRegion>(enter_region_());
+      open_[std::this_thread::get_id()] = region;
+    }
+    return region;
+  }
+
+ private:
+  const std::function<MakeHooks()> enter_region_;
+  std::mutex mutex_;
+  absl::flat_hash_map<std::thread::id, std::weak_ptr<OpenRegion>> open_;
+};
+
+}  // namespace
+
+Policy pack_ops(const std::string& caller, const std::vector<std::string>& ops,
+                std::function<MakeHooks()> enter_region) {
+  const auto listed = std::make_shared<const OpNameSet>(OpNameSet::parse(caller, ops));
+  const auto regions = std::make_shared<OpenRegions>(std::move(enter_region));
+  return Policy::per_region([listed, regions] {
+           Policy::Instance instance;
+           instance.by_operator = [listed, region = regions->here()](const c10::OperatorHandle& op) -> PolicyDecision {
+             if (!listed->contains(op.operator_name())) return CheckpointPolicy::PREFER_RECOMPUTE;
+             return region->decide(op);
+           };
+           return instance;
+         })
+      .named(caller);
+}
+
+}  // namespace ac2::policies::internal

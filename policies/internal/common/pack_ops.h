@@ -1,0 +1,27 @@
+// SaveWithHooks for listed ops: what the policies that save in another form have in common.
+//
+//   return pack_ops("narrow_ops", ops, [] {
+//     return [](const std::string& op) { return SaveWithHooks{pack, unpack}; };
+//   });
+//
+// Scopes of one such policy may be nested: within a region of a thread, an operator has one pair of hooks, so that the
+// decisions of two scopes are the same, and no conflict.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ac2/policy.h"
+
+namespace ac2::policies::internal {
+
+// The hooks of an operator, such as "aten::add.Tensor", in one region. Asked once for each.
+using MakeHooks = std::function<SaveWithHooks(const std::string& op)>;
+
+// SaveWithHooks for the listed ops, PREFER_RECOMPUTE for the others; called `caller` in reports. Names as in
+// policies/listed_ops.h. `enter_region` gives the state of a region; it may run on several threads at once.
+Policy pack_ops(const std::string& caller, const std::vector<std::string>& ops,
+                std::function<MakeHooks()> enter_region);
+
+}  // namespace ac2::policies::internal

@@ -1,0 +1,183 @@
+#include "policies/internal/spill/spill_writer.h"
+
+#include <ATen/ops/clone.h>
+#include <c10/util/Exception.h>
+#include <pthread.h>
+#include <signal.h>
+#include <zlib.h>
+
+#include <exception>
+#include <utility>
+
+namespace ac2::policies::internal {
+
+namespace {
+
+constexpr const char* kAdvice =
+    " Free space on that disk, give a directory on another, or spill fewer ops. Backward cannot run without these "
+    "bytes.";
+
+uint32_t checksum_of(const at::Tensor& tensor) {
+  return static_cast<uint32_t>(
+      crc32_z(0, static_cast<const Bytef*>(tensor.const_data_ptr()), static_cast<z_size_t>(tensor.nbytes())));
+}
+
+// Signals are for the program's threads. SIGXFSZ, too: a write beyond the limit of file sizes is then an error.
+void block_signals() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, nullptr);
+}
+
+}  // namespace
+
+SpillWriter::SpillWriter(std::string directory, int64_t queue_bytes, int64_t file_bytes)
+    : directory_(std::move(directory)), queue_bytes_(queue_bytes), file_bytes_(file_bytes) {
+  const SpillFile can_be_made(directory_);
+}
+
+SpillWriter::~SpillWriter() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+  }
+  work_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+std::shared_ptr<SpilledTensor> SpillWriter::write(const at::Tensor& dense, const std::string& op) {
+  const auto spilled = std::make_shared<SpilledTensor>();
+  spilled->op = op;
+  spilled->nbytes = static_cast<int64_t>(dense.nbytes());
+  const bool fits = spilled->nbytes <= queue_bytes_;
+
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [&] { return !error_.empty() || !fits || queued_bytes_ + spilled->nbytes <= queue_bytes_; });
+  TORCH_CHECK(error_.empty(), std::exchange(error_, std::string()));
+  if (spilled->nbytes == 0) {
+    spilled->state = SpilledTensor::State::WRITTEN;
+    ++needed_;
+    return spilled;
+  }
+  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  if (fits) {
+    queued_bytes_ += spilled->nbytes;
+    spilled->counted = true;
+    lock.unlock();
+    try {
+      spilled->bytes = at::clone(dense);
+    } catch (...) {
+      lock.lock();
+      queued_bytes_ -= spilled->nbytes;
+      changed_.notify_all();
+      throw;
+    }
+    lock.lock();
+  } else {
+    spilled->bytes = dense;
+  }
+  queue_.push_back(spilled);
+  ++needed_;
+  work_.notify_one();
+  if (!fits) {
+    changed_.wait(lock, [&] { return spilled->state >= SpilledTensor::State::WRITTEN; });
+    if (spilled->state == SpilledTensor::State::FAILED) {
+      lock.unlock();
+      forget(*spilled);
+      TORCH_CHECK(false, spilled->error);
+    }
+  }
+  return spilled;
+}
+
+void SpillWriter::run() {
+  block_signals();
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    work_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
+    if (stopping_) return;
+    const std::shared_ptr<SpilledTensor> spilled = std::move(queue_.front());
+    queue_.pop_front();
+    if (!spilled->bytes.defined()) continue;  // forgotten
+    spilled->state = SpilledTensor::State::WRITING;
+    writing_ = true;
+    if (file_end_ >= file_bytes_) file_.reset();
+    at::Tensor bytes = spilled->bytes;
+    const int64_t offset = file_ == nullptr ? 0 : file_end_;
+    lock.unlock();
+    write_out(*spilled, bytes, offset);
+    bytes.reset();
+    lock.lock();
+    writing_ = false;
+    finish(*spilled);
+    changed_.notify_all();
+  }
+}
+
+void SpillWriter::write_out(SpilledTensor& spilled, const at::Tensor& bytes, int64_t offset) {
+  // Only this thread changes file_ while it writes, and nobody looks at these fields before the tensor is written.
+  try {
+    if (file_ == nullptr) file_ = std::make_shared<const SpillFile>(directory_);
+    spilled.offset = offset;
+    spilled.checksum = checksum_of(bytes);
+    file_->write(offset, bytes.const_data_ptr(), bytes.nbytes());
+  } catch (const c10::Error& error) {
+    spilled.error = "spill_to_file, the result of " + spilled.op + ": " + error.what_without_backtrace() + kAdvice;
+  } catch (const std::exception& error) {
+    spilled.error = "spill_to_file, the result of " + spilled.op + ": " + error.what() + kAdvice;
+  }
+}
+
+void SpillWriter::finish(SpilledTensor& spilled) {
+  if (spilled.error.empty()) {
+    spilled.state = SpilledTensor::State::WRITTEN;
+    spilled.file = file_;
+    file_end_ = spilled.offset + spilled.nbytes;
+  } else {
+    spilled.state = SpilledTensor::State::FAILED;
+    if (!spilled.forgotten) error_ = spilled.error;
+  }
+  spilled.bytes.reset();
+  if (spilled.counted) queued_bytes_ -= spilled.nbytes;
+  if (needed_ == 0) file_.reset();
+}
+
+void SpillWriter::read(const SpilledTensor& spilled, const at::Tensor& out) {
+  std::shared_ptr<const SpillFile> file;
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [&] { return spilled.state >= SpilledTensor::State::WRITTEN; });
+    if (spilled.state == SpilledTensor::State::FAILED) error_.clear();
+    TORCH_CHECK(spilled.state == SpilledTensor::State::WRITTEN, spilled.error);
+    file = spilled.file;
+  }
+  if (file == nullptr) return;  // no bytes
+  try {
+    file->read(spilled.offset, out.mutable_data_ptr(), out.nbytes());
+  } catch (const c10::Error& error) {
+    TORCH_CHECK(false, "spill_to_file, the result of ", spilled.op, ": ", error.what_without_backtrace(),
+                " Something has shortened the file, or the disk fails; do not go on with this step.");
+  }
+  TORCH_CHECK(checksum_of(out) == spilled.checksum, "spill_to_file, the result of ", spilled.op, ": the ",
+              spilled.nbytes, " bytes at ", spilled.offset, " of \"", file->path(),
+              "\" (removed from its directory) are not those that were written: their checksum differs. Something has "
+              "written to the file, or the disk fails; do not go on with this step.");
+}
+
+void SpillWriter::forget(SpilledTensor& spilled) {
+  at::Tensor bytes;  // freed without the lock
+  std::shared_ptr<const SpillFile> file;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (spilled.state == SpilledTensor::State::QUEUED) {
+    bytes = std::move(spilled.bytes);
+    spilled.bytes.reset();
+    if (spilled.counted) queued_bytes_ -= spilled.nbytes;
+    changed_.notify_all();
+  }
+  spilled.forgotten = true;
+  if (spilled.state == SpilledTensor::State::FAILED && error_ == spilled.error) error_.clear();
+  file = std::move(spilled.file);
+  if (--needed_ == 0 && !writing_) file_.reset();
+}
+
+}  // namespace ac2::policies::internal

@@ -1,0 +1,84 @@
+// A thread that writes tensors to files, and a queue of bounded size before it.
+//
+//   const auto writer = std::make_shared<SpillWriter>("/scratch", 64 << 20, 256 << 20);
+//   const std::shared_ptr<SpilledTensor> spilled = writer->write(tensor, "aten::mm");
+//   writer->read(*spilled, out);
+//   writer->forget(*spilled);
+//
+// A file is filled up to its size, then a new one is begun: its space is free when no tensor in it is needed any more.
+//
+// Threads: any.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "policies/internal/spill/spill_file.h"
+
+namespace ac2::policies::internal {
+
+// A tensor's bytes on their way to a file, or there. The writer's mutex guards it.
+struct SpilledTensor {
+  enum class State { QUEUED, WRITING, WRITTEN, FAILED };
+
+  std::string op;
+  int64_t nbytes = 0;
+  State state = State::QUEUED;
+  bool counted = false;    // among the bytes of the queue
+  bool forgotten = false;  // nobody will read it
+  at::Tensor bytes;        // until they are written
+  std::shared_ptr<const SpillFile> file;
+  int64_t offset = 0;
+  uint32_t checksum = 0;  // CRC-32
+  std::string error;      // of the write that failed
+};
+
+class SpillWriter {
+ public:
+  // Throws c10::Error if no file can be made in the directory. The thread starts with the first tensor.
+  SpillWriter(std::string directory, int64_t queue_bytes, int64_t file_bytes);
+  ~SpillWriter();
+  SpillWriter(const SpillWriter&) = delete;
+  SpillWriter& operator=(const SpillWriter&) = delete;
+
+  // `dense` has no gaps, lies on the CPU, and may be overwritten once this returns. Waits for room in the queue; what
+  // would never fit in is written before this returns, and not copied. Throws c10::Error if a write has failed since
+  // the last call.
+  std::shared_ptr<SpilledTensor> write(const at::Tensor& dense, const std::string& op);
+  // Waits until it is written. c10::Error if that failed, or if other bytes come back.
+  void read(const SpilledTensor& spilled, const at::Tensor& out);
+  // Nobody will read it.
+  void forget(SpilledTensor& spilled);
+
+ private:
+  void run();
+  // Writes it with no lock held.
+  void write_out(SpilledTensor& spilled, const at::Tensor& bytes, int64_t offset);
+  void finish(SpilledTensor& spilled);
+
+  const std::string directory_;
+  const int64_t queue_bytes_;
+  const int64_t file_bytes_;
+
+  std::mutex mutex_;
+  std::condition_variable work_;     // for the thread
+  std::condition_variable changed_;  // for those that wait for room, or for a tensor
+  std::deque<std::shared_ptr<SpilledTensor>> queue_;
+  int64_t queued_bytes_ = 0;
+  int64_t needed_ = 0;  // tensors not forgotten
+  bool writing_ = false;
+  bool stopping_ = false;
+  std::string error_;  // that nobody was told of
+  std::shared_ptr<const SpillFile> file_;
+  int64_t file_end_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace ac2::policies::internal

@@ -1,0 +1,133 @@
+// What a scope does with its options: with and without a policy, a budget in bytes or shared, a policy by its name.
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "policies/policies.h"
+#include "tests/support/regions.h"
+
+namespace ac2::test {
+namespace {
+
+using enum CheckpointPolicy;
+
+class ScopeOptionsTest : public CleanTest {
+ protected:
+  // sin and cos are decided on: backward needs the result of sin, and x. What the region has done after a backward.
+  TraceStats run(const ScopeOptions& options) {
+    PolicyScope scope(options);
+    const at::Tensor y = x_.sin().cos();
+    in_forward_ = scope.trace()->stats();
+    y.sum().backward();
+    return scope.trace()->stats();
+  }
+
+  at::Tensor x_ = sample({64});
+  TraceStats in_forward_;
+};
+
+TEST_F(ScopeOptionsTest, OptionsWithoutABudgetRecomputeAll) {
+  EXPECT_EQ(run({}).recomputed_ops, 1);
+  EXPECT_EQ(run({.verify = true}).recomputed_ops, 1);
+  EXPECT_EQ(run({.timeline = true}).recomputed_ops, 1);
+  EXPECT_EQ(run({.modelled_costs = true}).recomputed_ops, 1);
+  EXPECT_EQ(run({.offload = OffloadOptions{.inputs = true}}).recomputed_ops, 1);
+}
+
+TEST_F(ScopeOptionsTest, OptionsWithABudgetKeepWhatFits) {
+  EXPECT_EQ(run({.memory_budget = 1 << 20}).recomputed_ops, 0);
+  EXPECT_EQ(run({.memory_budget = 1 << 20, .verify = true, .timeline = true}).recomputed_ops, 0);
+  EXPECT_EQ(run({.memory_budget = MemoryBudget(1 << 20)}).recomputed_ops, 0);
+}
+
+TEST_F(ScopeOptionsTest, VerifyWithoutAPolicyChecksReplays) {
+  at::Tensor y;
+  {
+    PolicyScope scope({.verify = true});
+    y = x_.sin().cos();
+  }
+  x_.data_ptr<float>()[0] += 1;  // not seen by autograd: the replay of sin has another input than forward had
+  expect_error([&] { y.sum().backward(); }, {"aten::sin"});
+}
+
+TEST_F(ScopeOptionsTest, AnInnerScopeSaysTheSameOfTheOpsInsideIt) {
+  PolicyScope outer(PREFER_SAVE);
+  const at::Tensor saved = x_.sin();
+  at::Tensor y;
+  {
+    PolicyScope inner({.timeline = true});
+    y = saved.cos().sin();  // backward needs cos's result
+  }
+  y.cos().sum().backward();
+  EXPECT_EQ(outer.trace()->stats().recomputed_ops, 2);  // cos and sin
+}
+
+TEST_F(ScopeOptionsTest, ABudgetIsBytesOrShared) {
+  ScopeOptions options;
+  EXPECT_FALSE(options.memory_budget.has_value());
+  EXPECT_FALSE(options.memory_budget.budget());
+  options.memory_budget = int64_t{2} << 30;
+  EXPECT_EQ(options.memory_budget.budget()->bytes(), int64_t{2} << 30);
+  const MemoryBudget shared(4096);
+  options.memory_budget = shared;
+  EXPECT_TRUE(options.memory_budget.has_value());
+  run(options);
+  {
+    const at::Tensor y = [&] {
+      PolicyScope scope(options);
+      return x_.sin().cos();
+    }();
+    EXPECT_GT(shared.held_bytes(), 0);
+  }
+  EXPECT_EQ(shared.held_bytes(), 0);
+  options.memory_budget.reset();
+  EXPECT_FALSE(options.memory_budget.has_value());
+  options.memory_budget = std::optional<MemoryBudget>(shared);
+  EXPECT_EQ(options.memory_budget.budget()->bytes(), 4096);
+  options.memory_budget = std::nullopt;
+  EXPECT_FALSE(options.memory_budget.has_value());
+  options.memory_budget = std::optional<int64_t>(17);
+  EXPECT_EQ(options.memory_budget.budget()->bytes(), 17);
+  options.memory_budget = std::optional<int64_t>();
+  EXPECT_FALSE(options.memory_budget.has_value());
+  options.memory_budget = {};
+  EXPECT_FALSE(options.memory_budget.has_value());
+}
+
+TEST_F(ScopeOptionsTest, BytesMustBePositiveAndSaySo) {
+  for (const int64_t bytes : {int64_t{0}, int64_t{-4096}, INT64_MIN}) {
+    expect_error([&] { PolicyScope scope({.memory_budget = bytes}); },
+                 {"memory budget", std::to_string(bytes).c_str(), "positive", "recompute_all"});
+  }
+  EXPECT_FALSE(is_checkpoint_enabled());
+}
+
+TEST_F(ScopeOptionsTest, APolicyByNameMeansTheSameEverywhere) {
+  ASSERT_GT(policies::policy_names().size(), 2u);
+  for (const std::string& name : policies::policy_names()) {
+    EXPECT_EQ(Policy(name).name(), name);
+    EXPECT_EQ(Policy(name).enter().name, name);
+    EXPECT_EQ(policies::policy_by_name(name).name(), name);
+    PolicyScope scope(name);
+    x_.sin().cos().sum().backward();
+  }
+  PolicyScope scope("speed");
+  const at::Tensor y = x_.view({8, 8}).mm(x_.view({8, 8})).sin();
+  y.sum().backward();
+  EXPECT_EQ(scope.trace()->stats().recomputed_ops, 0);  // the product is saved
+}
+
+TEST_F(ScopeOptionsTest, AnUnknownNameListsAllThatAreKnown) {
+  for (const auto& make :
+       {std::function([] { Policy("sped"); }), std::function([] { policies::policy_by_name("sped"); })}) {
+    const std::string error = error_of(make);
+    EXPECT_NE(error.find("Unknown policy \"sped\""), std::string::npos) << error;
+    for (const std::string& name : policies::policy_names()) {
+      EXPECT_NE(error.find(name), std::string::npos) << name << " in: " << error;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ac2::test
