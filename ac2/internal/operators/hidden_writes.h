@@ -1,6 +1,6 @@
 // Ops that write into an argument without saying so in their schema.
 //
-// To add one: a row in the table of hidden_writes.cc and a case in tests/write_ops_test.cc. An op of your own
+// To add one: a row in the table of hidden_writes.cc and a case in tests/record/write_ops_test.cc. An op of your own
 // needs no row: declare the argument as Tensor(a!) when you register it.
 #pragma once
 
