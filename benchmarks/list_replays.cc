@@ -17,11 +17,11 @@
 #include <vector>
 
 #include "ac2/ac2.h"
-#include "benchmarks/peers/networks.h"
+#include "benchmarks/networks/networks.h"
 #include "examples/checkpointing.h"
 #include "examples/table.h"
 
-ABSL_FLAG(std::string, model, "gpt", "of peers/networks.h");
+ABSL_FLAG(std::string, model, "gpt", "of networks/networks.h");
 ABSL_FLAG(std::string, policy, "recompute_all", "or a memory budget such as 40MiB");
 ABSL_FLAG(int64_t, region, -1, "which of the model's regions, counted from 0; -1 is the last");
 ABSL_FLAG(bool, tiny, false, "the same ops on a few numbers");

@@ -32,7 +32,7 @@
 #include <utility>
 
 #include "ac2/testing/counting_allocator.h"
-#include "benchmarks/peers/networks.h"
+#include "benchmarks/networks/networks.h"
 #include "examples/checkpointing.h"
 #include "policies/strategies.h"
 

@@ -1,6 +1,6 @@
 # ac2_programs(FOLDER BUILD <bool> LIBRARIES <targets>): all programs and tests under a folder, found by their names and
 # their text, so that nothing has to be listed a second time:
-#   *_test.cc           a CTest test, named as Bazel's label: tests/nn/examples_test
+#   *_test.cc           a CTest test, named as Bazel's label: tests/examples/examples_test
 #   has int main(       a program, named as its file without _main; built by default only if BUILD is true
 #   any other .cc       part of the static library of its own folder: tests/sweep/*.cc are ac2_tests_sweep
 # Whatever includes a header "FOLDER/..." of another folder's library is linked to that library.

@@ -12,10 +12,10 @@ cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 
 # Quick to compile and to run; what they link covers the library, the policies and the tests' own libraries.
 tests=(
-  tests/budget_simulator_test
-  tests/evictor_test
-  tests/policies_test
-  tests/replay_test
+  tests/memory/budget_simulator_test
+  tests/memory/evictor_test
+  tests/policy/policies_test
+  tests/replay/replay_test
 )
 
 install_packages cmake_check "cmake: the build system" "ninja-build: the same"

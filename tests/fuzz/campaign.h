@@ -1,0 +1,38 @@
+// Many random programs, one after the other.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "tests/fuzz/compare.h"
+#include "tests/fuzz/program.h"
+
+namespace ac2::test {
+
+// What is run: programs under the ways that `draw` says, judged by `judge`, which a printed test calls by `judge_name`.
+struct Campaign {
+  uint32_t seeds = 0;  // how many, if --seeds does not say so
+  std::function<Way(uint32_t seed)> draw;
+  std::function<Verdict(const ProgramFn& program, uint32_t input_seed, const Way& way)> judge;
+  std::string fixture;
+  std::string judge_name;
+  Limits limits = {};
+};
+
+struct Tally {
+  uint32_t programs = 0;
+  uint32_t compared = 0;
+  int64_t replayed_ops = 0;
+  int64_t evicted_values = 0;
+  int64_t offloaded_bytes = 0;
+};
+
+// One program for each seed from --first_seed on. A program that differs is a failure, reduced to the fewest steps that
+// still do and printed as a test to paste, and the last that is run.
+Tally run_campaign(const Campaign& campaign);
+
+// For main(): reads the command line, and gives ops one thread each, which is many times faster for tensors this small.
+int run_all_tests(int argc, char** argv);
+
+}  // namespace ac2::test

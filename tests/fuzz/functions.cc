@@ -1,0 +1,160 @@
+#include "tests/fuzz/functions.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <stdexcept>
+
+#include "tests/support/regions.h"
+#include "tests/support/side_stream.h"
+
+namespace ac2::test {
+
+namespace {
+
+class Wave : public torch::autograd::Function<Wave> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x) {
+    const at::Tensor sine = x.sin();
+    context->save_for_backward({x, sine});
+    return sine * 0.5;
+  }
+  static Tensors backward(torch::autograd::AutogradContext* context, const Tensors& gradients) {
+    const Tensors saved = context->get_saved_variables();
+    // Of the intermediate nothing but the sign of its square: its own derivative is zero.
+    return {gradients[0] * saved[0].cos() * 0.5 * (saved[1].detach().square() + 1).sign()};
+  }
+};
+
+class Damp : public torch::autograd::Function<Damp> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, at::Tensor x) {
+    x.mul_(0.75);
+    context->mark_dirty({x});
+    // A view that is written and saved is part of a circle of autograd's own nodes, which leaks without regions too.
+    if (!x.is_view()) context->save_for_backward({x});
+    return x;
+  }
+  static Tensors backward(torch::autograd::AutogradContext* context, const Tensors& gradients) {
+    at::Tensor gradient = gradients[0] * 0.75;
+    for (const at::Tensor& written : context->get_saved_variables()) gradient = gradient + written.detach() * 0.125;
+    return {gradient};
+  }
+};
+
+at::Tensor gradient(const at::Tensor& of, const at::Tensor& input, bool retain_graph, bool create_graph) {
+  try {
+    const at::Tensor found =
+        torch::autograd::grad({of.sum()}, {input}, {}, retain_graph, create_graph, /*allow_unused=*/true)[0];
+    if (!found.defined()) return at::zeros_like(input);
+    use_on_current_stream(found);
+    return found;
+  } catch (const c10::Error& error) {
+    throw std::runtime_error(error.what_without_backtrace());
+  }
+}
+
+}  // namespace
+
+at::Tensor whole(const at::Tensor& tensor) {
+  const at::Tensor real = at::isFloatingType(tensor.scalar_type()) ? tensor : tensor.to(at::kFloat);
+  if (real.sizes() == at::IntArrayRef({4, 4})) return real;
+  const at::Tensor row = real.reshape({-1});
+  if (row.numel() >= 16) return row.slice(0, 0, 16).view({4, 4});
+  return row.slice(0, 0, row.numel() >= 4 ? 4 : 1).expand({4, 4});
+}
+
+at::Tensor wave(const at::Tensor& x) {
+  return Wave::apply(x);
+}
+
+at::Tensor damp_(const at::Tensor& x) {
+  try {
+    return Damp::apply(x);
+  } catch (...) {
+    // What a function could not save, because a hook failed, stays with it for good, and this holds the function.
+    const DisableCheckpointing plain;
+    if (!x.is_leaf() && !x.is_view()) x.detach_();
+    throw;
+  }
+}
+
+at::Tensor linear_layer(const at::Tensor& x, const at::Tensor& w) {
+  const at::Tensor weight = whole(w).to(at::kFloat);
+  return at::gelu(at::linear(whole(x).to(at::kFloat), weight, weight[1])).tanh();
+}
+
+at::Tensor convolution(const at::Tensor& x, const at::Tensor& w) {
+  const at::Tensor weight = whole(w).to(at::kFloat).view({4, 2, 2});
+  return at::conv1d(whole(x).to(at::kFloat).unsqueeze(0), weight, {}, 1, /*padding=*/1, 1, /*groups=*/2)
+      .slice(-1, 0, 4)
+      .squeeze(0)
+      .tanh();
+}
+
+at::Tensor attention(const at::Tensor& x, const at::Tensor& w) {
+  const at::Tensor query = whole(x).to(at::kFloat).view({1, 1, 4, 4}), key = whole(w).to(at::kFloat).view({1, 1, 4, 4});
+  return at::scaled_dot_product_attention(query, key, query, {}, 0.0, /*is_causal=*/true).view({4, 4});
+}
+
+at::Tensor lstm_step(const at::Tensor& x, const at::Tensor& w) {
+  const at::Tensor input = whole(x).to(at::kFloat), weight = whole(w).to(at::kFloat).repeat({4, 1});
+  const auto [hidden, cell] = at::lstm_cell(input, {input.sin(), input.cos()}, weight, weight);
+  return hidden + cell.tanh();
+}
+
+at::Tensor norms(const at::Tensor& x, const at::Tensor& w) {
+  const at::Tensor weight = whole(w).to(at::kFloat).select(0, 0);
+  const at::Tensor y = at::layer_norm(whole(x).to(at::kFloat), {4}, weight, weight);
+  return at::group_norm(at::rms_norm(y, {4}, weight), 2, weight).tanh();
+}
+
+at::Tensor loss(const at::Tensor& x, const at::Tensor& w) {
+  const at::Tensor scores = whole(x).to(at::kFloat), other = whole(w).to(at::kFloat);
+  return at::cross_entropy_loss(scores, other.argmax(1)) + at::smooth_l1_loss(scores, other) +
+         at::binary_cross_entropy_with_logits(scores, other.sigmoid());
+}
+
+at::Tensor turned(const at::Tensor& x, const at::Tensor& w) {
+  const auto complex = [](const at::Tensor& t) {
+    return at::view_as_complex(whole(t).to(at::kFloat).contiguous().view({4, 2, 2}));
+  };
+  const at::Tensor product = complex(x).sin() * complex(w).conj().tanh();
+  return at::view_as_real(product).flatten(1) + at::imag(product.conj()).repeat({1, 2});
+}
+
+at::Tensor inferred(const at::Tensor& x, const at::Tensor& w) {
+  at::Tensor y;
+  {
+    const c10::InferenceMode inference;
+    y = at::linear(whole(x).to(at::kFloat).expand({2, 4, 4}), whole(w).to(at::kFloat)).select(0, 1).relu();
+  }
+  return y.clone();
+}
+
+at::Tensor aside(const at::Tensor& x, const at::Tensor& w) {
+  const auto product = [&] { return whole(x).to(at::kFloat).sin() * whole(w).to(at::kFloat).cos(); };
+  if (x.device().is_cpu()) return product();
+  const c10::impl::VirtualGuardImpl devices(x.device().type());
+  return on_side_stream(devices.getStreamFromGlobalPool(x.device()), {x, w}, product);
+}
+
+at::Tensor damped_gradient(const at::Tensor& gradient) {
+  return gradient.tanh() * 0.5;
+}
+
+at::Tensor slope(const at::Tensor& of, const at::Tensor& input, bool create_graph) {
+  return gradient(of, input, /*retain_graph=*/true, create_graph);
+}
+
+at::Tensor slope_of_waves(const at::Tensor& of) {
+  const at::AutoGradMode grad(true);
+  const at::Tensor x = of.detach().requires_grad_();
+  return gradient(wave(x.sin()) * x.cos(), x, /*retain_graph=*/false, /*create_graph=*/false);
+}
+
+}  // namespace ac2::test

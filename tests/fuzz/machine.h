@@ -1,0 +1,106 @@
+// What a random program works on: variables, and where to write down in C++ what was done.
+#pragma once
+
+#include <ATen/core/grad_mode.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/fuzz/dice.h"
+#include "tests/fuzz/regions_switch.h"
+#include "tests/support/autocast.h"
+
+namespace ac2::test {
+
+// A tensor, and whether its storage must not be written any more, because plain autograd has saved it. Views share
+// that.
+struct Variable {
+  uint32_t id;  // drawn from the seed of the step that made it
+  std::string name;
+  at::Tensor tensor;
+  std::shared_ptr<bool> frozen;
+
+  void freeze() const { *frozen = true; }
+};
+
+// What a program must not do: some of it because others run beside it.
+struct Limits {
+  bool draws = true;         // from the default generator
+  bool hooks_inputs = true;  // with hooks on their gradients
+  bool slopes = true;        // gradients in the middle of forward
+};
+
+class Machine {
+ public:
+  // `source` may be null. The inputs are frozen.
+  Machine(const Tensors& inputs, Regions& regions, std::vector<std::string>* source, const Limits& limits = {});
+
+  // That of the inputs; `on` in the source.
+  c10::Device on() const { return on_; }
+
+  // What is made from here on is made by the step with this seed.
+  void begin_step(uint32_t seed);
+
+  // Other variables that come or go seldom change what is picked, so that a program can lose steps and keep its
+  // meaning. (Rendezvous hashing: the one with the highest hash of its id and the draw.)
+  Variable pick(Dice& dice) const { return variables_[pick_index(dice)]; }
+
+  // Each runs `fn`, which is what `text` says. Steps that PyTorch refuses, for sizes that do not fit or memory that
+  // overlaps, are refused in a region too.
+  void let(const std::string& text, const std::function<at::Tensor()>& fn, bool frozen = false);
+  void let_several(const std::string& text, const std::function<Tensors()>& fn, bool frozen = false);
+  void let_view(const Variable& of, const std::string& text, const std::function<at::Tensor()>& fn);
+  void run(const std::string& text, const std::function<void()>& fn);
+
+  void forget(Dice& dice);
+  void freeze_all();
+  // Ops that write do nothing while this is so: it is an error to write then to what the region holds.
+  bool may_write() const { return !disabled_; }
+  bool may_write(const Variable& v) const;
+  bool may_draw() const { return limits_.draws; }
+  // The step is one that writes to what is there: had it failed, nobody could say how far it came.
+  bool is_writing() const { return writing_; }
+  bool may_take_gradients() const { return limits_.slopes; }
+  bool may_hook(const Variable& v) const;
+
+  void begin_region();
+  void open_scope(Dice& dice);
+  void close_scope();
+  void disable();
+  void enable();
+  void tag(const Variable& v, uint32_t decision);
+  void begin_no_grad();
+  void end_no_grad();
+  void begin_autocast();
+  void end_autocast();
+
+  // Some of the variables, and how many steps were refused.
+  Tensors finish();
+
+ private:
+  void say(const std::string& line);
+  void add(at::Tensor tensor, std::string name, std::shared_ptr<bool> frozen);
+  std::string next_name();
+  size_t pick_index(Dice& dice) const;
+  bool attempt(const std::string& text, const std::function<void()>& fn);
+
+  Regions& regions_;
+  const c10::Device on_;
+  std::vector<std::string>* source_;
+  const Limits limits_;
+  const Tensors inputs_;  // if they must not be hooked
+  std::vector<Variable> variables_;
+  int names_ = 0;
+  uint32_t step_ = 0;
+  uint32_t made_by_step_ = 0;
+  int64_t refused_ = 0;
+  bool disabled_ = false;
+  bool writing_ = false;
+  std::optional<at::NoGradGuard> no_grad_;
+  std::optional<Autocast> autocast_;
+};
+
+}  // namespace ac2::test

@@ -1,0 +1,107 @@
+// Plans for random programs: recorded, planned for some number of bytes, and run by the plan. What comes out must be
+// what plain autograd gives, and no more is replayed than the plan says.
+//
+//   ./bazelw run //tests/fuzz:random_plan_test -- --first_seed=0 --seeds=100000
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "ac2/plan.h"
+#include "tests/fuzz/campaign.h"
+#include "tests/fuzz/compare.h"
+#include "tests/fuzz/dice.h"
+#include "tests/fuzz/functions.h"
+#include "tests/fuzz/outcome.h"
+#include "tests/fuzz/program.h"
+
+namespace ac2::test {
+namespace {
+
+using RandomPlanTest = CleanTest;
+
+Way in_one_region(uint32_t seed) {
+  Way way = Way::draw(seed);
+  way.setting.one_region = true;
+  way.setting.budget = 0;
+  // A plan does not know that a tag may keep a result for hooks alone (docs/budget.md).
+  way.setting.tags = false;
+  // The step that is recorded takes its derivatives inside the region, the one that is run outside of it.
+  if (way.backward == Backward::kTwoDerivatives) way.backward = Backward::kOnce;
+  return way;
+}
+
+Verdict compare_planned(const ProgramFn& program, uint32_t input_seed, const Way& way) {
+  const auto start = [&] {
+    at::manual_seed(input_seed);
+    return inputs_of(input_seed);
+  };
+  Verdict verdict;
+  const Tensors plain_inputs = start();
+  const Outcome expected = run_on(program, plain_inputs, plain_inputs, way, nullptr);
+  let_engine_go(way.device);
+  verdict.counts = expected.error.empty();
+  if (!verdict.counts) return verdict;
+  const int64_t nodes_before = live_node_count();
+  Setting setting = way.setting;
+  PlanSummary summary;
+  int64_t bytes = 0;
+  try {
+    Outcome recorded;
+    const Tensors inputs = start();
+    StepPlanner planner([&] { recorded = run_on(program, inputs, inputs, way, &setting); }, {.modelled_costs = true});
+    verdict.difference = differences(recorded, expected);
+    if (!verdict.difference.empty()) {
+      verdict.difference = "when recorded: " + verdict.difference + left_behind(way, nodes_before);
+      return verdict;
+    }
+    const int64_t least = planner.smallest().summary.peak_bytes;
+    const int64_t most = planner.summarize([](const auto&) { return true; }).peak_bytes;
+    Dice dice(input_seed);
+    bytes = std::max<int64_t>(1, least + (std::max(most, least) - least) * dice.roll(5) / 4);
+    const auto plan = planner.plan(bytes);
+    summary = plan.summary;
+    setting.outermost = plan.policy;
+  } catch (const c10::Error& error) {
+    verdict.counts = false;
+    const std::string message = error.what_without_backtrace();
+    if (message.find("nothing") == std::string::npos) verdict.difference = message + "\n";
+    verdict.difference += left_behind(way, nodes_before);
+    return verdict;
+  }
+  {
+    const Tensors inputs = start();
+    const Outcome actual = run_on(program, inputs, inputs, way, &setting);
+    verdict.difference = differences(actual, expected);
+    verdict.replayed_ops = actual.replayed_ops;
+    verdict.evicted_values = actual.evicted_values;
+    // Fewer where something that a plan knows nothing of, an op in a DisableCheckpointing say, keeps a value alive.
+    // More where values had to be dropped that a plan would have kept: what the program holds in forward for no
+    // backward keeps what it was made from, for which there was no room.
+    if (way.backward == Backward::kOnce && actual.evicted_values == 0 && actual.replayed_ops > summary.replayed_ops) {
+      verdict.difference += std::to_string(actual.replayed_ops) + " ops were replayed, planned were " +
+                            std::to_string(summary.replayed_ops) + " for " + std::to_string(bytes) + " bytes\n";
+    }
+  }
+  setting.outermost.reset();
+  verdict.difference += left_behind(way, nodes_before);
+  return verdict;
+}
+
+TEST_F(RandomPlanTest, GiveWhatPlainAutogradGivesAndReplayNoMoreThanTheySaid) {
+  const Tally tally = run_campaign({.seeds = 2000,
+                                    .draw = &in_one_region,
+                                    .judge = &compare_planned,
+                                    .fixture = "RandomPlanTest",
+                                    .judge_name = "compare_planned",
+                                    .limits = {.slopes = false}});
+  EXPECT_GE(tally.compared, tally.programs / 3) << "of " << tally.programs;
+  EXPECT_GE(tally.replayed_ops, tally.compared);
+  EXPECT_LE(tally.evicted_values, tally.compared / 100);
+}
+
+}  // namespace
+}  // namespace ac2::test
+
+int main(int argc, char** argv) {
+  return ac2::test::run_all_tests(argc, argv);
+}

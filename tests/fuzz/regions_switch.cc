@@ -1,0 +1,131 @@
+#include "tests/fuzz/regions_switch.h"
+
+#include <array>
+
+#include "ac2/names.h"
+
+namespace ac2::test {
+
+namespace {
+
+// One for all, because two different SaveWithHooks for one op are a conflict.
+const PolicyDecision& clone_and_hand_back() {
+  static const PolicyDecision decision = SaveWithHooks{[](const at::Tensor& t) { return c10::IValue(t.clone()); },
+                                                       [](const c10::IValue& v) { return v.toTensor(); }};
+  return decision;
+}
+
+}  // namespace
+
+bool is_of_budget(const std::string& message) {
+  return message.find("memory budget") != std::string::npos;
+}
+
+bool ends_program(const std::string& message) {
+  return is_of_budget(message) || message.find("out of memory") != std::string::npos;
+}
+
+Regions::Regions(const Setting* setting, ProgramEnd* end) : setting_(setting), end_(end) {
+  if (setting != nullptr && setting->budget > 0) budget_.emplace(setting->budget, /*modelled_costs=*/true);
+}
+
+PolicyDecision Regions::the_must() const {
+  switch (setting_->must) {
+    case 0:
+      return CheckpointPolicy::MUST_SAVE;
+    case 1:
+      return clone_and_hand_back();
+    case 2:
+      return CheckpointPolicy::MUST_RECOMPUTE;
+    default:
+      return CheckpointPolicy::MUST_CPU_OFFLOAD;
+  }
+}
+
+PolicyDecision Regions::decision_of(uint32_t decision) const {
+  switch (decision) {
+    case 0:
+      return the_must();
+    case 1:
+      return setting_->prefers_offload ? CheckpointPolicy::PREFER_CPU_OFFLOAD : CheckpointPolicy::PREFER_SAVE;
+    default:
+      return CheckpointPolicy::PREFER_RECOMPUTE;
+  }
+}
+
+Policy Regions::policy_of(uint32_t policy) const {
+  if (policy == 0) return "recompute_all";
+  if (policy == 1) return Policy::constant(decision_of(0));
+  if (policy == 2) return Policy::constant(decision_of(1));
+  std::vector<PolicyDecision> decisions;
+  for (uint32_t i = 0; i < 5; ++i) decisions.push_back(decision_of((policy * 7 + i * i) % 5));
+  return [policy, decisions](const OpContext& op) {
+    return decisions[(static_cast<uint32_t>(op.index()) * 2654435761U + policy * 40503U) >> 13 & 3U];
+  };
+}
+
+// By what is written in the name.
+Policy Regions::with_names(const Policy& policy) const {
+  if (!setting_->names) return policy;
+  return policy.with_names([decisions = std::array{decision_of(0), decision_of(1), decision_of(2)}](
+                               const NamedTensor& tensor) { return decisions.at(tensor.name[0] - '0'); });
+}
+
+void Regions::begin() {
+  if (setting_ != nullptr && setting_->one_region) {
+    enable();
+    while (scopes_.size() > outermost_scopes()) scopes_.pop_back();
+    if (setting_->outermost && scopes_.empty()) {
+      scopes_.push_back(std::make_unique<PolicyScope>(*setting_->outermost));
+      traces_.push_back(scopes_.back()->trace());
+    }
+    return;
+  }
+  end();
+  if (setting_ != nullptr) {
+    scopes_.push_back(std::make_unique<PolicyScope>(with_names(policy_of(setting_->policy)),
+                                                    ScopeOptions{.memory_budget = budget_,
+                                                                 .verify = setting_->verify,
+                                                                 .timeline = setting_->timeline,
+                                                                 .offload = setting_->offload}));
+    traces_.push_back(scopes_.back()->trace());
+  }
+}
+
+void Regions::open(uint32_t policy) {
+  if (setting_ == nullptr) return;
+  if (!setting_->inner_policies) policy = setting_->policy;
+  scopes_.push_back(std::make_unique<PolicyScope>(with_names(policy_of(policy))));
+}
+
+size_t Regions::outermost_scopes() const {
+  return setting_ != nullptr && setting_->one_region && !setting_->outermost ? 0 : 1;
+}
+
+void Regions::close() {
+  if (scopes_.size() > outermost_scopes()) scopes_.pop_back();
+}
+
+void Regions::end() {
+  enable();
+  while (!scopes_.empty()) scopes_.pop_back();
+}
+
+void Regions::disable() {
+  if (setting_ != nullptr && !disabled_) disabled_ = std::make_unique<DisableCheckpointing>();
+}
+
+void Regions::enable() {
+  disabled_.reset();
+}
+
+void Regions::tag(const at::Tensor& tensor, uint32_t decision) {
+  if (setting_ == nullptr || !setting_->tags) return;
+  if (decision < 3) {
+    tag_with_policy(tensor, decision_of(decision));
+  } else {
+    name_tensor(tensor, std::to_string(decision - 3));
+  }
+}
+
+}  // namespace ac2::test

@@ -1,0 +1,32 @@
+"""cc_library, cc_binary and cc_test of files that include LibTorch: Bazel's own, with a precompiled header.
+
+    load("//tools:cc.bzl", "cc_library", "cc_test")
+
+`pch` is the header, one of tools/pch or "none", for files that include nothing of LibTorch. Without it "library" in ac2
+and policies, "tensors" in tests, "torch" elsewhere. It changes no result, only how long compiling takes: "torch" suits
+what includes <torch/torch.h> or "ac2/ac2.h", itself or by a header.
+"""
+
+_OF_FOLDER = {
+    "ac2": "library",
+    "policies": "library",
+    "tests": "tensors",
+}
+
+def _with_pch(pch, kwargs):
+    pch = pch or _OF_FOLDER.get(native.package_name().split("/")[0], "torch")
+    if pch == "none" or not kwargs.get("srcs"):
+        return kwargs
+    kwargs = dict(kwargs)
+    kwargs["copts"] = ["-include", "tools/pch/%s.h" % pch] + kwargs.get("copts", [])
+    kwargs["deps"] = kwargs.get("deps", []) + ["//tools/pch:" + pch]
+    return kwargs
+
+def cc_library(pch = None, **kwargs):
+    native.cc_library(**_with_pch(pch, kwargs))
+
+def cc_binary(pch = None, **kwargs):
+    native.cc_binary(**_with_pch(pch, kwargs))
+
+def cc_test(pch = None, **kwargs):
+    native.cc_test(**_with_pch(pch, kwargs))
