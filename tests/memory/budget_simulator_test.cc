@@ -10,14 +10,17 @@
 #include <fstream>
 #include <functional>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "ac2/internal/eviction/evictor.h"
 #include "benchmarks/dtr_trace.h"
 #include "benchmarks/simulator/bias_search.h"
 #include "benchmarks/simulator/rule_search.h"
+#include "benchmarks/simulator/step_foresight.h"
 #include "benchmarks/simulator/step_simulator.h"
 
 namespace ac2 {
@@ -294,6 +297,39 @@ TEST(StepSimulatorTest, ASearchedRuleIsNoDearerThanTheDefaultOne) {
   EXPECT_LE(choice.result.cost, simulate(step, {.budget = budget}).cost);
   // The choice is what gives the result.
   EXPECT_EQ(simulate(step, choice.options).cost, choice.result.cost);
+}
+
+TEST(StepForesightTest, AValueThatOnlyServesOthersIsUsedWhenTheFirstOfThemIs) {
+  internal::Evictor evictor({.budget = 1000});
+  internal::StepForesight foresight(evictor, /*step_length=*/100);
+  const internal::ValueId input = evictor.add_outside(10, internal::Place::kElsewhere);
+  const auto run = [&](internal::ValueId taken) {
+    foresight.program_ran(10);
+    evictor.ran(10);
+    const internal::ValueId result =
+        evictor.add_result(evictor.add_node(10, {taken}), 10, internal::Retention::kPreferSave);
+    evictor.set_place(result, internal::Place::kHeld);
+    evictor.add_hook(result);
+    return result;
+  };
+  const internal::ValueId served = run(input);
+  const internal::ValueId near = run(served);
+  const internal::ValueId far = run(served);
+  foresight.set_next_use(near, 60);
+  foresight.set_next_use(far, 90);
+  evictor.ran(1000);                              // a replay, which is not on the program's clock
+  EXPECT_EQ(foresight.next_use(served), 2 * 30);  // nothing waits for it
+  evictor.set_place(far, internal::Place::kNowhere);
+  EXPECT_EQ(foresight.next_use(served), 90);
+  evictor.set_place(near, internal::Place::kNowhere);
+  EXPECT_EQ(foresight.next_use(served), 60);
+  foresight.set_next_use(served, 40);
+  EXPECT_EQ(foresight.next_use(served), 40);
+}
+
+TEST(StepForesightTest, ACostFactorIsPositive) {
+  const RecordedStep step = chain(5, 10, 100).read();
+  EXPECT_THROW(simulate(step, {.bias = std::vector<double>(step.values.size(), 0.0)}), std::logic_error);
 }
 
 TEST(BiasSearchTest, MakesAnIrregularStepCheaperThanTheRuleAloneAndTheSameEachTime) {
