@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ac2/memory_budget.h"
+#include "ac2/report.h"
 #include "ac2/testing/counting_allocator.h"
 #include "tests/support/regions.h"
 
