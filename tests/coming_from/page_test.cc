@@ -3,10 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
-#include <fstream>
 #include <functional>
 #include <map>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,8 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
+#include "tests/docs/page_code.h"
 
+namespace ac2::test {
 namespace {
 
 using ::testing::Contains;
@@ -25,41 +24,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-using Strings = std::vector<std::string>;
 using ReadFile = std::function<std::string(const std::string& path)>;
-
-std::string without_space(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    if (!absl::ascii_isspace(static_cast<unsigned char>(c))) result += c;
-  }
-  return result;
-}
-
-Strings lines_of(const std::string& text) {
-  return absl::StrSplit(text, '\n');
-}
 
 // What the tests of a file run: without comments, white space, and what precedes the first test.
 std::string code_of_tests(const std::string& source) {
-  std::string code;
-  for (const std::string& line : lines_of(source)) absl::StrAppend(&code, line.substr(0, line.find("//")));
+  const std::string code = without_comments(source);
   const size_t first = code.find("TEST_F(");
   return first == std::string::npos ? "" : without_space(code.substr(first));
-}
-
-size_t occurrences(const std::string& text, const std::string& part) {
-  size_t count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++count;
-  return count;
-}
-
-// The `code` in a cell.
-Strings code_spans(const std::string& cell) {
-  const Strings parts = absl::StrSplit(cell, '`');
-  Strings spans;
-  for (size_t i = 1; i < parts.size(); i += 2) spans.push_back(parts[i]);
-  return spans;
 }
 
 struct Row {
@@ -133,12 +104,6 @@ Strings problems_of(const std::string& page, const ReadFile& read) {
   return problems;
 }
 
-std::string read_file(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
 constexpr const char* kHead = "## One\n\nTests: [one_test.cc](x)\n\n| theirs | ours | remarks |\n|---|---|---|\n";
 
 Strings problems_of_rows(const std::string& rows, const std::string& source) {
@@ -202,3 +167,4 @@ TEST(ComingFromPageTest, WhatIsNoTableOfOursIsAProblem) {
 }
 
 }  // namespace
+}  // namespace ac2::test

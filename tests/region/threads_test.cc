@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "ac2/report.h"
 #include "tests/support/regions.h"
 
 namespace ac2::test {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ac2/op_scopes.h"
+#include "ac2/report.h"
 #include "policies/policies.h"
 #include "tests/support/regions.h"
 

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "ac2/report.h"
 #include "tests/support/regions.h"
 
 namespace ac2::test {
