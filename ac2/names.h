@@ -21,7 +21,7 @@
 // saved.
 //
 // Guaranteed: no op runs, nothing is copied, and gradients are bitwise identical. If some policy looks at names, the
-// region holds the states of generators and small records of ops that it would otherwise let go of, but no more bytes
+// region holds the states of generators and small records of ops that it would otherwise drop, but no more bytes
 // of tensors. Threads: names are for regions of the calling thread.
 #pragma once
 

@@ -39,7 +39,7 @@ void write_report(const std::string& path, const std::vector<std::shared_ptr<con
 std::string to_dot(const Trace& trace);
 
 // JSON that Perfetto and chrome://tracing open. With ScopeOptions::timeline it shows forward, backwards, replays, what
-// was let go of, and the bytes held as a counter, in microseconds since the region began. Without it ops have no times:
+// was dropped, and the bytes held as a counter, in microseconds since the region began. Without it ops have no times:
 // it shows those that something still needs, one microsecond each.
 std::string to_chrome_trace(const Trace& trace);
 

@@ -45,13 +45,15 @@ class Budget : public std::enable_shared_from_this<Budget> {
   int64_t bytes() const;
   // Held now, of what counts.
   int64_t held_bytes();
-  // A further scope has a budget of its own: of all, the smallest rules, this one until the result is gone.
+  // A further scope has a budget of its own. The smallest of all budgets rules; this one counts until the returned
+  // object is destroyed.
   std::shared_ptr<void> limit_to(int64_t bytes);
   CostSource costs() const { return costs_; }
 
-  // Whether the tape shall be tracked from the start.
+  // Returns whether the tape is to be tracked from the start.
   bool add_tape(std::weak_ptr<BudgetedTape> tape);
-  // Held by tapes that are not tracked: all kinds together, and tensors from outside even where they are alive anyway.
+  // Bytes held by tapes that are not tracked, of all kinds together. Tensors from outside count here even if the
+  // program keeps them alive.
   void add_untracked(int64_t bytes) { untracked_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
   // No lock may be held.
   void start_tracking();
@@ -99,7 +101,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   ValueId id_of(const std::weak_ptr<BudgetedTape>& tape, Value& value);
   void enter(const std::weak_ptr<BudgetedTape>& tape, Value& value);
   void place(const Value& value, Place place);
-  // Finds what the program has let go of since: nobody tells.
+  // Finds results that the program has dropped since the last look: LibTorch does not tell when it does.
   void look_elsewhere();
   ValueId next_victim();
   void set_limit();
@@ -111,7 +113,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   std::atomic<int64_t> limit_;  // the evictor's budget
   std::atomic<bool> tracking_{false};
 
-  // Taken before any tape's lock, by whoever starts tracking, so that others wait until it is done.
+  // Whoever starts tracking takes it before any tape's lock, so that others wait until tracking has started.
   std::mutex start_mutex_;
   mutable std::mutex mutex_;
   bool tracks_new_tapes_ = false;

@@ -1,5 +1,5 @@
-// Of the tensors that regions take from outside and keep for backward, those that nobody else keeps: parameters and
-// what the user holds on to are there anyway, but the result of one region that only the next one's backward wants is
+// The bytes of tensors that regions take from outside and that only regions keep alive. Parameters, and what the
+// program itself holds on to, are there anyway; the result of one region that only the next one's backward wants is
 // not.
 //
 //   OutsideBytes outside;
@@ -28,8 +28,8 @@ class OutsideBytes {
 
   // Bytes of all that was added: what ours() can be at most.
   int64_t most() const { return most_; }
-  // Bytes that only those who added them keep alive. Nobody tells when the program lets go of a tensor, so that
-  // reference counts are looked at, of up to 64 storages a call: with more, what was let go of may count some calls
+  // Bytes that only those who added them keep alive. LibTorch does not tell when the program drops a tensor, so this
+  // looks at reference counts, of up to 64 storages a call. With more storages, a dropped tensor may count some calls
   // later.
   int64_t ours();
 

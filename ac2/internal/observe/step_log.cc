@@ -147,7 +147,7 @@ void StepLog::value_died(const Value& value) {
 
 void StepLog::append_backward() {
   auto& events = graph_.events;
-  // What a local variable of the step let go of at its end.
+  // What the end of the step's local variables has dropped.
   while (!events.empty() && (events.back().kind == Event::kReleased || events.back().kind == Event::kDies)) {
     events.pop_back();
   }

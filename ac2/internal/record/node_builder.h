@@ -29,7 +29,7 @@ struct RecordedCall {
   double cost;  // if the tape has a budget or a step log
 };
 
-// Whether results are never computed again. A budget may drop what policies merely prefer to save.
+// Whether results are never computed again. A budget may evict what policies only prefer to save.
 bool saves(const PolicyDecision& decision, bool budget);
 
 // The node lives on in its results; nothing is left if it has none.

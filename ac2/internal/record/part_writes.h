@@ -1,8 +1,8 @@
 // Writes to a part of a storage: hooks that see nothing of that part need no copy of the rest.
 //
-// LSTMCell computes its four gates in one storage and writes to them one by one, each saved for backward: a new value
-// per write, and a copy of the old one for the hooks on it (or in a replay, of which each value has a storage of its
-// own), would hold the storage four times over.
+// LSTMCell computes its four gates in one storage and writes to them one by one, and autograd saves each of them. Each
+// write makes a new value. If the hooks on the old one then got a copy of it (or, in a replay, a storage of its own),
+// the storage would be held four times over.
 //
 // If the next value is later tagged to be kept in another form, so are the parts that those hooks see.
 #pragma once

@@ -39,14 +39,15 @@ class Recording {
   Recording(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
             const c10::impl::PODLocalDispatchKeySet& tls_keys, int64_t index);
 
-  // The region may be closed by a scope that a policy or an op destroys; the tape stays.
+  // A policy or an op may destroy the scope of the region; the tape stays.
   Tape& tape() { return *tape_; }
   Budget* budget() { return budget_; }
   // Whether results may have to be computed again, as far as is known before the op has run.
   bool may_recompute() const;
   // The same, because a name may say so later.
   bool names_decide() const { return names_decide_; }
-  // Whether it is known that they will be saved by reference, those left out that may leave their device if offloads().
+  // Whether it is known that results will be saved by reference. If offloads(), those that may leave their device are
+  // not.
   bool saves_in_place() const { return known_ && !may_recompute() && !known_->decision.hooks(); }
   bool offloads() const { return known_ && known_->decision.offloads(); }
 
@@ -86,7 +87,7 @@ class Recording {
   const c10::impl::PODLocalDispatchKeySet& tls_keys_;
   const int64_t index_;
   Budget* const budget_;
-  // A copy: an op may open scopes of its own. Null if a policy wants to see the call.
+  // A copy, because an op may open scopes of its own. Null if a policy wants to see the call.
   std::optional<ResolvedDecision> known_;
   const bool names_decide_;
   bool modelled_ = false;

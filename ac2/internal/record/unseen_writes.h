@@ -1,5 +1,6 @@
-// Writes of which no version counter is told (OpFacts::written_unseen): what autograd has saved of the storage follows
-// them, in plain PyTorch because it is that storage.
+// Writes of which no version counter is told (OpFacts::written_unseen). In plain PyTorch a tensor that autograd has
+// saved before such a write has the new contents afterwards, because it is the storage that was written. Hooks follow
+// the write here too.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,12 +9,13 @@
 
 namespace ac2::internal {
 
-// Whether `old`, which is current, follows such a write as it is: a tensor from outside, held as its storage, which
-// none but hooks can ever want.
+// Whether `old`, the value that the storage holds now, follows such a write as it is. So does a tensor from outside
+// that is held as its storage and that only hooks refer to.
 bool follows_unseen_writes(const Value& old);
 
-// Before such a write to the storage of `tensor`, of which any other value `old` is current no longer: hooks on it go
-// over to a new value, which is the storage. Those of a backward under way keep what they have pinned.
+// Called before such a write to the storage of `tensor`, for any other value `old` that the storage held until now: the
+// hooks on `old` go over to a new value, which is the storage. Hooks of a backward under way keep what they have
+// pinned.
 void follow_unseen_write(LockedTape& tape, Value* old, const at::Tensor& tensor);
 
 }  // namespace ac2::internal

@@ -30,12 +30,12 @@ struct Region {
   PolicyStack policies;
   std::shared_ptr<Timeline> timeline;  // null unless a scope asked for one
   std::shared_ptr<Verifier> verifier;  // the same
-  // Of the backward that was running where the region was opened, or -1. Ops of any other backward are the engine's,
-  // not the user's, and are not recorded.
+  // The graph task of the backward that was running where the region was opened, or -1. Ops of any other backward are
+  // the engine's and not the program's, and are not recorded.
   int graph_task = -1;
 };
 
-// Of ScopeOptions, what concerns the region.
+// What ScopeOptions say that concerns the region.
 struct RegionOptions {
   bool verify = false;
   bool timeline = false;
@@ -65,9 +65,10 @@ class ThreadRegions {
   // What was wrong with closing it here and now, or empty.
   std::string close(const std::shared_ptr<ScopeState>& scope);
 
-  // Where ops of this thread are recorded at this moment; null if nowhere. Cheap: asked for every op.
+  // The region in which ops of this thread are recorded at this moment; null if there is none. It is asked for every
+  // op, so it is cheap.
   Region* recording();
-  // Where they would be, were no backward running.
+  // The same without regard to a backward that is running.
   Region* innermost();
 
   void disable();

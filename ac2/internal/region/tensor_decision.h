@@ -10,9 +10,9 @@ namespace ac2::internal {
 
 using DecidedBy = Observer::DecidedBy;
 
-// Of the storage that `tensor` lies in, in its present version. Takes the tape's lock; may run a pack hook. A name
-// changes nothing where a tag has decided. Nothing to do for a tensor from outside, but with hooks, nor where RECOMPUTE
-// is said of what cannot be computed again.
+// Decides for the value that the storage of `tensor` holds now. Takes the tape's lock, and may run a pack function. A
+// name changes nothing where a tag has decided. Nothing happens for a tensor from outside unless the decision is a
+// SaveWithHooks or offloads it, nor if the decision is to recompute what cannot be computed again.
 void decide_tensor(Tape& tape, const at::Tensor& tensor, const PolicyDecision& decision, DecidedBy by);
 
 }  // namespace ac2::internal

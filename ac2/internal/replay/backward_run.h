@@ -1,10 +1,10 @@
 // One call of backward(): from the engine's entry to its exit, failures included.
 //
-// At its end everything that was replayed for it and has not been asked for is let go of (a backward over a part of the
-// graph leaves such values).
+// At its end everything that was replayed for it and that autograd has not asked for is dropped. A backward over a part
+// of the graph leaves such values.
 //
-// Threads: a run is found by the hooks through the thread that called backward(). Hooks that run on another thread
-// (device threads) leave their tape to the last run of the process to end.
+// Threads: hooks find the run of the thread that called backward(). For hooks that run on another thread, such as a
+// device's, the last run of the process to end cleans up their tape.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
 // After a replay that no second backward will ask for again: its results are kept in place of what only it needed.
 //
-// A saved value lives until autograd lets go of what is computed from it. Once that has been computed, both would stand
-// side by side; torch.utils.checkpoint's selective form forgets what it has passed on to the replay, too.
+// A saved value is held until autograd frees what is computed from it. Once that has been replayed, both would be held
+// side by side. torch.utils.checkpoint's selective form drops what it has passed on to the replay, too.
 #pragma once
 
 #include "ac2/internal/tape/locked_tape.h"

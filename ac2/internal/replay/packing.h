@@ -1,4 +1,4 @@
-// SaveWithHooks: running the user's pack and unpack, with no lock held and no region open.
+// Runs the pack and unpack functions of a SaveWithHooks, with no lock held and no region open.
 #pragma once
 
 #include <ATen/core/Tensor.h>

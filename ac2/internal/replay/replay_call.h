@@ -1,4 +1,4 @@
-// Calling a recorded op again, with the dispatch state it had and below everything that it was below.
+// Calls a recorded op again, with the dispatch state that it had, so below every dispatch key that it was below.
 #pragma once
 
 #include <ATen/core/Tensor.h>

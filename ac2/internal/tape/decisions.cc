@@ -44,7 +44,7 @@ Values values_to_recompute(Value* root) {
         continue;
       }
       if (in->tagged || in->budget.droppable) {
-        return {};  // that it is saved was said of this very value
+        return {};  // a tag, or the budget, decided that this very value is saved
       }
       if (gone.insert(in).second) {
         values.push_back(in);

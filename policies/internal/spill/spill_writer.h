@@ -75,7 +75,7 @@ class SpillWriter {
   int64_t needed_ = 0;  // tensors not forgotten
   bool writing_ = false;
   bool stopping_ = false;
-  std::string error_;  // that nobody was told of
+  std::string error_;  // not reported to anybody yet
   std::shared_ptr<const SpillFile> file_;
   int64_t file_end_ = 0;
   std::thread thread_;
