@@ -169,7 +169,7 @@ void StepPlanner::State::record(const std::function<void()>& step, const PlanOpt
     graph = log->take();
     indices = log->indices();
     decided_within = log->decided_within();
-    costs = log->costs();
+    costs = *log->costs();
   }
   stop();
 }

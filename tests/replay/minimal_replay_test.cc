@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "ac2/report.h"
 #include "benchmarks/networks/networks.h"
 #include "examples/gpt_model.h"
 #include "policies/policies.h"
