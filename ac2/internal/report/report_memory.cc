@@ -47,7 +47,25 @@ const memory = (() => {
   const backwards = regions.flatMap(r => r.backwards);
   let end = events.length ? events[events.length - 1].time : 0;
   for (const span of [...spans, ...replays, ...backwards]) end = Math.max(end, span.end ?? 0);
-  return {events, sign, isReplay, peak, peakTime, savedPeak, names, most, groupIndex, opColor, spans, replays, backwards, end, OTHER};
+
+  // Regions one after the other whose outermost scopes have the same policy, and when most was held in each such part.
+  const parts = [];
+  for (const region of regions.filter(r => r.timed).sort((a, b) => a.begin - b.begin)) {
+    const policy = region.scopes[0]?.policy ?? "";
+    if (!parts.length || parts[parts.length - 1].policy !== policy) {
+      if (parts.length) parts[parts.length - 1].end = region.begin;
+      parts.push({policy, begin: region.begin, end, backwards: [], peak: 0, peakTime: region.begin});
+    }
+    parts[parts.length - 1].backwards.push(...region.backwards);
+  }
+  let held = 0, current = 0;
+  for (const event of events) {
+    while (current + 1 < parts.length && event.time >= parts[current + 1].begin) ++current;
+    held += sign[event.change] * event.bytes;
+    const part = parts[current];
+    if (held > part.peak) { part.peak = held; part.peakTime = event.time; }
+  }
+  return {events, sign, isReplay, peak, peakTime, savedPeak, names, most, groupIndex, opColor, spans, replays, backwards, parts, end, OTHER};
 })();
 
 const forwardNs = memory.spans.reduce((sum, op) => sum + op.end - op.begin, 0);
@@ -72,7 +90,8 @@ const replayNs = memory.replays.reduce((sum, p) => sum + p.end - p.begin, 0);
   tile("Copied", bytes(sum("copied_bytes")), "before being overwritten");
 }
 
-const MARGIN = {left: 74, right: 12, top: 10};
+// With more than one policy their names stand above the plot.
+const MARGIN = {left: 74, right: 12, top: memory.parts.length > 1 ? 28 : 10};
 const LANES = [["forward", memory.spans], ["replays", memory.replays]];
 const LANE_HEIGHT = 22;
 
@@ -173,13 +192,36 @@ function drawAreas({g, columns, y}) {
   g.globalAlpha = 1;
 }
 
-function drawPeak({g, width, bottom, ink, x, y}) {
+// The most of each part, left of its moment if there is room. A part that is too narrow has none.
+function drawPeaks({g, bottom, ink, x, y}) {
   g.fillStyle = ink;
-  const px = x(memory.peakTime);
-  g.fillRect(px - 0.5, y(memory.peak), 1, bottom - y(memory.peak));
-  g.textAlign = px > width / 2 ? "right" : "left";
   g.textBaseline = "top";
-  g.fillText("most: " + bytes(memory.peak), px + (px > width / 2 ? -6 : 6), y(memory.peak) + 1);
+  for (const part of memory.parts) {
+    const px = x(part.peakTime), text = "most: " + bytes(part.peak), room = g.measureText(text).width + 6;
+    const left = px - x(part.begin) > room;
+    if (part.peak === 0 || !left && memory.parts.length > 1 && x(part.end) - px < room) continue;
+    g.fillRect(px - 0.5, y(part.peak), 1, bottom - y(part.peak));
+    g.textAlign = left ? "right" : "left";
+    g.fillText(text, px + (left ? -6 : 6), y(part.peak) + 1);
+  }
+}
+
+// Where each policy begins, and above the plot its name, if there is room for it.
+function drawPolicies({g, bottom, ink, soft, x}) {
+  if (memory.parts.length < 2) return;
+  g.textAlign = "left";
+  g.textBaseline = "top";
+  let free = 0;
+  for (const part of memory.parts) {
+    const left = x(part.begin);
+    g.fillStyle = soft;
+    g.fillRect(left, 8, 1, bottom - 8);
+    if (left < free) continue;
+    const name = part.policy || "a policy without a name";
+    g.fillStyle = ink;
+    g.fillText(name, left + 5, 8);
+    free = left + 5 + g.measureText(name).width + 10;
+  }
 }
 
 // When forward's ops ran, and when replays did.
@@ -209,7 +251,9 @@ function drawTimes({g, height, plotWidth, soft, x}) {
   }
   g.textAlign = "left";
   g.textBaseline = "top";
-  if (memory.backwards.length) g.fillText("backward", x(Math.min(...memory.backwards.map(b => b.begin))) + 5, MARGIN.top + 3);
+  for (const part of memory.parts) {
+    if (part.backwards.length) g.fillText("backward", x(Math.min(...part.backwards.map(b => b.begin))) + 5, MARGIN.top + 3);
+  }
 }
 
 function drawMemory(cursor = null) {
@@ -218,7 +262,8 @@ function drawMemory(cursor = null) {
   drawBackwards(plot);
   drawScale(plot);
   drawAreas(plot);
-  drawPeak(plot);
+  drawPolicies(plot);
+  drawPeaks(plot);
   drawLanes(plot);
   drawTimes(plot);
   if (cursor !== null) {
