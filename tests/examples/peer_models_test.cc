@@ -153,7 +153,7 @@ TEST(ListReplaysTest, RefusesWhatThereIsNot) {
 }
 
 TEST(ComparePeersTest, SaysThatThereIsNoPython) {
-  const std::string script = std::filesystem::path(__FILE__).parent_path() / "../benchmarks/compare_peers";
+  const std::string script = std::filesystem::path(__FILE__).parent_path() / "../../benchmarks/compare_peers";
   const Ran ran = run("PYTHON=/no/such/python " + script + " --quick");
   EXPECT_EQ(ran.status, EXIT_FAILURE);
   EXPECT_THAT(ran.output, HasSubstr("no Python found as \"/no/such/python\"; install python3, or set PYTHON"));
