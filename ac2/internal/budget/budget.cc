@@ -48,12 +48,12 @@ ValueId Budget::id_of(const std::weak_ptr<BudgetedTape>& tape, Value& value) {
 
 bool Budget::add_tape(std::weak_ptr<BudgetedTape> tape) {
   const std::lock_guard lock(mutex_);
-  if (tracks_new_tapes_) {
-    return true;
+  if (tapes_.size() >= most_tapes_) {
+    std::erase_if(tapes_, [](const std::weak_ptr<BudgetedTape>& other) { return other.expired(); });
+    most_tapes_ = std::max(kFewTapes, 2 * tapes_.size());
   }
-  std::erase_if(untracked_, [](const std::weak_ptr<BudgetedTape>& other) { return other.expired(); });
-  untracked_.push_back(std::move(tape));
-  return false;
+  tapes_.push_back(std::move(tape));
+  return tracks_new_tapes_;
 }
 
 void Budget::start_tracking() {
@@ -65,7 +65,7 @@ void Budget::start_tracking() {
   {
     const std::lock_guard lock(mutex_);
     tracks_new_tapes_ = true;
-    tapes.swap(untracked_);
+    tapes = tapes_;
   }
   for (const std::weak_ptr<BudgetedTape>& weak : tapes) {
     if (const std::shared_ptr<BudgetedTape> tape = weak.lock()) {
@@ -106,6 +106,16 @@ void Budget::forget(Value& value) {
   evictor_.forget(value.budget.id);
   entries_[value.budget.id] = {};
   value.budget.id = kNoId;
+  value.budget.tracked = false;
+}
+
+void Budget::make_outside(Value& value) {
+  const std::lock_guard lock(mutex_);
+  for (int32_t i = 0; i < value.hooks; ++i) {
+    evictor_.remove_hook(value.budget.id);
+  }
+  place(value, Place::kElsewhere);
+  evictor_.make_outside(value.budget.id);
   value.budget.tracked = false;
 }
 
@@ -237,6 +247,8 @@ void Budget::make_room(int64_t bytes, c10::function_ref<std::string()> at) {
     }
     start_tracking();
   }
+  bool too_much = false;
+  bool forgotten = false;
   const auto choose = [&]() -> ValueId {
     const int64_t room = evictor_.budget() - evictor_.held_bytes() - fixed_bytes_ - bytes;
     if (outside_.most() <= room) {
@@ -247,15 +259,35 @@ void Budget::make_room(int64_t bytes, c10::function_ref<std::string()> at) {
       return kNoId;
     }
     const ValueId victim = next_victim();
+    too_much = victim == kNoId;
     const int64_t least = evictor_.unevictable_bytes() + fixed_bytes_ + outside + bytes;
-    TORCH_CHECK(victim != kNoId, "The memory budget of ", evictor_.budget(), " bytes cannot be met: at ", at(), ", ",
-                least, " bytes must be held at once (", fixed_bytes_ + outside,
+    TORCH_CHECK(!too_much || !forgotten, "The memory budget of ", evictor_.budget(), " bytes cannot be met: at ", at(),
+                ", ", least, " bytes must be held at once (", fixed_bytes_ + outside,
                 " of them saved by decisions that a budget does not override, or not to be computed again, as what the "
                 "region took from outside; the rest is what this op takes and makes). Give the budget at least that "
                 "many bytes, or let policies save less.");
     return victim;
   };
   while (drop_next(choose)) {
+  }
+  if (std::exchange(too_much, false)) {
+    forget_for_room();
+    forgotten = true;
+    while (drop_next(choose)) {
+    }
+  }
+}
+
+void Budget::forget_for_room() {
+  std::vector<std::weak_ptr<BudgetedTape>> tapes;
+  {
+    const std::lock_guard lock(mutex_);
+    tapes = tapes_;
+  }
+  for (const std::weak_ptr<BudgetedTape>& weak : tapes) {
+    if (const std::shared_ptr<BudgetedTape> tape = weak.lock()) {
+      tape->forget_for_room();
+    }
   }
 }
 

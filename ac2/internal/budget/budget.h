@@ -62,6 +62,8 @@ class Budget : public std::enable_shared_from_this<Budget> {
   void add_call(const std::weak_ptr<BudgetedTape>& tape, Node& node);
   // The value must be known to the budget.
   void forget(Value& value);
+  // It cannot be computed again from now on, and is counted as any value from outside. The program must have its bytes.
+  void make_outside(Value& value);
   void set_place(const Value& value, Place place);
   void set_retention(const Value& value, Retention retention);
   void add_hook(const Value& value);
@@ -108,6 +110,9 @@ class Budget : public std::enable_shared_from_this<Budget> {
   // Drops what `choose`, called with the lock, says. False if that is kNoId.
   bool drop_next(c10::function_ref<ValueId()> choose);
   void drop(ValueId id, const Entry& entry);
+  void forget_for_room();
+
+  static constexpr size_t kFewTapes = 16;
 
   std::atomic<int64_t> untracked_bytes_{0};
   std::atomic<int64_t> limit_;  // the evictor's budget
@@ -117,7 +122,8 @@ class Budget : public std::enable_shared_from_this<Budget> {
   std::mutex start_mutex_;
   mutable std::mutex mutex_;
   bool tracks_new_tapes_ = false;
-  std::vector<std::weak_ptr<BudgetedTape>> untracked_;
+  std::vector<std::weak_ptr<BudgetedTape>> tapes_;  // and some that are gone
+  size_t most_tapes_ = kFewTapes;                   // when those are looked for
   Evictor evictor_;
   std::vector<Entry> entries_;            // by ValueId
   absl::btree_multiset<int64_t> limits_;  // the first is the evictor's

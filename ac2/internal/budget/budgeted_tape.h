@@ -1,6 +1,6 @@
 // What a memory budget asks of the tapes that share it.
 //
-// Threads: both functions take the tape's lock, so the caller must hold neither that nor the budget's own.
+// Threads: each function takes the tape's lock, so the caller must hold neither that nor the budget's own.
 #pragma once
 
 #include <c10/util/FunctionRef.h>
@@ -18,6 +18,9 @@ class BudgetedTape {
   // Drops the bytes of `value` if `still_held`, which is asked with the tape's lock taken, says that they are there.
   // The value will be replayed if it is wanted again.
   virtual void drop_for_room(Value* value, c10::function_ref<bool()> still_held) = 0;
+  // There is nothing left to drop. Lets go of bytes that are held only so that values that the program still has could
+  // be computed again.
+  virtual void forget_for_room() = 0;
 };
 
 }  // namespace ac2::internal

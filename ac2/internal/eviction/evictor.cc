@@ -71,6 +71,11 @@ void Evictor::forget(ValueId id) {
   graph_.forget(id);
 }
 
+void Evictor::make_outside(ValueId id) {
+  set_retention(id, Retention::kMustSave);
+  graph_.make_outside(id);
+}
+
 void Evictor::count(ValueId id, int64_t sign) {
   if (states_[id].place == Place::kHeld) {
     const int64_t bytes = sign * graph_.value(id).bytes;

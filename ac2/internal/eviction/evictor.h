@@ -81,6 +81,8 @@ class Evictor {
   ValueId add_result(NodeId node, int64_t bytes, Retention retention);
   // The value is gone for good. No hook may want it and no node may take it. A node goes with the last of its results.
   void forget(ValueId value);
+  // It cannot be computed again from now on. Its bytes must be there.
+  void make_outside(ValueId value);
 
   // --- events ---
 

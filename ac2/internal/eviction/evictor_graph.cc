@@ -1,6 +1,7 @@
 #include "ac2/internal/eviction/evictor_graph.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "ac2/internal/eviction/evictor_check.h"
 
@@ -64,14 +65,25 @@ void EvictorGraph::forget(ValueId id) {
   evictor_check(value.exists && value.hooks == 0 && value.uses.empty(), "a value is forgotten that is still used");
   value.exists = false;
   value.resident = false;
-  if (value.producer != kNoId) {
-    auto& results = nodes_[value.producer].results;
-    results.erase(std::find(results.begin(), results.end(), id));
-    if (results.empty()) {
-      remove_node(value.producer);
-    }
-  }
+  detach_producer(id);
   free_values_.push_back(id);
+}
+
+void EvictorGraph::make_outside(ValueId id) {
+  evictor_check(values_[id].exists && values_[id].resident, "a value is to be from outside that is absent");
+  detach_producer(id);
+}
+
+void EvictorGraph::detach_producer(ValueId id) {
+  const NodeId producer = std::exchange(values_[id].producer, kNoId);
+  if (producer == kNoId) {
+    return;
+  }
+  auto& results = nodes_[producer].results;
+  results.erase(std::find(results.begin(), results.end(), id));
+  if (results.empty()) {
+    remove_node(producer);
+  }
 }
 
 void EvictorGraph::remove_node(NodeId id) {

@@ -58,6 +58,8 @@ class EvictorGraph {
   ValueId add_result(NodeId node, int64_t bytes);
   // No hook may want the value and no node may take it. A node goes with the last of its results.
   void forget(ValueId value);
+  // From now on the value, which must be resident, is one from outside.
+  void make_outside(ValueId value);
 
   void set_resident(ValueId value);
   // A value from outside may become absent only while it is not needed, because it cannot come back.
@@ -87,6 +89,7 @@ class EvictorGraph {
   void run_gains();
   void run_losses();
   void remove_node(NodeId node);
+  void detach_producer(ValueId value);
   ValueId new_value(int64_t bytes);
 
   std::vector<Value> values_;

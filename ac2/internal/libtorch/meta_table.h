@@ -3,7 +3,7 @@
 //
 //   const TensorMeta* meta = table.intern(*tensor.unsafeGetTensorImpl());
 //
-// Lifetime: a TensorMeta never changes, and lives as long as the table.
+// Lifetime: a TensorMeta never changes, and lives as long as the table, or until keep_only() drops it.
 // Threads: not thread-safe; the tape's lock guards it.
 #pragma once
 
@@ -11,10 +11,11 @@
 
 #include <array>
 #include <cstddef>
-#include <deque>
+#include <memory>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "ac2/internal/libtorch/tensor_meta.h"
 
 namespace ac2::internal {
@@ -34,13 +35,21 @@ class MetaTable {
     return last_ = recent;
   }
 
+  // So many are in here that it is time to drop those that nobody uses: a program may see a part of its data in every
+  // step that lies elsewhere, or be longer by one each time.
+  bool is_crowded() const { return size_ >= crowded_at_; }
+  void keep_only(const absl::flat_hash_set<const TensorMeta*>& used);
+
  private:
+  static constexpr size_t kCrowded = 1024;
+
   const TensorMeta* find_or_add(const c10::TensorImpl& impl, size_t hash);
 
   const TensorMeta* last_ = nullptr;
   std::array<const TensorMeta*, 32> recent_{};
-  absl::flat_hash_map<size_t, std::vector<const TensorMeta*>> by_hash_;
-  std::deque<TensorMeta> metas_;
+  absl::flat_hash_map<size_t, std::vector<std::unique_ptr<const TensorMeta>>> by_hash_;
+  size_t size_ = 0;
+  size_t crowded_at_ = kCrowded;
 };
 
 }  // namespace ac2::internal

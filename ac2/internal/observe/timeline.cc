@@ -241,6 +241,11 @@ void Timeline::node_recorded(const Node& node, const PolicyDecision& /*decision*
   }
 }
 
+void Timeline::anchored(const Value& value) {
+  at(value).saved = true;
+  at(value).anchored = true;
+}
+
 void Timeline::tensor_seen(const Value& value, const at::Tensor& tensor) {
   std::string& shape = at(value).shape;
   if (shape.empty()) {

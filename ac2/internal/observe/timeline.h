@@ -37,6 +37,7 @@ class Timeline final : public Observer {
   void tensor_seen(const Value& value, const at::Tensor& tensor) override;
   void decided_again(const Value& value, const PolicyDecision& decision, DecidedBy by) override;
   void saved_changed(const Value& value) override { at(value).saved = value.saved; }
+  void anchored(const Value& value) override;
   void bytes_changed(const ByteChange& change) override;
   void hook_added(const TapeHook& hook, const Value& value) override;
   void hook_removed(const TapeHook& /*hook*/, const Value& value) override { at(value).hooks = value.hooks; }

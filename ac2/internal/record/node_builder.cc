@@ -1,6 +1,7 @@
 #include "ac2/internal/record/node_builder.h"
 
 #include <ATen/core/grad_mode.h>
+#include <c10/macros/Macros.h>
 
 #include <optional>
 #include <utility>
@@ -78,7 +79,7 @@ class NodeBuilder {
     node_->replayable &= !call_.writes->opaque();
   }
 
-  void add_arguments() {
+  C10_ALWAYS_INLINE void add_arguments() {
     for (size_t i = 0; i < call_.arguments.size(); ++i) {
       const c10::IValue& argument = call_.arguments[i];
       if (argument.isTensor()) {
@@ -102,7 +103,7 @@ class NodeBuilder {
     }
   }
 
-  void add_input(const at::Tensor& tensor, size_t argument, int32_t list_index) {
+  C10_ALWAYS_INLINE void add_input(const at::Tensor& tensor, size_t argument, int32_t list_index) {
     if (!tensor.defined()) {
       if (list_index < 0) {
         node_->constants.emplace_back(tensor);

@@ -51,12 +51,14 @@ class Recording {
   bool saves_in_place() const { return known_ && !may_recompute() && !known_->decision.hooks(); }
   bool offloads() const { return known_ && known_->decision.offloads(); }
 
-  // Calls `op`, which runs the op and returns its results, and writes the call into the tape. What is to be packed is
-  // packed then, and the budget kept: this may run user code.
+  // Calls `op`, which runs the op and returns its results, as one c10::IValue or an ArrayRef of them, and writes the
+  // call into the tape. What is to be packed is packed then, and the budget kept: this may run user code. Returns what
+  // `op` returned.
   template <class Op>
-  void run(Call& call, Op&& op) {
+  auto run(Call& call, Op&& op) {
     const c10::approx_time_t started = timed_ ? c10::getApproximateTime() : 0;
-    const c10::ArrayRef<c10::IValue> results = op();
+    auto returned = op();
+    const c10::ArrayRef<c10::IValue> results(returned);
     if (timed_) {
       elapsed_ = c10::getApproximateTime() - started;
     }
@@ -64,13 +66,13 @@ class Recording {
       call.watch->ran();
       call.watch->check();
     }
-    if (!add_node(call, results)) {
-      return;
+    if (add_node(call, results)) {
+      if (call.watch != nullptr) {
+        call.watch->recorded(results, call.writes);
+      }
+      settle();
     }
-    if (call.watch != nullptr) {
-      call.watch->recorded(results, call.writes);
-    }
-    settle();
+    return returned;
   }
 
  private:

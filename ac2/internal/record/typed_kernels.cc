@@ -104,13 +104,8 @@ struct Kernel<Op, at::Tensor(Args...)> {
     const std::array<c10::IValue, sizeof...(Args)> arguments{c10::IValue(args)...};
     Recording recording(*region, facts(), below, tls_keys, region->tape->next_op());
     const auto run_op = [&] { return c10::IValue(Op::redispatch(below, args...)); };
-    c10::IValue result;
     Recording::Call call{.arguments = arguments};
-    recording.run(call, [&] {
-      result = call_with_room(recording.budget(), run_op);
-      return c10::ArrayRef<c10::IValue>(result);
-    });
-    return std::move(result).toTensor();
+    return recording.run(call, [&] { return call_with_room(recording.budget(), run_op); }).toTensor();
   }
 };
 

@@ -1,5 +1,7 @@
 #include "ac2/internal/replay/backward_run.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 #include <mutex>
 
@@ -10,7 +12,7 @@ namespace ac2::internal {
 
 namespace {
 
-using Entered = std::vector<std::pair<std::weak_ptr<Tape>, int>>;
+using Entered = std::vector<EnteredTape>;
 
 thread_local BackwardRun* current_run = nullptr;
 
@@ -26,26 +28,29 @@ Unattended& unattended() {
   return *state;
 }
 
-void leave(Tape& tape, int graph_task) {
+void leave(Tape& tape, const EnteredTape& entered) {
   const Tape::Lock locked(tape);
   auto& active = locked->active_backwards();
-  active.erase(std::remove(active.begin(), active.end(), graph_task), active.end());
-  locked->observers().tell([&](Observer& observer) { observer.backward_ends(graph_task); });
+  active.erase(std::remove(active.begin(), active.end(), entered.graph_task), active.end());
+  locked->observers().tell([&](Observer& observer) { observer.backward_ends(entered.graph_task); });
   if (!active.empty()) {
     return;
   }
   for (TapeHook* hook = locked->hooks().first(); hook != nullptr; hook = hook->next()) {
     hook->unpin(*locked);
   }
+  if (!entered.creates_graph) {
+    locked->backward_ended();
+  }
 }
 
 void leave(const Entered& entered) {
-  for (const auto& [weak, graph_task] : entered) {
-    const std::shared_ptr<Tape> tape = weak.lock();
+  for (const EnteredTape& one : entered) {
+    const std::shared_ptr<Tape> tape = one.tape.lock();
     if (!tape) {
       continue;
     }
-    leave(*tape, graph_task);
+    leave(*tape, one);
     if (tape->offload_form() != nullptr) {
       ReadAhead::stop(*tape);
     }
@@ -89,8 +94,10 @@ void BackwardRun::enter(Tape& tape, int graph_task) {
       hook->pin(*locked);
     }
   }
+  // The engine runs a backward that creates a graph in grad mode.
+  const EnteredTape entered{tape.weak_from_this(), graph_task, at::GradMode::is_enabled()};
   if (current_run != nullptr) {
-    current_run->entered_.emplace_back(tape.weak_from_this(), graph_task);
+    current_run->entered_.push_back(entered);
     return;
   }
   Entered stale;
@@ -101,7 +108,7 @@ void BackwardRun::enter(Tape& tape, int graph_task) {
       // one says it of those before.
       stale = std::exchange(unattended().entered, {});
     }
-    unattended().entered.emplace_back(tape.weak_from_this(), graph_task);
+    unattended().entered.push_back(entered);
   }
   leave(stale);
 }

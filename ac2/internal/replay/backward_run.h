@@ -8,12 +8,18 @@
 #pragma once
 
 #include <memory>
-#include <utility>
 #include <vector>
 
 namespace ac2::internal {
 
 class Tape;
+
+// A tape that a backward uses.
+struct EnteredTape {
+  std::weak_ptr<Tape> tape;
+  int graph_task = -1;
+  bool creates_graph = false;  // it is differentiated in turn, so it is no end of anything
+};
 
 class BackwardRun {
  public:
@@ -28,7 +34,7 @@ class BackwardRun {
 
  private:
   BackwardRun* const outer_;
-  std::vector<std::pair<std::weak_ptr<Tape>, int>> entered_;
+  std::vector<EnteredTape> entered_;
 };
 
 }  // namespace ac2::internal

@@ -132,6 +132,9 @@ class Explanation {
       return "from outside the region";
     }
     const TraceLog::Op& op = log_.ops[value.op];
+    if (value.anchored) {
+      return "an anchor: the program kept it, and the region no longer knows how to compute it";
+    }
     if (value.source != TraceLog::Source::OP) {
       return value.source == TraceLog::Source::TAG ? "by a tag" : "by its name";
     }

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -23,7 +24,12 @@ class BudgetShare {
   // By the recording thread, before anything is recorded that shall count.
   void set(std::shared_ptr<Budget> budget, std::weak_ptr<BudgetedTape> tape);
   // The smaller of the two rules for as long as the tape lives.
-  void limit(int64_t bytes) { limits_.push_back(budget_->limit_to(bytes)); }
+  void limit(int64_t bytes) {
+    if (bytes < limit_) {
+      limit_ = bytes;
+      limits_.push_back(budget_->limit_to(bytes));
+    }
+  }
 
   // Whether the budget's evictor knows of the tape's values.
   bool is_tracking() const { return tracking_; }
@@ -54,6 +60,15 @@ class BudgetShare {
     if (value.budget.id != kNoId) {
       budget_->forget(value);
     }
+  }
+
+  // It cannot be computed again from now on. The tape holds no bytes of it.
+  void make_outside(Value& value) {
+    if (value.budget.tracked) {
+      budget_->make_outside(value);
+    }
+    value.budget.droppable = false;
+    value.budget.keep = false;
   }
 
   // After `held` is set, and before it is dropped.
@@ -107,7 +122,8 @@ class BudgetShare {
   std::weak_ptr<BudgetedTape> tape_;
   bool tracking_ = false;
   std::vector<std::shared_ptr<void>> limits_;
-  std::atomic<Budget*> shown_{nullptr};  // budget_, for those without the lock
+  int64_t limit_ = std::numeric_limits<int64_t>::max();  // the smallest
+  std::atomic<Budget*> shown_{nullptr};                  // budget_, for those without the lock
 };
 
 }  // namespace ac2::internal

@@ -35,6 +35,7 @@ class ByteLedger {
   }
   void node_replayed() { ++replayed_nodes_; }
 
+  int64_t saved_bytes() const { return saved_bytes_; }
   int64_t recomputed_bytes() const { return recomputed_bytes_; }
   void write_to(TraceStats& stats) const;
 

@@ -61,7 +61,24 @@ void Lifetimes::discard(Node* node) {
 void Lifetimes::detach_producer(Value* value) {
   Node* node = std::exchange(value->producer, nullptr);
   node->outputs[value->slot].value = nullptr;
-  if (!value->saved) {
+  lose_output(node, !value->saved);
+}
+
+void Lifetimes::make_outside(Value* value) {
+  bytes_.drop_held(value);
+  budget_.make_outside(*value);
+  Node* node = std::exchange(value->producer, nullptr);
+  node->outputs[value->slot].value = nullptr;
+  const bool recomputed = !std::exchange(value->saved, true);
+  // Before the node lets go of its inputs, which may be what keeps the bytes alive.
+  if (value->users > 0) {
+    bytes_.hold(value);
+  }
+  lose_output(node, recomputed);
+}
+
+void Lifetimes::lose_output(Node* node, bool recomputed) {
+  if (recomputed) {
     remove_recomputed_output(node);
   }
   if (--node->live_outputs > 0) {

@@ -55,11 +55,15 @@ class Lifetimes {
   void remove_recomputed_output(Node* node);
   // `value` is not computed again from now on.
   void detach_producer(Value* value);
+  // The same for a value whose bytes the program has, and which is held from now on as one from outside is.
+  void make_outside(Value* value);
 
   int64_t live_nodes() const { return live_nodes_; }
 
  private:
   void take_dying_apart();
+  // `value` has been taken off the node that computed it, which was to do so again if `recomputed`.
+  void lose_output(Node* node, bool recomputed);
 
   GraphMemory& memory_;
   ValueBytes& bytes_;

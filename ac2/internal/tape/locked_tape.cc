@@ -13,6 +13,7 @@ LockedTape::LockedTape()
       decisions_(lifetimes_, bytes_, ledger_, observers_),
       offloading_(decisions_),
       storages_(lifetimes_, budget_, offloading_),
+      anchors_(lifetimes_, storages_, ledger_, observers_),
       kept_(bytes_, pins_, decisions_, budget_, ledger_) {}
 
 void LockedTape::forget_origin(Value* value) {
@@ -78,6 +79,25 @@ void LockedTape::start_tracking() {
     budget_.recount(hook->value());
     budget_.add_hook(*hook->value());
   }
+}
+
+void LockedTape::tidy() {
+  anchors_.look();
+  // Here no call is between noting its tensors and having its node, so all that is in use can be found. Verifiers keep
+  // some too.
+  if (!metas_.is_crowded() || !observers_.empty()) {
+    return;
+  }
+  absl::flat_hash_set<const TensorMeta*> used;
+  for (const Node* node : reachable_nodes()) {
+    for (const NodeInput& input : node->inputs) {
+      used.insert(input.meta);
+    }
+  }
+  for (const TapeHook* hook = hooks_.first(); hook != nullptr; hook = hook->next()) {
+    used.insert(hook->meta());
+  }
+  metas_.keep_only(used);
 }
 
 void LockedTape::close() {

@@ -8,6 +8,7 @@
 //
 //   KeptValues      what a memory budget keeps                   Offloading    what leaves its device
 //   StorageIndex    which value a storage holds                  HookList      what autograd holds
+//   Anchors         what a region forgets while it is open
 //   Decisions       whether and in what form a value is saved    Pins          what the backwards under way need
 //   Lifetimes       how long values and nodes live
 //   ValueBytes      where the bytes are
@@ -16,6 +17,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/macros/Macros.h>
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
@@ -25,6 +27,7 @@
 
 #include "ac2/internal/graph/node.h"
 #include "ac2/internal/libtorch/meta_table.h"
+#include "ac2/internal/tape/anchors.h"
 #include "ac2/internal/tape/byte_ledger.h"
 #include "ac2/internal/tape/decisions.h"
 #include "ac2/internal/tape/hook_list.h"
@@ -63,7 +66,13 @@ class LockedTape {
   void node_finished() {
     lifetimes_.node_finished();
     storages_.drop_dead();
+    if (anchors_.node_finished()) {
+      tidy();
+    }
   }
+  // A backward that recorded no graph of its own, and beside which no other uses the tape.
+  void backward_ended() { anchors_.backward_ended(); }
+  void forget_for_room() { anchors_.forget_for_room(); }
   // What forward computed is about to be destroyed by a write.
   void forget_origin(Value* value);
 
@@ -84,6 +93,8 @@ class LockedTape {
 
   LockedTape();
   void close();
+  // What a region that lasts would gather without end.
+  C10_NOINLINE void tidy();
 
   GraphMemory memory_;
   Observers observers_;
@@ -96,6 +107,7 @@ class LockedTape {
   Decisions decisions_;
   Offloading offloading_;
   StorageIndex storages_;
+  Anchors anchors_;
   KeptValues kept_;
   HookList hooks_;
   MetaTable metas_;

@@ -106,6 +106,8 @@ class Observer {
   virtual void decided_again(const Value& /*value*/, const PolicyDecision& /*decision*/, DecidedBy /*by*/) {}
   // Value::saved has changed.
   virtual void saved_changed(const Value& /*value*/) {}
+  // `value`, which is alive, can no longer be recomputed; see anchors.h.
+  virtual void anchored(const Value& /*value*/) {}
   // What forward computed is about to be overwritten.
   virtual void overwritten(const Value& /*value*/) {}
   // The bytes that it holds, if any, are about to go.

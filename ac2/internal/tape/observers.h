@@ -8,6 +8,8 @@
 // being walked is not changed: add() and remove() make a new one, and the old ones stay for as long as the tape.
 #pragma once
 
+#include <c10/macros/Macros.h>
+
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -25,9 +27,7 @@ class Observers {
   template <class Fn>
   void tell(Fn&& fn) const {
     if (const List* list = list_.load(std::memory_order_acquire)) {
-      for (const std::shared_ptr<Observer>& observer : *list) {
-        fn(*observer);
-      }
+      tell_all(*list, fn);
     }
   }
 
@@ -64,6 +64,14 @@ class Observers {
 
  private:
   using List = std::vector<std::shared_ptr<Observer>>;
+
+  // Apart from tell(), which stands in what runs for every op, where nearly always nobody observes.
+  template <class Fn>
+  C10_NOINLINE static void tell_all(const List& list, Fn& fn) {
+    for (const std::shared_ptr<Observer>& observer : list) {
+      fn(*observer);
+    }
+  }
 
   List current() const {
     const List* list = list_.load(std::memory_order_acquire);

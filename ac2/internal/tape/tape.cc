@@ -1,5 +1,7 @@
 #include "ac2/internal/tape/tape.h"
 
+#include <limits>
+
 #include <utility>
 
 namespace ac2::internal {
@@ -22,8 +24,15 @@ void Tape::set_budget(std::shared_ptr<Budget> budget) {
 }
 
 TraceStats Tape::stats() {
-  const Lock locked(*this);
-  TraceStats stats = locked->stats();
+  TraceStats stats;
+  stats.live_nodes = std::numeric_limits<int64_t>::max();
+  // What a sweep drops is freed when the lock is released, and with it storages whose values the next sweep drops.
+  for (bool fewer = true; fewer;) {
+    const int64_t nodes = stats.live_nodes;
+    const Lock locked(*this);
+    stats = locked->stats();
+    fewer = stats.live_nodes < nodes && stats.live_nodes > 0;
+  }
   stats.recorded_ops = ops_so_far();
   return stats;
 }
@@ -43,6 +52,11 @@ void Tape::drop_for_room(Value* value, c10::function_ref<bool()> still_held) {
   if (still_held()) {
     locked->kept().evict_for_room(value);
   }
+}
+
+void Tape::forget_for_room() {
+  const Lock locked(*this);
+  locked->forget_for_room();
 }
 
 }  // namespace ac2::internal

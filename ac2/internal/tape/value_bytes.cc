@@ -10,23 +10,35 @@ namespace ac2::internal {
 using Stage = PackedForm::Stage;
 
 void ValueBytes::hold(Value* value) {
-  if (value->held || value->is_packed()) {
+  if (value->held) {
     return;
   }
-  if (OpaqueForm* form = value->opaque_form()) {
-    auto impl = form->origin.lock();
-    TORCH_INTERNAL_ASSERT(impl, "a tensor without storage died before it was saved");
-    form->held = at::Tensor(std::move(impl)).variable_data();
-    return;
+  if (value->form) {
+    hold_with_form(value);
+  } else {
+    hold_origin(value);
   }
+}
+
+void ValueBytes::hold_origin(Value* value) {
   value->held = c10::Storage(value->origin.lock());
   TORCH_INTERNAL_ASSERT(value->held, "a storage died before it was saved");
   ledger_.held(*value);
   budget_.count_held(*value);
   budget_.update_place(*value);
-  if (const PackedForm* form = value->packed_form(); form != nullptr && form->stage != Stage::kPacking) {
-    pending_packs_.push_back(value);
-    ++value->refs;
+}
+
+void ValueBytes::hold_with_form(Value* value) {
+  if (OpaqueForm* form = value->opaque_form()) {
+    auto impl = form->origin.lock();
+    TORCH_INTERNAL_ASSERT(impl, "a tensor without storage died before it was saved");
+    form->held = at::Tensor(std::move(impl)).variable_data();
+  } else if (!value->is_packed()) {
+    hold_origin(value);
+    if (value->packed_form()->stage != Stage::kPacking) {
+      pending_packs_.push_back(value);
+      ++value->refs;
+    }
   }
 }
 

@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <c10/core/Storage.h>
+#include <c10/macros/Macros.h>
 #include <c10/util/SmallVector.h>
 
 #include <cstdint>
@@ -57,6 +58,8 @@ class ValueBytes {
   void hold_real(Value* value);
 
  private:
+  void hold_origin(Value* value);
+  C10_NOINLINE void hold_with_form(Value* value);
   void drop_replayed_tensor(Value* value);
 
   ByteLedger& ledger_;

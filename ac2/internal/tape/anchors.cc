@@ -1,0 +1,100 @@
+#include "ac2/internal/tape/anchors.h"
+
+#include <c10/util/SmallVector.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace ac2::internal {
+
+namespace {
+
+// What forward computed is still there, and no replay is about to read it. What somebody wants in another form is in
+// that form already.
+bool may_be_anchored(const Value& value) {
+  return value.producer != nullptr && value.map_index != Value::kNotInMap && !value.origin.expired() &&
+         !value.changed_outside() && !value.held_is_private && value.pins == 0 && !value.real &&
+         (value.form == nullptr || value.users == 0);
+}
+
+// Bytes that are there for replays alone.
+int64_t bytes_of_our_own(const Value& value) {
+  if (value.is_packed()) {
+    return value.packed_form()->packed_bytes;
+  }
+  return value.held && value.held.use_count() == 1 ? value.bytes() : 0;
+}
+
+// Whether there are more than `most_nodes` or `most_bytes` for the sake of `value`. What autograd wants on the way is
+// there for autograd.
+bool keeps_more(const Value& value, size_t most_nodes, int64_t most_bytes) {
+  c10::SmallVector<const Node*, Anchors::kReach + 1> nodes{value.producer};
+  int64_t bytes = 0;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    for (const NodeInput& input : nodes[i]->inputs) {
+      if (input.value == nullptr || input.value->hooks > 0) {
+        continue;
+      }
+      bytes += bytes_of_our_own(*input.value);
+      const Node* node = input.value->producer;
+      if (node != nullptr && std::find(nodes.begin(), nodes.end(), node) == nodes.end()) {
+        nodes.push_back(node);
+      }
+      if (nodes.size() > most_nodes || bytes > most_bytes) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+void Anchors::backward_ended() {
+  anchor_where([](const Value& value) { return value.refs == 1; });  // the index has that one
+  set_limits();
+}
+
+void Anchors::look() {
+  const int64_t nodes = lifetimes_.live_nodes();
+  const int64_t bytes = ledger_.saved_bytes();
+  if (nodes >= nodes_limit_ || bytes >= bytes_limit_) {
+    anchor_where([](const Value& value) { return keeps_more(value, kReach, value.bytes()); });
+    set_limits();
+  }
+}
+
+void Anchors::forget_for_room() {
+  anchor_where([](const Value& value) { return keeps_more(value, kReach, 0); });
+}
+
+// A look costs as much as there is to look at, so the next one waits until that has doubled.
+void Anchors::set_limits() {
+  nodes_limit_ = std::max(kNodes, 2 * lifetimes_.live_nodes());
+  bytes_limit_ = std::max(kBytes, 2 * ledger_.saved_bytes());
+}
+
+void Anchors::anchor_where(c10::function_ref<bool(const Value&)> condition) {
+  storages_.sweep();
+  std::vector<Value*> candidates;
+  storages_.for_each([&](Value* value) {
+    if (value->producer != nullptr) {
+      candidates.push_back(value);
+    }
+  });
+  // The youngest first: the node that goes with one may have been all that wanted another, which is always older.
+  std::sort(candidates.begin(), candidates.end(),
+            [](const Value* a, const Value* b) { return a->producer->index > b->producer->index; });
+  for (Value* value : candidates) {
+    if (may_be_anchored(*value) && condition(*value)) {
+      anchor(value);
+    }
+  }
+}
+
+void Anchors::anchor(Value* value) {
+  observers_.tell([&](Observer& observer) { observer.anchored(*value); });
+  lifetimes_.make_outside(value);
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,65 @@
+// What a region forgets while it is open, so that one that lasts as long as its program does not grow with it.
+//
+// A tensor that is alive keeps the nodes that computed it: autograd may come to want it, and it may die before backward
+// does. An anchor is a value that is alive and of which this is forgotten. From then on it is like a value from outside
+// the region: who wants it holds it by reference, and replays begin at it. Nothing changes for what autograd or a node
+// wants already. Values become anchors on two occasions:
+//
+//   anchors.backward_ended();                      // what the program keeps beyond a backward is its state: all of it
+//   if (anchors.node_finished()) anchors.look();   // else, once much has gathered: each value that keeps too much
+//
+// Bounds: beside what autograd wants there are at most kNodes nodes and kBytes bytes, or as many again as were left by
+// the last look; and what one operation more in kInterval brings.
+//
+// Threads: guarded by the tape's lock. node_finished() by the recording thread.
+#pragma once
+
+#include <c10/util/FunctionRef.h>
+
+#include <cstdint>
+
+#include "ac2/internal/graph/node.h"
+#include "ac2/internal/tape/byte_ledger.h"
+#include "ac2/internal/tape/lifetimes.h"
+#include "ac2/internal/tape/observers.h"
+#include "ac2/internal/tape/storage_index.h"
+
+namespace ac2::internal {
+
+class Anchors {
+ public:
+  // With fewer nodes and fewer bytes than this in the tape nobody looks for values that keep too much.
+  static constexpr int64_t kNodes = 1024;
+  static constexpr int64_t kBytes = int64_t{1} << 20;
+  // Too much are more nodes than this, or more bytes that nobody else has than the value has itself.
+  static constexpr size_t kReach = 64;
+
+  Anchors(Lifetimes& lifetimes, StorageIndex& storages, const ByteLedger& ledger, const Observers& observers)
+      : lifetimes_(lifetimes), storages_(storages), ledger_(ledger), observers_(observers) {}
+
+  // A backward that recorded no graph of its own, and beside which no other uses the tape.
+  void backward_ended();
+
+  // True for one node in kInterval: then look() is due.
+  bool node_finished() { return ++finished_ % kInterval == 0; }
+  void look();
+  // A memory budget cannot be met otherwise: bytes that are kept for replays of living values alone go.
+  void forget_for_room();
+
+ private:
+  static constexpr uint32_t kInterval = 64;
+
+  void anchor_where(c10::function_ref<bool(const Value&)> condition);
+  void anchor(Value* value);
+  void set_limits();
+
+  Lifetimes& lifetimes_;
+  StorageIndex& storages_;
+  const ByteLedger& ledger_;
+  const Observers& observers_;
+  uint32_t finished_ = 0;
+  int64_t nodes_limit_ = kNodes;
+  int64_t bytes_limit_ = kBytes;
+};
+
+}  // namespace ac2::internal

@@ -1,0 +1,198 @@
+// A region that lasts: what it holds depends on what the program has, not on how long it has run.
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <cctype>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "benchmarks/networks/loops.h"
+#include "tests/support/regions.h"
+
+namespace ac2::test {
+namespace {
+
+using LastingRegionTest = CleanTest;
+
+constexpr int kFew = 50;
+constexpr int kMany = 200;
+// docs/guide.md, "Where to open a region": what is kept for values that no gradient is recorded for.
+constexpr int64_t kNodes = 1024;
+constexpr int64_t kBytes = int64_t{1} << 20;
+// A look is taken at every 64th node.
+constexpr int64_t kBetweenLooks = 64;
+
+struct Sizes {
+  int64_t nodes, bytes;
+};
+
+Sizes sizes_of(const Trace& trace) {
+  const TraceStats stats = trace.stats();
+  return {stats.live_nodes, stats.saved_bytes};
+}
+
+void run(const benchmarks::Rounds& rounds, int count) {
+  for (int i = 0; i < count; ++i) rounds.round();
+}
+
+struct LoopCase {
+  benchmarks::Loop loop;
+  std::string policy;
+};
+
+void PrintTo(const LoopCase& loop_case, std::ostream* out) {
+  *out << loop_case.loop.name << ", " << loop_case.policy;
+}
+
+class LoopTest : public CleanTest, public ::testing::WithParamInterface<LoopCase> {
+ protected:
+  static PolicyScope open() {
+    const std::string& policy = GetParam().policy;
+    return policy == "budget" ? PolicyScope({.memory_budget = 1 << 20}) : PolicyScope(Policy(policy));
+  }
+};
+
+TEST_P(LoopTest, HoldsNoMoreAfterManyRoundsThanAfterAFew) {
+  const benchmarks::Rounds rounds = GetParam().loop.begin();
+  const PolicyScope scope = open();
+  run(rounds, kFew);
+  const Sizes few = sizes_of(*scope.trace());
+  run(rounds, kMany - kFew);
+  const Sizes many = sizes_of(*scope.trace());
+  if (GetParam().loop.has_backward) {
+    EXPECT_EQ(many.nodes, few.nodes);
+    EXPECT_EQ(many.bytes, few.bytes);
+  } else {
+    EXPECT_LE(many.nodes, kNodes + kBetweenLooks);
+    EXPECT_LE(many.bytes, kBytes + few.bytes);
+  }
+}
+
+TEST_P(LoopTest, ComputesWhatItComputesWithoutARegion) {
+  const benchmarks::Rounds plain = GetParam().loop.begin();
+  run(plain, kFew);
+  const benchmarks::Rounds rounds = GetParam().loop.begin();
+  {
+    const PolicyScope scope = open();
+    run(rounds, kFew);
+  }
+  expect_same_bits(rounds.state(), plain.state(), "state");
+}
+
+std::vector<LoopCase> loop_cases() {
+  std::vector<LoopCase> cases;
+  for (const benchmarks::Loop& loop : benchmarks::loops()) {
+    for (const char* policy : {"recompute_all", "save_compute_intensive", "must_save_all", "budget"}) {
+      cases.push_back({loop, policy});
+    }
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Loops, LoopTest, ::testing::ValuesIn(loop_cases()), [](const auto& info) {
+  std::string name = info.param.loop.name + "_" + info.param.policy;
+  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  return name;
+});
+
+TEST_F(LastingRegionTest, ABackwardEndsWhatTheRegionKnowsOfALivingResult) {
+  const at::Tensor x = sample({4});
+  const PolicyScope scope;
+  const at::Tensor kept = x.detach().sin();
+  const at::Tensor loss = x.exp().sum();
+  EXPECT_EQ(scope.trace()->stats().live_nodes, 3);
+  loss.backward();
+  EXPECT_EQ(scope.trace()->stats().live_nodes, 0);
+  // From now on it is saved by reference, as what came from outside.
+  const at::Tensor y = kept * x;
+  EXPECT_EQ(scope.trace()->stats().saved_bytes, 2 * 16);
+  y.sum().backward();
+  EXPECT_EQ(scope.trace()->stats().recomputed_ops, 1);  // exp alone
+}
+
+TEST_F(LastingRegionTest, ABackwardLeavesWhatAnotherGraphStillWants) {
+  const at::Tensor x = sample({4});
+  const PolicyScope scope;
+  const at::Tensor other = x.sin().cos();  // cos wants sin's result
+  x.exp().sum().backward();
+  const int64_t replayed = scope.trace()->stats().recomputed_ops;
+  other.sum().backward();
+  EXPECT_EQ(scope.trace()->stats().recomputed_ops, replayed + 1);
+}
+
+TEST_F(LastingRegionTest, ABackwardThatIsDifferentiatedInTurnEndsNothing) {
+  const at::Tensor x = sample({4});
+  const PolicyScope scope;
+  const at::Tensor kept = x.detach().sin();
+  const at::Tensor y = x.pow(3).sum();
+  const at::Tensor gradient = torch::autograd::grad({y}, {x}, {}, std::nullopt, /*create_graph=*/true)[0];
+  const int64_t held = scope.trace()->stats().saved_bytes;
+  at::Tensor z = (kept * x).sum();
+  EXPECT_EQ(scope.trace()->stats().saved_bytes, held);  // x is held already, and kept is recomputed from it
+  (gradient.sum() + z).backward();
+}
+
+TEST_F(LastingRegionTest, AMaskMadeWithoutGradientIsRecomputedAsBefore) {
+  const at::Tensor x = sample({64, 64}), ones = at::ones({64, 64});
+  at::Tensor y;
+  const PolicyScope scope;
+  {
+    at::Tensor mask;
+    {
+      const c10::NoGradGuard no_grad;
+      mask = ones.tril().mul(0.5);
+    }
+    y = x * mask;
+  }
+  EXPECT_EQ(scope.trace()->stats().saved_bytes, 2 * 64 * 64 * 4);  // x and ones
+  y.sum().backward();
+  EXPECT_EQ(scope.trace()->stats().recomputed_ops, 2);
+}
+
+TEST_F(LastingRegionTest, AReplayReachesNoFurtherBackThanTheBound) {
+  const at::Tensor x = sample({4});
+  const PolicyScope scope;
+  at::Tensor h = constant({4});
+  {
+    const c10::NoGradGuard no_grad;
+    for (int i = 0; i < 10'000; ++i) h = h.cos();
+  }
+  at::Tensor y = x * h;
+  h.reset();
+  y.sum().backward();
+  EXPECT_LE(scope.trace()->stats().recomputed_ops, kNodes + kBetweenLooks);
+}
+
+TEST_F(LastingRegionTest, BytesThatOnlyAReplayWouldNeedAreLetGo) {
+  const PolicyScope scope;
+  at::Tensor sum = at::zeros({1024});
+  const c10::NoGradGuard no_grad;
+  for (int i = 0; i < 100; ++i) {
+    // 256 KiB from outside, which the program drops at once.
+    std::vector<float> numbers(64 * 1024, 0.25F);
+    auto* owned = new std::vector<float>(std::move(numbers));
+    const at::Tensor batch = at::from_blob(owned->data(), {64, 1024}, [owned](void*) { delete owned; });
+    sum = sum + batch.sum(0);
+  }
+  // A look at every 64th node, and 2 nodes and 256 KiB a round.
+  EXPECT_LE(scope.trace()->stats().saved_bytes, kBytes + kBetweenLooks / 2 * (256 << 10));
+}
+
+TEST_F(LastingRegionTest, LayoutsThatNobodyUsesAreForgotten) {
+  // A slice that lies elsewhere in each round. What a region knows of layouts is not in its stats: this is for the
+  // sanitizers, and for whoever looks at the memory of the process.
+  const at::Tensor data = constant({20'000});
+  const at::Tensor x = sample({4});
+  const PolicyScope scope;
+  for (int i = 0; i + 4 <= data.numel(); i += 4) {
+    (x * data.slice(0, i, i + 4)).sin().sum().backward();
+  }
+  EXPECT_EQ(scope.trace()->stats().live_nodes, 0);
+}
+
+}  // namespace
+}  // namespace ac2::test
