@@ -76,6 +76,29 @@ Checkpointing checkpointing_by_name(const std::string& name) {
               "such as 40MiB.");
 }
 
+RegionSpan span_by_name(const std::string& name) {
+  if (name == "block") return RegionSpan::kBlock;
+  if (name == "step") return RegionSpan::kStep;
+  TORCH_CHECK(name == "loop", "region is \"", name, "\"; it must be block, step or loop: what one region lies around.");
+  return RegionSpan::kLoop;
+}
+
+std::unique_ptr<ac2::PolicyScope> open_region(const Checkpointing& checkpointing) {
+  if (checkpointing.none()) return nullptr;
+  // Not in one initializer: GCC 12 then believes that the budget may be uninitialized (-Wmaybe-uninitialized).
+  ac2::ScopeOptions options;
+  options.memory_budget = checkpointing.budget;
+  options.offload = checkpointing.offload;
+  options.timeline = checkpointing.traces != nullptr;
+  auto region = checkpointing.policy ? std::make_unique<ac2::PolicyScope>(*checkpointing.policy, options)
+                                     : std::make_unique<ac2::PolicyScope>(options);
+  if (Traces* traces = checkpointing.traces; traces != nullptr) {
+    // A scope inside another has that one's.
+    if (traces->empty() || traces->back() != region->trace()) traces->push_back(region->trace());
+  }
+  return region;
+}
+
 int64_t parse_bytes(const std::string& text) {
   const auto bytes = bytes_in(text);
   TORCH_CHECK(bytes, "\"", text,

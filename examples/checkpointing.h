@@ -24,6 +24,9 @@ namespace gpt {
 // Of regions, in the order in which they were opened.
 using Traces = std::vector<std::shared_ptr<const ac2::Trace>>;
 
+// What one region lies around.
+enum class RegionSpan { kBlock, kStep, kLoop };
+
 struct Checkpointing {
   Checkpointing() = default;
   Checkpointing(std::nullopt_t) {}
@@ -40,25 +43,19 @@ struct Checkpointing {
   std::optional<ac2::MemoryBudget> budget;
   // How what the policy offloads leaves the device.
   std::optional<ac2::OffloadOptions> offload;
+  // Around each block of the model, around each step, or around all steps.
+  RegionSpan span = RegionSpan::kBlock;
   // If set, regions keep timelines, and their traces are added there.
   Traces* traces = nullptr;
 };
 
+// A region as `checkpointing` says, open until it is destroyed, on this thread; null if it says none.
+std::unique_ptr<ac2::PolicyScope> open_region(const Checkpointing& checkpointing);
+
 // What `fn` returns, run in a region as `checkpointing` says, or in none.
 template <class Fn>
 auto checkpointed(const Checkpointing& checkpointing, Fn&& fn) {
-  if (checkpointing.none()) return fn();
-  // Not in one initializer: GCC 12 then believes that the budget may be uninitialized (-Wmaybe-uninitialized).
-  ac2::ScopeOptions options;
-  options.memory_budget = checkpointing.budget;
-  options.offload = checkpointing.offload;
-  options.timeline = checkpointing.traces != nullptr;
-  const ac2::PolicyScope scope =
-      checkpointing.policy ? ac2::PolicyScope(*checkpointing.policy, options) : ac2::PolicyScope(options);
-  if (Traces* traces = checkpointing.traces; traces != nullptr) {
-    // A scope inside another has that one's.
-    if (traces->empty() || traces->back() != scope.trace()) traces->push_back(scope.trace());
-  }
+  const std::unique_ptr<ac2::PolicyScope> region = open_region(checkpointing);
   return fn();
 }
 
@@ -70,6 +67,9 @@ const std::vector<std::string>& policy_names();
 // "offload", in the host's memory; or "offload_inputs", which recomputes them from inputs that are there. Throws
 // c10::Error that lists the names if it is none of these.
 Checkpointing checkpointing_by_name(const std::string& name);
+
+// "block", "step" or "loop". Throws c10::Error that lists them if it is none of these.
+RegionSpan span_by_name(const std::string& name);
 
 // "40MiB", "512 KiB", "1.5GiB" or "65536": bytes. Throws c10::Error unless it is such a number, and positive.
 int64_t parse_bytes(const std::string& text);

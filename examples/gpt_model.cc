@@ -87,10 +87,11 @@ at::Tensor BlocksImpl::forward(at::Tensor x, const Checkpointing& checkpointing)
   // All blocks in one: the inputs of blocks are then results of the region, which the budget may drop as well.
   std::optional<ac2::PolicyScope> whole;
   const ac2::ScopeOptions options{.memory_budget = checkpointing.budget, .timeline = checkpointing.traces != nullptr};
-  if (checkpointing.budget) whole.emplace(options);
+  const bool by_block = checkpointing.span == RegionSpan::kBlock;
+  if (checkpointing.budget && by_block) whole.emplace(options);
   for (const auto& module : *blocks_) {
     auto& block = *module->as<BlockImpl>();
-    x = checkpointed(checkpointing, [&] { return block.forward(x); });
+    x = by_block ? checkpointed(checkpointing, [&] { return block.forward(x); }) : block.forward(x);
   }
   return x;
 }

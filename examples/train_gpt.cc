@@ -7,6 +7,7 @@
 //   train_gpt --policy=quantize8               saves everything in 8 bits a number, and trains without beside it
 //   train_gpt --policy=spill:/scratch          saves everything in files
 //   train_gpt --compare                        every policy side by side: time, memory, the same losses
+//   train_gpt --region=loop                    one region around all steps instead of one around each block
 //   train_gpt --report=out.html                a page that shows what the regions of one step held and recomputed
 //
 // Bytes are counted exactly, by an allocator of its own beneath LibTorch's tensors.
@@ -44,6 +45,7 @@ ABSL_FLAG(std::string, policy, "recompute_all",
           "offload or offload_inputs, on an accelerator");
 ABSL_FLAG(std::vector<std::string>, memory_budget, {},
           "bytes that may be held for backward, such as 2MiB, in place of a policy; with --compare, a list of them");
+ABSL_FLAG(std::string, region, "block", "what one region lies around: block, step or loop (all steps)");
 ABSL_FLAG(bool, compare, false, "train the same steps under every policy and print one table");
 ABSL_FLAG(std::string, report, "", "write a page about one step's regions to this file");
 ABSL_FLAG(std::optional<int64_t>, steps, std::nullopt, "training steps; default: 1200, or 30 with --compare");
@@ -107,11 +109,25 @@ std::string first_line(const TextData& text, int64_t most) {
   return std::string(text.text().substr(0, std::min(text.text().find('\n'), static_cast<size_t>(most - 1)) + 1));
 }
 
-void print_memory(const std::string& policy, Trainer& trainer) {
+RegionSpan span_from_flags() {
+  const RegionSpan span = span_by_name(absl::GetFlag(FLAGS_region));
+  TORCH_CHECK(
+      span == RegionSpan::kBlock || !absl::GetFlag(FLAGS_compare), "--region=", absl::GetFlag(FLAGS_region),
+      " is about one policy, and --compare trains under all of them in turn. Give --policy instead of --compare.");
+  return span;
+}
+
+Checkpointing checkpointing_of(const std::string& policy, RegionSpan span) {
+  Checkpointing checkpointing = checkpointing_by_name(policy);
+  checkpointing.span = span;
+  return checkpointing;
+}
+
+void print_memory(const std::string& policy, RegionSpan span, Trainer& trainer) {
   std::cout << "\nMeasured on the last batch, under this policy and without checkpointing:\n\n";
   std::vector<std::vector<std::string>> rows;
   for (const std::string& name : {policy, std::string("none")}) {
-    const StepResult measured = trainer.measure(checkpointing_by_name(name));
+    const StepResult measured = trainer.measure(checkpointing_of(name, span));
     rows.push_back({name, mebibytes(measured.held_bytes), mebibytes(measured.peak_bytes), exact(measured.loss)});
     if (policy == "none") break;
   }
@@ -127,9 +143,9 @@ void check_report() {
               " is about regions, and --policy=none opens none. Choose another policy.");
 }
 
-void write_report(const std::string& path, const std::string& policy, Trainer& trainer) {
+void write_report(const std::string& path, const std::string& policy, RegionSpan span, Trainer& trainer) {
   Traces traces;
-  Checkpointing checkpointing = checkpointing_by_name(policy);
+  Checkpointing checkpointing = checkpointing_of(policy, span);
   checkpointing.traces = &traces;
   trainer.measure(checkpointing);
   ac2::write_report(path, traces);
@@ -137,7 +153,8 @@ void write_report(const std::string& path, const std::string& policy, Trainer& t
 
 void train(const TextData& text, const TrainOptions& options) {
   const std::string policy = policy_from_flags();
-  Trainer trainer(text, options, policy);
+  const RegionSpan span = span_from_flags();
+  Trainer trainer(text, options, policy, span);
   // Before two minutes of training, not after.
   std::string prompt = absl::GetFlag(FLAGS_prompt);
   if (prompt.empty()) prompt = first_line(text, options.model.context);
@@ -152,13 +169,20 @@ void train(const TextData& text, const TrainOptions& options) {
   std::unique_ptr<Trainer> without;
   if (!checkpointing_by_name(policy).exact) without = std::make_unique<Trainer>(text, options, "none");
   std::vector<LossPair> losses;
+  StepResult last;
+  std::vector<double> seconds;
   Progress progress(std::cout, options.steps, isatty(STDOUT_FILENO) != 0);
   const std::string report = absl::GetFlag(FLAGS_report);
   const auto tokens = static_cast<double>(options.batch * options.model.context);
   for (int64_t done = 1; done <= options.steps; ++done) {
     const StepResult step = trainer.step();
+    last = step;
+    seconds.push_back(step.seconds);
     // Of the first, so that a file that cannot be written is known now.
-    if (done == 1 && !report.empty()) write_report(report, policy, trainer);
+    if (done == 1 && !report.empty()) {
+      trainer.end_loop();
+      write_report(report, policy, span, trainer);
+    }
     std::string shown = "loss " + fixed(step.loss, 3);
     if (without != nullptr) {
       losses.push_back({step.loss, without->step().loss});
@@ -167,7 +191,11 @@ void train(const TextData& text, const TrainOptions& options) {
     progress.update(done, shown + "  " + fixed(tokens / step.seconds, 0) + " tokens/s");
   }
   if (without != nullptr) print_losses(std::cout, policy, losses);
-  print_memory(policy, trainer);
+  trainer.end_loop();
+  print_memory(policy, span, trainer);
+  std::cout << "\nThe last step, under this policy: " << mebibytes(last.held_bytes) << " held for backward, peak "
+            << mebibytes(last.peak_bytes) << ". A step took " << fixed(1e3 * quantile(seconds, 0.5), 2)
+            << " ms (median).\n";
   if (!report.empty()) std::cout << "\nWhat the regions of the first step did: " << report << '\n';
   const int64_t length = absl::GetFlag(FLAGS_sample);
   if (length == 0) return;
@@ -191,6 +219,7 @@ bool run() {
   checkpointing_by_name(absl::GetFlag(FLAGS_policy));
   for (const std::string& budget : absl::GetFlag(FLAGS_memory_budget)) parse_bytes(budget);
   check_report();
+  span_from_flags();
   if (const int64_t threads = absl::GetFlag(FLAGS_threads); threads > 0) at::set_num_threads(static_cast<int>(threads));
   // Before any tensor, so that every tensor is counted.
   ac2::testing::CountingAllocator::install();

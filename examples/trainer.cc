@@ -58,13 +58,15 @@ void check_options(const TrainOptions& options) {
               "; the learning rate must be a positive number, such as 0.001.");
 }
 
-Trainer::Trainer(const TextData& text, TrainOptions options, const std::string& checkpointing)
+Trainer::Trainer(const TextData& text, TrainOptions options, const std::string& checkpointing, RegionSpan span)
     : options_(options),
       checkpointing_(checkpointing_by_name(checkpointing)),
       memory_(ac2::testing::CountingAllocator::install()),
       model_(initial_model(text, options_, generator_state_)),
       optimizer_(model_->parameters(), torch::optim::AdamWOptions(options.learning_rate).betas({0.9, 0.99})),
-      sampler_(text, options.batch, options.model.context, options.seed) {}
+      sampler_(text, options.batch, options.model.context, options.seed) {
+  checkpointing_.span = span;
+}
 
 // A tenth of the steps up to the given rate, then half a cosine down to a tenth of it.
 void Trainer::set_learning_rate() {
@@ -94,9 +96,13 @@ StepResult Trainer::step() {
   batch_ = sampler_.next();
   set_learning_rate();
   const auto start = Clock::now();
+  std::unique_ptr<ac2::PolicyScope> step_region;
+  if (checkpointing_.span == RegionSpan::kStep) step_region = open_region(checkpointing_);
+  if (checkpointing_.span == RegionSpan::kLoop && loop_ == nullptr) loop_ = open_region(checkpointing_);
   StepResult result = forward_backward(checkpointing_);
   optimizer_.step();
   optimizer_.zero_grad();
+  step_region.reset();
   result.seconds = seconds_since(start);
   ++steps_done_;
   return result;
@@ -106,6 +112,8 @@ StepResult Trainer::measure(const Checkpointing& checkpointing) {
   at::Tensor draws_of_its_own = generator_state_.clone();
   const GeneratorTurn turn(draws_of_its_own);
   const auto start = Clock::now();
+  const std::unique_ptr<ac2::PolicyScope> region =
+      checkpointing.span == RegionSpan::kBlock ? nullptr : open_region(checkpointing);
   StepResult result = forward_backward(checkpointing);
   optimizer_.zero_grad();
   result.seconds = seconds_since(start);

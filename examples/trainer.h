@@ -12,8 +12,10 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
+#include "ac2/scope.h"
 #include "ac2/testing/counting_allocator.h"
 #include "examples/gpt_model.h"
 #include "examples/text_data.h"
@@ -40,9 +42,11 @@ struct StepResult {
 
 class Trainer {
  public:
-  // `checkpointing` as checkpointing_by_name() takes it; `text` must outlive the trainer.
+  // `checkpointing` as checkpointing_by_name() takes it; `text` must outlive the trainer. With RegionSpan::kLoop one
+  // region is open from the first step to end_loop(), or the trainer's end, on the thread of that step.
   // Throws c10::Error for an unknown policy or options that do not fit the text.
-  Trainer(const TextData& text, TrainOptions options, const std::string& checkpointing);
+  Trainer(const TextData& text, TrainOptions options, const std::string& checkpointing,
+          RegionSpan span = RegionSpan::kBlock);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
@@ -50,6 +54,8 @@ class Trainer {
   StepResult step();
   // The last batch again (one must have been) under another policy, without an update: leaves no trace in the training.
   StepResult measure(const Checkpointing& checkpointing);
+  // Closes the region around all steps, if there is one. A step after it opens another.
+  void end_loop() { loop_.reset(); }
 
   Gpt model() const { return model_; }
 
@@ -66,6 +72,7 @@ class Trainer {
   BatchSampler sampler_;
   Batch batch_;
   int64_t steps_done_ = 0;
+  std::unique_ptr<ac2::PolicyScope> loop_;  // with RegionSpan::kLoop
 };
 
 }  // namespace gpt

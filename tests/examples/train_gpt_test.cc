@@ -96,6 +96,34 @@ TEST(TrainGptTest, PoliciesHoldWhatTheirNamesSay) {
   EXPECT_EQ(held("must_save_all"), none);
 }
 
+TEST(TrainGptTest, RegionsAroundBlocksStepsAndTheWholeLoopTrainBitForBitAlike) {
+  const TextData text = some_text();
+  for (const char* policy : {"recompute_all", "save_compute_intensive", "64KiB"}) {
+    Trainer plain(text, tiny_options(), "none");
+    Trainer block(text, tiny_options(), policy), step(text, tiny_options(), policy, RegionSpan::kStep);
+    std::vector<float> losses;
+    for (int i = 0; i < tiny_options().steps; ++i) {
+      losses.push_back(plain.step().loss);
+      EXPECT_EQ(block.step().loss, losses.back()) << policy;
+      EXPECT_EQ(step.step().loss, losses.back()) << policy;
+      EXPECT_EQ(ac2::live_node_count(), 0) << policy;
+    }
+    Trainer loop(text, tiny_options(), policy, RegionSpan::kLoop);
+    int64_t held = 0;
+    for (int i = 0; i < tiny_options().steps; ++i) {
+      const StepResult result = loop.step();
+      EXPECT_EQ(result.loss, losses[i]) << policy;
+      // From the third on there is nothing new: the optimizer's state came into being in the first.
+      if (i >= 2) EXPECT_EQ(result.held_bytes, i == 2 ? held = result.held_bytes : held) << policy;
+    }
+    loop.end_loop();
+    EXPECT_EQ(ac2::live_node_count(), 0) << policy;
+    for (const auto& parameter : plain.model()->named_parameters()) {
+      EXPECT_TRUE(parameter.value().equal(loop.model()->named_parameters()[parameter.key()])) << parameter.key();
+    }
+  }
+}
+
 TEST(TrainGptTest, EveryPolicyWithoutParametersTrainsAsNone) {
   const TextData text = some_text();
   Trainer trainer(text, tiny_options(), "none");
@@ -220,6 +248,12 @@ TEST(TrainGptTest, WritesAReport) {
   EXPECT_THAT(unwritable.output, HasSubstr("Cannot write the report to \"/nowhere/at_all.html\""));
   EXPECT_THAT(run_program(flags + path + " --policy=none").output, HasSubstr("--policy=none opens none"));
   EXPECT_THAT(run_program(flags + path + " --compare").output, HasSubstr("--policy instead of --compare"));
+
+  const Printed loop = run_program(flags + path + " --region=loop");
+  EXPECT_EQ(loop.status, 0) << loop.output;
+  EXPECT_THAT(loop.output, HasSubstr("The last step, under this policy: "));
+  EXPECT_EQ(report_data(path).at("regions").size(), 1U);
+  EXPECT_THAT(run_program(flags + path + " --region=epoch").output, HasSubstr("it must be block, step or loop"));
 }
 
 TEST(TrainGptTest, AFormThatChangesGradientsTrainsBesideTheExactOne) {

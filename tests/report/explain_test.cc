@@ -98,6 +98,55 @@ TEST_F(ExplainTest, NamesAReplayedResultThatIsKeptInPlaceOfWhatOnlyThatNeeded) {
   }
 }
 
+TEST_F(ExplainTest, SaysWhichReplaysReachFarBackTheLongestFirst) {
+  const at::Tensor x = sample({256}), y = sample({64});
+  at::Tensor left, right;
+  std::shared_ptr<const Trace> trace;
+  {
+    const PolicyScope scope;
+    trace = scope.trace();
+    at::Tensor far = constant({256}), near = constant({64});
+    for (int i = 0; i < 400; ++i) far = far.cos();
+    for (int i = 0; i < 40; ++i) near = near.sin();
+    left = x * far;
+    right = y * near;
+  }
+  EXPECT_THAT(explain(*trace),
+              HasSubstr("A replay reaches far back for:\n"
+                        "    1.00 KiB  aten::cos (op 399) [256] float: replays 400 ops, from aten::cos (op 0) on\n"
+                        "       256 B  aten::sin (op 439) [64] float: replays 40 ops, from aten::sin (op 400) on\n"));
+  gradient_of(left, x);
+  gradient_of(right, y);
+  EXPECT_THAT(explain(*trace), Not(HasSubstr("far back")));
+}
+
+TEST_F(ExplainTest, WithATimelineSaysWhichReplaysReachedFarBack) {
+  const at::Tensor x = sample({256});
+  std::shared_ptr<const Trace> trace;
+  {
+    at::Tensor y;
+    {
+      const PolicyScope scope("recompute_all", {.timeline = true});
+      trace = scope.trace();
+      at::Tensor far = constant({256});
+      for (int i = 0; i < 50; ++i) far = far.cos();
+      y = x * far;
+    }
+    gradient_of(y, x);
+  }
+  EXPECT_THAT(explain(*trace), HasSubstr("aten::cos (op 49) [256] float: replays 50 ops, from aten::cos (op 0) on\n"));
+}
+
+TEST_F(ExplainTest, SaysThatTheRegionForgotHowToComputeWhatOutlivedABackward) {
+  const at::Tensor x = sample({256});
+  const PolicyScope scope("recompute_all", {.timeline = true});
+  const at::Tensor kept = x.detach().sin();
+  x.exp().sum().backward();
+  const at::Tensor y = (x * kept).sum();
+  EXPECT_THAT(explain(*scope.trace()), HasSubstr("aten::sin (op 0) [256] float: an anchor: the program kept it"));
+  y.backward();
+}
+
 TEST_F(ExplainTest, NamesTagsAndOpsThatCannotBeComputedAgain) {
   at::Tensor x = sample({64});
   const at::Tensor bias = constant({64});

@@ -91,6 +91,30 @@ TEST_F(ReportTest, NeedsNothingButItself) {
   }
 }
 
+TEST_F(ReportTest, ListsReplaysThatReachFarBackTheLongestFirst) {
+  const at::Tensor x = sample({16});
+  const PolicyScope scope;
+  at::Tensor left, right;
+  {
+    at::Tensor near = constant({16}), far = constant({16});
+    for (int i = 0; i < 40; ++i) near = near.sin();
+    for (int i = 0; i < 60; ++i) far = far.cos();
+    left = x * near;
+    right = x * far;
+  }
+  write_report(path_, *scope.trace());
+  const Json region = data_of(read(path_)).at("regions").at(0);
+  const std::vector<Json> ops = rows(region, "ops"), values = rows(region, "values");
+  const std::vector<Json> replays = rows(region, "long_replays");
+  ASSERT_EQ(replays.size(), 2U);
+  EXPECT_EQ(replays[0].at("ops"), 60);
+  EXPECT_EQ(ops.at(replays[0].at("first")).at("index"), 40);
+  EXPECT_EQ(ops.at(values.at(replays[0].at("value")).at("op")).at("index"), 99);
+  EXPECT_EQ(replays[1].at("ops"), 40);
+  EXPECT_THAT(read(path_), HasSubstr("id=\"long\""));
+  gradient_of(left + right, x);
+}
+
 TEST_F(ReportTest, ItsFiguresAreTheTraces) {
   const std::shared_ptr<const Trace> trace = train(sample({16, 16}));
   write_report(path_, *trace);

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "ac2/internal/report/holdings.h"
+#include "ac2/internal/report/long_replays.h"
 #include "ac2/policy.h"
 
 namespace ac2::internal {
@@ -20,6 +21,7 @@ constexpr int64_t kNone = TraceLog::kNone;
 // How many lines, or names in a line, there are before "... and N more".
 constexpr size_t kHeldLines = 12;
 constexpr size_t kReplayLines = 9;
+constexpr size_t kLongReplayLines = 5;
 constexpr size_t kSavingLines = 8;
 constexpr size_t kNames = 3;
 
@@ -109,6 +111,7 @@ class Explanation {
         "."));
     explain_held();
     explain_replays();
+    explain_long_replays();
     explain_savings();
     if (!log_.timed) {
       line("");
@@ -253,6 +256,24 @@ class Explanation {
     }
     if (replayed.size() > kReplayLines) {
       line(absl::StrCat("  ... and ", replayed.size() - kReplayLines, " more kinds of op, ", rest, " replays"));
+    }
+  }
+
+  void explain_long_replays() {
+    const std::vector<LongReplay> replays = long_replays(log_);
+    if (replays.empty()) {
+      return;
+    }
+    line("");
+    line("A replay reaches far back for:");
+    for (size_t i = 0; i < std::min(replays.size(), kLongReplayLines); ++i) {
+      const TraceLog::Value& value = log_.values[replays[i].value];
+      line(absl::StrCat("  ", pad(bytes_text(value.bytes), 10), "  ", op_name(value.op), value.shape.empty() ? "" : " ",
+                        value.shape, ": replays ", count_text(replays[i].ops, "op"), ", from ",
+                        op_name(replays[i].first), " on"));
+    }
+    if (replays.size() > kLongReplayLines) {
+      line(absl::StrCat("  ... and ", replays.size() - kLongReplayLines, " more"));
     }
   }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_replace.h"
+#include "ac2/internal/report/long_replays.h"
 #include "ac2/policy.h"
 
 namespace ac2::internal {
@@ -29,10 +30,17 @@ class RegionJson {
   RegionJson(const TraceLog& log, int64_t zero) : log_(log), zero_(zero) {}
 
   Json json() const {
-    return {{"timed", log_.timed},     {"begin", time(log_.begin)}, {"closed", time(log_.closed)},
-            {"stats", stats()},        {"scopes", scopes()},        {"ops", ops()},
-            {"values", values()},      {"replays", replays()},      {"events", events()},
-            {"backwards", backwards()}};
+    return {{"timed", log_.timed},
+            {"begin", time(log_.begin)},
+            {"closed", time(log_.closed)},
+            {"stats", stats()},
+            {"scopes", scopes()},
+            {"ops", ops()},
+            {"values", values()},
+            {"replays", replays()},
+            {"events", events()},
+            {"backwards", backwards()},
+            {"long_replays", long_replays()}};
   }
 
  private:
@@ -94,6 +102,14 @@ class RegionJson {
     Table table{.columns = {"begin", "end"}};
     for (const TraceLog::Span& backward : log_.backwards) {
       table.rows.push_back({time(backward.begin), time(backward.end)});
+    }
+    return to_json(std::move(table));
+  }
+
+  Json long_replays() const {
+    Table table{.columns = {"value", "ops", "first"}};
+    for (const LongReplay& replay : internal::long_replays(log_)) {
+      table.rows.push_back({replay.value, replay.ops, replay.first});
     }
     return to_json(std::move(table));
   }

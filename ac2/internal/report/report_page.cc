@@ -34,6 +34,11 @@ const char* const kBody = R"html(</style>
 </div>
 <div class="scroll"><table><thead id="table-head"></thead><tbody id="table-body"></tbody></table></div>
 </section>
+<section id="long" hidden>
+<h2>Replays that reach far back</h2>
+<p class="note" id="long-note"></p>
+<div class="scroll"><table><thead><tr><th>For</th><th class="number">Bytes</th><th class="number">Replayed ops</th><th>From</th></tr></thead><tbody id="long-body"></tbody></table></div>
+</section>
 <section id="graph">
 <h2>Graph</h2>
 <div class="bar">
@@ -70,7 +75,7 @@ function unpack(table) {
 }
 const regions = data.regions.map((region, number) => {
   const r = {...region, number};
-  for (const name of ["scopes", "ops", "values", "replays", "events", "backwards"]) r[name] = unpack(region[name]);
+  for (const name of ["scopes", "ops", "values", "replays", "events", "backwards", "long_replays"]) r[name] = unpack(region[name]);
   for (const op of r.ops) { op.region = r; op.replayNs = 0; op.evictions = 0; }
   for (const event of r.events) if (event.change === "evict" && r.values[event.value].op >= 0) ++r.ops[r.values[event.value].op].evictions;
   for (const replay of r.replays) if (replay.op >= 0) r.ops[replay.op].replayNs += replay.end - replay.begin;
@@ -146,7 +151,8 @@ std::string report_page(const std::string& data) {
     page += part;
   }
   page += data;
-  for (const char* part : {kScript, kReportCommon, kReportMemory, kReportTable, kReportGraph, kEnd}) {
+  for (const char* part :
+       {kScript, kReportCommon, kReportMemory, kReportTable, kReportLongReplays, kReportGraph, kEnd}) {
     page += part;
   }
   return page;

@@ -10,6 +10,7 @@ extern const char* const kReportStyle;
 extern const char* const kReportCommon;  // the data, and what all sections use
 extern const char* const kReportMemory;
 extern const char* const kReportTable;
+extern const char* const kReportLongReplays;
 extern const char* const kReportGraph;
 
 // `data` is what report_data() returns.
