@@ -1,5 +1,6 @@
 // A region that lasts: what it holds depends on what the program has, not on how long it has run.
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -17,6 +18,12 @@ namespace ac2::test {
 namespace {
 
 using LastingRegionTest = CleanTest;
+
+// Tests run side by side, and threads that spin for ops this small would take minutes.
+const bool one_thread = [] {
+  at::set_num_threads(1);
+  return true;
+}();
 
 constexpr int kFew = 50;
 constexpr int kMany = 200;
@@ -165,6 +172,17 @@ TEST_F(LastingRegionTest, AReplayReachesNoFurtherBackThanTheBound) {
   h.reset();
   y.sum().backward();
   EXPECT_LE(scope.trace()->stats().recomputed_ops, kNodes + kBetweenLooks);
+}
+
+TEST_F(LastingRegionTest, ALongChainOfWritesThatRequiresAGradientIsReplayedAsBefore) {
+  const at::Tensor x = sample({4});
+  const PolicyScope scope;
+  at::Tensor h = x.sin();
+  for (int i = 0; i < 5'000; ++i) h.add_(1e-3);
+  const at::Tensor y = h.cos();
+  h.reset();
+  y.sum().backward();
+  EXPECT_EQ(scope.trace()->stats().recomputed_ops, 1 + 5'000);
 }
 
 TEST_F(LastingRegionTest, BytesThatOnlyAReplayWouldNeedAreLetGo) {

@@ -31,7 +31,8 @@ bool is_fresh(const at::Tensor& tensor, c10::ArrayRef<c10::IValue> results) {
 
 class NodeBuilder {
  public:
-  NodeBuilder(LockedTape& tape, const RecordedCall& call) : tape_(tape), call_(call) {}
+  NodeBuilder(LockedTape& tape, const RecordedCall& call)
+      : tape_(tape), call_(call), asks_for_gradients_(tape.asks_for_gradients()) {}
 
   // The node lives on in its results; nothing is left if it has none.
   void build(const ResolvedDecision& resolved) {
@@ -130,12 +131,23 @@ class NodeBuilder {
     }
     if (input.value != nullptr) {
       tape_.lifetimes().ref(input.value);
+      if (asks_for_gradients_) {
+        ask_for_gradient(tensor, input.value);
+      }
       if (plain && target < 0) {
         tape_.observers().tell([&](Observer& observer) { observer.tensor_seen(*input.value, tensor); });
       }
     }
     node_->inputs.push_back(std::move(input));
   }
+
+  C10_NOINLINE void ask_for_gradient(const at::Tensor& tensor, Value* value) {
+    const bool requires_grad = tensor.requires_grad();
+    value->without_gradient = !requires_grad;
+    takes_gradient_ |= requires_grad;
+  }
+  // Whether surely no gradient is recorded for the results.
+  bool is_without_gradient() const { return !node_->grad_mode || (asks_for_gradients_ && !takes_gradient_); }
 
   const TensorMeta* meta_before(const at::Tensor& tensor, size_t argument, int32_t list_index) const {
     for (const Overwrites::Argument& written : call_.writes->arguments()) {
@@ -188,6 +200,7 @@ class NodeBuilder {
 
   void attach(Value* value, NodeOutput output, const at::Tensor& tensor, const PolicyDecision& decision) {
     tape_.lifetimes().attach(node_, value, output, saves_);
+    value->without_gradient = is_without_gradient();
     tape_.observers().tell([&](Observer& observer) { observer.tensor_seen(*value, tensor); });
     set_form(value, tensor, decision);
   }
@@ -213,6 +226,8 @@ class NodeBuilder {
   Node* node_ = nullptr;
   bool lacks_old_bytes_ = false;
   bool saves_ = true;
+  const bool asks_for_gradients_;
+  bool takes_gradient_ = false;  // if it asks
 };
 
 }  // namespace

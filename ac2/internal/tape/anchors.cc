@@ -58,8 +58,9 @@ void Anchors::backward_ended() {
 void Anchors::look() {
   const int64_t nodes = lifetimes_.live_nodes();
   const int64_t bytes = ledger_.saved_bytes();
+  asks_for_gradients_ = 4 * nodes >= 3 * nodes_limit_ || 4 * bytes >= 3 * bytes_limit_;
   if (nodes >= nodes_limit_ || bytes >= bytes_limit_) {
-    anchor_where([](const Value& value) { return keeps_more(value, kReach, value.bytes()); });
+    anchor_where([](const Value& value) { return value.without_gradient && keeps_more(value, kReach, value.bytes()); });
     set_limits();
   }
 }

@@ -6,10 +6,12 @@
 // wants already. Values become anchors on two occasions:
 //
 //   anchors.backward_ended();                      // what the program keeps beyond a backward is its state: all of it
-//   if (anchors.node_finished()) anchors.look();   // else, once much has gathered: each value that keeps too much
+//   if (anchors.node_finished()) anchors.look();   // else, once much has gathered: what keeps too much and requires no
+//                                                  // gradient
 //
-// Bounds: beside what autograd wants there are at most kNodes nodes and kBytes bytes, or as many again as were left by
-// the last look; and what one operation more in kInterval brings.
+// A living tensor that requires a gradient keeps its graph in plain PyTorch too. Beside those, and beside what autograd
+// wants, there are at most kNodes nodes and kBytes bytes, or as many again as the last look left, and what kInterval
+// nodes bring until the next.
 //
 // Threads: guarded by the tape's lock. node_finished() by the recording thread.
 #pragma once
@@ -43,6 +45,9 @@ class Anchors {
   // True for one node in kInterval: then look() is due.
   bool node_finished() { return ++finished_ % kInterval == 0; }
   void look();
+  // A look is near, and wants to know of each value whether it requires a gradient. Asking every tensor of every op
+  // would cost more than the few nodes of a short region.
+  bool asks_for_gradients() const { return asks_for_gradients_; }
   // A memory budget cannot be met otherwise: bytes that are kept for replays of living values alone go.
   void forget_for_room();
 
@@ -58,6 +63,7 @@ class Anchors {
   const ByteLedger& ledger_;
   const Observers& observers_;
   uint32_t finished_ = 0;
+  bool asks_for_gradients_ = false;
   int64_t nodes_limit_ = kNodes;
   int64_t bytes_limit_ = kBytes;
 };
