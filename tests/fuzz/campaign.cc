@@ -14,9 +14,13 @@ ABSL_FLAG(uint32_t, seeds, 0, "How many programs are run, one for each seed from
 
 namespace ac2::test {
 
+SeedRange seeds_to_run(uint32_t in_ci) {
+  const uint32_t count = absl::GetFlag(FLAGS_seeds);
+  return {absl::GetFlag(FLAGS_first_seed), count != 0 ? count : in_ci};
+}
+
 Tally run_campaign(const Campaign& campaign) {
-  const uint32_t first = absl::GetFlag(FLAGS_first_seed);
-  const uint32_t count = absl::GetFlag(FLAGS_seeds) != 0 ? absl::GetFlag(FLAGS_seeds) : campaign.seeds;
+  const auto [first, count] = seeds_to_run(campaign.seeds);
   Tally tally;
   while (tally.programs < count) {
     const uint32_t seed = first + tally.programs++;

@@ -28,6 +28,13 @@ struct Tally {
   int64_t offloaded_bytes = 0;
 };
 
+// What --first_seed and --seeds say, or from 0 on as many as in CI.
+struct SeedRange {
+  uint32_t first = 0;
+  uint32_t count = 0;
+};
+SeedRange seeds_to_run(uint32_t in_ci);
+
 // One program for each seed from --first_seed on. A program that differs is a failure, reduced to the fewest steps that
 // still do and printed as a test to paste, and the last that is run.
 Tally run_campaign(const Campaign& campaign);

@@ -3,6 +3,7 @@
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 namespace ac2::internal {
@@ -52,30 +53,30 @@ bool keeps_more(const Value& value, size_t most_nodes, int64_t most_bytes) {
 
 void Anchors::backward_ended() {
   anchor_where([](const Value& value) { return value.refs == 1; });  // the index has that one
-  set_limits();
 }
 
 void Anchors::look() {
   const int64_t nodes = lifetimes_.live_nodes();
   const int64_t bytes = ledger_.saved_bytes();
-  asks_for_gradients_ = 4 * nodes >= 3 * nodes_limit_ || 4 * bytes >= 3 * bytes_limit_;
   if (nodes >= nodes_limit_ || bytes >= bytes_limit_) {
-    anchor_where([](const Value& value) { return value.without_gradient && keeps_more(value, kReach, value.bytes()); });
-    set_limits();
+    most_nodes_between_ = std::max(kNodes, anchor_where([](const Value& value) {
+                                     return value.without_gradient && keeps_more(value, kReach, value.bytes());
+                                   }));
+    nodes_limit_ = bytes_limit_ = std::numeric_limits<int64_t>::max();
   }
+  // Not at twice as many: a look may fall where what is carried over cannot be told from a graph that lives, and then
+  // the next must come soon. It comes sooner still if there is less by then.
+  nodes_limit_ = std::min(nodes_limit_, lifetimes_.live_nodes() + most_nodes_between_);
+  const int64_t left = ledger_.saved_bytes();
+  bytes_limit_ = std::min(bytes_limit_, left + std::max(kBytes, left / 4));
+  asks_for_gradients_ = nodes + kNodes / 4 >= nodes_limit_ || bytes + bytes / 8 >= bytes_limit_;
 }
 
 void Anchors::forget_for_room() {
   anchor_where([](const Value& value) { return keeps_more(value, kReach, 0); });
 }
 
-// A look costs as much as there is to look at, so the next one waits until that has doubled.
-void Anchors::set_limits() {
-  nodes_limit_ = std::max(kNodes, 2 * lifetimes_.live_nodes());
-  bytes_limit_ = std::max(kBytes, 2 * ledger_.saved_bytes());
-}
-
-void Anchors::anchor_where(c10::function_ref<bool(const Value&)> condition) {
+int64_t Anchors::anchor_where(c10::function_ref<bool(const Value&)> condition) {
   storages_.sweep();
   std::vector<Value*> candidates;
   storages_.for_each([&](Value* value) {
@@ -91,6 +92,7 @@ void Anchors::anchor_where(c10::function_ref<bool(const Value&)> condition) {
       anchor(value);
     }
   }
+  return static_cast<int64_t>(candidates.size());
 }
 
 void Anchors::anchor(Value* value) {

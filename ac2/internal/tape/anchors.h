@@ -10,8 +10,8 @@
 //                                                  // gradient
 //
 // A living tensor that requires a gradient keeps its graph in plain PyTorch too. Beside those, and beside what autograd
-// wants, there are at most kNodes nodes and kBytes bytes, or as many again as the last look left, and what kInterval
-// nodes bring until the next.
+// wants, there are some kNodes nodes and kBytes bytes: a look comes when so many more have gathered than the last one
+// left, or as many nodes as there are living values, or a quarter of the bytes, and may have to be repeated.
 //
 // Threads: guarded by the tape's lock. node_finished() by the recording thread.
 #pragma once
@@ -42,7 +42,8 @@ class Anchors {
   // A backward that recorded no graph of its own, and beside which no other uses the tape.
   void backward_ended();
 
-  // True for one node in kInterval: then look() is due.
+  // True for one node in kInterval: then look() is due before the next op begins. Not at once: a call that writes
+  // refers to what stood there until it is over.
   bool node_finished() { return ++finished_ % kInterval == 0; }
   void look();
   // A look is near, and wants to know of each value whether it requires a gradient. Asking every tensor of every op
@@ -54,9 +55,9 @@ class Anchors {
  private:
   static constexpr uint32_t kInterval = 64;
 
-  void anchor_where(c10::function_ref<bool(const Value&)> condition);
+  // Returns at how many values it had to look.
+  int64_t anchor_where(c10::function_ref<bool(const Value&)> condition);
   void anchor(Value* value);
-  void set_limits();
 
   Lifetimes& lifetimes_;
   StorageIndex& storages_;
@@ -64,6 +65,7 @@ class Anchors {
   const Observers& observers_;
   uint32_t finished_ = 0;
   bool asks_for_gradients_ = false;
+  int64_t most_nodes_between_ = kNodes;  // two looks: as many as there are living values, if that is more
   int64_t nodes_limit_ = kNodes;
   int64_t bytes_limit_ = kBytes;
 };

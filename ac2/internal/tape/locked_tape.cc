@@ -82,9 +82,9 @@ void LockedTape::start_tracking() {
 }
 
 void LockedTape::tidy() {
+  tidying_is_due_ = false;
   anchors_.look();
-  // Here no call is between noting its tensors and having its node, so all that is in use can be found. Verifiers keep
-  // some too.
+  // Observers keep some too.
   if (!metas_.is_crowded() || !observers_.empty()) {
     return;
   }

@@ -17,7 +17,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/macros/Macros.h>
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
@@ -66,9 +65,7 @@ class LockedTape {
   void node_finished() {
     lifetimes_.node_finished();
     storages_.drop_dead();
-    if (anchors_.node_finished()) {
-      tidy();
-    }
+    tidying_is_due_ |= anchors_.node_finished();
   }
   // A backward that recorded no graph of its own, and beside which no other uses the tape.
   void backward_ended() { anchors_.backward_ended(); }
@@ -94,8 +91,9 @@ class LockedTape {
 
   LockedTape();
   void close();
-  // What a region that lasts would gather without end.
-  C10_NOINLINE void tidy();
+  // Lets go of what a region that lasts would gather without end. Between two calls: what a call under way refers to
+  // would be neither found nor let go of.
+  void tidy();
 
   GraphMemory memory_;
   Observers observers_;
@@ -113,6 +111,7 @@ class LockedTape {
   HookList hooks_;
   MetaTable metas_;
   c10::SmallVector<int, 2> active_backwards_;
+  bool tidying_is_due_ = false;  // the recording thread's alone
 };
 
 }  // namespace ac2::internal

@@ -37,6 +37,11 @@ TraceStats Tape::stats() {
   return stats;
 }
 
+void Tape::tidy() {
+  const Lock locked(*this);
+  locked->tidy();
+}
+
 void Tape::close() {
   const Lock locked(*this);
   locked_.close();

@@ -56,8 +56,11 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
-  // Counts one op and returns how many came before it. By the recording thread alone.
+  // Begins one op: counts it, and returns how many came before it. By the recording thread alone.
   int64_t next_op() {
+    if (locked_.tidying_is_due_) {
+      tidy();
+    }
     const int64_t index = recorded_ops_.load(std::memory_order_relaxed);
     recorded_ops_.store(index + 1, std::memory_order_relaxed);
     return index;
@@ -95,6 +98,7 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
 
  private:
   Tape() = default;
+  void tidy();
 
   std::mutex mutex_;
   LockedTape locked_;
