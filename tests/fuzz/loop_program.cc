@@ -22,7 +22,7 @@ class Drawing {
   }
 
   LoopProgram draw() {
-    const bool trains = dice_.roll(3) != 0;
+    const bool trains = dice_.roll(4) != 0;
     const int blocks = 1 + dice_.roll(2);
     for (int i = 0; i < blocks; ++i) block(trains);
     carry(2);

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,8 +14,8 @@
 
 namespace ac2::test {
 
-// Every `period` rounds the same steps run: some run in a part of the rounds only, and some rounds end early. What a
-// step does does not depend on the other steps that there are: a loop from which steps are taken out is still a loop.
+// Every `period` rounds the same steps run: some run in a part of the rounds only, and some rounds end early. A loop
+// from which steps are taken out is still a loop.
 struct LoopProgram {
   uint32_t seed = 0;
   int period = 1;  // in rounds

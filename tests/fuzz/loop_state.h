@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "tests/fuzz/dice.h"
@@ -68,7 +69,7 @@ struct LoopState {
   std::deque<at::Tensor> last;               // some of the last results
   std::deque<at::Tensor> kept;               // some of the last losses, with their graphs
   std::vector<float> losses;                 // of all rounds
-  bool graph_outlived_backward = false;
+  bool graph_outlived_backward = false;      // or a part of it
   int64_t backwards_before_period = 0;
   int64_t backwards = 0;  // those that kept no graph
 

@@ -1,3 +1,6 @@
+#include <tuple>
+#include <utility>
+
 #include "tests/fuzz/loop_steps.h"
 
 namespace ac2::test {

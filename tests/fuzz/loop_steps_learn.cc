@@ -1,3 +1,8 @@
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
 #include "ac2/scope.h"
 #include "tests/fuzz/loop_steps.h"
 

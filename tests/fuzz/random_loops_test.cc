@@ -26,7 +26,7 @@ using RandomLoopsTest = CleanTest;
 // ac2/internal/tape/anchors.h: with less than this in a region nobody looks for what is no longer needed.
 constexpr int64_t kNodes = 1024;
 constexpr int64_t kBytes = int64_t{1} << 20;
-// A look is taken at every 64th node, and leaves to each living tensor as many nodes.
+// A look is taken at every 64th node.
 constexpr int64_t kInterval = 64;
 // A look may fall where what is carried over cannot be told from a graph that lives. The next is kNodes nodes later,
 // and so at another place of the round.
@@ -36,7 +36,7 @@ constexpr int64_t kLooks = 8;
 // what goes by the number of the round or changes places is where it was.
 constexpr int kPeriods = 8;
 // Where no backward ends what a region knows: for so many ops and twice as many.
-constexpr int64_t kOps = 30000;
+constexpr int64_t kOps = 10000;
 constexpr int kMostFailures = 5;
 
 struct Sizes {
@@ -53,7 +53,7 @@ struct LoopOutcome {
   std::vector<Sizes> sizes;
   std::vector<int64_t> backwards;
   bool graph_outlived_backward = false;
-  int64_t recorded_ops = 0, recomputed_ops = 0, tensors = 0;
+  int64_t recorded_ops = 0, recomputed_ops = 0;
 };
 
 struct LoopVerdict {
@@ -106,7 +106,6 @@ LoopOutcome run(const LoopProgram& program, int periods, const uint32_t* policy)
   outcome.graph_outlived_backward = state.graph_outlived_backward;
   outcome.losses = state.losses;
   for (const at::Tensor& t : state.carried()) outcome.carried.push_back(t.defined() ? t.detach().clone() : t);
-  outcome.tensors = static_cast<int64_t>(outcome.carried.size());
   outcome.generator = generator_state();
   return outcome;
 }
@@ -199,6 +198,7 @@ LoopVerdict judge(const LoopProgram& program, uint32_t policy) {
   if (ops == 0) return verdict;
   const LoopOutcome many = compare(static_cast<int>(2 * (kOps / ops + 1)));
   if (verdict.difference.empty()) {
+    // Beside the bound there is what one period records, which autograd may want, and what comes until the next look.
     verdict.difference +=
         growth(many, kLooks * kNodes + kInterval + ops, kLooks * kBytes + kInterval * kLargeBatchBytes);
   }
@@ -241,10 +241,10 @@ TEST_F(RandomLoopsTest, ComputeTheSameAndHoldNoMoreAfterTwiceAsManyRounds) {
     ADD_FAILURE() << "loop " << seed << " under " << name_of(policy) << ":\n"
                   << judge(fewest, policy).difference << fewest.words();
   }
-  std::cerr << compared << " loops compared, " << exact << " of them with a backward in each period, " << recomputed
-            << " ops replayed\n";
+  std::cerr << compared << " loops compared, " << exact
+            << " of them with a backward in each period that ends all graphs, " << recomputed << " ops replayed\n";
   EXPECT_GE(compared, seeds.count * 9 / 10);
-  EXPECT_GE(exact, seeds.count / 2);
+  EXPECT_GE(exact, seeds.count / 3);
 }
 
 TEST_F(RandomLoopsTest, TheSameSeedIsTheSameLoop) {

@@ -175,6 +175,19 @@ TEST_F(LastingRegionTest, AReplayReachesNoFurtherBackThanTheBound) {
   EXPECT_LE(scope.trace()->stats().recomputed_ops, kNodes + kBetweenLooks);
 }
 
+TEST_F(LastingRegionTest, BackwardsThatLeaveTheirGraphsPutNoLookOff) {
+  const at::Tensor w = sample({4}), x = constant({4});
+  const PolicyScope scope;
+  for (int i = 0; i < 2000; ++i) {
+    const at::Tensor loss = (w * x).sin().sum();
+    loss.backward({}, /*retain_graph=*/true);
+    const c10::NoGradGuard no_grad;
+    w.sub_(0.01 * w.grad());
+    w.mutable_grad().reset();
+    ASSERT_LE(scope.trace()->stats().live_nodes, kNodes + 2 * kBetweenLooks) << i;
+  }
+}
+
 TEST_F(LastingRegionTest, AStateThatIsWrittenToIsBoundedWhereverInARoundALookFalls) {
   for (int phase = 0; phase < 16; ++phase) {
     const PolicyScope scope;

@@ -143,7 +143,7 @@ class NodeBuilder {
 
   C10_NOINLINE void ask_for_gradient(const at::Tensor& tensor, Value* value) {
     const bool requires_grad = tensor.requires_grad();
-    value->without_gradient = !requires_grad;
+    value->without_gradient = !requires_grad || tensor.is_leaf();
     takes_gradient_ |= requires_grad;
   }
   // Whether surely no gradient is recorded for the results.
