@@ -59,9 +59,18 @@ void Anchors::look() {
   const int64_t nodes = lifetimes_.live_nodes();
   const int64_t bytes = ledger_.saved_bytes();
   if (nodes >= nodes_limit_ || bytes >= bytes_limit_) {
-    most_nodes_between_ = std::max(kNodes, anchor_where([](const Value& value) {
-                                     return value.without_gradient && keeps_more(value, kReach, value.bytes());
-                                   }));
+    int64_t living = 0;
+    bool any = false;
+    storages_.for_each([&](const Value* value) {
+      ++living;
+      any |= value->without_gradient && value->producer != nullptr;
+    });
+    // In most training there is none.
+    if (any) {
+      anchor_where(
+          [](const Value& value) { return value.without_gradient && keeps_more(value, kReach, value.bytes()); });
+    }
+    most_nodes_between_ = std::max(kNodes, living);
     nodes_limit_ = bytes_limit_ = std::numeric_limits<int64_t>::max();
   }
   // Not at twice as many: a look may fall where what is carried over cannot be told from a graph that lives, and then
