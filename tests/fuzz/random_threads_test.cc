@@ -40,7 +40,7 @@ constexpr size_t kThreads = 3;
 struct Prefix {
   Tensors leaves, made;
   // Alive all the time: who finds none makes one, and takes a number for it.
-  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators;
+  std::vector<decltype(torch::autograd::Edge::function)> accumulators;
   std::unique_ptr<Regions> regions;
 
   Prefix(const ProgramFn& program, uint32_t input_seed, const Setting* setting)

@@ -98,10 +98,10 @@ elseif(test STREQUAL "consumer_is_told_what_is_missing")
     -DCMAKE_DISABLE_FIND_PACKAGE_ZLIB=ON)
   # A LibTorch of another series.
   file(WRITE "${work}/other/include/torch/headeronly/version.h"
-    "#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR 9\n#define TORCH_VERSION_PATCH 1\n")
+    "#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR 6\n#define TORCH_VERSION_PATCH 0\n")
   file(WRITE "${work}/other/include/ATen/ATen.h" "")
   file(WRITE "${work}/other/lib/libtorch_cpu.so" "")
-  configure_consumer("ac2 was built with LibTorch [0-9.]+, and ${work}/other has 2.9.1. Set LIBTORCH_HOME to" refused
+  configure_consumer("LIBTORCH_HOME=${work}/other is LibTorch 2.6.0; ac2 was built with LibTorch [0-9.]+, and needs" refused
     "-DLIBTORCH_HOME=${work}/other")
 else()
   message(FATAL_ERROR "No test is called \"${test}\".")

@@ -130,11 +130,11 @@ void empty_the_engines_queue() {
 // An op that writes a tensor it has saved itself (mul_ by itself) makes plain LibTorch's graph a cycle. A backward that
 // comes to its end breaks it; one that throws does not.
 void break_cycles(const Tensors& ends) {
-  std::vector<std::shared_ptr<torch::autograd::Node>> nodes;
+  std::vector<decltype(torch::autograd::Edge::function)> nodes;
   for (const at::Tensor& end : ends) nodes.push_back(end.grad_fn());
   std::unordered_set<torch::autograd::Node*> seen;
   while (!nodes.empty()) {
-    const std::shared_ptr<torch::autograd::Node> node = std::move(nodes.back());
+    const auto node = std::move(nodes.back());
     nodes.pop_back();
     if (node == nullptr || !seen.insert(node.get()).second) continue;
     node->release_variables();

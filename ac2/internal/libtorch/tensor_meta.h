@@ -8,6 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/DispatchKeySet.h>
+#include <c10/core/ScalarTypeToTypeMeta.h>
 #include <c10/core/Storage.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/core/impl/SizesAndStrides.h>
@@ -16,17 +17,24 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ac2/internal/libtorch/torch_compat.h"
+
 namespace ac2::internal {
 
-// Whether `impl` is nothing but strided elements in a storage. Other tensors (sparse, nested, quantized, opaque,
+// Whether `impl` is nothing but strided elements in a storage. Other tensors (sparse, nested, quantized, opaque, fake,
 // subclasses, symbolic shapes) are told apart by their TensorImpl, and are always saved whole.
 inline bool has_plain_storage(const c10::TensorImpl& impl) {
   constexpr c10::DispatchKeySet not_plain(
       {c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr, c10::DispatchKey::Quantized,
        c10::DispatchKey::NestedTensor, c10::DispatchKey::Python, c10::DispatchKey::MkldnnCPU, c10::DispatchKey::Vulkan,
        c10::DispatchKey::Metal, c10::DispatchKey::ZeroTensor, c10::DispatchKey::FuncTorchBatched,
-       c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::Batched, c10::DispatchKey::Functionalize});
+       c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::Batched, c10::DispatchKey::Functionalize, kRecordKey});
   return impl.unsafe_storage() && !impl.key_set().has_any(not_plain) && !impl.has_symbolic_sizes_strides();
+}
+
+// The same; false if `tensor` is undefined.
+inline bool has_plain_storage(const at::Tensor& tensor) {
+  return tensor.defined() && has_plain_storage(*tensor.unsafeGetTensorImpl());
 }
 
 class TensorMeta {
@@ -40,7 +48,8 @@ class TensorMeta {
   int64_t storage_offset() const { return storage_offset_; }  // in elements
   c10::Device device() const { return device_; }
   size_t itemsize() const { return dtype_.itemsize(); }
-  c10::ScalarType dtype() const { return dtype_.toScalarType(); }
+  // TypeMeta's own toScalarType() is not const in all versions.
+  c10::ScalarType dtype() const { return c10::typeMetaToScalarType(dtype_); }
   // The bytes of the storage up to the end of the last element.
   size_t needed_bytes() const;
   // Whether sizes, strides and offset are those of `impl`.

@@ -6,16 +6,60 @@
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/TensorImpl.h>
 
+#include <atomic>
 #include <cstring>
+#include <utility>
+
+namespace c10 {
+class KernelFunction;
+class OperatorHandle;
+}  // namespace c10
 
 namespace ac2::internal {
 
-// The dispatch key at which ops are recorded: below ADInplaceOrView and Autograd, above every backend. PyTorch is about
-// to use it for a FakeTensor mode of its own, so that only this line may name it.
+// The dispatch key at which ops are recorded: below ADInplaceOrView and Autograd, above every backend, and from 2.13 on
+// below Python. PyTorch is about to use it for a FakeTensor mode of its own, so that only this line may name it.
 inline constexpr c10::DispatchKey kRecordKey = c10::DispatchKey::Fake;
 
 // The keys that an op goes on to when it has been recorded.
 inline constexpr c10::DispatchKeySet kBelowRecordKey{c10::DispatchKeySet::FULL_AFTER, kRecordKey};
+
+// The kernel that runs `op` where kRecordKey is the highest key. OperatorHandle has lookup() from 2.14 on.
+c10::KernelFunction kernel_behind_record_key(const c10::OperatorHandle& op);
+
+// Whether this thread is in PyTorch's own C++ FakeTensor mode, which there is from 2.14 on.
+bool is_in_fake_mode();
+
+// How autograd holds its nodes: std::shared_ptr, from 2.13 on c10::intrusive_ptr. `Edge` is torch::autograd::Edge.
+template <class Edge>
+using NodePtrOf = decltype(Edge::function);
+
+// An autograd engine that hands on to the one behind it what it does not do itself. `Base` is torch::autograd::Engine;
+// the virtual functions that it has in all versions are left to derived classes.
+template <class Base>
+class EngineInFrontBase : public Base {
+ public:
+  void put_in_front_of(Base& engine) { behind_.store(&engine, std::memory_order_release); }
+
+ protected:
+  Base& behind() const { return *behind_.load(std::memory_order_acquire); }
+
+ private:
+  std::atomic<Base*> behind_{nullptr};
+};
+template <class Base>
+class EngineInFront : public EngineInFrontBase<Base> {};
+// From 2.14 on: Python's torch.autograd.graph.node_creation_hook.
+template <class Base>
+requires requires(Base& engine) {
+  engine.get_node_creation_hooks();
+}
+class EngineInFront<Base> : public EngineInFrontBase<Base> {
+ public:
+  auto get_node_creation_hooks() -> decltype(std::declval<Base&>().get_node_creation_hooks()) override {
+    return this->behind().get_node_creation_hooks();
+  }
+};
 
 // Whether both are the same version counter, for which LibTorch has no function. Two that count nothing are the same.
 inline bool same_counter(const c10::VariableVersion& a, const c10::VariableVersion& b) {

@@ -2,15 +2,16 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <c10/util/Exception.h>
 #include <torch/library.h>
 
 #include <mutex>
+#include <utility>
 
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/operators/op_facts.h"
 #include "ac2/internal/operators/random_replay.h"
 #include "ac2/internal/record/recorder.h"
+#include "ac2/internal/record/shared_key.h"
 #include "ac2/internal/record/typed_kernels.h"
 #include "ac2/internal/region/region.h"
 #include "ac2/internal/replay/replay_call.h"
@@ -60,19 +61,18 @@ void install_interceptor() {
   static std::mutex mutex;
   static bool installed = false;
   const std::lock_guard lock(mutex);
-  if (installed) {
+  if (std::exchange(installed, true)) {
+    register_new_operators();
     return;
   }
-  TORCH_CHECK(
-      !c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kRecordKey),
-      "ac2 records ops with a fallback kernel on the dispatch key ", c10::toString(kRecordKey),
-      ", but another library has registered one there already. Only one can be in a process: do not load the other "
-      "library (torchdistx's fake tensors and PyTorch's own C++ FakeTensor mode use this key) together with ac2.");
+  if (c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kRecordKey)) {
+    share_key(&intercept);
+    return;
+  }
   // Leaked with its registration: ops may run during static destruction.
   static auto* library = new torch::Library(torch::Library::IMPL, "_", kRecordKey, __FILE__, __LINE__);
   library->fallback(torch::CppFunction::makeFromBoxedFunction<&intercept>());
   register_typed_kernels(&intercept);
-  installed = true;
 }
 
 }  // namespace ac2::internal

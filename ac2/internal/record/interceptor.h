@@ -3,7 +3,7 @@
 
 namespace ac2::internal {
 
-// Idempotent; any thread. Throws c10::Error if someone else's kernel is behind the key already.
+// Idempotent; any thread. To be called whenever a region opens: see shared_key.h.
 void install_interceptor();
 
 }  // namespace ac2::internal

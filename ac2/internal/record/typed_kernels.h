@@ -9,10 +9,9 @@
 
 namespace ac2::internal {
 
-// What a typed kernel does where it has nothing to gain: the fallback.
 using BoxedInterceptor = void (*)(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
-// Once a process.
+// Once a process. `boxed` is what a typed kernel calls where it has nothing to gain.
 void register_typed_kernels(BoxedInterceptor boxed);
 
 }  // namespace ac2::internal

@@ -2,11 +2,11 @@
 
 #include <torch/csrc/autograd/engine.h>
 
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <utility>
 
+#include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/region/region.h"
 #include "ac2/internal/replay/backward_run.h"
 #include "ac2/internal/replay/saved_tensor_hook.h"
@@ -16,8 +16,9 @@ namespace ac2::internal {
 namespace {
 
 using torch::autograd::Engine;
+using NodePtr = NodePtrOf<torch::autograd::Edge>;
 
-class RecordingEngine final : public Engine {
+class RecordingEngine final : public EngineInFront<Engine> {
  public:
   // Leaked: the engine's threads outlive static destruction.
   static RecordingEngine& instance() {
@@ -25,8 +26,6 @@ class RecordingEngine final : public Engine {
     return *engine;
   }
   static Engine& stub() { return instance(); }
-
-  void put_in_front_of(Engine& engine) { behind_.store(&engine, std::memory_order_release); }
 
   torch::autograd::variable_list execute(const torch::autograd::edge_list& roots,
                                          const torch::autograd::variable_list& inputs, bool keep_graph,
@@ -37,7 +36,7 @@ class RecordingEngine final : public Engine {
   }
 
   c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(
-      const std::shared_ptr<torch::autograd::GraphTask>& graph_task, std::shared_ptr<torch::autograd::Node> graph_root,
+      const std::shared_ptr<torch::autograd::GraphTask>& graph_task, NodePtr graph_root,
       torch::autograd::InputBuffer&& input_buffer) override {
     return behind().execute_with_graph_task(graph_task, std::move(graph_root), std::move(input_buffer));
   }
@@ -53,8 +52,8 @@ class RecordingEngine final : public Engine {
     return behind().get_default_saved_variable_hooks();
   }
 
-  void thread_on_exception(const std::shared_ptr<torch::autograd::GraphTask>& graph_task,
-                           const std::shared_ptr<torch::autograd::Node>& fn, std::exception& e) override {
+  void thread_on_exception(const std::shared_ptr<torch::autograd::GraphTask>& graph_task, const NodePtr& fn,
+                           std::exception& e) override {
     behind().thread_on_exception(graph_task, fn, e);
   }
 
@@ -65,10 +64,6 @@ class RecordingEngine final : public Engine {
 
  private:
   RecordingEngine() = default;
-
-  Engine& behind() { return *behind_.load(std::memory_order_acquire); }
-
-  std::atomic<Engine*> behind_{nullptr};
 };
 
 }  // namespace

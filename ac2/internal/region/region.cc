@@ -157,8 +157,22 @@ void ThreadRegions::enable() {
   update_dispatch_key();
 }
 
+// A thread of the engine has the key as it was where backward was called, which may be in a region.
+bool ThreadRegions::found_key_included() const {
+  return includes_key_ ? found_key_included_
+                       : torch::autograd::get_current_graph_task_id() == -1 &&
+                             c10::impl::tls_is_dispatch_key_included(kRecordKey);
+}
+
 void ThreadRegions::update_dispatch_key() {
-  c10::impl::tls_set_dispatch_key_included(kRecordKey, disabled_ == 0 && !regions_.empty());
+  const bool include = disabled_ == 0 && !regions_.empty();
+  if (include && !includes_key_) {
+    found_key_included_ = found_key_included();
+  }
+  if (include || includes_key_) {
+    c10::impl::tls_set_dispatch_key_included(kRecordKey, include || found_key_included_);
+  }
+  includes_key_ = include;
 }
 
 }  // namespace ac2::internal

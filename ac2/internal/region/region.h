@@ -74,6 +74,9 @@ class ThreadRegions {
   void disable();
   void enable();
 
+  // Whether someone else has included kRecordKey on this thread: it was before a region opened here.
+  bool found_key_included() const;
+
  private:
   ThreadRegions() = default;
 
@@ -84,6 +87,8 @@ class ThreadRegions {
   std::vector<std::unique_ptr<Region>> regions_;
   std::vector<std::shared_ptr<ScopeState>> scopes_;
   int disabled_ = 0;
+  bool includes_key_ = false;
+  bool found_key_included_ = false;  // if includes_key_
   std::shared_ptr<std::atomic<bool>> closed_elsewhere_ = std::make_shared<std::atomic<bool>>(false);
 };
 
