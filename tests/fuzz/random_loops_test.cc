@@ -28,9 +28,8 @@ constexpr int64_t kNodes = 1024;
 constexpr int64_t kBytes = int64_t{1} << 20;
 // A look is taken at every 64th node.
 constexpr int64_t kInterval = 64;
-// A look may fall where what is carried over cannot be told from a graph that lives. The next is kNodes nodes later,
-// and so at another place of the round.
-constexpr int64_t kLooks = 8;
+// A look may fall where what is carried over cannot be told from a graph that lives. Others follow, drawn at random.
+constexpr int64_t kLooks = 2;
 
 // A loop is run for so many periods and for twice as many: lists are full and optimizers have their state by then, and
 // what goes by the number of the round or changes places is where it was.

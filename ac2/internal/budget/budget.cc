@@ -61,17 +61,11 @@ void Budget::start_tracking() {
     return;
   }
   const std::lock_guard turn(start_mutex_);
-  std::vector<std::weak_ptr<BudgetedTape>> tapes;
   {
     const std::lock_guard lock(mutex_);
     tracks_new_tapes_ = true;
-    tapes = tapes_;
   }
-  for (const std::weak_ptr<BudgetedTape>& weak : tapes) {
-    if (const std::shared_ptr<BudgetedTape> tape = weak.lock()) {
-      tape->start_tracking();
-    }
-  }
+  for_each_tape([](BudgetedTape& tape) { tape.start_tracking(); });
   // Not before: other threads would make room by an evictor that knows half of what is held.
   tracking_.store(true, std::memory_order_release);
 }
@@ -247,8 +241,20 @@ void Budget::make_room(int64_t bytes, c10::function_ref<std::string()> at) {
     }
     start_tracking();
   }
-  bool too_much = false;
-  bool forgotten = false;
+  if (!drop_until_room(bytes)) {
+    return;
+  }
+  for_each_tape([](BudgetedTape& tape) { tape.forget_for_room(); });
+  const std::optional<Shortage> shortage = drop_until_room(bytes);
+  TORCH_CHECK(!shortage, "The memory budget of ", shortage->budget, " bytes cannot be met: at ", at(), ", ",
+              shortage->least, " bytes must be held at once (", shortage->fixed,
+              " of them saved by decisions that a budget does not override, or not to be computed again, as what the "
+              "region took from outside; the rest is what this op takes and makes). Give the budget at least that "
+              "many bytes, or let policies save less.");
+}
+
+std::optional<Budget::Shortage> Budget::drop_until_room(int64_t bytes) {
+  std::optional<Shortage> shortage;
   const auto choose = [&]() -> ValueId {
     const int64_t room = evictor_.budget() - evictor_.held_bytes() - fixed_bytes_ - bytes;
     if (outside_.most() <= room) {
@@ -259,26 +265,18 @@ void Budget::make_room(int64_t bytes, c10::function_ref<std::string()> at) {
       return kNoId;
     }
     const ValueId victim = next_victim();
-    too_much = victim == kNoId;
-    const int64_t least = evictor_.unevictable_bytes() + fixed_bytes_ + outside + bytes;
-    TORCH_CHECK(!too_much || !forgotten, "The memory budget of ", evictor_.budget(), " bytes cannot be met: at ", at(),
-                ", ", least, " bytes must be held at once (", fixed_bytes_ + outside,
-                " of them saved by decisions that a budget does not override, or not to be computed again, as what the "
-                "region took from outside; the rest is what this op takes and makes). Give the budget at least that "
-                "many bytes, or let policies save less.");
+    if (victim == kNoId) {
+      const int64_t fixed = fixed_bytes_ + outside;
+      shortage = {.budget = evictor_.budget(), .least = evictor_.unevictable_bytes() + fixed + bytes, .fixed = fixed};
+    }
     return victim;
   };
   while (drop_next(choose)) {
   }
-  if (std::exchange(too_much, false)) {
-    forget_for_room();
-    forgotten = true;
-    while (drop_next(choose)) {
-    }
-  }
+  return shortage;
 }
 
-void Budget::forget_for_room() {
+void Budget::for_each_tape(c10::function_ref<void(BudgetedTape&)> call) {
   std::vector<std::weak_ptr<BudgetedTape>> tapes;
   {
     const std::lock_guard lock(mutex_);
@@ -286,7 +284,7 @@ void Budget::forget_for_room() {
   }
   for (const std::weak_ptr<BudgetedTape>& weak : tapes) {
     if (const std::shared_ptr<BudgetedTape> tape = weak.lock()) {
-      tape->forget_for_room();
+      call(*tape);
     }
   }
 }

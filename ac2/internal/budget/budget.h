@@ -23,6 +23,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -100,6 +101,13 @@ class Budget : public std::enable_shared_from_this<Budget> {
     c10::weak_intrusive_ptr<c10::StorageImpl> origin;
   };
 
+  // Nothing more can be dropped, and there is still too little room.
+  struct Shortage {
+    int64_t budget;
+    int64_t least;  // bytes that must be held at once
+    int64_t fixed;  // of those, what a budget does not decide
+  };
+
   ValueId id_of(const std::weak_ptr<BudgetedTape>& tape, Value& value);
   void enter(const std::weak_ptr<BudgetedTape>& tape, Value& value);
   void place(const Value& value, Place place);
@@ -107,10 +115,13 @@ class Budget : public std::enable_shared_from_this<Budget> {
   void look_elsewhere();
   ValueId next_victim();
   void set_limit();
+  // Drops values until `bytes` more may be held.
+  std::optional<Shortage> drop_until_room(int64_t bytes);
   // Drops what `choose`, called with the lock, says. False if that is kNoId.
   bool drop_next(c10::function_ref<ValueId()> choose);
   void drop(ValueId id, const Entry& entry);
-  void forget_for_room();
+  // Without the lock: what is called takes the tapes' own, and may come back here.
+  void for_each_tape(c10::function_ref<void(BudgetedTape&)> call);
 
   static constexpr size_t kFewTapes = 16;
 

@@ -76,7 +76,7 @@ struct Node {
   std::unique_ptr<NodeExtras> extras;  // null if it has none
   CheckpointPolicy decision = CheckpointPolicy::PREFER_SAVE;
   bool replayable = true;
-  bool grad_mode = false;    // some kernels look at it (oneDNN's RNN keeps a workspace only if it is on)
+  bool grad_mode = false;  // some kernels look at it (oneDNN's RNN keeps a workspace only if it is on)
 
   int32_t live_outputs = 0;        // it is freed with the last
   int32_t recomputed_outputs = 0;  // live and not saved; while there is one, the node uses its inputs

@@ -35,8 +35,8 @@ class MetaTable {
     return last_ = recent;
   }
 
-  // So many are in here that it is time to drop those that nobody uses: a program may see a part of its data in every
-  // step that lies elsewhere, or be longer by one each time.
+  // There are so many that it is time to drop the unused ones. A program may make new ones in every step, as where it
+  // reads another slice of its data each time.
   bool is_crowded() const { return size_ >= crowded_at_; }
   void keep_only(const absl::flat_hash_set<const TensorMeta*>& used);
 

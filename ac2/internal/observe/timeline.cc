@@ -36,10 +36,6 @@ TraceLog::Change change_of(ByteChange::Kind kind) {
   return TraceLog::Change::HOLD;
 }
 
-bool is_plain(const at::Tensor& tensor) {
-  return tensor.defined() && has_plain_storage(*tensor.unsafeGetTensorImpl());
-}
-
 }  // namespace
 
 class Timeline::TimedCall final : public CallObservation {
@@ -65,7 +61,7 @@ class Timeline::TimedCall final : public CallObservation {
   void takes(c10::ArrayRef<c10::IValue> arguments) override {
     const Tape::Lock tape(timeline_.tape_);
     for_each_tensor(arguments, [&](const at::Tensor& tensor) {
-      const Value* value = is_plain(tensor) ? tape->storages().peek(tensor) : nullptr;
+      const Value* value = has_plain_storage(tensor) ? tape->storages().peek(tensor) : nullptr;
       if (value != nullptr) {
         const int64_t input = timeline_.place(*value);
         timeline_.log_.ops[place_].inputs.push_back(input);
@@ -87,7 +83,7 @@ class Timeline::TimedCall final : public CallObservation {
  private:
   // What the op leaves in a storage that the tape knows says so by its node.
   void leaves(LockedTape& tape, const at::Tensor& tensor) {
-    if (is_plain(tensor) && tape.storages().peek(tensor) == nullptr) {
+    if (has_plain_storage(tensor) && tape.storages().peek(tensor) == nullptr) {
       const c10::Storage& storage = tensor.storage();
       timeline_.writers_.insert_or_assign(storage.unsafeGetStorageImpl(), Writer{storage.getWeakStorageImpl(), place_});
     }

@@ -15,10 +15,6 @@ namespace ac2::internal {
 
 namespace {
 
-bool is_plain(const at::Tensor& tensor) {
-  return tensor.defined() && has_plain_storage(*tensor.unsafeGetTensorImpl());
-}
-
 std::string_view name_without_overload(const OpFacts& facts) {
   return std::string_view(facts.name).substr(0, facts.name.find('.'));
 }
@@ -48,7 +44,7 @@ class Verifier::VerifiedCall final : public CallObservation {
     note_targets(arguments);
     for (size_t i = 0; i < arguments.size(); ++i) {
       for_each_tensor(arguments.slice(i, 1), [&](const at::Tensor& tensor) {
-        if (!is_plain(tensor)) {
+        if (!has_plain_storage(tensor)) {
           return;
         }
         verifier_.check_unwritten(tensor);
@@ -101,7 +97,7 @@ class Verifier::VerifiedCall final : public CallObservation {
     const Tape::Lock tape(verifier_.tape_);
     for (const uint16_t i : facts_.written) {
       for_each_tensor(arguments.slice(i, 1), [&](const at::Tensor& tensor) {
-        if (!is_plain(tensor)) {
+        if (!has_plain_storage(tensor)) {
           return;
         }
         const Value* old = tape->storages().peek(tensor);
@@ -121,7 +117,7 @@ class Verifier::VerifiedCall final : public CallObservation {
     std::vector<Made> made = written_;
     const Tape::Lock tape(verifier_.tape_);
     for_each_tensor(results, [&](const at::Tensor& tensor) {
-      const bool known = !is_plain(tensor) || std::any_of(made.begin(), made.end(), [&](const Made& other) {
+      const bool known = !has_plain_storage(tensor) || std::any_of(made.begin(), made.end(), [&](const Made& other) {
         return other.tensor.storage().is_alias_of(tensor.storage());
       });
       if (!known) {
@@ -225,7 +221,7 @@ std::unique_ptr<ReplayObservation> Verifier::observe_replay(const Node& node) {
 }
 
 void Verifier::check_unwritten(const at::Tensor& tensor) {
-  if (!is_plain(tensor)) {
+  if (!has_plain_storage(tensor)) {
     return;
   }
   Expected known;

@@ -145,6 +145,7 @@ void OpFacts::note_results(const c10::FunctionSchema& schema) {
 }
 
 void OpFacts::note_metadata_writes(const std::string& base) {
+  detaches = base == "aten::detach" || base == "aten::detach_";
   const bool is_inplace_view = op.hasTag(at::Tag::inplace_view);
   writes_metadata_only = writes_metadata(base) || (is_inplace_view && !is_resize(base));
   bumps_version_only = writes_metadata_only && is_inplace_view && !counts_no_version(base) &&

@@ -30,6 +30,7 @@ struct OpFacts {
   bool writes_metadata_only = false;
   // The op writes metadata only, but ADInplaceOrView counts a new version all the same.
   bool bumps_version_only = false;
+  bool detaches = false;  // aten::detach or aten::detach_
 
   // Indices of the arguments that may be written.
   c10::SmallVector<uint16_t, 2> written;

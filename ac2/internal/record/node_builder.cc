@@ -1,6 +1,6 @@
 #include "ac2/internal/record/node_builder.h"
 
-#include <ATen/core/grad_mode.h>
+#include <c10/core/AutogradState.h>
 #include <c10/macros/Macros.h>
 
 #include <optional>
@@ -14,19 +14,21 @@ namespace ac2::internal {
 
 namespace {
 
-// A result that the op has made, rather than passed on or kept a handle of.
-bool is_fresh(const at::Tensor& tensor, c10::ArrayRef<c10::IValue> results) {
-  const c10::Storage& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
-  const size_t handles = storage.use_count();
-  if (handles == 1) {
-    return tensor.use_count() == 1;
-  }
+// How many of `results` nobody else has a handle on and lie in `storage`.
+C10_NOINLINE size_t handles_among(const c10::Storage& storage, c10::ArrayRef<c10::IValue> results) {
   size_t among_results = 0;
   for_each_tensor(results, [&](const at::Tensor& result) {
     among_results +=
         result.defined() && result.has_storage() && result.storage().is_alias_of(storage) && result.use_count() == 1;
   });
-  return handles == among_results;
+  return among_results;
+}
+
+// A result that the op has made, rather than passed on or kept a handle of.
+C10_ALWAYS_INLINE bool is_fresh(const at::Tensor& tensor, c10::ArrayRef<c10::IValue> results) {
+  const c10::Storage& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
+  const size_t handles = storage.use_count();
+  return handles == 1 ? tensor.use_count() == 1 : handles == handles_among(storage, results);
 }
 
 class NodeBuilder {
@@ -43,7 +45,7 @@ class NodeBuilder {
     node->tls_keys = call_.tls_keys;
     node->index = call_.index;
     node->decision = decision.policy();
-    node->grad_mode = at::GradMode::is_enabled();
+    node->grad_mode = c10::AutogradState::get_tls_state().get_grad_mode();
     if (call_.random_state.defined()) {
       node->add_extras().random_state = call_.random_state;
     }
@@ -124,10 +126,8 @@ class NodeBuilder {
       input.value = node_->writes()[target].old;
       input.meta = meta_before(tensor, argument, list_index);
     } else {
-      input.value = tape_.storages().current(tensor);
-      if (plain) {
-        input.meta = tape_.intern(tensor);
-      }
+      input.value = plain ? tape_.storages().current_plain(tensor) : tape_.storages().current(tensor);
+      input.meta = plain ? tape_.intern(tensor) : nullptr;
     }
     if (input.value != nullptr) {
       tape_.lifetimes().ref(input.value);
@@ -142,9 +142,14 @@ class NodeBuilder {
   }
 
   C10_NOINLINE void ask_for_gradient(const at::Tensor& tensor, Value* value) {
-    const bool requires_grad = tensor.requires_grad();
-    value->without_gradient = !requires_grad || tensor.is_leaf();
-    takes_gradient_ |= requires_grad;
+    if (!tensor.requires_grad()) {
+      tape_.set_without_gradient(value);
+      return;
+    }
+    takes_gradient_ = true;
+    if (value->without_gradient) {
+      value->without_gradient = tensor.is_leaf();
+    }
   }
   // Whether surely no gradient is recorded for the results.
   bool is_without_gradient() const { return !node_->grad_mode || (asks_for_gradients_ && !takes_gradient_); }
@@ -162,7 +167,7 @@ class NodeBuilder {
     int32_t flat_index = -1;
     for_each_tensor(call_.results, [&](const at::Tensor& tensor) {
       ++flat_index;
-      if (!tensor.defined() || !has_plain_storage(*tensor.unsafeGetTensorImpl())) {
+      if (!has_plain_storage(tensor)) {
         return;  // held whole, if anything needs it
       }
       c10::StorageImpl* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
@@ -200,7 +205,9 @@ class NodeBuilder {
 
   void attach(Value* value, NodeOutput output, const at::Tensor& tensor, const PolicyDecision& decision) {
     tape_.lifetimes().attach(node_, value, output, saves_);
-    value->without_gradient = is_without_gradient();
+    if (is_without_gradient()) {
+      tape_.set_without_gradient(value);
+    }
     tape_.observers().tell([&](Observer& observer) { observer.tensor_seen(*value, tensor); });
     set_form(value, tensor, decision);
   }

@@ -20,9 +20,20 @@ c10::ArrayRef<c10::IValue> top(const torch::jit::Stack& stack, size_t count) {
   return c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - count);
 }
 
+// What is carried over from one round of a loop to the next is often detached there.
+void note_detached(Tape& tape, const at::Tensor& tensor) {
+  const Tape::Lock locked(tape);
+  if (Value* value = locked->asks_for_gradients() ? locked->storages().find(tensor) : nullptr) {
+    locked->set_without_gradient(value);
+  }
+}
+
 // Nothing to record, but ADInplaceOrView may be about to count a new version of bytes that stay as they are. Told to
 // the tape after the op, for it may throw.
 void change_metadata(Tape& tape, const OpFacts& facts, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  if (facts.detaches) {
+    note_detached(tape, stack->back().toTensor());
+  }
   c10::SmallVector<at::Tensor, 1> tensors;
   if (facts.bumps_version_only && !c10::InferenceMode::is_enabled()) {
     for_each_tensor(top(*stack, facts.num_arguments), [&](const at::Tensor& tensor) { tensors.push_back(tensor); });

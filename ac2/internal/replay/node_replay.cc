@@ -163,7 +163,7 @@ std::optional<c10::Device> device_of(const Node& node) {
 // this stream reads it too: the program did not.
 void keep_inputs_until_read(const ReplayTensors& inputs) {
   for (const at::Tensor& input : inputs) {
-    if (input.defined() && is_asynchronous(input.device()) && has_plain_storage(*input.unsafeGetTensorImpl())) {
+    if (has_plain_storage(input) && is_asynchronous(input.device())) {
       keep_until_read(input.storage());
     }
   }

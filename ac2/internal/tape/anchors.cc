@@ -4,11 +4,15 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 #include <vector>
 
 namespace ac2::internal {
 
 namespace {
+
+// With no more living values each other tensor without a gradient may bring a look.
+constexpr int64_t kFewLiving = 8;
 
 // What forward computed is still there, and no replay is about to read it. What somebody wants in another form is in
 // that form already.
@@ -58,7 +62,7 @@ void Anchors::backward_ended() {
 void Anchors::look() {
   const int64_t nodes = lifetimes_.live_nodes();
   const int64_t bytes = ledger_.saved_bytes();
-  if (nodes >= nodes_limit_ || bytes >= bytes_limit_) {
+  if (nodes >= nodes_limit_ || bytes >= bytes_limit_ || std::exchange(is_due_, false)) {
     int64_t living = 0;
     bool any = false;
     storages_.for_each([&](const Value* value) {
@@ -72,20 +76,23 @@ void Anchors::look() {
     }
     most_nodes_between_ = std::max(kNodes, living);
     nodes_limit_ = bytes_limit_ = std::numeric_limits<int64_t>::max();
+    looks_again_ =
+        lifetimes_.live_nodes() > std::max(kNodes, nodes) / 2 || ledger_.saved_bytes() > std::max(kBytes, bytes) / 2;
+    draws_below_ = static_cast<uint32_t>((int64_t{4} << 32) / std::max(kFewLiving, living));
   }
-  // Not at twice as many: a look may fall where what is carried over cannot be told from a graph that lives, and then
-  // the next must come soon. It comes sooner still if there is less by then.
+  // Not at twice as many: what is carried over may be found the next time. It comes sooner still if there is less by
+  // then.
   nodes_limit_ = std::min(nodes_limit_, lifetimes_.live_nodes() + most_nodes_between_);
   const int64_t left = ledger_.saved_bytes();
   bytes_limit_ = std::min(bytes_limit_, left + std::max(kBytes, left / 4));
-  asks_for_gradients_ = nodes + kNodes / 4 >= nodes_limit_ || bytes + bytes / 8 >= bytes_limit_;
+  asks_for_gradients_ = looks_again_ || nodes + kNodes / 4 >= nodes_limit_ || bytes + bytes / 8 >= bytes_limit_;
 }
 
 void Anchors::forget_for_room() {
   anchor_where([](const Value& value) { return keeps_more(value, kReach, 0); });
 }
 
-int64_t Anchors::anchor_where(c10::function_ref<bool(const Value&)> condition) {
+void Anchors::anchor_where(c10::function_ref<bool(const Value&)> condition) {
   storages_.sweep();
   std::vector<Value*> candidates;
   storages_.for_each([&](Value* value) {
@@ -101,7 +108,6 @@ int64_t Anchors::anchor_where(c10::function_ref<bool(const Value&)> condition) {
       anchor(value);
     }
   }
-  return static_cast<int64_t>(candidates.size());
 }
 
 void Anchors::anchor(Value* value) {

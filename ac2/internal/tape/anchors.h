@@ -7,11 +7,14 @@
 //
 //   anchors.backward_ended();                      // what the program keeps beyond a backward is its state: all of it
 //   if (anchors.node_finished()) anchors.look();   // else, once much has gathered: what keeps too much and requires no
-//                                                  // gradient
+//   if (anchors.state_seen()) anchors.look();      // gradient
 //
 // A living tensor that requires a gradient keeps its graph in plain PyTorch too. Beside those, and beside what autograd
 // wants, there are some kNodes nodes and kBytes bytes: a look comes when so many more have gathered than the last one
-// left, or as many nodes as there are living values, or a quarter of the bytes, and may have to be repeated.
+// left, or as many nodes as there are living values, or a quarter of the bytes. It may fall where what is carried over
+// is dead, or wanted by a graph, and in a loop always there. So while more than half is left, tensors without a
+// gradient that appear bring further looks: one in two, drawn at random so as not to be in step with a loop, and fewer
+// where there are many living values, so that all looks together cost a constant per node.
 //
 // Threads: guarded by the tape's lock. node_finished() by the recording thread.
 #pragma once
@@ -33,7 +36,7 @@ class Anchors {
   // With fewer nodes and fewer bytes than this in the tape nobody looks for values that keep too much.
   static constexpr int64_t kNodes = 1024;
   static constexpr int64_t kBytes = int64_t{1} << 20;
-  // Too much are more nodes than this, or more bytes that nobody else has than the value has itself.
+  // A value keeps too much if there are more nodes than this for its sake, or more bytes than it has itself.
   static constexpr size_t kReach = 64;
 
   Anchors(Lifetimes& lifetimes, StorageIndex& storages, const ByteLedger& ledger, const Observers& observers)
@@ -45,6 +48,8 @@ class Anchors {
   // True for one node in kInterval: then look() is due before the next op begins. Not at once: a call that writes
   // refers to what stood there until it is over.
   bool node_finished() { return ++finished_ % kInterval == 0; }
+  // A tensor that requires no gradient has been made or taken, or detached. True if look() is due because of it.
+  bool state_seen() { return looks_again_ && (is_due_ |= draw()); }
   void look();
   // A look is near, and wants to know of each value whether it requires a gradient. Asking every tensor of every op
   // would cost more than the few nodes of a short region.
@@ -53,17 +58,22 @@ class Anchors {
   void forget_for_room();
 
  private:
-  static constexpr uint32_t kInterval = 64;
+  static constexpr int64_t kInterval = 64;
 
-  // Returns at how many values it had to look.
-  int64_t anchor_where(c10::function_ref<bool(const Value&)> condition);
+  // A linear congruential generator (Knuth, The Art of Computer Programming 2, 3.3.4).
+  bool draw() { return (draws_ = draws_ * 1664525 + 1013904223) < draws_below_; }
+  void anchor_where(c10::function_ref<bool(const Value&)> condition);
   void anchor(Value* value);
 
   Lifetimes& lifetimes_;
   StorageIndex& storages_;
   const ByteLedger& ledger_;
   const Observers& observers_;
-  uint32_t finished_ = 0;
+  int64_t finished_ = 0;  // nodes
+  bool looks_again_ = false;
+  bool is_due_ = false;
+  uint32_t draws_ = 0;
+  uint32_t draws_below_ = 0;  // of 2^32
   bool asks_for_gradients_ = false;
   int64_t most_nodes_between_ = kNodes;  // two looks: as many as there are living values, if that is more
   int64_t nodes_limit_ = kNodes;

@@ -58,17 +58,21 @@ void Lifetimes::discard(Node* node) {
   trash_.put(node);
 }
 
-void Lifetimes::detach_producer(Value* value) {
+Node* Lifetimes::take_off_node(Value* value) {
   Node* node = std::exchange(value->producer, nullptr);
   node->outputs[value->slot].value = nullptr;
+  return node;
+}
+
+void Lifetimes::detach_producer(Value* value) {
+  Node* node = take_off_node(value);
   lose_output(node, !value->saved);
 }
 
 void Lifetimes::make_outside(Value* value) {
   bytes_.drop_held(value);
   budget_.make_outside(*value);
-  Node* node = std::exchange(value->producer, nullptr);
-  node->outputs[value->slot].value = nullptr;
+  Node* node = take_off_node(value);
   const bool recomputed = !std::exchange(value->saved, true);
   // Before the node lets go of its inputs, which may be what keeps the bytes alive.
   if (value->users > 0) {

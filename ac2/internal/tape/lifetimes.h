@@ -62,7 +62,9 @@ class Lifetimes {
 
  private:
   void take_dying_apart();
-  // `value` has been taken off the node that computed it, which was to do so again if `recomputed`.
+  // Returns the node, which has lost an output thereby.
+  static Node* take_off_node(Value* value);
+  // An output has been taken off `node`, which was to compute it again if `recomputed`.
   void lose_output(Node* node, bool recomputed);
 
   GraphMemory& memory_;

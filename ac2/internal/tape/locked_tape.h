@@ -70,6 +70,11 @@ class LockedTape {
   // A backward that recorded no graph of its own, and beside which no other uses the tape.
   void backward_ended() { anchors_.backward_ended(); }
   bool asks_for_gradients() const { return anchors_.asks_for_gradients(); }
+  // The program has `value` as a tensor without a gradient.
+  void set_without_gradient(Value* value) {
+    value->without_gradient = true;
+    tidying_is_due_ |= anchors_.state_seen();
+  }
   void forget_for_room() { anchors_.forget_for_room(); }
   // What forward computed is about to be destroyed by a write.
   void forget_origin(Value* value);

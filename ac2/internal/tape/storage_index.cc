@@ -1,5 +1,7 @@
 #include "ac2/internal/tape/storage_index.h"
 
+#include <c10/macros/Macros.h>
+
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -13,12 +15,8 @@ const Value* StorageIndex::peek(const at::Tensor& tensor) const {
   return map_.find(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
 }
 
-Value* StorageIndex::find(const at::Tensor& tensor) {
-  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  if (!has_plain_storage(*impl)) {
-    return current_opaque(tensor, /*create=*/false);
-  }
-  c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
+C10_ALWAYS_INLINE Value* StorageIndex::find_plain(const at::Tensor& tensor) {
+  c10::StorageImpl* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   Value* value = map_.find(storage);
   if (value == nullptr) {
     return nullptr;
@@ -35,13 +33,26 @@ Value* StorageIndex::find(const at::Tensor& tensor) {
   return value;
 }
 
+Value* StorageIndex::find(const at::Tensor& tensor) {
+  if (!has_plain_storage(*tensor.unsafeGetTensorImpl())) {
+    return current_opaque(tensor, /*create=*/false);
+  }
+  return find_plain(tensor);
+}
+
 Value* StorageIndex::current(const at::Tensor& tensor) {
-  if (Value* value = find(tensor)) {
+  return has_plain_storage(*tensor.unsafeGetTensorImpl()) ? current_plain(tensor)
+                                                          : current_opaque(tensor, /*create=*/true);
+}
+
+Value* StorageIndex::current_plain(const at::Tensor& tensor) {
+  if (Value* value = find_plain(tensor)) {
     return value;
   }
-  if (!has_plain_storage(*tensor.unsafeGetTensorImpl())) {
-    return current_opaque(tensor, /*create=*/true);
-  }
+  return add_outside(tensor);
+}
+
+C10_NOINLINE Value* StorageIndex::add_outside(const at::Tensor& tensor) {
   Value* value = lifetimes_.make_value(tensor.unsafeGetTensorImpl()->unsafe_storage());
   value->versions.note(tensor);
   lifetimes_.ref(value);
@@ -71,7 +82,7 @@ Value* StorageIndex::add_written(const at::Tensor& tensor) {
 }
 
 void StorageIndex::expect_new_version(const at::Tensor& tensor) {
-  if (!tensor.defined() || !has_plain_storage(*tensor.unsafeGetTensorImpl())) {
+  if (!has_plain_storage(tensor)) {
     return;
   }
   if (Value* value = find(tensor)) {

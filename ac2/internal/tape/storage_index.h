@@ -33,6 +33,8 @@ class StorageIndex {
   // A saved value from outside is made if the tape does not know the tensor's storage, or if that has changed unseen.
   // `tensor` must be defined.
   Value* current(const at::Tensor& tensor);
+  // The same for a tensor that is known to have a plain storage.
+  Value* current_plain(const at::Tensor& tensor);
   // Null if the tape does not know it, or if it has changed unseen.
   Value* find(const at::Tensor& tensor);
   // Whatever the index has for the storage of `tensor`, which is a plain one; null if nothing. Notes nothing.
@@ -68,6 +70,9 @@ class StorageIndex {
   }
 
  private:
+  // Of a tensor with a plain storage.
+  Value* find_plain(const at::Tensor& tensor);
+  Value* add_outside(const at::Tensor& tensor);
   Value* current_opaque(const at::Tensor& tensor, bool create);
   void add_young(Value* value);
   void remove(Value* value);
