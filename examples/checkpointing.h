@@ -37,7 +37,7 @@ struct Checkpointing {
   bool none() const { return !policy && !budget; }
 
   std::optional<ac2::Policy> policy;
-  // Gradients are those without it, to the last bit.
+  // Gradients are bitwise those without it.
   bool exact = true;
   // Shared by the regions of a step; without a policy all is saved while it fits.
   std::optional<ac2::MemoryBudget> budget;

@@ -1,5 +1,5 @@
 // The same training step in several ways, side by side: what each holds, how long it takes, and whether its gradients
-// are those of the first, to the last bit.
+// are bitwise those of the first.
 //
 //   std::vector<example::Variant> variants = {
 //       {"none", plain, [=] { return plain->forward(x).sum(); }},

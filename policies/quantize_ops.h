@@ -9,7 +9,7 @@
 //   bits | a floating-point result is saved as                                              | comes back
 //   8, 4 | codes, and the least and greatest number of each block of 256; rounded at random | close
 //   1    | where relu or relu_ made it: which numbers are positive                          | exact for ReLU's gradient
-//   any  | one bit, if it has two values, as a dropout mask {0, 1/(1-p)} has (on the CPU)   | exact, to the bit
+//   any  | one bit, if it has two values, as a dropout mask {0, 1/(1-p)} has (on the CPU)   | bitwise identical
 //
 // Bool results (comparisons, masks) take one bit a number and are exact, whatever `bits` is. Integer, complex and all
 // other results are saved as exact copies, and so are results that 1 bit cannot hold. In a block with a NaN, an

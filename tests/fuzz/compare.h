@@ -10,7 +10,7 @@
 
 namespace ac2::test {
 
-// What was different in regions: outputs, inputs and gradients to the last bit, the default generator's state, errors,
+// What was different in regions: outputs, inputs and gradients bitwise, the default generator's state, errors,
 // or a node left behind. Empty if nothing. `counts` is false, and nothing is said but of nodes, where plain autograd
 // fails itself or a budget cannot be met.
 struct Verdict {

@@ -1,4 +1,4 @@
-// quantize_ops on a GPU: the codes, ranges, masks and numbers of the CPU, to the bit.
+// quantize_ops on a GPU: bitwise the codes, ranges, masks and numbers of the CPU.
 #include <cmath>
 #include <limits>
 #include <string>

@@ -1,4 +1,4 @@
-// Checkpointed modules: trained, saved, cloned and nested as the plain ones, to the last bit.
+// Checkpointed modules: trained, saved, cloned and nested as the plain ones, with bitwise the same results.
 #include <torch/torch.h>
 
 #include <memory>

@@ -1,4 +1,5 @@
-// Results in files: gradients to the bit, memory that holds nothing, and what becomes of disks and threads that fail.
+// Results in files: bitwise the same gradients, memory that holds nothing, and what becomes of disks and threads that
+// fail.
 #include "policies/spill_to_file.h"
 
 #include <ATen/Parallel.h>

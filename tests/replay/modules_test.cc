@@ -1,5 +1,5 @@
 // LibTorch's modules, trained plain and in regions under every kind of policy: outputs, gradients,
-// buffers and random state are the same to the last bit.
+// buffers and random state are bitwise the same.
 #include "tests/support/modules.h"
 
 namespace ac2::test {

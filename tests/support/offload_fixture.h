@@ -105,7 +105,7 @@ class OffloadTest : public CleanTest {
     return run;
   }
 
-  // Gradients to the bit, no synchronisation, nothing held at the end.
+  // Bitwise the same gradients, no synchronisation, nothing held at the end.
   Stats expect_same_as_plain(const TensorFn& fn, const Tensors& inputs, const Policy& policy,
                              const OffloadOptions& options) {
     const Run plain = run(fn, inputs, policy, std::nullopt);

@@ -1,5 +1,5 @@
 // Every function of the tables in tests/sweep/, in regions of every kind: outputs, gradients and generator states are
-// those of plain LibTorch to the last bit.
+// bitwise those of plain LibTorch.
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 

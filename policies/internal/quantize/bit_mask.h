@@ -14,9 +14,9 @@
 
 namespace ac2::policies::internal {
 
-// ⌈n/8⌉ bytes, and the two values. Comes back to the bit, NaNs and signs of zeros included. None for tensors with more
-// than two values, that are found out after the first few; for dtypes of more than eight bytes; for devices without
-// kernels, but for the meta device.
+// ⌈n/8⌉ bytes, and the two values. Comes back bitwise identical, NaNs and signs of zeros included. None for tensors
+// with more than two values, that are found out after the first few; for dtypes of more than eight bytes; for devices
+// without kernels, but for the meta device.
 c10::IValue pack_two_valued(const at::Tensor& tensor);
 
 // ⌈n/8⌉ bytes. Comes back as 0 where x <= 0, and 1 elsewhere (so for NaN): a tensor that threshold_backward at 0 takes

@@ -4,7 +4,7 @@
 //   at::Tensor close = dequantize(packed);
 //
 // `key` decides how numbers are rounded: the same for the same key, whatever the number of threads. Blocks without
-// codes (NaN, infinity, a range that overflows) are kept as they are, to the bit.
+// codes (NaN, infinity, a range that overflows) are kept as they are.
 // Takes float, double, half and bfloat16, on the CPU, on devices that device_kernels.h has kernels for, with the same
 // codes, and on the meta device, where only sizes matter.
 //

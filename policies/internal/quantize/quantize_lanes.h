@@ -1,7 +1,7 @@
 // Block quantisation as a warp does it: what each of its 32 lanes does with one block of kQuantizeBlock numbers.
 //
 // A lane has kVectors vectors of 16 bytes, each beside those of its neighbours, so that a warp's loads and stores are
-// whole lines. Codes and ranges are, to the bit, those of the loops for CPUs (quantize.cc): of a range neither the
+// whole lines. Codes and ranges are bitwise those of the loops for CPUs (quantize.cc): of a range neither the
 // order of comparisons nor that of the sum below matters, and the arithmetic is that of quantize_block.h.
 //
 //   for each lane:  numbers = load_lane(...);  range = range_of_lane(numbers)
