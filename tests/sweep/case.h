@@ -47,6 +47,7 @@ enum Flags : unsigned {
   kNoSecondDerivative = 1U << 5,    // plain LibTorch throws, or the gradients depend on no input
   kNoInferenceStretch = 1U << 6,    // plain LibTorch throws if the function alone runs in inference mode
   kFlat = kZeroGradient | kNoSecondDerivative,
+  kNoSecondDerivativeOnce = 1U << 7,  // as kNoSecondDerivative, up to LibTorch 2.11
 };
 
 struct Case {
