@@ -1,5 +1,5 @@
-// Another library had ac2's dispatch key skipped before ac2 could take it. In a binary of its own: what a process registers
-// for a key concerns all of it.
+// Another library had ac2's dispatch key skipped before ac2 could take it. In a binary of its own: what a process
+// registers for a key concerns all of it.
 #include <torch/library.h>
 
 #include "tests/support/regions.h"

@@ -9,8 +9,8 @@ namespace ac2::internal {
 
 namespace {
 
-// OperatorHandle::operatorDef_, for versions before 2.14, in which OperatorHandle has no lookup(). An explicit instantiation may name
-// what is private; the friend function that it defines hands it out.
+// OperatorHandle::operatorDef_, for versions before 2.14, in which OperatorHandle has no lookup(). An explicit
+// instantiation may name what is private; the friend function that it defines hands it out.
 template <auto kMember>
 struct DefinitionOfHandle {
   friend auto member_of_handle() { return kMember; }

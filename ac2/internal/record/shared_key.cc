@@ -21,8 +21,6 @@ namespace ac2::internal {
 
 namespace {
 
-std::atomic<bool> shared{false};
-
 bool belongs_to_other(c10::ArrayRef<c10::IValue> arguments) {
   if (is_replaying()) {
     return false;  // nothing of the other library's was recorded, and a replay may itself have included the key
@@ -53,7 +51,7 @@ class SharedKey {
     register_pending();
   }
 
-  // Not with the dispatcher's lock.
+  // Not with the dispatcher's lock. Nothing is pending unless the key is shared.
   void register_pending() {
     if (!any_pending_.load(std::memory_order_acquire)) {
       return;
@@ -131,13 +129,10 @@ class SharedKey {
 
 void share_key(BoxedInterceptor interceptor) {
   SharedKey::instance().share(interceptor);
-  shared.store(true, std::memory_order_release);
 }
 
 void register_new_operators() {
-  if (shared.load(std::memory_order_acquire)) {
-    SharedKey::instance().register_pending();
-  }
+  SharedKey::instance().register_pending();
 }
 
 }  // namespace ac2::internal
