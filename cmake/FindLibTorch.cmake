@@ -27,6 +27,8 @@ execute_process(
   OUTPUT_VARIABLE _found ERROR_VARIABLE _said RESULT_VARIABLE _failed)
 if(_failed)
   string(STRIP "${_said}" LibTorch_REASON)
+  # To find_package_handle_standard_args a text with semicolons is several arguments, quoted or not.
+  string(REPLACE ";" "," LibTorch_REASON "${LibTorch_REASON}")
   # What is unusable is not kept, so that the next attempt looks again.
   set(_usable FALSE)
 else()

@@ -98,7 +98,7 @@ TEST_F(FindLibtorchTest, TakesThePinnedWheelWhereThereIsNoOther) {
 TEST_F(FindLibtorchTest, SaysWhyPythonsTorchIsNotTaken) {
   python_is(make_libtorch("python_torch", "2.5.1"));
   const std::string home = make_cached("2.15.0");
-  EXPECT_THAT(find(""), AllOf(HasSubstr("python_torch is LibTorch 2.5.1; ac2 works with LibTorch 2.7 to 2.15"),
+  EXPECT_THAT(find(""), AllOf(HasSubstr("python_torch is LibTorch 2.5.1: ac2 works with LibTorch 2.7 to 2.15"),
                               HasSubstr(found(home, "2.15.0"))));
   EXPECT_FALSE(failed_);
 }
@@ -109,7 +109,7 @@ TEST_F(FindLibtorchTest, AVersionThatIsAskedForIsTakenWhereverItIs) {
   python_is(newer);
   EXPECT_THAT(find("AC2_LIBTORCH_VERSION=2.11"), HasSubstr(found(pinned, "2.11.0")));
   EXPECT_THAT(find("AC2_LIBTORCH_VERSION=2.11.0"),
-              HasSubstr("is LibTorch 2.12.0; AC2_LIBTORCH_VERSION asks for 2.11.0"));
+              HasSubstr("is LibTorch 2.12.0: AC2_LIBTORCH_VERSION asks for 2.11.0"));
   const std::string asked = make_libtorch("python_torch", "2.11.0+cu130");
   EXPECT_EQ(find("AC2_LIBTORCH_VERSION=2.11"), found(asked, "2.11.0+cu130"));
 }
@@ -125,7 +125,7 @@ TEST_F(FindLibtorchTest, LibtorchHomeOutsideTheRangeIsAnError) {
   for (const char* version : {"2.5.1+cu124", "2.16.0", "3.0.0", "1.13.1"}) {
     const std::string home = make_libtorch("mine", version);
     EXPECT_EQ(find("LIBTORCH_HOME=" + home), "LIBTORCH_HOME=" + home + " is LibTorch " + version +
-                                                 "; ac2 works with LibTorch 2.7 to 2.15, and with 2.6 built with the "
+                                                 ": ac2 works with LibTorch 2.7 to 2.15, and with 2.6 built with the "
                                                  "C++11 ABI.\n");
     EXPECT_TRUE(failed_);
   }
@@ -160,7 +160,7 @@ TEST_F(FindLibtorchTest, AnInstalledPackageTakesNoOtherMinorRelease) {
   const std::string home = make_libtorch("mine", "2.11.0");
   EXPECT_EQ(find("", "--series 2.11 --no-fetch " + home), found(home, "2.11.0"));
   EXPECT_THAT(find("", "--series 2.12 --no-fetch " + home),
-              HasSubstr("is LibTorch 2.11.0; ac2 was built with LibTorch 2.12, and needs one of that"));
+              HasSubstr("is LibTorch 2.11.0: ac2 was built with LibTorch 2.12, and needs one of that"));
   EXPECT_THAT(find("", "--series 2.12 --no-fetch " + folder_),
               AllOf(HasSubstr("No LibTorch was found. Set LIBTORCH_HOME"), HasSubstr("pip install torch==2.12.1")));
 }

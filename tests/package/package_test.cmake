@@ -101,7 +101,7 @@ elseif(test STREQUAL "consumer_is_told_what_is_missing")
     "#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR 6\n#define TORCH_VERSION_PATCH 0\n")
   file(WRITE "${work}/other/include/ATen/ATen.h" "")
   file(WRITE "${work}/other/lib/libtorch_cpu.so" "")
-  configure_consumer("LIBTORCH_HOME=${work}/other is LibTorch 2.6.0; ac2 was built with LibTorch [0-9.]+, and needs" refused
+  configure_consumer("LIBTORCH_HOME=${work}/other is LibTorch 2.6.0: ac2 was built with LibTorch [0-9.]+, and needs" refused
     "-DLIBTORCH_HOME=${work}/other")
 else()
   message(FATAL_ERROR "No test is called \"${test}\".")

@@ -79,14 +79,14 @@ why_not() {
   version="$(version_in "$home")"
   its_series="$(series_of "$version")"
   if ! in_range "$version" && [ "$its_series" != 2.6 ]; then
-    echo "is LibTorch $version; $range"
+    echo "is LibTorch $version: $range"
   elif [ -n "$series" ] && [ "$its_series" != "$series" ]; then
-    echo "is LibTorch $version; ac2 was built with LibTorch $series, and needs one of that"
+    echo "is LibTorch $version: ac2 was built with LibTorch $series, and needs one of that"
   elif [ -n "$asked" ] && [[ $version != "$pinned" && $version != "$pinned"+* ]]; then
-    echo "is LibTorch $version; AC2_LIBTORCH_VERSION asks for $pinned"
+    echo "is LibTorch $version: AC2_LIBTORCH_VERSION asks for $pinned"
   elif ! has_cxx11_abi "$home"; then
-    echo "is LibTorch $version built with the old C++ ABI (_GLIBCXX_USE_CXX11_ABI=0), which ac2 cannot be linked to; the" \
-      "wheels of PyPI have the new one from 2.7 on; $range"
+    echo "is LibTorch $version built with the old C++ ABI (_GLIBCXX_USE_CXX11_ABI=0), which ac2 cannot be linked to. The" \
+      "wheels of PyPI have the new one from 2.7 on: $range"
   fi
 }
 
@@ -120,4 +120,4 @@ if [ -n "$pinned" ] && home="$(bash "$here/fetch_libtorch.sh" ${fetch:+--fetch} 
   found "$home"
 fi
 fail "No LibTorch was found. Set LIBTORCH_HOME to a directory with include/ and lib/ (an unpacked LibTorch, or" \
-  ".../site-packages/torch), or pip install torch==${pinned:-$series.*}; $range."
+  ".../site-packages/torch), or pip install torch==${pinned:-$series.*}: $range."
