@@ -7,6 +7,7 @@
 //   scope.h             regions: where ops are recorded under a policy. A program may need no more than this
 //   op_scopes.h         single calls decided otherwise
 //   names.h             names for values, which policies may look at
+//   expose.h            tensors to which code writes that no dispatcher sees
 //   current_decision.h  what the policies in force would decide
 //   trace.h             what a region has recorded, as numbers
 //   report.h            the same for people: text, a page, a graph, a time line
@@ -22,6 +23,7 @@
 #include "ac2/scope.h"             // IWYU pragma: export
 #include "ac2/op_scopes.h"         // IWYU pragma: export
 #include "ac2/names.h"             // IWYU pragma: export
+#include "ac2/expose.h"            // IWYU pragma: export
 #include "ac2/current_decision.h"  // IWYU pragma: export
 #include "ac2/trace.h"             // IWYU pragma: export
 #include "ac2/report.h"            // IWYU pragma: export

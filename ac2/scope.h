@@ -13,7 +13,7 @@
 // Guaranteed: gradients, outputs and generator states are bitwise identical to those of a program without regions, if
 // each op computes the same result from the same inputs. This holds under retain_graph and create_graph, and with
 // in-place writes and exceptions. Not guaranteed: a write that bypasses ATen, through data_ptr() or in another thread,
-// is not seen. Tag a result that is written so MUST_SAVE.
+// is not seen. ac2/expose.h tells regions of such a write through a pointer.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -4,7 +4,8 @@
 //   ...
 //   ac2::PolicyScope scope(policy);
 //
-// A list has names and patterns. "aten::mm" means every overload and "aten::add.Tensor" that one; '*' and '?' make a
+// A list has names and patterns. "aten::mm" means every overload and "aten::add.Tensor" that one; an overload without a
+// name is written "aten::sum.default", as in Python. '*' and '?' make a
 // pattern: "aten::*mm*", "aten::add.*". In-place forms, such as "aten::relu_", are ops of their own. Names are those of
 // the ops that reach the backend: under autograd aten::linear runs as aten::addmm or aten::mm, and a list that names
 // aten::linear draws a warning.

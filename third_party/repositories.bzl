@@ -3,16 +3,18 @@
 load("//third_party/bazel_shims:repositories.bzl", "offline_bazel_repositories")
 load("//third_party/cuda:cuda_configure.bzl", "cuda_configure")
 load("//third_party/libtorch:libtorch_configure.bzl", "libtorch_configure")
+load("//third_party/python:python_configure.bzl", "python_configure")
 load("//third_party/sysdeps:pkg_config.bzl", "pkg_config_repository")
 
 def ac2_repositories():
-    """Declares @libtorch, @absl, @gtest, @benchmark, @nlohmann_json, @zlib and @local_cuda.
+    """Declares @libtorch, @absl, @gtest, @benchmark, @nlohmann_json, @zlib, @local_cuda and @local_python.
 
     Call it first in a WORKSPACE, so that Bazel's own suffix finds its repositories declared and downloads nothing.
     """
     offline_bazel_repositories()
     libtorch_configure(name = "libtorch")
     cuda_configure(name = "local_cuda")
+    python_configure(name = "local_python")
 
     # Bazel target = pkg-config modules. Add the ones you need; bazelw installs the packages.
     pkg_config_repository(

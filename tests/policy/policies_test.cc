@@ -140,7 +140,15 @@ TEST(SaveOpsTest, RejectsAnUnknownOverloadAndListsTheKnownOnes) {
   EXPECT_THAT(save_ops_error("aten::add.Tensr"),
               AllOf(HasSubstr("\"aten::add\" has no overload \"Tensr\""), HasSubstr("\"Tensor\""),
                     HasSubstr("\"Scalar\""), HasSubstr("\"aten::add\" means all of them")));
-  EXPECT_THAT(save_ops_error("aten::mm.default"), HasSubstr("one without a name"));
+  EXPECT_THAT(save_ops_error("aten::mm.Tensor"), HasSubstr("It has \"default\""));
+  EXPECT_THAT(save_ops_error("aten::add.default"), HasSubstr("\"aten::add\" has no overload"));
+}
+
+TEST(SaveOpsTest, TakesTheOverloadWithoutANameByTheNameThatPythonGivesIt) {
+  PolicyScope scope(policies::save_ops({"aten::sum.default"}));
+  const auto saves = [](const char* op) { return current_decision(op)->saves(); };
+  EXPECT_TRUE(saves("aten::sum"));
+  EXPECT_FALSE(saves("aten::sum.dim_IntList"));
 }
 
 TEST(SaveOpsTest, RejectsANameWithoutANamespaceAndSaysHowItIsWritten) {

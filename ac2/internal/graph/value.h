@@ -52,6 +52,8 @@ struct PackedForm {
 struct OpaqueForm {
   c10::weak_intrusive_ptr<c10::TensorImpl> origin{c10::intrusive_ptr<c10::TensorImpl>()};
   at::Tensor held;  // while the value has users
+  // An alias for `held`, made beforehand where making one calls Python, which must not happen under the tape's lock.
+  at::Tensor alias;
 };
 
 // As what a budget counts bytes that it cannot drop. Those of tracked values count by their place instead.

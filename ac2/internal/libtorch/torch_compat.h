@@ -61,6 +61,18 @@ class EngineInFront<Base> : public EngineInFrontBase<Base> {
   }
 };
 
+// Whether the tensor has an object in Python that no Python code refers to, and that PyTorch keeps for whoever asks next.
+// From 2.10 on such an object counts as one use of the tensor; before, it counts as none, and this is false. May take
+// Python's lock: not to be called under one of ours.
+template <class Impl>
+bool is_used_by_idle_python_object(Impl& impl) {
+  if constexpr (requires { impl.pyobj_slot()->has_unique_reference(); }) {
+    return impl.pyobj_slot()->has_unique_reference();
+  } else {
+    return false;
+  }
+}
+
 // Whether both are the same version counter, for which LibTorch has no function. Two that count nothing are the same.
 inline bool same_counter(const c10::VariableVersion& a, const c10::VariableVersion& b) {
   static_assert(sizeof(c10::VariableVersion) == sizeof(void*), "VariableVersion is no longer just a pointer");

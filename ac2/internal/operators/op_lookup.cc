@@ -16,11 +16,11 @@ namespace ac2::internal {
 
 namespace {
 
-bool is_well_formed(const QualifiedName& name) {
+bool is_well_formed(const QualifiedName& name, const std::string& text) {
   const size_t colons = name.base.find("::");
   const bool has_both_parts = colons != std::string::npos && colons > 0 && colons + 2 < name.base.size();
   return has_both_parts && name.base.find_first_of(" \t\n(),") == std::string::npos &&
-         (!name.overload || !name.overload->empty());
+         !text.ends_with('.');
 }
 
 // The name that is probably meant by "mm", "aten.mm" or "torch.ops.aten.mm".
@@ -138,7 +138,12 @@ QualifiedName split_name(const std::string& name) {
   if (dot == std::string::npos) {
     return {name, std::nullopt};
   }
-  return {name.substr(0, dot), name.substr(dot + 1)};
+  std::string overload = name.substr(dot + 1);
+  // As Python writes it; the dispatcher accepts no overload of that name.
+  if (overload == "default") {
+    overload.clear();
+  }
+  return {name.substr(0, dot), std::move(overload)};
 }
 
 bool is_pattern(const std::string& name) {
@@ -162,7 +167,7 @@ std::set<std::string> overloads_of(const std::string& base) {
 
 void check_registered(const std::string& caller, const std::string& text) {
   const QualifiedName name = split_name(text);
-  TORCH_CHECK(is_well_formed(name), caller, ": \"", text,
+  TORCH_CHECK(is_well_formed(name, text), caller, ": \"", text,
               "\" is not an operator's name. Names are written \"aten::mm\" (every overload) or \"aten::add.Tensor\" "
               "(that one).",
               did_you_mean(split_name(guess_meaning(text))));
@@ -184,7 +189,7 @@ void check_registered(const std::string& caller, const std::string& text) {
   std::vector<std::string> spelled;
   spelled.reserve(overloads.size());
   for (const std::string& overload : overloads) {
-    spelled.push_back(overload.empty() ? "one without a name" : absl::StrCat("\"", overload, "\""));
+    spelled.push_back(overload.empty() ? "\"default\"" : absl::StrCat("\"", overload, "\""));
   }
   TORCH_CHECK(false, caller, ": the operator \"", name.base, "\" has no overload \"", *name.overload, "\". It has ",
               absl::StrJoin(spelled, ", "), "; \"", name.base, "\" means all of them.");

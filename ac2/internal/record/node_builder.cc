@@ -3,6 +3,7 @@
 #include <c10/core/AutogradState.h>
 #include <c10/macros/Macros.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -14,21 +15,28 @@ namespace ac2::internal {
 
 namespace {
 
-// How many of `results` nobody else has a handle on and lie in `storage`.
-C10_NOINLINE size_t handles_among(const c10::Storage& storage, c10::ArrayRef<c10::IValue> results) {
+// Whether nobody but the call's results has a handle on `tensor`.
+C10_ALWAYS_INLINE bool is_ours_alone(const at::Tensor& tensor, const RecordedCall& call) {
+  const size_t uses = tensor.use_count();
+  return uses == 1 || (uses == 2 && std::find(call.idle_in_python.begin(), call.idle_in_python.end(),
+                                              tensor.unsafeGetTensorImpl()) != call.idle_in_python.end());
+}
+
+// How many of the results nobody else has a handle on and lie in `storage`.
+C10_NOINLINE size_t handles_among(const c10::Storage& storage, const RecordedCall& call) {
   size_t among_results = 0;
-  for_each_tensor(results, [&](const at::Tensor& result) {
-    among_results +=
-        result.defined() && result.has_storage() && result.storage().is_alias_of(storage) && result.use_count() == 1;
+  for_each_tensor(call.results, [&](const at::Tensor& result) {
+    among_results += result.defined() && result.has_storage() && result.storage().is_alias_of(storage) &&
+                     is_ours_alone(result, call);
   });
   return among_results;
 }
 
 // A result that the op has made, rather than passed on or kept a handle of.
-C10_ALWAYS_INLINE bool is_fresh(const at::Tensor& tensor, c10::ArrayRef<c10::IValue> results) {
+C10_ALWAYS_INLINE bool is_fresh(const at::Tensor& tensor, const RecordedCall& call) {
   const c10::Storage& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
   const size_t handles = storage.use_count();
-  return handles == 1 ? tensor.use_count() == 1 : handles == handles_among(storage, results);
+  return handles == 1 ? is_ours_alone(tensor, call) : handles == handles_among(storage, call);
 }
 
 class NodeBuilder {
@@ -119,6 +127,9 @@ class NodeBuilder {
     input.requires_grad = call_.facts.is_composite && tensor.requires_grad();
     const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
     const bool plain = has_plain_storage(impl);
+    if (impl.is_python_dispatch()) {
+      node_->replayable = false;  // its results are saved: what Python's code would compute is Python's affair
+    }
     const int target =
         call_.writes != nullptr && plain ? call_.writes->target_of(impl.unsafe_storage().unsafeGetStorageImpl()) : -1;
     if (target >= 0) {
@@ -171,7 +182,7 @@ class NodeBuilder {
         return;  // held whole, if anything needs it
       }
       c10::StorageImpl* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
-      if ((call_.writes != nullptr && call_.writes->target_of(storage) >= 0) || !is_fresh(tensor, call_.results)) {
+      if ((call_.writes != nullptr && call_.writes->target_of(storage) >= 0) || !is_fresh(tensor, call_)) {
         return;
       }
       if (Value* value = tape_.storages().add_made(tensor)) {
@@ -187,8 +198,9 @@ class NodeBuilder {
       if (target.accumulates || target.handed_on || target.tensor.storage().unsafeGetStorageImpl() != target.storage) {
         continue;
       }
-      // Without its old bytes there is no computing it again: it is a value like those from outside, in this form.
-      if (!target.is_recoverable() && !target.is_recoverable_by_name()) {
+      // Without its old bytes, or with others that write there, there is no computing it again: it is a value like those
+      // from outside, in this form.
+      if ((!target.is_recoverable() && !target.is_recoverable_by_name()) || tape_.is_exposed(target.storage)) {
         if (decision.hooks() || decision.offloads()) {
           set_form(tape_.storages().add_written(target.tensor), target.tensor, decision);
         }

@@ -4,6 +4,7 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/ivalue.h>
 #include <c10/core/DispatchKeySet.h>
+#include <c10/core/TensorImpl.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/ArrayRef.h>
 
@@ -25,6 +26,8 @@ struct RecordedCall {
   c10::ArrayRef<c10::IValue> results;
   const Overwrites* writes;  // null if it writes nothing
   const RandomState& random_state;
+  // Results that have an idle object in Python: is_used_by_idle_python_object().
+  c10::ArrayRef<const c10::TensorImpl*> idle_in_python;
   int64_t index;
   double cost;  // if the tape has a budget or a step log
 };

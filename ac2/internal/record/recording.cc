@@ -3,6 +3,7 @@
 #include "ac2/internal/budget/budget.h"
 #include "ac2/internal/libtorch/for_each_tensor.h"
 #include "ac2/internal/libtorch/stream_order.h"
+#include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/operators/cost_model.h"
 #include "ac2/internal/record/node_builder.h"
 #include "ac2/internal/region/op_context_factory.h"
@@ -76,6 +77,12 @@ bool Recording::add_node(const Call& call, c10::ArrayRef<c10::IValue> results) {
   if (!known_) {
     known_ = region_.policies.decide(facts_, OpContextFactory::make(facts_.op, call.arguments, results, index_));
   }
+  c10::SmallVector<const c10::TensorImpl*, 1> idle_in_python;
+  for_each_tensor(results, [&](const at::Tensor& result) {
+    if (result.use_count() > 1 && is_used_by_idle_python_object(*result.unsafeGetTensorImpl())) {
+      idle_in_python.push_back(result.unsafeGetTensorImpl());
+    }
+  });
   const Tape::Lock tape(*tape_);
   tape->storages().set_names_decide(names_decide_);
   build_node(*tape,
@@ -86,6 +93,7 @@ bool Recording::add_node(const Call& call, c10::ArrayRef<c10::IValue> results) {
               .results = results,
               .writes = call.writes,
               .random_state = call.random_state,
+              .idle_in_python = idle_in_python,
               .index = index_,
               .cost = modelled_ || timed_ ? cost_of(call, results) : 0},
              *known_);

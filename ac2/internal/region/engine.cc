@@ -46,7 +46,7 @@ class RecordingEngine final : public EngineInFront<Engine> {
   }
 
   std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
-    if (Region* region = ThreadRegions::here().recording()) {
+    if (Region* region = ThreadRegions::here().saving()) {
       return SavedTensorHook::make(region->tape);
     }
     return behind().get_default_saved_variable_hooks();

@@ -1,4 +1,6 @@
 #include "ac2/internal/region/region.h"
+
+#include <ATen/SavedTensorHooks.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/graph_task.h>
 
@@ -78,6 +80,7 @@ std::shared_ptr<ScopeState> ThreadRegions::open(Policy::Instance policy, const R
   scope->trace = scope->region->trace;
   scope->policy = scope->region->policies.push(std::move(policy));
   tell_timeline(*scope->region);
+  scope->outer_hooks = at::SavedTensorDefaultHooks::get_tls_state().stack.size();
   scope->closed_elsewhere = closed_elsewhere_;
   scopes_.push_back(scope);
   update_dispatch_key();
@@ -130,6 +133,16 @@ void ThreadRegions::remove_closed_elsewhere() {
       remove(*scope);
     }
   }
+}
+
+Region* ThreadRegions::saving() {
+  Region* const region = recording();
+  if (region == nullptr) {
+    return nullptr;
+  }
+  // What is traced is packed when the traced code runs.
+  const at::impl::SavedTensorDefaultHooksTLS& hooks = at::SavedTensorDefaultHooks::get_tls_state();
+  return hooks.is_tracing || hooks.stack.size() > scopes_.back()->outer_hooks ? nullptr : region;
 }
 
 Region* ThreadRegions::innermost() {

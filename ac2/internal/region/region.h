@@ -51,6 +51,9 @@ struct ScopeState {
   std::shared_ptr<const Trace> trace;
   Region* region = nullptr;  // valid until closed
   int64_t policy = 0;        // in region->policies
+  // How many of a Python program's torch.autograd.graph.saved_tensors_hooks were entered before. Those that are entered
+  // later lie further inside, and get what is saved there.
+  size_t outer_hooks = 0;
   bool outermost = false;
   std::atomic<bool> closed{false};
   // The thread's: set when one of its scopes was closed elsewhere.
@@ -70,6 +73,9 @@ class ThreadRegions {
   Region* recording();
   // The same without regard to a backward that is running.
   Region* innermost();
+  // The region whose hooks get what autograd saves at this moment: that of recording(), unless the program has entered
+  // saved-tensor hooks of its own since the last scope was opened. The innermost counts.
+  Region* saving();
 
   void disable();
   void enable();

@@ -1,9 +1,11 @@
 #include "ac2/internal/replay/backward_run.h"
 
 #include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/engine.h>
 
 #include <algorithm>
 #include <mutex>
+#include <utility>
 
 #include "ac2/internal/replay/read_ahead.h"
 #include "ac2/internal/tape/tape.h"
@@ -57,6 +59,26 @@ void leave(const Entered& entered) {
   }
 }
 
+// Leaves a tape when the backward that entered it ends: called by the engine when it succeeds, destroyed with the
+// engine's own record of it (its graph task) when it fails.
+class LeavesAtTheEnd {
+ public:
+  explicit LeavesAtTheEnd(EnteredTape entered) : entered_{std::move(entered)} {}
+  ~LeavesAtTheEnd() { leave(entered_); }
+  LeavesAtTheEnd(const LeavesAtTheEnd&) = delete;
+  LeavesAtTheEnd& operator=(const LeavesAtTheEnd&) = delete;
+
+  void now() { leave(std::exchange(entered_, {})); }
+
+ private:
+  Entered entered_;
+};
+
+void leave_with_graph_task(EnteredTape entered) {
+  auto leaves = std::make_shared<LeavesAtTheEnd>(std::move(entered));
+  torch::autograd::Engine::get_default_engine().queue_callback([leaves] { leaves->now(); });
+}
+
 }  // namespace
 
 BackwardRun::BackwardRun() : outer_(std::exchange(current_run, this)) {
@@ -100,17 +122,14 @@ void BackwardRun::enter(Tape& tape, int graph_task) {
     current_run->entered_.push_back(entered);
     return;
   }
-  Entered stale;
   {
     const std::lock_guard lock(unattended().mutex);
-    if (unattended().runs == 0) {
-      // An engine that does not go through ours (a Python process's): nobody says when its backwards end, so the next
-      // one says it of those before.
-      stale = std::exchange(unattended().entered, {});
+    if (unattended().runs > 0) {
+      unattended().entered.push_back(entered);
+      return;
     }
-    unattended().entered.push_back(entered);
   }
-  leave(stale);
+  leave_with_graph_task(entered);
 }
 
 }  // namespace ac2::internal

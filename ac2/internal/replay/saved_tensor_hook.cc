@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "ac2/internal/libtorch/unrecorded.h"
 #include "ac2/internal/replay/backward_run.h"
 #include "ac2/internal/replay/packing.h"
 #include "ac2/internal/replay/read_ahead.h"
@@ -28,13 +29,27 @@ void SavedTensorHook::operator delete(SavedTensorHook* hook, std::destroying_del
   tape->free_hook(reinterpret_cast<Tape::HookMemory*>(hook));
 }
 
-// No op may be dispatched here: it would be recorded, and autograd is in the middle of one.
+namespace {
+
+// For a subclass that is written in Python an alias is made by its own detach(), which is Python code.
+at::Tensor alias_made_by_python(const at::Tensor& tensor) {
+  if (!tensor.unsafeGetTensorImpl()->is_python_dispatch()) {
+    return {};
+  }
+  const Unrecorded unrecorded;
+  return tensor.variable_data();
+}
+
+}  // namespace
+
+// No op may be recorded here: autograd is in the middle of one.
 void SavedTensorHook::call_pack_hook(const at::Tensor& tensor) {
   tape_->observers().tell([&](Observer& observer) { observer.before_save(tensor); });
+  const at::Tensor alias = alias_made_by_python(tensor);
   c10::SmallVector<Value*, 2> packs;
   {
     const Tape::Lock tape(*tape_);
-    attach(*tape, tensor);
+    attach(*tape, tensor, alias);
     if (tape->bytes().has_pending_packs()) {
       packs = tape->bytes().take_pending_packs();
     }

@@ -23,6 +23,22 @@ void LockedTape::forget_origin(Value* value) {
   budget_.update_place(*value);
 }
 
+void LockedTape::expose(const at::Tensor& tensor) {
+  if (!has_plain_storage(*tensor.unsafeGetTensorImpl())) {
+    return;
+  }
+  Value* value = storages_.find(tensor);
+  if (value == nullptr) {
+    return;
+  }
+  exposed_.add(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+  // What has another form is in that form already, and what a backward has replayed is that backward's.
+  if (value->producer != nullptr && value->form == nullptr && !value->held_is_private && !value->real) {
+    observers_.tell([&](Observer& observer) { observer.anchored(*value); });
+    lifetimes_.make_outside(value);
+  }
+}
+
 std::vector<Node*> LockedTape::reachable_nodes() const {
   std::vector<Node*> nodes;
   absl::flat_hash_set<const Node*> seen;

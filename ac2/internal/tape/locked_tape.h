@@ -8,7 +8,7 @@
 //
 //   KeptValues      what a memory budget keeps                   Offloading    what leaves its device
 //   StorageIndex    which value a storage holds                  HookList      what autograd holds
-//   Anchors         what a region forgets while it is open
+//   Anchors         what a region forgets while it is open      ExposedStorages  what others may write to unseen
 //   Decisions       whether and in what form a value is saved    Pins          what the backwards under way need
 //   Lifetimes       how long values and nodes live
 //   ValueBytes      where the bytes are
@@ -29,6 +29,7 @@
 #include "ac2/internal/tape/anchors.h"
 #include "ac2/internal/tape/byte_ledger.h"
 #include "ac2/internal/tape/decisions.h"
+#include "ac2/internal/tape/exposed_storages.h"
 #include "ac2/internal/tape/hook_list.h"
 #include "ac2/internal/tape/kept_values.h"
 #include "ac2/internal/tape/lifetimes.h"
@@ -79,6 +80,11 @@ class LockedTape {
   // What forward computed is about to be destroyed by a write.
   void forget_origin(Value* value);
 
+  // Code that no dispatcher sees may write to the storage of `tensor` from now on.
+  void expose(const at::Tensor& tensor);
+  // Whether what an op writes to `storage` cannot be computed again because of that.
+  bool is_exposed(const c10::StorageImpl* storage) const { return exposed_.contains(storage); }
+
   // Graph task ids of the backwards that have unpacked something.
   c10::SmallVector<int, 2>& active_backwards() { return active_backwards_; }
   bool is_active(int graph_task) const {
@@ -115,6 +121,7 @@ class LockedTape {
   KeptValues kept_;
   HookList hooks_;
   MetaTable metas_;
+  ExposedStorages exposed_;
   c10::SmallVector<int, 2> active_backwards_;
   bool tidying_is_due_ = false;  // the recording thread's alone
 };

@@ -1,19 +1,22 @@
 #include "ac2/internal/tape/tape.h"
 
 #include <limits>
-
 #include <utility>
+
+#include "ac2/internal/tape/live_tapes.h"
 
 namespace ac2::internal {
 
 std::shared_ptr<Tape> Tape::make() {
   const std::shared_ptr<Tape> tape(new Tape);
+  add_live_tape(tape);
   const Lock locked(*tape);
   locked->offloading().set_tape(tape);
   return tape;
 }
 
 Tape::~Tape() {
+  remove_live_tape(this);
   // No hook is left, for each holds the tape: what remains is what close() would have dropped.
   close();
 }

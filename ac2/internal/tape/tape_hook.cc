@@ -8,8 +8,11 @@
 
 namespace ac2::internal {
 
-void TapeHook::attach(LockedTape& tape, const at::Tensor& tensor) {
+void TapeHook::attach(LockedTape& tape, const at::Tensor& tensor, const at::Tensor& alias) {
   value_ = tape.storages().current(tensor);
+  if (OpaqueForm* form = value_->opaque_form(); form != nullptr && alias.defined() && !form->held.defined()) {
+    form->alias = alias;
+  }
   if (!value_->is_opaque()) {
     meta_ = tape.intern(tensor);
   }

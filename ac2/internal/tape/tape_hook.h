@@ -39,7 +39,8 @@ class TapeHook {
   ~TapeHook() = default;
 
   // The hook wants the value that the storage of `tensor` holds now, which is held or kept from now on as was decided.
-  void attach(LockedTape& tape, const at::Tensor& tensor);
+  // `alias` is OpaqueForm's, where there must be one.
+  void attach(LockedTape& tape, const at::Tensor& tensor, const at::Tensor& alias = {});
   // It wants it no more. Does nothing if it never did.
   void detach(LockedTape& tape);
 

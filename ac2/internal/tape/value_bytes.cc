@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include <utility>
+
 #include "ac2/internal/libtorch/stream_order.h"
 #include "ac2/internal/tape/outside_writes.h"
 
@@ -30,6 +32,10 @@ void ValueBytes::hold_origin(Value* value) {
 
 void ValueBytes::hold_with_form(Value* value) {
   if (OpaqueForm* form = value->opaque_form()) {
+    if (form->alias.defined()) {
+      form->held = std::exchange(form->alias, {});
+      return;
+    }
     auto impl = form->origin.lock();
     TORCH_INTERNAL_ASSERT(impl, "a tensor without storage died before it was saved");
     form->held = at::Tensor(std::move(impl)).variable_data();

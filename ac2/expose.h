@@ -1,0 +1,25 @@
+// Writes that no dispatcher sees: through data_ptr(), a NumPy array or a DLPack capsule over a tensor, or in a kernel that
+// is launched with pointers.
+//
+//   at::Tensor mask = at::zeros({n});
+//   ac2::expose(mask);
+//   fill(mask.data_ptr<float>());           // a region would compute zeros again
+//
+// The Python package calls it wherever a tensor hands out its pointer.
+//
+// Threads: any.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace ac2 {
+
+// From now on code that no dispatcher sees may write to the storage of `tensor`. All regions of the process that have
+// computed it hold it by reference where backward needs it, as they hold what came from outside, and no longer compute it
+// again. The same holds for what ops of open regions write there later.
+//
+// Does nothing for a tensor without a plain storage (sparse, nested), and for one that no region knows. What a
+// SaveWithHooks has packed already stays as it was packed.
+void expose(const at::Tensor& tensor);
+
+}  // namespace ac2

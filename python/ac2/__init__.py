@@ -1,0 +1,77 @@
+"""Selective activation checkpointing: what a policy does not save is recomputed in backward, op by op.
+
+    import ac2
+
+    with ac2.PolicyScope("save_compute_intensive"):
+        loss = loss_fn(model(x), y)
+    loss.backward()          # replays the ops whose results were not saved; the model's code does not run again
+
+No change to a model is needed, and gradients are bitwise those of plain PyTorch. A program that uses
+``torch.utils.checkpoint`` changes its import: ``checkpoint``, ``checkpoint_sequential``,
+``create_selective_checkpoint_contexts`` and ``checkpoint_wrapper`` are here under their names.
+
+Everything is done by a C++ runtime (``libac2.so``, in this package), which C++ extensions may link too:
+``find_package(ac2)`` with ``CMAKE_PREFIX_PATH`` set to ``ac2.cmake_prefix_path``.
+"""
+
+from ac2 import _torch_version
+
+_torch_version.check()
+
+from ac2 import _C, policies  # noqa: E402
+from ac2._C import (  # noqa: E402
+    DisableCheckpointing,
+    MemoryBudget,
+    OffloadOptions,
+    SaveWithHooks,
+    Trace,
+    TraceStats,
+    is_checkpoint_enabled,
+    is_recomputing,
+)
+from ac2._checkpoint import (  # noqa: E402
+    checkpoint,
+    checkpoint_sequential,
+    create_selective_checkpoint_contexts,
+    patch_torch_checkpoint,
+)
+from ac2._modules import apply_checkpointing, checkpoint_wrapper  # noqa: E402
+from ac2._policy import CheckpointPolicy, by_operator  # noqa: E402
+from ac2._report import explain, live_node_count, to_chrome_trace, to_dot, write_report  # noqa: E402
+from ac2._scope import PolicyScope, apply_ac_policy_fn  # noqa: E402
+from ac2._tensors import name_tensor, tag_with_policy  # noqa: E402
+from ac2._version import __version__  # noqa: E402
+
+#: For ``CMAKE_PREFIX_PATH``: ``find_package(ac2)`` finds the library that this package uses.
+cmake_prefix_path: str = _torch_version.package_directory()
+
+__all__ = [
+    "CheckpointPolicy",
+    "DisableCheckpointing",
+    "MemoryBudget",
+    "OffloadOptions",
+    "PolicyScope",
+    "SaveWithHooks",
+    "Trace",
+    "TraceStats",
+    "__version__",
+    "apply_ac_policy_fn",
+    "apply_checkpointing",
+    "by_operator",
+    "checkpoint",
+    "checkpoint_sequential",
+    "checkpoint_wrapper",
+    "cmake_prefix_path",
+    "create_selective_checkpoint_contexts",
+    "explain",
+    "is_checkpoint_enabled",
+    "is_recomputing",
+    "live_node_count",
+    "name_tensor",
+    "patch_torch_checkpoint",
+    "policies",
+    "tag_with_policy",
+    "to_chrome_trace",
+    "to_dot",
+    "write_report",
+]

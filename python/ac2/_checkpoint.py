@@ -1,0 +1,216 @@
+"""The functions of torch.utils.checkpoint under their names."""
+
+import contextlib
+import functools
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+
+import torch
+import torch.utils.checkpoint as torch_checkpoint
+
+from ac2 import _C
+from ac2._policy import PolicyLike
+from ac2._scope import PolicyScope
+
+
+class _PolicyContext(contextlib.AbstractContextManager):
+    """The first of the contexts of create_selective_checkpoint_contexts(): a region of its own each time."""
+
+    def __init__(self, policy: PolicyLike) -> None:
+        self.policy = policy
+        self._scopes: List[PolicyScope] = []
+
+    def __enter__(self) -> PolicyScope:
+        scope = PolicyScope(self.policy)
+        scope.__enter__()
+        self._scopes.append(scope)
+        return scope
+
+    def __exit__(self, *exception: Any) -> None:
+        self._scopes.pop().__exit__(*exception)
+
+
+def create_selective_checkpoint_contexts(
+    policy_fn_or_list: Union[Callable[..., Any], Sequence[Any], PolicyLike], allow_cache_entry_mutation: bool = False
+) -> Tuple[ContextManager[Any], ContextManager[Any]]:
+    """Two contexts for ``context_fn=``, as torch.utils.checkpoint.create_selective_checkpoint_contexts returns.
+
+        context_fn = functools.partial(ac2.create_selective_checkpoint_contexts, [torch.ops.aten.mm.default])
+        out = ac2.checkpoint(fn, x, context_fn=context_fn)
+
+    Args:
+        policy_fn_or_list: a policy function, a list of ops to save, or any other policy of ac2.
+        allow_cache_entry_mutation: has no effect: a saved value that is about to be overwritten is copied.
+
+    The first is for forward; the second does nothing, because nothing runs a second time.
+    """
+    if isinstance(policy_fn_or_list, (list, tuple)):
+        for op in policy_fn_or_list:
+            if isinstance(op, torch._ops.OpOverloadPacket):
+                raise ValueError(
+                    f"Expected op in `op_list` to be an OpOverload but got: {op} of type {type(op)}. Please update the "
+                    f"OpOverloadPacket to a specific OpOverload, such as {op}.default."
+                )
+    elif policy_fn_or_list is None:
+        raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
+    return _PolicyContext(policy_fn_or_list), contextlib.nullcontext()
+
+
+def _policy_of_context(forward: Any) -> Tuple[PolicyLike, Optional[ContextManager[Any]]]:
+    """What a context of ``context_fn`` says: a policy, and the context that is still to be entered."""
+    if isinstance(forward, _PolicyContext):
+        return forward.policy, None
+    # PyTorch's own selective checkpointing.
+    if isinstance(forward, torch_checkpoint._CachingTorchDispatchMode):
+        return forward.policy_fn, None
+    return None, forward
+
+
+def checkpoint(
+    function: Optional[Callable[..., Any]] = None,
+    *args: Any,
+    use_reentrant: Optional[bool] = False,
+    context_fn: Callable[[], Tuple[ContextManager[Any], ContextManager[Any]]] = torch_checkpoint.noop_context_fn,
+    determinism_check: str = "default",
+    preserve_rng_state: bool = True,
+    debug: bool = False,
+    early_stop: bool = True,
+    respect_saved_tensors_hooks: Optional[bool] = None,
+    policy: PolicyLike = None,
+    memory_budget: Union[None, int, "_C.MemoryBudget"] = None,
+    **kwargs: Any,
+) -> Any:
+    """Returns ``function(*args, **kwargs)``; what it computes is recomputed in backward as far as it is needed.
+
+    The same call as torch.utils.checkpoint.checkpoint. ``function`` runs once: prints, counters and random draws happen
+    once, and backward replays single ops.
+
+        out = ac2.checkpoint(block, x)
+        out = ac2.checkpoint(block, x, policy="save_compute_intensive")
+        out = ac2.checkpoint(block, x, memory_budget=64 << 20)
+
+    Without ``function`` it returns a decorator:
+
+        @ac2.checkpoint(policy="speed")
+        def block(x): ...
+
+    Args:
+        function: anything that can be called.
+        use_reentrant: False. None is taken for it; True is an error.
+        context_fn: as for torch.utils.checkpoint.checkpoint. Contexts of create_selective_checkpoint_contexts (ac2's or
+            PyTorch's) say what is saved. Of others the first is entered around ``function``, and the second never:
+            nothing runs again.
+        policy: as for PolicyScope. Without one, nothing is saved but the inputs.
+        memory_budget: as for PolicyScope.
+        determinism_check, preserve_rng_state, debug, early_stop: accepted and without effect. They are about running
+            ``function`` a second time.
+        respect_saved_tensors_hooks: accepted and without effect. Hooks that are entered inside ``function`` get what is
+            saved there; those outside of it do not.
+
+    Raises:
+        ValueError: use_reentrant is True, or an argument is wrong.
+    """
+    if use_reentrant:
+        raise ValueError(
+            "ac2.checkpoint was given use_reentrant=True. That variant runs a nested backward, which needs forward to run a "
+            "second time; here it runs once. Pass use_reentrant=False, which computes the same gradients."
+        )
+    if determinism_check not in ("default", "none"):
+        raise ValueError(
+            f"determinism_check should be one of ['default', 'none'] but got {determinism_check}. It has no effect in ac2."
+        )
+    if function is None:
+        options = {"use_reentrant": use_reentrant, "context_fn": context_fn, "policy": policy, "memory_budget": memory_budget}
+        return _decorator({**options, **kwargs})
+    entered: Optional[ContextManager[Any]] = None
+    if context_fn is not torch_checkpoint.noop_context_fn:
+        forward, _ = context_fn()
+        from_context, entered = _policy_of_context(forward)
+        if from_context is not None and policy is not None:
+            raise ValueError("ac2.checkpoint was given a policy twice: by policy= and by context_fn=. Pass one of them.")
+        policy = policy if policy is not None else from_context
+    with PolicyScope(policy, memory_budget=memory_budget), entered or contextlib.nullcontext():
+        return function(*args, **kwargs)
+
+
+def _decorator(options: Dict[str, Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def checkpointed(*args: Any, **kwargs: Any) -> Any:
+            return checkpoint(function, *args, **options, **kwargs)
+
+        return checkpointed
+
+    return decorate
+
+
+def checkpoint_sequential(
+    functions: Union[torch.nn.Sequential, Sequence[Callable[[Any], Any]]],
+    segments: int,
+    input: Any,
+    use_reentrant: Optional[bool] = False,
+    preserve_rng_state: bool = True,
+    **kwargs: Any,
+) -> Any:
+    """Runs ``functions`` one after the other, in ``segments`` parts of which all but the last are checkpointed.
+
+    The same call as torch.utils.checkpoint.checkpoint_sequential.
+
+    Args:
+        functions: a torch.nn.Sequential or a list of modules or functions.
+        segments: a number of parts, between 1 and the number of functions.
+        input: what the first function takes.
+        preserve_rng_state: accepted and without effect.
+
+    Raises:
+        ValueError: ``segments`` is out of range, or use_reentrant is True.
+        TypeError: an unknown keyword.
+    """
+    if kwargs:
+        raise TypeError("Unexpected keyword arguments: " + ", ".join(kwargs))
+    steps = list(functions.children()) if isinstance(functions, torch.nn.Sequential) else list(functions)
+    if not 1 <= segments <= max(len(steps), 1):
+        raise ValueError(
+            f"checkpoint_sequential was given {segments} segments for {len(steps)} functions; expected 1 to {len(steps)}."
+        )
+
+    def run(start: int, end: int) -> Callable[[Any], Any]:
+        def forward(value: Any) -> Any:
+            for step in steps[start:end]:
+                value = step(value)
+            return value
+
+        return forward
+
+    size = len(steps) // segments
+    start = 0
+    for _ in range(segments - 1):
+        input = checkpoint(run(start, start + size), input, use_reentrant=use_reentrant)
+        start += size
+    return run(start, len(steps))(input)
+
+
+@contextlib.contextmanager
+def patch_torch_checkpoint() -> Iterator[None]:
+    """While it lasts, ``torch.utils.checkpoint.checkpoint`` and its neighbours are ac2's.
+
+        with ac2.patch_torch_checkpoint():
+            model.gradient_checkpointing_enable()
+            trainer.train()
+
+    Replaced are the functions ``checkpoint``, ``checkpoint_sequential`` and ``create_selective_checkpoint_contexts`` of
+    the module ``torch.utils.checkpoint``, for all threads. Code that has imported a function by name before keeps
+    PyTorch's.
+    """
+    replacements = {
+        "checkpoint": checkpoint,
+        "checkpoint_sequential": checkpoint_sequential,
+        "create_selective_checkpoint_contexts": create_selective_checkpoint_contexts,
+    }
+    originals = {name: getattr(torch_checkpoint, name) for name in replacements}
+    for name, function in replacements.items():
+        setattr(torch_checkpoint, name, function)
+    try:
+        yield
+    finally:
+        for name, function in originals.items():
+            setattr(torch_checkpoint, name, function)

@@ -1,0 +1,51 @@
+"""Where tensors hand out their pointers.
+
+Code that has the pointer of a tensor may write to it without any dispatcher seeing it: through a NumPy array, a DLPack
+capsule, ctypes, a Triton kernel. A region would compute such a result again and know nothing of the write. So the
+runtime is told of each pointer that is handed out, and holds that storage from then on as it holds what came from outside.
+
+The methods of torch.Tensor that hand one out are wrapped when the first region opens. Whoever does not call them pays
+nothing; a call costs a fraction of a microsecond more.
+"""
+
+import functools
+import threading
+from typing import Any, Callable
+
+import torch
+import torch.utils.dlpack
+
+from ac2 import _C
+
+# Tensor.__array__ and __cuda_array_interface__ go through these.
+_METHODS = ("data_ptr", "numpy", "__dlpack__", "untyped_storage", "_typed_storage", "storage")
+
+_lock = threading.Lock()
+_watching = False
+
+
+def watch() -> None:
+    """Wraps the methods, once."""
+    global _watching
+    if _watching:
+        return
+    with _lock:
+        if _watching:
+            return
+        for name in _METHODS:
+            original = getattr(torch.Tensor, name, None)
+            if original is not None:
+                setattr(torch.Tensor, name, _telling(original))
+        to_dlpack = _telling(torch.utils.dlpack.to_dlpack)
+        torch.utils.dlpack.to_dlpack = torch.to_dlpack = to_dlpack
+        _watching = True
+
+
+def _telling(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # Before: the pointer may be used as soon as it is there.
+        _C.expose(self)
+        return original(self, *args, **kwargs)
+
+    return method

@@ -1,0 +1,85 @@
+"""What people give as a policy, as the runtime's."""
+
+import enum
+from typing import Any, Callable, List, Optional, TypeVar, Union
+
+import torch
+import torch.utils.checkpoint as torch_checkpoint
+
+from ac2 import _C
+
+if hasattr(torch_checkpoint.CheckpointPolicy, "MUST_CPU_OFFLOAD"):
+    CheckpointPolicy = torch_checkpoint.CheckpointPolicy
+else:
+
+    class CheckpointPolicy(enum.Enum):  # type: ignore[no-redef]
+        """torch.utils.checkpoint.CheckpointPolicy with the two members that this torch does not have yet."""
+
+        MUST_SAVE = 0
+        PREFER_SAVE = 1
+        MUST_RECOMPUTE = 2
+        PREFER_RECOMPUTE = 3
+        MUST_CPU_OFFLOAD = 4
+        PREFER_CPU_OFFLOAD = 5
+
+
+PolicyLike = Union[None, str, "_C.Policy", CheckpointPolicy, Callable[..., Any], List[Any]]
+_Fn = TypeVar("_Fn", bound=Callable[..., Any])
+
+_BY_OPERATOR = "__ac2_by_operator__"
+
+
+def by_operator(policy_fn: _Fn) -> _Fn:
+    """Marks a policy that looks at the operator alone: it is asked once for each operator and region.
+
+        @ac2.by_operator
+        def policy_fn(ctx, op):
+            return CheckpointPolicy.MUST_SAVE if op is torch.ops.aten.mm.default else CheckpointPolicy.PREFER_RECOMPUTE
+
+    It is called as ``policy_fn(ctx, op)``, before the op runs; after that no op calls into Python. A function that
+    also takes ``*args, **kwargs`` gets none.
+    """
+    setattr(policy_fn, _BY_OPERATOR, True)
+    return policy_fn
+
+
+def _context(results: Any) -> torch_checkpoint.SelectiveCheckpointContext:
+    """What a policy is given as ``ctx``. ``op_output`` is there where PyTorch's own has it."""
+    if results is None or not _HAS_OP_OUTPUT:
+        return torch_checkpoint.SelectiveCheckpointContext(is_recompute=False)
+    output = results[0] if len(results) == 1 else results
+    return torch_checkpoint.SelectiveCheckpointContext(is_recompute=False, op_output=output)
+
+
+def _takes_op_output() -> bool:
+    try:
+        torch_checkpoint.SelectiveCheckpointContext(is_recompute=False, op_output=None)
+    except TypeError:
+        return False
+    return True
+
+
+_HAS_OP_OUTPUT = _takes_op_output()
+
+
+def as_policy(policy: PolicyLike) -> Optional["_C.Policy"]:
+    """The runtime's policy; None for None.
+
+    Raises ValueError for a name that no policy or op has, TypeError for what is none of the kinds of a policy.
+    """
+    if policy is None or isinstance(policy, _C.Policy):
+        return policy
+    if isinstance(policy, str):
+        return _C.policy_by_name(policy)
+    if isinstance(policy, enum.Enum) or isinstance(policy, _C.SaveWithHooks):
+        return _C.constant_policy(policy)
+    if isinstance(policy, (list, tuple, set, frozenset)):
+        return _C.policies.save_ops(list(policy))
+    if isinstance(policy, type) or isinstance(policy, torch.Tensor) or not callable(policy):
+        raise TypeError(
+            f"policy is {policy!r}; expected a name such as \"recompute_all\", a policy of ac2.policies, a callable "
+            "policy_fn(ctx, op, *args, **kwargs), or a list of ops to save."
+        )
+    if getattr(policy, _BY_OPERATOR, False):
+        return _C.by_operator_policy(policy, _context)
+    return _C.callable_policy(policy, _context)

@@ -1,0 +1,120 @@
+"""Regions."""
+
+import atexit
+import threading
+import warnings
+import weakref
+from typing import Any, Callable, Optional, TypeVar, Union
+
+from ac2 import _C, _pointers
+from ac2._policy import PolicyLike, as_policy
+
+_R = TypeVar("_R")
+
+# Scopes that are open, to tell of those that never were closed.
+_open_scopes: "weakref.WeakSet[PolicyScope]" = weakref.WeakSet()
+
+
+class PolicyScope:
+    """A region in which ops are recorded, so that backward recomputes what the policy does not save.
+
+        with ac2.PolicyScope("save_compute_intensive") as scope:
+            loss = model(x).sum()
+        loss.backward()
+        print(scope.trace.stats())
+
+    The outermost scope of a thread opens a region and its trace; an inner one adds its policy to the region's stack.
+    A ``MUST_*`` decision replaces any ``PREFER_*``, a later ``PREFER_*`` an earlier one; two different MUSTs are an
+    error, "Conflicting policies". Ops of other threads are not recorded; backward may run on any thread.
+
+    Args:
+        policy: a name ("recompute_all", "speed", ...), a policy of ``ac2.policies``, a callable
+            ``policy_fn(ctx, op, *args, **kwargs)``, or a list of ops to save. Without one all is recomputed; with a
+            ``memory_budget`` and no policy what fits is kept.
+        memory_budget: bytes that the region may hold for backward, or an ``ac2.MemoryBudget`` that regions share.
+        modelled_costs: with a number of bytes: the budget takes costs of ops from their shapes, not from their times,
+            so that the same program drops the same values in every run.
+        verify: compares each replayed value with what forward computed. For trying ops of your own; slow.
+        timeline: keeps a log for ``explain``, ``to_chrome_trace`` and ``write_report``; about 600 bytes an op.
+        offload: an ``ac2.OffloadOptions``.
+
+    Raises:
+        ValueError, TypeError: a wrong argument.
+        RuntimeError: the scope is used a second time, or closed out of order or on another thread.
+    """
+
+    def __init__(
+        self,
+        policy: PolicyLike = None,
+        *,
+        memory_budget: Union[None, int, "_C.MemoryBudget"] = None,
+        modelled_costs: bool = False,
+        verify: bool = False,
+        timeline: bool = False,
+        offload: Optional["_C.OffloadOptions"] = None,
+    ) -> None:
+        if offload is not None and not isinstance(offload, _C.OffloadOptions):
+            raise TypeError(f"offload is {offload!r}; expected an ac2.OffloadOptions.")
+        self._arguments = (as_policy(policy), memory_budget, bool(modelled_costs), bool(verify), bool(timeline), offload)
+        self._scope: Optional[_C.Scope] = None
+        self._closed = False
+
+    def __enter__(self) -> "PolicyScope":
+        if self._scope is not None:
+            raise RuntimeError(
+                "This PolicyScope has been entered before. A scope is for one region: make a new one for each, as in "
+                "`with ac2.PolicyScope(policy):`; the policy may be used again."
+            )
+        _pointers.watch()
+        self._scope = _C.Scope(*self._arguments)
+        self._thread = threading.current_thread().name
+        _open_scopes.add(self)
+        return self
+
+    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+        if self._scope is None or self._closed:
+            raise RuntimeError("This PolicyScope is not open. Use it in a with statement.")
+        self._closed = True
+        _open_scopes.discard(self)
+        try:
+            self._scope.close()
+        except RuntimeError as error:
+            if exc_type is None:
+                raise
+            # What the program has raised must not be hidden.
+            warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+
+    @property
+    def trace(self) -> "_C.Trace":
+        """The recording of the region. It may outlive the scope and backward."""
+        if self._scope is None:
+            raise RuntimeError("This PolicyScope has not been entered, so it has no trace. Use it in a with statement.")
+        return self._scope.trace
+
+    def _repr_html_(self) -> str:
+        from ac2 import _html
+
+        return _html.of_scope(self)
+
+    def __repr__(self) -> str:
+        state = "not entered" if self._scope is None else "closed" if self._closed else "open"
+        return f"<ac2.PolicyScope, {state}>"
+
+
+def apply_ac_policy_fn(fn: Callable[..., _R], *args: Any, policy: PolicyLike = None, **kwargs: Any) -> _R:
+    """Returns ``fn(*args, **kwargs)``, run inside a PolicyScope of ``policy``."""
+    with PolicyScope(policy):
+        return fn(*args, **kwargs)
+
+
+def _complain_of_open_scopes() -> None:
+    count = len(_open_scopes)
+    if count:
+        threads = ", ".join(sorted({scope._thread for scope in _open_scopes}))
+        raise RuntimeError(
+            f"{count} ac2.PolicyScope{' was' if count == 1 else 's were'} still open at exit (thread {threads}): __enter__ "
+            "was called without __exit__. Open regions with a with statement, which closes them whatever happens."
+        )
+
+
+atexit.register(_complain_of_open_scopes)

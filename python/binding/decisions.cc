@@ -1,0 +1,124 @@
+#include "python/binding/decisions.h"
+
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <array>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "python/binding/errors.h"
+#include "python/binding/held_object.h"
+#include "python/binding/packed_value.h"
+
+namespace ac2::python {
+
+namespace py = pybind11;
+
+namespace {
+
+constexpr std::array kDecisions{CheckpointPolicy::MUST_SAVE,        CheckpointPolicy::PREFER_SAVE,
+                                CheckpointPolicy::MUST_RECOMPUTE,   CheckpointPolicy::PREFER_RECOMPUTE,
+                                CheckpointPolicy::MUST_CPU_OFFLOAD, CheckpointPolicy::PREFER_CPU_OFFLOAD};
+
+SaveWithHooks call_python(HeldObject pack, HeldObject unpack) {
+  SaveWithHooks hooks;
+  hooks.pack = [pack = std::move(pack)](const at::Tensor& tensor) {
+    const py::gil_scoped_acquire gil;
+    return calling_python([&] { return pack_object(pack.get()(tensor)); });
+  };
+  hooks.unpack = [unpack = std::move(unpack)](const c10::IValue& packed) {
+    const py::gil_scoped_acquire gil;
+    return calling_python([&] {
+      const py::object tensor = unpack.get()(unpack_object(packed));
+      if (!THPVariable_Check(tensor.ptr())) {
+        throw py::type_error("SaveWithHooks: unpack returned " + py::repr(py::type::of(tensor)).cast<std::string>() +
+                             "; expected the tensor that was packed, with its sizes, dtype and device.");
+      }
+      return THPVariable_Unpack(tensor.ptr());
+    });
+  };
+  return hooks;
+}
+
+// The enumeration's members by name, made once; both enumerations have names alone in common.
+std::optional<CheckpointPolicy> by_name(py::handle member) {
+  if (!py::hasattr(member, "name") || !py::hasattr(py::type::of(member), "__members__")) {
+    return std::nullopt;
+  }
+  const py::object name = member.attr("name");
+  if (!py::isinstance<py::str>(name)) {
+    return std::nullopt;
+  }
+  const auto text = name.cast<std::string>();
+  for (const CheckpointPolicy policy : kDecisions) {
+    if (text == to_string(policy)) {
+      return policy;
+    }
+  }
+  return std::nullopt;
+}
+
+// Members that have been seen are found by their address: they live as long as their class, which this dictionary keeps.
+py::dict& known_members() {
+  static auto* members = new py::dict;
+  return *members;
+}
+
+}  // namespace
+
+PySaveWithHooks::PySaveWithHooks(py::function pack, py::function unpack)
+    : pack_(pack), unpack_(unpack), decision_(call_python(HeldObject(std::move(pack)), HeldObject(std::move(unpack)))) {}
+
+PolicyDecision to_decision(py::handle answer, const std::string& where) {
+  if (answer.ptr() == Py_True || answer.ptr() == Py_False) {
+    return answer.ptr() == Py_True;
+  }
+  if (py::isinstance<PySaveWithHooks>(answer)) {
+    return answer.cast<const PySaveWithHooks&>().decision();
+  }
+  if (Py_TYPE(answer.ptr())->tp_hash != PyObject_HashNotImplemented) {
+    if (PyObject* known = PyDict_GetItemWithError(known_members().ptr(), answer.ptr())) {
+      return static_cast<CheckpointPolicy>(PyLong_AsLong(known));
+    }
+    if (PyErr_Occurred() != nullptr) {
+      throw py::error_already_set();
+    }
+  }
+  if (const auto policy = by_name(answer)) {
+    known_members()[answer] = static_cast<int>(*policy);
+    return *policy;
+  }
+  throw py::type_error(where + " is " + py::repr(answer).cast<std::string>() +
+                       "; expected a member of ac2.CheckpointPolicy, a bool (True saves), or an "
+                       "ac2.SaveWithHooks(pack, unpack).");
+}
+
+py::object from_decision(const PolicyDecision& decision) {
+  const py::module_ package = py::module_::import("ac2");
+  if (decision.hooks()) {
+    return py::str("SaveWithHooks");
+  }
+  return package.attr("CheckpointPolicy").attr(to_string(decision.policy()));
+}
+
+void add_decisions(py::module_& module) {
+  py::class_<PySaveWithHooks>(module, "SaveWithHooks",
+                              R"(SaveWithHooks(pack, unpack)
+
+A decision of a policy: saves a result in another form.
+
+Args:
+    pack: ``pack(tensor)`` runs in forward, once, when something first needs the result for backward. It may return
+        any object: a tensor, a tuple of codes and scales, a file name. It must not write to the tensor.
+    unpack: ``unpack(packed)`` runs in backward, each time the value is needed. It returns a tensor of the sizes,
+        dtype and device of the one that was packed; strides may differ.
+
+The ops inside both run as if no region were open. What they raise reaches the caller as itself: from the op that
+needed the value, or from backward. Counts as a MUST decision.)")
+      .def(py::init<py::function, py::function>(), py::arg("pack"), py::arg("unpack"))
+      .def_property_readonly("pack", &PySaveWithHooks::pack)
+      .def_property_readonly("unpack", &PySaveWithHooks::unpack);
+}
+
+}  // namespace ac2::python

@@ -1,0 +1,37 @@
+// What Python says of an op, as the runtime's decisions.
+//
+// Threads: any that has the GIL.
+#pragma once
+
+#include <torch/csrc/utils/pybind.h>
+
+#include <string>
+
+#include "ac2/policy.h"
+
+namespace ac2::python {
+
+// ac2.SaveWithHooks: its decision is made once, so that all copies share their hooks.
+class PySaveWithHooks {
+ public:
+  PySaveWithHooks(pybind11::function pack, pybind11::function unpack);
+
+  const PolicyDecision& decision() const { return decision_; }
+  pybind11::object pack() const { return pack_; }
+  pybind11::object unpack() const { return unpack_; }
+
+ private:
+  pybind11::object pack_;
+  pybind11::object unpack_;
+  PolicyDecision decision_;
+};
+
+// Of a member of a CheckpointPolicy (ours or PyTorch's), a bool, or an ac2.SaveWithHooks. Raises TypeError, which names
+// `where` and what was found, for anything else.
+PolicyDecision to_decision(pybind11::handle answer, const std::string& where);
+// The member of ac2.CheckpointPolicy, or the ac2.SaveWithHooks.
+pybind11::object from_decision(const PolicyDecision& decision);
+
+void add_decisions(pybind11::module_& module);
+
+}  // namespace ac2::python

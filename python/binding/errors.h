@@ -1,0 +1,61 @@
+// Errors that cross between C++ and Python.
+//
+//   throw_python_error();                                  // what Python has raised, through the dispatcher or the engine
+//   module.def("policy", argument_errors(&make_policy));   // c10::Error as ValueError
+//
+// Threads: any that has the GIL.
+#pragma once
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <utility>
+
+namespace ac2::python {
+
+// Throws the error that Python has set, as PyTorch throws it: it may pass through threads and reach the caller as the
+// same object.
+[[noreturn]] inline void throw_python_error() {
+  python_error error;
+  error.persist();
+  throw error;
+}
+
+// Calls `fn`, which calls Python, and throws what that raises as throw_python_error() does.
+template <class Fn>
+decltype(auto) calling_python(Fn&& fn) {
+  try {
+    return std::forward<Fn>(fn)();
+  } catch (pybind11::error_already_set& error) {
+    error.restore();
+  } catch (const pybind11::builtin_exception& error) {
+    error.set_error();
+  }
+  throw_python_error();
+}
+
+// Calls `fn`, whose c10::Error is about wrong arguments.
+template <class Fn>
+decltype(auto) with_value_errors(Fn&& fn) {
+  try {
+    return std::forward<Fn>(fn)();
+  } catch (const c10::Error& error) {
+    throw pybind11::value_error(error.what_without_backtrace());
+  }
+}
+
+// What our functions throw reaches Python without a C++ backtrace.
+inline void translate_errors() {
+  pybind11::register_local_exception_translator([](std::exception_ptr pointer) {
+    try {
+      std::rethrow_exception(pointer);
+    } catch (python_error& error) {
+      error.restore();
+    } catch (const c10::Error& error) {
+      torch::translate_exception_to_python(std::current_exception());
+    }
+  });
+}
+
+}  // namespace ac2::python

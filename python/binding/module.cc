@@ -1,0 +1,16 @@
+// ac2._C: the runtime for Python. The package ac2 beside it is what people import.
+#include <torch/csrc/utils/pybind.h>
+#include <torch/version.h>
+
+#include "python/binding/decisions.h"
+#include "python/binding/errors.h"
+#include "python/binding/scope.h"
+
+PYBIND11_MODULE(_C, module) {
+  ac2::python::translate_errors();
+  ac2::python::add_decisions(module);
+  ac2::python::add_policies(module);
+  ac2::python::add_scope(module);
+  // The torch that it was compiled with, for the check at import.
+  module.attr("torch_version") = TORCH_VERSION;
+}

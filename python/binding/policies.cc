@@ -1,0 +1,200 @@
+#include <torch/csrc/Dtype.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ac2/policy.h"
+#include "policies/policies.h"
+#include "python/binding/decisions.h"
+#include "python/binding/errors.h"
+#include "python/binding/python_policy.h"
+#include "python/binding/scope.h"
+
+namespace ac2::python {
+
+namespace py = pybind11;
+
+namespace {
+
+std::vector<std::string> op_names(const py::iterable& ops) {
+  if (py::isinstance<py::str>(ops)) {
+    throw py::type_error("The list of ops is the text " + py::repr(ops).cast<std::string>() + "; expected a list, as [" +
+                         py::repr(ops).cast<std::string>() + "].");
+  }
+  std::vector<std::string> names;
+  for (const py::handle op : ops) {
+    names.push_back(op_name(op));
+  }
+  return names;
+}
+
+std::vector<std::string> texts(const py::iterable& names) {
+  if (py::isinstance<py::str>(names)) {
+    throw py::type_error("The list of names is the text " + py::repr(names).cast<std::string>() +
+                         "; expected a list, as [" + py::repr(names).cast<std::string>() + "].");
+  }
+  return names.cast<std::vector<std::string>>();
+}
+
+using NamesPolicy = Policy (*)(const std::vector<std::string>&);
+
+// A policy is made with wrong arguments or not at all.
+template <class Make>
+Policy make(Make&& make_policy) {
+  return with_value_errors(std::forward<Make>(make_policy));
+}
+
+void def_names(py::module_& module, const char* name, NamesPolicy make_policy, const char* doc) {
+  module.def(
+      name, [=](const py::iterable& names) { return make([&] { return make_policy(texts(names)); }); }, py::arg("names"),
+      doc);
+}
+
+void def_ops(py::module_& module, const char* name, NamesPolicy make_policy, const char* doc) {
+  module.def(
+      name, [=](const py::iterable& ops) { return make([&] { return make_policy(op_names(ops)); }); }, py::arg("ops"),
+      doc);
+}
+
+void add_parametrised(py::module_& module) {
+  def_ops(module, "save_ops", &policies::save_ops,
+          "Saves the results of the listed ops (MUST_SAVE) and recomputes all others.\n\n"
+          "Args:\n    ops: names and patterns such as \"aten::mm\", \"aten::*mm*\", torch.ops.aten.mm (every overload) or\n"
+          "        torch.ops.aten.mm.default (that one).\n\n"
+          "Raises:\n    ValueError: for a name that no operator has; it suggests the nearest.");
+  def_ops(module, "recompute_ops", &policies::recompute_ops,
+          "Recomputes the listed ops and saves whatever else backward needs. `ops` as in save_ops().");
+  def_ops(module, "offload_ops", &policies::offload_ops,
+          "Saves the results of the listed ops in the host's memory and recomputes all others. `ops` as in save_ops().");
+  module.def(
+      "quantize_ops",
+      [](const py::iterable& ops, int64_t bits, uint64_t seed) {
+        return make([&] { return policies::quantize_ops(op_names(ops), bits, {.seed = seed}); });
+      },
+      py::arg("ops"), py::arg("bits"), py::kw_only(), py::arg("seed") = 0,
+      "Saves the results of the listed ops in 8, 4 or 1 bit a number and recomputes all others. Gradients change:\n"
+      "docs/quantisation.md has the bound.");
+  module.def(
+      "narrow_ops",
+      [](const py::iterable& ops, at::ScalarType format) {
+        return make([&] { return policies::narrow_ops(op_names(ops), format); });
+      },
+      py::arg("ops"), py::arg("format"),
+      "Saves the results of the listed ops in a narrower format (torch.bfloat16, float16, float8_e4m3fn, float8_e5m2)\n"
+      "and recomputes all others. Gradients change: docs/quantisation.md has the bound.");
+  module.def(
+      "spill_to_file",
+      [](const py::object& directory, const py::iterable& ops, int64_t queue_bytes, int64_t file_bytes) {
+        const auto path = py::module_::import("os").attr("fspath")(directory).cast<std::string>();
+        return make([&] {
+          return policies::spill_to_file(path, op_names(ops), {.queue_bytes = queue_bytes, .file_bytes = file_bytes});
+        });
+      },
+      py::arg("directory"), py::arg("ops"), py::kw_only(), py::arg("queue_bytes") = int64_t{64} << 20,
+      py::arg("file_bytes") = int64_t{256} << 20,
+      "Saves the results of the listed ops in files of `directory` (which have no name) and recomputes all others.");
+  module.def(
+      "by_size", [](int64_t min_bytes) { return make([&] { return policies::by_size(min_bytes); }); },
+      py::arg("min_bytes"), "Saves results of fewer bytes and recomputes larger ones.");
+  module.def(
+      "every_nth",
+      [](int64_t n, const std::optional<py::iterable>& ops) {
+        return make([&] { return ops ? policies::every_nth(n, op_names(*ops)) : policies::every_nth(n); });
+      },
+      py::arg("n"), py::arg("ops") = py::none(),
+      "Saves every nth result, of all ops or of the listed ones, and recomputes those between.");
+}
+
+void add_by_name(py::module_& module) {
+  def_names(module, "save_only_these_names", &policies::save_only_these_names,
+            "Saves what ac2.name_tensor() gave one of these names, and recomputes all else.");
+  def_names(module, "save_any_names_but_these", &policies::save_any_names_but_these,
+            "Saves named tensors but these, and recomputes all else.");
+  def_names(module, "save_anything_except_these_names", &policies::save_anything_except_these_names,
+            "Recomputes what has one of these names, and saves whatever else backward needs.");
+  def_names(module, "recompute_these_names", &policies::recompute_these_names,
+            "Recomputes, as a MUST, what has one of these names, and saves whatever else backward needs.");
+  def_names(module, "offload_these_names", &policies::offload_these_names,
+            "Offloads what has one of these names, and recomputes all else.");
+  module.def(
+      "save_and_offload_only_these_names",
+      [](const py::iterable& saved, const py::iterable& offloaded) {
+        return make([&] { return policies::save_and_offload_only_these_names(texts(saved), texts(offloaded)); });
+      },
+      py::arg("names_which_can_be_saved"), py::arg("names_which_can_be_offloaded"),
+      "Saves the first names, offloads the second, and recomputes all else.");
+}
+
+void add_composed(py::module_& module) {
+  module.def(
+      "first_of",
+      [](const py::args& listed) {
+        std::vector<Policy> all;
+        const py::object as_policy = py::module_::import("ac2._policy").attr("as_policy");
+        const bool is_list = listed.size() == 1 && (py::isinstance<py::list>(listed[0]) || py::isinstance<py::tuple>(listed[0]));
+        for (const py::handle policy : is_list ? py::reinterpret_borrow<py::iterable>(listed[0]) : py::iterable(listed)) {
+          all.push_back(as_policy(policy).cast<Policy>());
+        }
+        return make([&] { return policies::first_of(std::move(all)); });
+      },
+      "first_of(a, b, ...) or first_of([a, b, ...]): the first policy that insists (a MUST) decides; if all prefer, the\n"
+      "last one's preference counts.");
+  module.def(
+      "save_from_both_policies",
+      [](const py::object& first, const py::object& second) {
+        const py::object as_policy = py::module_::import("ac2._policy").attr("as_policy");
+        auto a = as_policy(first).cast<Policy>();
+        auto b = as_policy(second).cast<Policy>();
+        return make([&] { return policies::save_from_both_policies(std::move(a), std::move(b)); });
+      },
+      py::arg("first"), py::arg("second"), "Saves what either of two policies saves.");
+  module.def(
+      "per_op_override",
+      [](const py::object& policy, const py::object& overrides) {
+        std::vector<std::pair<std::string, PolicyDecision>> entries;
+        const py::iterable items = py::isinstance<py::dict>(overrides)
+                                       ? py::iterable(overrides.attr("items")())
+                                       : py::reinterpret_borrow<py::iterable>(overrides);
+        for (const py::handle item : items) {
+          const auto entry = item.cast<std::pair<py::object, py::object>>();
+          const std::string name = op_name(entry.first);
+          entries.emplace_back(name, to_decision(entry.second, "per_op_override: the decision for " + name));
+        }
+        auto base = py::module_::import("ac2._policy").attr("as_policy")(policy).cast<Policy>();
+        return make([&] { return policies::per_op_override(std::move(base), entries); });
+      },
+      py::arg("policy"), py::arg("overrides"),
+      "A policy with other decisions for single ops: {op: decision}, or a list of such pairs, of which the first counts.");
+}
+
+}  // namespace
+
+void add_policies(py::module_& module) {
+  py::class_<Policy>(module, "Policy",
+                     "A policy of the runtime's. Made by the functions of ac2.policies; a name, a callable or a list of ops\n"
+                     "serves wherever a policy is taken.")
+      .def_property_readonly("name", &Policy::name, "What reports call it.")
+      .def("__repr__", [](const Policy& policy) {
+        return "<ac2 policy " + (policy.name().empty() ? std::string("without a name") : policy.name()) + ">";
+      });
+  py::module_ made = module.def_submodule("policies");
+  for (const std::string& name : policies::policy_names()) {
+    made.def(
+        name.c_str(), [name] { return Policy(name); },
+        ("The policy \"" + name + "\". See the table of ac2.policies.").c_str());
+  }
+  add_parametrised(made);
+  add_by_name(made);
+  add_composed(made);
+  module.def("policy_names", &policies::policy_names);
+  module.def("policy_by_name", [](const std::string& name) { return make([&] { return Policy(name); }); });
+  module.def("constant_policy", [](const py::object& decision) {
+    return Policy::constant(to_decision(decision, "The policy"));
+  });
+  module.def("callable_policy", &callable_policy);
+  module.def("by_operator_policy", &by_operator_policy);
+}
+
+}  // namespace ac2::python

@@ -1,0 +1,256 @@
+#include "ac2/scope.h"
+
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ac2/expose.h"
+#include "ac2/memory_budget.h"
+#include "ac2/names.h"
+#include "ac2/offload.h"
+#include "ac2/report.h"
+#include "ac2/trace.h"
+#include "python/binding/decisions.h"
+#include "python/binding/errors.h"
+#include "python/binding/scope.h"
+
+namespace ac2::python {
+
+namespace py = pybind11;
+
+namespace {
+
+// The runtime takes locks under which tensors, and so Python objects, may die on other threads.
+using WithoutGil = py::call_guard<py::gil_scoped_release>;
+
+// What Python holds of a trace. Without it, a shared pointer to const has no place in pybind11.
+struct PyTrace {
+  std::shared_ptr<const Trace> trace;
+};
+
+std::vector<std::shared_ptr<const Trace>> traces_of(const std::vector<PyTrace>& traces) {
+  std::vector<std::shared_ptr<const Trace>> all;
+  for (const PyTrace& one : traces) {
+    all.push_back(one.trace);
+  }
+  return all;
+}
+
+// An open scope. RAII is Python's with statement, so that it is closed by name.
+class PyScope {
+ public:
+  PyScope(const std::optional<Policy>& policy, const ScopeOptions& options)
+      : scope_(policy ? std::make_unique<PolicyScope>(*policy, options) : std::make_unique<PolicyScope>(options)),
+        trace_{scope_->trace()} {}
+
+  // A scope that is closed where it cannot be is an error of its owner, which close() reports.
+  ~PyScope() {
+    try {
+      close();
+    } catch (const c10::Error&) {
+    }
+  }
+  PyScope(const PyScope&) = delete;
+  PyScope& operator=(const PyScope&) = delete;
+
+  // Not by the pointer's destructor, through which no exception comes.
+  void close() { delete scope_.release(); }
+  const PyTrace& trace() const { return trace_; }
+
+ private:
+  std::unique_ptr<PolicyScope> scope_;
+  PyTrace trace_;
+};
+
+class PyDisabled {
+ public:
+  PyDisabled() = default;
+  PyDisabled(const PyDisabled&) = delete;
+  PyDisabled& operator=(const PyDisabled&) = delete;
+
+  void enter() { disabled_.push_back(std::make_unique<DisableCheckpointing>()); }
+  void leave() { disabled_.pop_back(); }
+
+ private:
+  std::vector<std::unique_ptr<DisableCheckpointing>> disabled_;
+};
+
+BudgetOption budget_option(const py::object& budget) {
+  if (budget.is_none()) {
+    return {};
+  }
+  if (py::isinstance<MemoryBudget>(budget)) {
+    return budget.cast<MemoryBudget>();
+  }
+  if (py::isinstance<py::bool_>(budget) || !py::hasattr(budget, "__index__")) {
+    throw py::type_error("memory_budget is " + py::repr(budget).cast<std::string>() +
+                         "; expected a number of bytes or an ac2.MemoryBudget.");
+  }
+  return budget.attr("__index__")().cast<int64_t>();
+}
+
+std::unique_ptr<PyScope> open_scope(const std::optional<Policy>& policy, const py::object& memory_budget,
+                                    bool modelled_costs, bool verify, bool timeline,
+                                    const std::optional<OffloadOptions>& offload) {
+  ScopeOptions options{.modelled_costs = modelled_costs, .verify = verify, .timeline = timeline, .offload = offload};
+  // A number is checked here, so that it is Python's kind of error.
+  if (const auto budget = with_value_errors([&] { return budget_option(memory_budget).budget(modelled_costs); })) {
+    options.memory_budget = *budget;
+  }
+  const py::gil_scoped_release no_gil;
+  return std::make_unique<PyScope>(policy, options);
+}
+
+std::string repr_of(const TraceStats& stats) {
+  return c10::str("TraceStats(recorded_ops=", stats.recorded_ops, ", live_nodes=", stats.live_nodes,
+                  ", saved_bytes=", stats.saved_bytes, ", recomputed_ops=", stats.recomputed_ops,
+                  ", recomputed_bytes=", stats.recomputed_bytes, ", copied_bytes=", stats.copied_bytes,
+                  ", evicted_values=", stats.evicted_values, ", offloaded_bytes=", stats.offloaded_bytes,
+                  ", not_offloaded_bytes=", stats.not_offloaded_bytes, ")");
+}
+
+void add_trace(py::module_& module) {
+  py::class_<TraceStats>(module, "TraceStats",
+                         "What a region has recorded and holds. Bytes are of whole storages, each counted once.")
+      .def_readonly("recorded_ops", &TraceStats::recorded_ops, "Ops seen by the region, views included.")
+      .def_readonly("live_nodes", &TraceStats::live_nodes, "Recorded calls that something still needs.")
+      .def_readonly("saved_bytes", &TraceStats::saved_bytes,
+                    "Held for backward now, with the inputs and parameters that ops need.")
+      .def_readonly("recomputed_ops", &TraceStats::recomputed_ops, "Ops replayed so far.")
+      .def_readonly("recomputed_bytes", &TraceStats::recomputed_bytes, "Bytes of replayed results held now.")
+      .def_readonly("copied_bytes", &TraceStats::copied_bytes,
+                    "Copied so far because an op was about to overwrite a value that was still needed.")
+      .def_readonly("evicted_values", &TraceStats::evicted_values, "Values that a memory budget dropped so far.")
+      .def_readonly("offloaded_bytes", &TraceStats::offloaded_bytes, "Now in another memory, or on the way there.")
+      .def_readonly("not_offloaded_bytes", &TraceStats::not_offloaded_bytes,
+                    "Should have been offloaded, but no pinned memory was left.")
+      .def("__repr__", &repr_of);
+  py::class_<PyTrace>(module, "Trace",
+                      "The recording of one region, which all its scopes share. It may outlive them and backward, keeps no\n"
+                      "tensor alive, and may be asked from any thread.")
+      .def("stats", [](const PyTrace& trace) { return trace.trace->stats(); }, WithoutGil(),
+           "Returns an ac2.TraceStats of this moment.")
+      .def("__eq__", [](const PyTrace& a, const PyTrace& b) { return a.trace == b.trace; }, py::is_operator())
+      .def("__hash__", [](const PyTrace& trace) { return py::hash(py::int_(reinterpret_cast<uintptr_t>(trace.trace.get()))); });
+  module.def("explain", [](const PyTrace& trace) { return explain(*trace.trace); }, py::arg("trace"), WithoutGil());
+  module.def("to_dot", [](const PyTrace& trace) { return to_dot(*trace.trace); }, py::arg("trace"), WithoutGil());
+  module.def("to_chrome_trace", [](const PyTrace& trace) { return to_chrome_trace(*trace.trace); }, py::arg("trace"),
+             WithoutGil());
+  module.def("write_report", [](const std::vector<PyTrace>& traces, const std::string& path) {
+    write_report(path, traces_of(traces));
+  }, WithoutGil());
+  module.def("live_node_count", &live_node_count, WithoutGil());
+}
+
+void add_options(py::module_& module) {
+  py::class_<MemoryBudget>(module, "MemoryBudget",
+                           R"(MemoryBudget(bytes, modelled_costs=False)
+
+A number of bytes that regions may hold for backward. Regions that are given the same object share it.
+
+Args:
+    bytes: a positive number.
+    modelled_costs: the costs of ops come from their shapes instead of their times, so that the same program drops
+        the same values in every run.)")
+      .def(py::init([](int64_t bytes, bool modelled_costs) {
+             return with_value_errors([&] { return MemoryBudget(bytes, modelled_costs); });
+           }),
+           py::arg("bytes"), py::arg("modelled_costs") = false)
+      .def("bytes", &MemoryBudget::bytes, "The bytes of the budget.")
+      .def("held_bytes", &MemoryBudget::held_bytes, WithoutGil(), "Held now.")
+      .def("__repr__", [](const MemoryBudget& budget) { return c10::str("MemoryBudget(", budget.bytes(), ")"); });
+  const OffloadOptions defaults;
+  py::class_<OffloadOptions>(module, "OffloadOptions",
+                             R"(How results that policies decide to offload leave the device and come back. All numbers are bytes.
+
+Args:
+    min_bytes: results of fewer bytes stay on the device.
+    inputs: offloads what the region takes from outside for backward too, but leaves that require a gradient.
+    read_ahead_bytes: the most bytes of the device for values that were copied back ahead of their use.
+    in_flight_bytes: the most bytes that stay on the device because their copy is not done.
+    max_pinned_bytes: the most pinned memory of the process for values of one device.)")
+      .def(py::init([](int64_t min_bytes, bool inputs, int64_t read_ahead_bytes, int64_t in_flight_bytes,
+                       int64_t max_pinned_bytes) {
+             for (const int64_t bytes : {min_bytes, read_ahead_bytes, in_flight_bytes, max_pinned_bytes}) {
+               if (bytes < 0) {
+                 throw py::value_error(c10::str("OffloadOptions was given ", bytes,
+                                                "; expected numbers of bytes, 0 or more."));
+               }
+             }
+             return OffloadOptions{.min_bytes = min_bytes,
+                                   .inputs = inputs,
+                                   .read_ahead_bytes = read_ahead_bytes,
+                                   .in_flight_bytes = in_flight_bytes,
+                                   .max_pinned_bytes = max_pinned_bytes};
+           }),
+           py::kw_only(), py::arg("min_bytes") = defaults.min_bytes, py::arg("inputs") = defaults.inputs,
+           py::arg("read_ahead_bytes") = defaults.read_ahead_bytes,
+           py::arg("in_flight_bytes") = defaults.in_flight_bytes,
+           py::arg("max_pinned_bytes") = defaults.max_pinned_bytes)
+      .def_readonly("min_bytes", &OffloadOptions::min_bytes)
+      .def_readonly("inputs", &OffloadOptions::inputs)
+      .def_readonly("read_ahead_bytes", &OffloadOptions::read_ahead_bytes)
+      .def_readonly("in_flight_bytes", &OffloadOptions::in_flight_bytes)
+      .def_readonly("max_pinned_bytes", &OffloadOptions::max_pinned_bytes);
+}
+
+void add_tensors(py::module_& module) {
+  module.def("tag_with_policy", [](const at::Tensor& tensor, const py::object& decision) {
+    const PolicyDecision made = to_decision(decision, "The decision for a tensor");
+    const py::gil_scoped_release no_gil;
+    tag_with_policy(tensor, made);
+  });
+  // Anything that is no tensor is none of ours: what calls this raises its own error.
+  module.def("expose", [](py::handle object) {
+    if (live_node_count() == 0 || !THPVariable_Check(object.ptr())) {
+      return;
+    }
+    const at::Tensor tensor = THPVariable_Unpack(object.ptr());
+    const py::gil_scoped_release no_gil;
+    expose(tensor);
+  });
+  // The very object that was given, with what Python has put on it.
+  module.def("name_tensor", [](py::object tensor, const std::string& name) {
+    const at::Tensor named = THPVariable_Unpack(tensor.ptr());
+    with_value_errors([&] {
+      TORCH_CHECK(!name.empty(), "name_tensor was given an empty name. A name is what policies know the tensor by.");
+    });
+    {
+      const py::gil_scoped_release no_gil;
+      name_tensor(named, name);
+    }
+    return tensor;
+  });
+}
+
+}  // namespace
+
+void add_scope(py::module_& module) {
+  add_trace(module);
+  add_options(module);
+  add_tensors(module);
+  py::class_<PyScope>(module, "Scope")
+      .def(py::init(&open_scope))
+      .def("close", &PyScope::close, WithoutGil())
+      .def_property_readonly("trace", &PyScope::trace);
+  py::class_<PyDisabled>(module, "DisableCheckpointing",
+                         "With it, ops run as if no region were open: they are not recorded, and autograd saves as it always\n"
+                         "does. Of the calling thread.")
+      .def(py::init<>())
+      .def("__enter__",
+           [](PyDisabled& self) -> PyDisabled& {
+             self.enter();
+             return self;
+           },
+           py::return_value_policy::reference)
+      .def("__exit__", [](PyDisabled& self, const py::args&) { self.leave(); });
+  module.def("is_checkpoint_enabled", &is_checkpoint_enabled,
+             "Whether a region is open on this thread.");
+  module.def("is_recomputing", &is_recomputing, "Whether an op is being replayed on this thread.");
+}
+
+}  // namespace ac2::python

@@ -1,0 +1,155 @@
+"""The functions of torch.utils.checkpoint under their names."""
+
+import contextlib
+import functools
+import inspect
+
+import pytest
+import torch
+import torch.utils.checkpoint as torch_checkpoint
+from support import assert_same, mlp, run, same_bits
+
+import ac2
+
+
+def test_the_signatures_take_what_pytorchs_take():
+    def names(function):
+        return [name for name, p in inspect.signature(function).parameters.items() if p.kind != p.VAR_KEYWORD]
+
+    for name in ("checkpoint", "checkpoint_sequential", "create_selective_checkpoint_contexts"):
+        ours, theirs = names(getattr(ac2, name)), names(getattr(torch_checkpoint, name))
+        assert set(theirs) <= set(ours), name
+
+
+def test_checkpoint_runs_the_function_once():
+    calls = []
+    model = mlp()
+
+    def block(x):
+        calls.append(x)
+        return model(x)
+
+    x = torch.randn(4, 16, requires_grad=True)
+    ac2.checkpoint(block, x, use_reentrant=False).sum().backward()
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("options", [
+    {},
+    {"use_reentrant": False, "preserve_rng_state": False, "determinism_check": "none", "debug": False, "early_stop": False},
+    {"policy": "speed"},
+    {"memory_budget": 4096},
+    {"context_fn": functools.partial(ac2.create_selective_checkpoint_contexts, [torch.ops.aten.addmm.default])},
+    {"context_fn": functools.partial(torch_checkpoint.create_selective_checkpoint_contexts, [torch.ops.aten.addmm.default])},
+    {"context_fn": lambda: (contextlib.nullcontext(), contextlib.nullcontext())},
+], ids=str)
+def test_checkpoint_gives_the_gradients_of_plain_pytorch(options):
+    model, x = mlp(), torch.randn(4, 16)
+    actual = run(model, lambda model: ac2.checkpoint(model, x, **options).square().mean())
+    assert_same(actual, run(model, lambda model: model(x).square().mean()))
+
+
+def test_checkpoint_passes_keywords_on():
+    def fn(a, *, b, policy_of_mine=None):
+        return a * b, policy_of_mine
+
+    x = torch.randn(4, requires_grad=True)
+    result, other = ac2.checkpoint(fn, x, b=3, policy_of_mine="mine")
+    assert other == "mine" and same_bits(result, x * 3)
+
+
+def test_contexts_say_what_is_saved():
+    x = torch.randn(16, 16, requires_grad=True)
+
+    def replayed(context_fn):
+        with ac2.PolicyScope() as scope:
+            y = ac2.checkpoint(lambda x: (x.mm(x)).sin().sum(), x, context_fn=context_fn)
+        y.backward()
+        return scope.trace.stats().recomputed_ops
+
+    ops = [torch.ops.aten.mm.default]
+    assert replayed(torch_checkpoint.noop_context_fn) == 1  # mm, for the gradient of sin
+    for create in (ac2.create_selective_checkpoint_contexts, torch_checkpoint.create_selective_checkpoint_contexts):
+        assert replayed(functools.partial(create, ops)) == 0
+        assert replayed(functools.partial(create, lambda ctx, op, *args, **kwargs: op in ops)) == 0
+
+
+def test_contexts_of_ours_serve_pytorchs_own_checkpoint():
+    model, x = mlp(), torch.randn(4, 16)
+    context_fn = functools.partial(ac2.create_selective_checkpoint_contexts, [torch.ops.aten.addmm.default])
+
+    def step(model):
+        return torch_checkpoint.checkpoint(model, x, use_reentrant=False, context_fn=context_fn).square().mean()
+
+    assert_same(run(model, step), run(model, lambda model: model(x).square().mean()))
+
+
+def test_the_reentrant_variant_is_an_error_that_says_what_to_do():
+    with pytest.raises(ValueError, match="use_reentrant=False"):
+        ac2.checkpoint(torch.sin, torch.ones(1), use_reentrant=True)
+    with pytest.raises(ValueError, match="use_reentrant=False"):
+        ac2.checkpoint_sequential([torch.sin, torch.cos], 2, torch.ones(1), use_reentrant=True)
+
+
+def test_wrong_arguments_are_errors():
+    with pytest.raises(ValueError, match="determinism_check"):
+        ac2.checkpoint(torch.sin, torch.ones(1), determinism_check="sometimes")
+    with pytest.raises(ValueError, match="policy twice"):
+        ac2.checkpoint(torch.sin, torch.ones(1), policy="speed",
+                       context_fn=lambda: ac2.create_selective_checkpoint_contexts([torch.ops.aten.mm.default]))
+    with pytest.raises(ValueError, match="OpOverload"):
+        ac2.create_selective_checkpoint_contexts([torch.ops.aten.mm])
+    with pytest.raises(ValueError, match="segments"):
+        ac2.checkpoint_sequential([torch.sin], 2, torch.ones(1))
+    with pytest.raises(TypeError, match="Unexpected keyword"):
+        ac2.checkpoint_sequential([torch.sin], 1, torch.ones(1), other=3)
+
+
+@pytest.mark.parametrize("segments", [1, 2, 3])
+def test_checkpoint_sequential_gives_the_gradients_of_plain_pytorch(segments):
+    model, x = mlp(), torch.randn(4, 16)
+    expected = run(model, lambda model: model(x).square().mean())
+    assert_same(run(model, lambda m: ac2.checkpoint_sequential(m, segments, x, use_reentrant=False).square().mean()), expected)
+    as_list = run(model, lambda m: ac2.checkpoint_sequential(list(m), segments, x).square().mean())
+    assert_same(as_list, expected)
+
+
+def test_checkpoint_sequential_checkpoints_all_segments_but_the_last():
+    seen = []
+
+    def step(value):
+        seen.append(ac2.is_checkpoint_enabled())
+        return value.sin()
+
+    ac2.checkpoint_sequential([step] * 5, 2, torch.ones(4, requires_grad=True))
+    assert seen == [True, True, False, False, False]
+
+
+def test_patch_torch_checkpoint_is_undone():
+    before = torch_checkpoint.checkpoint
+    with ac2.patch_torch_checkpoint():
+        assert torch.utils.checkpoint.checkpoint is ac2.checkpoint
+        assert torch.utils.checkpoint.checkpoint_sequential is ac2.checkpoint_sequential
+        with ac2.patch_torch_checkpoint():
+            pass
+        assert torch.utils.checkpoint.checkpoint is ac2.checkpoint
+    assert torch.utils.checkpoint.checkpoint is before
+    with pytest.raises(ZeroDivisionError):
+        with ac2.patch_torch_checkpoint():
+            1 / 0
+    assert torch.utils.checkpoint.checkpoint is before
+
+
+def test_nested_checkpoints_of_both_kinds():
+    model, x = mlp(), torch.randn(4, 16)
+
+    def theirs(fn):
+        return lambda x: torch_checkpoint.checkpoint(fn, x, use_reentrant=False)
+
+    def ours(fn):
+        return lambda x: ac2.checkpoint(fn, x)
+
+    expected = run(model, lambda model: model(x).square().mean())
+    for outer, inner in ((ours, ours), (ours, theirs), (theirs, ours)):
+        actual = run(model, lambda model: outer(lambda x: model[3:](inner(model[:3])(x)))(x).square().mean())
+        assert_same(actual, expected)

@@ -1,0 +1,145 @@
+"""Writes that no dispatcher sees."""
+
+import ctypes
+import gc
+
+import numpy
+import pytest
+import torch
+import torch.utils.dlpack
+from support import same_bits
+
+import ac2
+
+
+def by_numpy(tensor):
+    tensor.numpy()[:] = 3
+
+
+def by_array(tensor):
+    numpy.asarray(tensor)[:] = 3
+
+
+def by_dlpack(tensor):
+    torch.from_dlpack(tensor).fill_(3)
+
+
+def by_capsule(tensor):
+    torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(tensor)).fill_(3)
+
+
+def write_threes(pointer, tensor):
+    threes = (ctypes.c_float * tensor.numel())(*[3] * tensor.numel())
+    ctypes.memmove(pointer, threes, ctypes.sizeof(threes))
+
+
+def by_pointer(tensor):
+    write_threes(tensor.data_ptr(), tensor)
+
+
+def by_storage(tensor):
+    write_threes(tensor.untyped_storage().data_ptr(), tensor)
+
+
+def by_view(tensor):
+    tensor[2:].numpy()[:] = 3
+
+
+WRITES = [by_numpy, by_array, by_dlpack, by_capsule, by_pointer, by_storage, by_view]
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("policy", ["recompute_all", "must_save_all"])
+def test_a_write_through_a_pointer_is_what_backward_sees(write, policy):
+    def gradient(region):
+        w = torch.arange(8.0).requires_grad_()
+        x = torch.arange(8.0) + 1
+        with region:
+            z = (x * 2).detach()
+            write(z)
+            loss = (w * z).sum()
+        del z
+        gc.collect()
+        loss.backward()
+        return w.grad
+
+    assert same_bits(gradient(ac2.PolicyScope(policy)), gradient(ac2.DisableCheckpointing()))
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_write_after_autograd_has_saved_is_what_backward_sees(write):
+    def gradient(region):
+        w = torch.arange(8.0).requires_grad_()
+        with region:
+            z = (torch.arange(8.0) * 2).detach()
+            loss = (w * z).sum()
+            write(z)
+        del z
+        gc.collect()
+        loss.backward()
+        return w.grad
+
+    assert same_bits(gradient(ac2.PolicyScope()), gradient(ac2.DisableCheckpointing()))
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_what_is_computed_from_a_written_result_is_recomputed_from_it(write):
+    def gradient(region):
+        w = torch.arange(8.0).requires_grad_()
+        with region:
+            z = (torch.arange(8.0) * 2).detach()
+            write(z)
+            loss = (w * z.exp().sin()).sum()
+        del z
+        loss.backward()
+        return w.grad
+
+    assert same_bits(gradient(ac2.PolicyScope()), gradient(ac2.DisableCheckpointing()))
+
+
+def test_an_array_sees_what_an_op_writes_later_and_backward_what_the_array_writes():
+    def gradient(region):
+        w = torch.arange(8.0).requires_grad_()
+        with region:
+            z = (torch.arange(8.0) * 2).detach()
+            array = z.numpy()
+            z.add_(1)
+            array[:4] = 7
+            loss = (w * z).sum()
+        del z, array
+        gc.collect()
+        loss.backward()
+        return w.grad
+
+    assert same_bits(gradient(ac2.PolicyScope()), gradient(ac2.DisableCheckpointing()))
+
+
+def test_who_hands_out_no_pointer_pays_nothing():
+    x = torch.randn(64, requires_grad=True)
+    with ac2.PolicyScope() as scope:
+        y = x.sin().cos().sin().sum()
+    held = scope.trace.stats().saved_bytes
+    assert held == 64 * 4
+    y.backward()
+
+
+def test_a_result_that_has_handed_out_its_pointer_is_held():
+    x = torch.randn(64, requires_grad=True)
+    with ac2.PolicyScope() as scope:
+        z = x.sin()
+        z.data_ptr()
+        y = z.cos().sum()
+    del z
+    assert scope.trace.stats().saved_bytes == 2 * 64 * 4
+    y.backward()
+    assert scope.trace.stats().recomputed_ops == 0
+
+
+def test_the_methods_are_still_those_of_torch():
+    with ac2.PolicyScope():
+        pass
+    x = torch.randn(4)
+    assert x.numpy().shape == (4,) and x.data_ptr() == x.untyped_storage().data_ptr()
+    with pytest.raises(RuntimeError, match="requires grad"):
+        torch.ones(1, requires_grad=True).numpy()
+    assert torch.Tensor.numpy.__name__ == "numpy" and torch.Tensor.data_ptr.__doc__

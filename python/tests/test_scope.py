@@ -1,0 +1,441 @@
+"""PolicyScope, traces, tags, names and what is asked of them."""
+
+import gc
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+import torch
+from support import assert_same, gradients, mlp, run, same_bits
+
+import ac2
+
+POLICIES = [
+    None,
+    "recompute_all",
+    "must_save_all",
+    "save_compute_intensive",
+    "speed",
+    "memory",
+    ac2.policies.every_nth(2),
+    [torch.ops.aten.addmm.default],
+    ["aten::addmm"],
+    lambda ctx, op, *args, **kwargs: op is torch.ops.aten.addmm.default,
+    ac2.by_operator(lambda ctx, op: op is torch.ops.aten.gelu.default),
+    ac2.CheckpointPolicy.MUST_RECOMPUTE,
+]
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+def test_gradients_are_bitwise_those_of_plain_pytorch(policy):
+    model, x = mlp(), torch.randn(4, 16)
+
+    def step(model):
+        with ac2.PolicyScope(policy):
+            return model(x).square().mean()
+
+    assert_same(run(model, step), run(model, lambda model: model(x).square().mean()))
+
+
+@pytest.mark.parametrize("budget", [1 << 10, 4 << 10, 1 << 20])
+def test_gradients_under_a_budget_are_bitwise_those_of_plain_pytorch(budget):
+    model, x = mlp(), torch.randn(4, 16)
+
+    def step(model):
+        with ac2.PolicyScope(memory_budget=budget):
+            return model(x).square().mean()
+
+    assert_same(run(model, step), run(model, lambda model: model(x).square().mean()))
+
+
+def test_without_a_policy_all_is_recomputed():
+    x = torch.randn(8, requires_grad=True)
+    with ac2.PolicyScope() as scope:
+        y = x.sin().cos().sum()
+    held = scope.trace.stats().saved_bytes
+    y.backward()
+    stats = scope.trace.stats()
+    assert held == 8 * 4  # x alone
+    assert stats.recorded_ops == 3
+    assert stats.recomputed_ops == 1  # sin, for the gradient of cos; cos is for nobody
+    assert stats.saved_bytes == 0 and stats.live_nodes == 0
+
+
+def test_with_a_budget_and_no_policy_what_fits_is_kept():
+    x = torch.randn(8, requires_grad=True)
+    with ac2.PolicyScope(memory_budget=1 << 20) as scope:
+        y = x.sin().cos().sum()
+    y.backward()
+    assert scope.trace.stats().recomputed_ops == 0
+
+
+def test_regions_share_a_budget():
+    budget = ac2.MemoryBudget(4 * 32)
+    x = torch.randn(8, requires_grad=True)
+    y = x
+    for _ in range(3):
+        with ac2.PolicyScope(memory_budget=budget):
+            y = y.sin().cos()
+    assert budget.bytes() == 4 * 32 and budget.held_bytes() > 0
+    y.sum().backward()
+    assert budget.held_bytes() == 0
+    expected = x.detach().clone().requires_grad_()
+    expected.sin().cos().sin().cos().sin().cos().sum().backward()
+    assert same_bits(x.grad, expected.grad)
+
+
+def test_a_callable_sees_what_pytorchs_selective_checkpointing_shows():
+    seen = []
+
+    def policy_fn(ctx, op, *args, **kwargs):
+        assert ctx.is_recompute is False
+        seen.append((op, args, kwargs))
+        return ac2.CheckpointPolicy.PREFER_RECOMPUTE
+
+    x = torch.randn(2, 3, requires_grad=True)
+    with ac2.PolicyScope(policy_fn):
+        x.sum(1, keepdim=True).to(torch.float64).add(x.double(), alpha=2).sum().backward()
+    ops = [op for op, _, _ in seen]
+    assert ops[0] is torch.ops.aten.sum.dim_IntList
+    assert seen[0][1][1:] == ([1], True) and seen[0][2] == {}
+    assert ops[1] is torch.ops.aten._to_copy.default
+    assert seen[1][2] == {"dtype": torch.float64}
+    add = next(call for call in seen if call[0] is torch.ops.aten.add.Tensor)
+    assert len(add[1]) == 2 and add[2] == {"alpha": 2}
+
+
+def test_a_callable_sees_what_pytorch_would_show_it():
+    """The same ops with the same arguments, as far as both see the same."""
+    from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+
+    def calls_of(run):
+        seen = []
+
+        def policy_fn(ctx, op, *args, **kwargs):
+            plain = [a if not isinstance(a, torch.Tensor) else tuple(a.shape) for a in args]
+            seen.append((op, plain, kwargs))
+            return ac2.CheckpointPolicy.PREFER_RECOMPUTE
+
+        run(policy_fn)
+        return [call for call in seen if call[0] not in views]
+
+    views = {torch.ops.aten.t.default, torch.ops.aten.view.default, torch.ops.aten.detach.default,
+             torch.ops.aten.expand.default, torch.ops.aten.transpose.int}
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4), torch.nn.GELU(approximate="tanh"))
+    x = torch.randn(3, 4)
+
+    def ours(policy_fn):
+        with ac2.PolicyScope(policy_fn):
+            model(x)
+
+    def theirs(policy_fn):
+        checkpoint(model, x, use_reentrant=False, context_fn=lambda: create_selective_checkpoint_contexts(policy_fn))
+
+    assert calls_of(ours) == calls_of(theirs)
+
+
+def test_a_policy_by_operator_is_asked_once_for_each_operator_and_region():
+    asked = []
+
+    @ac2.by_operator
+    def policy_fn(ctx, op):
+        asked.append(op)
+        return ac2.CheckpointPolicy.PREFER_RECOMPUTE
+
+    x = torch.randn(4, requires_grad=True)
+    for _ in range(2):
+        with ac2.PolicyScope(policy_fn):
+            x.sin().sin().sin().sum().backward()
+    assert asked == [torch.ops.aten.sin.default, torch.ops.aten.sum.default] * 2
+
+
+def test_save_with_hooks_may_pack_any_object():
+    class Packed:
+        def __init__(self, tensor):
+            self.tensor = tensor.clone()
+
+    packs = [
+        (lambda t: t.clone(), lambda p: p),
+        (lambda t: (t.double(), t.dtype, "text", None, 1.5, True, (1, 2)), lambda p: p[0].to(p[1])),
+        (lambda t: {"tensor": t.clone()}, lambda p: p["tensor"]),
+        (Packed, lambda p: p.tensor),
+    ]
+    for pack, unpack in packs:
+        hooks = ac2.SaveWithHooks(pack, unpack)
+        expected = gradients(lambda x: x.sin().cos(), (5,))
+        with ac2.PolicyScope(lambda ctx, op, *args, **kwargs: hooks):
+            actual = gradients(lambda x: x.sin().cos(), (5,))
+        assert same_bits(actual[0], expected[0])
+
+
+def test_what_a_policy_raises_arrives_as_itself():
+    class Mine(Exception):
+        pass
+
+    error = Mine("from the policy")
+
+    def policy_fn(ctx, op, *args, **kwargs):
+        raise error
+
+    x = torch.randn(4, requires_grad=True)
+    with ac2.PolicyScope(policy_fn):
+        with pytest.raises(Mine) as caught:
+            x.sin()
+    assert caught.value is error
+    assert any("policy_fn" in str(entry) for entry in caught.traceback)
+
+
+@pytest.mark.parametrize("where", ["pack", "unpack"])
+def test_what_a_hook_raises_arrives_as_itself(where):
+    class Mine(Exception):
+        pass
+
+    def fail(_):
+        raise Mine("from " + where)
+
+    hooks = ac2.SaveWithHooks(fail if where == "pack" else lambda t: t, fail if where == "unpack" else lambda p: p)
+    x = torch.randn(4, requires_grad=True)
+    with pytest.raises(Mine, match="from " + where):
+        with ac2.PolicyScope(lambda ctx, op, *args, **kwargs: hooks):
+            y = x.sin().cos().sum()
+        y.backward()
+
+
+@pytest.mark.parametrize("answer", [None, "save", 3, torch.ones(1)])
+def test_an_answer_that_is_no_decision_is_an_error_that_names_op_and_answer(answer):
+    x = torch.randn(4, requires_grad=True)
+    with ac2.PolicyScope(lambda ctx, op, *args, **kwargs: answer):
+        with pytest.raises(TypeError, match="returned for aten::sin is .*expected a member of ac2.CheckpointPolicy"):
+            x.sin()
+
+
+def test_errors_of_the_runtime_have_no_backtrace_of_c():
+    x = torch.randn(4, requires_grad=True)
+    with ac2.PolicyScope(ac2.CheckpointPolicy.MUST_SAVE), ac2.PolicyScope(ac2.CheckpointPolicy.MUST_RECOMPUTE):
+        with pytest.raises(RuntimeError, match="Conflicting policies") as caught:
+            x.sin()
+    assert "frame #" not in str(caught.value) and ".cc" not in str(caught.value)
+
+
+@pytest.mark.parametrize("policy, error, text", [
+    ("sped", ValueError, "Unknown policy"),
+    (3, TypeError, "policy is 3; expected a name"),
+    (object(), TypeError, "expected a name"),
+    (["aten::mmm"], ValueError, "aten::mmm"),
+    ([3], TypeError, "An op is 3"),
+])
+def test_a_wrong_policy_is_an_error(policy, error, text):
+    with pytest.raises(error, match=text):
+        ac2.PolicyScope(policy)
+
+
+@pytest.mark.parametrize("options, error, text", [
+    ({"memory_budget": 0}, ValueError, "positive"),
+    ({"memory_budget": -5}, ValueError, "positive"),
+    ({"memory_budget": "2GiB"}, TypeError, "a number of bytes"),
+    ({"memory_budget": True}, TypeError, "a number of bytes"),
+    ({"offload": 3}, TypeError, "OffloadOptions"),
+])
+def test_a_wrong_option_is_an_error(options, error, text):
+    with pytest.raises(error, match=text):
+        with ac2.PolicyScope(**options):
+            pass
+
+
+def test_a_scope_is_for_one_region():
+    scope = ac2.PolicyScope()
+    with pytest.raises(RuntimeError, match="has not been entered"):
+        scope.trace
+    with pytest.raises(RuntimeError, match="is not open"):
+        scope.__exit__(None, None, None)
+    with scope:
+        with pytest.raises(RuntimeError, match="has been entered before"):
+            scope.__enter__()
+    with pytest.raises(RuntimeError, match="has been entered before"):
+        scope.__enter__()
+    assert not ac2.is_checkpoint_enabled()
+
+
+def test_scopes_closed_out_of_order_are_an_error_and_closed():
+    outer, inner = ac2.PolicyScope(), ac2.PolicyScope()
+    outer.__enter__()
+    inner.__enter__()
+    with pytest.raises(RuntimeError, match="closed out of order"):
+        outer.__exit__(None, None, None)
+    inner.__exit__(None, None, None)
+    assert not ac2.is_checkpoint_enabled()
+
+
+def test_an_exception_in_a_region_closes_it():
+    with pytest.raises(ZeroDivisionError):
+        with ac2.PolicyScope():
+            torch.randn(4, requires_grad=True).sin()
+            1 / 0
+    assert not ac2.is_checkpoint_enabled()
+
+
+def run_program(text):
+    return subprocess.run([sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=300)
+
+
+def test_a_region_left_open_at_exit_is_an_error():
+    result = run_program("""
+        import torch, ac2
+        scope = ac2.PolicyScope()
+        scope.__enter__()
+        x = torch.randn(4, requires_grad=True).sin()
+    """)
+    assert "still open at exit" in result.stderr and "with statement" in result.stderr
+
+
+def test_a_graph_that_is_alive_at_exit_does_no_harm():
+    result = run_program("""
+        import torch, ac2
+        hooks = ac2.SaveWithHooks(lambda t: {"t": t}, lambda p: p["t"])
+        with ac2.PolicyScope(lambda ctx, op, *args, **kwargs: hooks, timeline=True) as scope:
+            x = torch.randn(4, requires_grad=True).sin().cos()
+        import builtins
+        builtins.kept = (x, scope)
+    """)
+    assert result.returncode == 0 and result.stderr == ""
+
+
+def test_tags_and_names_decide_for_single_tensors():
+    x = torch.randn(8, requires_grad=True)
+    with ac2.PolicyScope() as scope:
+        y = x.sin()
+        ac2.tag_with_policy(y, ac2.CheckpointPolicy.MUST_SAVE)
+        z = y.cos().sum()
+    del y
+    z.backward()
+    assert scope.trace.stats().recomputed_ops == 0
+
+    with ac2.PolicyScope(ac2.policies.save_only_these_names(["kept"])) as scope:
+        y = x.sin()
+        assert ac2.name_tensor(y, "kept") is y
+        z = y.cos().sum()
+    del y
+    z.backward()
+    assert scope.trace.stats().recomputed_ops == 0
+
+
+def test_tags_and_names_reject_what_is_no_tensor():
+    for function in (ac2.tag_with_policy, ac2.name_tensor):
+        with pytest.raises(TypeError, match="expected a tensor"):
+            function([1], "x")
+    with pytest.raises(ValueError, match="empty name"):
+        ac2.name_tensor(torch.ones(1), "")
+    with pytest.raises(TypeError, match="expected a member of ac2.CheckpointPolicy"):
+        ac2.tag_with_policy(torch.ones(1), "save")
+
+
+def test_disable_checkpointing_records_nothing():
+    x = torch.randn(8, requires_grad=True)
+    with ac2.PolicyScope() as scope:
+        with ac2.DisableCheckpointing():
+            assert not ac2.is_checkpoint_enabled()
+            y = x.sin()
+        assert ac2.is_checkpoint_enabled()
+        y.sum().backward()
+    assert scope.trace.stats().recomputed_ops == 0
+
+
+def test_apply_ac_policy_fn_passes_arguments_and_result_on():
+    def fn(a, b, *, scale):
+        assert ac2.is_checkpoint_enabled()
+        return (a * b).sin() * scale, "other"
+
+    x = torch.randn(4, requires_grad=True)
+    result, other = ac2.apply_ac_policy_fn(fn, x, x, scale=2, policy="recompute_all")
+    assert other == "other"
+    result.sum().backward()
+    assert x.grad is not None
+
+
+def test_reports_of_a_region(tmp_path):
+    x = torch.randn(8, requires_grad=True)
+    with ac2.PolicyScope(timeline=True) as scope:
+        y = x.sin().cos().sum()
+    y.backward()
+    assert "aten::sin" in ac2.explain(scope.trace)
+    assert ac2.to_dot(scope.trace).startswith("digraph")
+    assert '"traceEvents"' in ac2.to_chrome_trace(scope.trace)
+    page = tmp_path / "page.html"
+    ac2.write_report(scope.trace, page)
+    ac2.write_report([scope.trace, scope.trace], str(page))
+    assert "aten::sin" in page.read_text()
+    assert "<table>" in scope._repr_html_() and "iframe" in scope._repr_html_()
+    with pytest.raises(RuntimeError, match="nowhere"):
+        ac2.write_report(scope.trace, tmp_path / "nowhere" / "page.html")
+
+
+def test_each_thread_has_regions_of_its_own():
+    errors = []
+
+    def train(seed):
+        try:
+            generator = torch.Generator().manual_seed(seed)
+            x = torch.randn(16, generator=generator).requires_grad_()
+            for _ in range(20):
+                with ac2.PolicyScope(lambda ctx, op, *args, **kwargs: op is torch.ops.aten.cos.default):
+                    y = x.sin().cos().sin().sum()
+                (actual,) = torch.autograd.grad(y, x)
+                (expected,) = torch.autograd.grad(x.sin().cos().sin().sum(), x)
+                assert same_bits(actual, expected)
+        except Exception as error:  # noqa: BLE001 - told to the test
+            errors.append(error)
+
+    threads = [threading.Thread(target=train, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+
+
+def test_replayed_bytes_do_not_outlive_their_backward():
+    x = torch.randn(8, requires_grad=True)
+    with ac2.PolicyScope() as scope:
+        y = x.sin()
+        z = y.cos().exp()
+        w = z.sum()
+    del y, z
+    # A part of the graph: what was replayed for the rest is dropped at the end.
+    (_,) = torch.autograd.grad(w, x, retain_graph=True)
+    assert scope.trace.stats().recomputed_bytes == 0
+    w.backward()
+    assert scope.trace.stats().recomputed_bytes == 0
+
+
+def test_replayed_bytes_do_not_outlive_a_backward_that_fails():
+    x = torch.randn(8, requires_grad=True)
+    with ac2.PolicyScope() as scope:
+        y = x.sin()
+        z = y.cos().exp()
+        w = z.sum()
+
+    def fail(gradient):
+        raise ValueError("from the hook")
+
+    y.register_hook(fail)
+    del y, z
+    with pytest.raises(ValueError, match="from the hook"):
+        w.backward(retain_graph=True)
+    assert scope.trace.stats().recomputed_bytes == 0
+
+
+def test_objects_may_die_on_any_thread():
+    def make():
+        hooks = ac2.SaveWithHooks(lambda t: [t], lambda p: p[0])
+        with ac2.PolicyScope(lambda ctx, op, *args, **kwargs: hooks):
+            return torch.randn(8, requires_grad=True).sin().cos()
+
+    made = []
+    thread = threading.Thread(target=lambda: made.append(make()))
+    thread.start()
+    thread.join()
+    made.clear()
+    gc.collect()
+    assert ac2.live_node_count() == 0

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Prints the command that starts a Python which can import the torch of a LibTorch, quoted for the shell:
+#
+#   tools/python_env.sh LIBTORCH_HOME         env LD_LIBRARY_PATH=... PYTHONPATH=... .../bin/python
+#
+# What it takes to import torch (some 3 GB where that is the pinned wheel: torch loads its CUDA libraries even to compute
+# on a CPU), NumPy and pytest are installed once into ~/.cache/ac2/python-VERSION, never into the repository. Safe to run
+# twice or in parallel. Environment: PYTHON (default python3, which needs venv), AC2_CACHE.
+set -euo pipefail
+home="${1:?usage: tools/python_env.sh LIBTORCH_HOME}"
+
+fail() {
+  echo "python_env: $*" >&2
+  exit 1
+}
+
+python="${PYTHON:-python3}"
+command -v "$python" >/dev/null || fail "no Python found as \"$python\"; install python3, or set PYTHON"
+"$python" -c 'import ensurepip, venv' 2>/dev/null ||
+  fail "$python has no venv; install python3-venv, or set PYTHON to a Python that has it"
+version="$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
+torch="$(sed -n "s/^__version__ = '\([^+']*\).*/\1/p" "$home/version.py" 2>/dev/null || true)"
+compgen -G "$home/_C.cpython-${version/./}-*.so" >/dev/null ||
+  fail "$home is no torch for Python $version: set PYTHON to the Python that it is for, or LIBTORCH_HOME to the torch of $python"
+
+environment="${AC2_CACHE:-${XDG_CACHE_HOME:-${HOME:?}/.cache}/ac2}/python-$version"
+packages="$(dirname "$home")"
+mkdir -p "$(dirname "$environment")"
+exec 9>"$environment.lock"
+flock 9
+
+"$environment/bin/python" -c '' 2>/dev/null || "$python" -m venv --clear "$environment" >&2 ||
+  fail "cannot make a venv in $environment"
+
+# The libraries of other versions of CUDA may lie there too: each torch looks for its own by name.
+with_torch() {
+  local libraries
+  libraries="$(printf '%s:' "$environment/lib/python$version/site-packages/nvidia"/*/lib)"
+  command=(env "LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH-}" "PYTHONPATH=$packages"
+    "PYTHONPYCACHEPREFIX=$environment/pycache" "$environment/bin/python")
+}
+works() {
+  with_torch
+  "${command[@]}" -W ignore -c "
+import numpy, pytest, torch
+assert torch.__version__.split('+')[0] == '$torch', 'torch is ' + torch.__version__ + ', LibTorch is $torch'"
+}
+
+if ! works 2>/dev/null; then
+  # Those of its requirements that are not for compiling on a GPU.
+  { sed -n 's/^Requires-Dist: //p' "$packages/torch-$torch"*.dist-info/METADATA |
+      grep -vE 'extra ==|^(triton|cuda-bindings|setuptools)\b'
+    echo numpy
+    echo pytest; } >"$environment/requirements.txt"
+  echo "python_env: installing into $environment what torch $torch needs" >&2
+  "$environment/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir \
+    -r "$environment/requirements.txt" >&2 || fail "pip could not install what torch $torch needs"
+  works || fail "torch $torch cannot be imported in $environment; see above"
+fi
+printf '%q ' "${command[@]}"
+echo
