@@ -22,6 +22,7 @@
 #include <c10/util/FunctionRef.h>
 
 #include <cstdint>
+#include <utility>
 
 #include "ac2/internal/graph/node.h"
 #include "ac2/internal/tape/byte_ledger.h"
@@ -49,7 +50,15 @@ class Anchors {
   // refers to what stood there until it is over.
   bool node_finished() { return ++finished_ % kInterval == 0; }
   // A tensor that requires no gradient has been made or taken, or detached. True if look() is due because of it.
-  bool state_seen() { return looks_again_ && (is_due_ |= draw()); }
+  bool state_seen() {
+    if (!looks_again_) {
+      return false;
+    }
+    is_due_ |= draw(draws_below_);
+    const auto nodes = static_cast<uint64_t>(finished_ - std::exchange(finished_when_seen_, finished_));
+    is_due_ |= looks_through_graphs_ |= draw(nodes * through_below_per_node_);
+    return is_due_;
+  }
   void look();
   // A look is near, and wants to know of each value whether it requires a gradient. Asking every tensor of every op
   // would cost more than the few nodes of a short region.
@@ -61,8 +70,9 @@ class Anchors {
   static constexpr int64_t kInterval = 64;
 
   // A linear congruential generator (Knuth, The Art of Computer Programming 2, 3.3.4).
-  bool draw() { return (draws_ = draws_ * 1664525 + 1013904223) < draws_below_; }
+  bool draw(uint64_t below) { return (draws_ = draws_ * 1664525 + 1013904223) < below; }
   void anchor_where(c10::function_ref<bool(const Value&)> condition);
+  void anchor_carried_over();
   void anchor(Value* value);
 
   Lifetimes& lifetimes_;
@@ -74,6 +84,9 @@ class Anchors {
   bool is_due_ = false;
   uint32_t draws_ = 0;
   uint32_t draws_below_ = 0;  // of 2^32
+  bool looks_through_graphs_ = false;
+  int64_t finished_when_seen_ = 0;
+  uint64_t through_below_per_node_ = 0;  // of 2^32
   bool asks_for_gradients_ = false;
   int64_t most_nodes_between_ = kNodes;  // two looks: as many as there are living values, if that is more
   int64_t nodes_limit_ = kNodes;
