@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -232,6 +234,81 @@ TEST_F(LastingRegionTest, BytesThatOnlyAReplayWouldNeedAreLetGo) {
   }
   // A look at every 64th node, and 2 nodes and 256 KiB a round.
   EXPECT_LE(scope.trace()->stats().saved_bytes, kBytes + kBetweenLooks / 2 * (256 << 10));
+}
+
+// Of each round `kept` graphs outlive it, so that some graph always wants the states before the one that is carried
+// over.
+void carry_over_while_graphs_overlap(int rounds, size_t kept, int ops, const std::function<void()>& after_round) {
+  const at::Tensor w = sample({4});
+  std::deque<at::Tensor> losses;
+  at::Tensor h = constant({4});
+  for (int round = 0; round < rounds; ++round) {
+    at::Tensor y = h;
+    for (int i = 0; i < ops; ++i) y = (y * w).tanh();
+    losses.push_back(y.sum());
+    if (losses.size() > kept) losses.pop_front();
+    h = y.detach();
+    after_round();
+  }
+}
+
+TEST_F(LastingRegionTest, AStateIsBoundedThoughGraphsOverlapFromRoundToRound) {
+  for (const size_t kept : {1, 2, 5}) {
+    for (const char* policy : {"recompute_all", "save_compute_intensive", "must_save_all"}) {
+      const PolicyScope scope{Policy(policy)};
+      int64_t most = 0;
+      carry_over_while_graphs_overlap(5'000, kept, 1,
+                                      [&] { most = std::max(most, scope.trace()->stats().live_nodes); });
+      EXPECT_LE(most, 3 * kNodes) << kept << " graphs, " << policy;
+    }
+  }
+}
+
+TEST_F(LastingRegionTest, AStateIsBoundedThoughTheGraphsThatOverlapAreLarge) {
+  const PolicyScope scope;
+  int64_t most = 0;
+  // 2 * 1,001 nodes that the graphs want, and up to as many of the round that runs.
+  carry_over_while_graphs_overlap(60, 2, 500, [&] { most = std::max(most, scope.trace()->stats().live_nodes); });
+  EXPECT_LE(most, 12 * kNodes);
+}
+
+TEST_F(LastingRegionTest, BytesForAStateAreBoundedThoughGraphsOverlap) {
+  constexpr int64_t kNumbers = 16 * 1024;
+  const at::Tensor w = sample({kNumbers});
+  std::deque<at::Tensor> losses;
+  const PolicyScope scope;
+  at::Tensor h = constant({kNumbers});
+  int64_t most = 0;
+  for (int round = 0; round < 1'000; ++round) {
+    // 64 KiB from outside, as many as the state has, which the program drops at once.
+    auto* owned = new std::vector<float>(kNumbers, 0.25F);
+    const at::Tensor batch = at::from_blob(owned->data(), {kNumbers}, [owned](void*) { delete owned; });
+    const at::Tensor y = (h * w + batch).tanh();
+    losses.push_back(y.sum());
+    if (losses.size() > 2) losses.pop_front();
+    h = y.detach();
+    most = std::max(most, scope.trace()->stats().saved_bytes);
+  }
+  EXPECT_LE(most, 16 * kBytes);
+}
+
+TEST_F(LastingRegionTest, ALongForwardThatLogsItsActivationsSavesNoneOfThem) {
+  const at::Tensor x = sample({256}), w = sample({256});
+  TraceStats stats[2];
+  for (const bool logs : {false, true}) {
+    const PolicyScope scope;
+    at::Tensor h = x;
+    float logged = 0;
+    for (int i = 0; i < 2'000; ++i) {
+      h = (h * w).tanh() + x;
+      if (logs) logged += h.detach().mean().item<float>();
+    }
+    stats[logs] = scope.trace()->stats();
+    h.sum().backward();
+    EXPECT_EQ(scope.trace()->stats().recomputed_ops, 3 * 2'000 - 1);
+  }
+  EXPECT_EQ(stats[true].live_nodes, stats[false].live_nodes);
+  EXPECT_EQ(stats[true].saved_bytes, stats[false].saved_bytes);
 }
 
 TEST_F(LastingRegionTest, LayoutsThatNobodyUsesAreForgotten) {

@@ -7,12 +7,16 @@
 #include <utility>
 #include <vector>
 
+#include "ac2/internal/tape/carried_over.h"
+
 namespace ac2::internal {
 
 namespace {
 
 // With no more living values each other tensor without a gradient may bring a look.
 constexpr int64_t kFewLiving = 8;
+// Each node is walked over so often on an average by looks through graphs.
+constexpr uint64_t kLooksThrough = 4;
 
 // What forward computed is still there, and no replay is about to read it. What somebody wants in another form is in
 // that form already.
@@ -20,14 +24,6 @@ bool may_be_anchored(const Value& value) {
   return value.producer != nullptr && value.map_index != Value::kNotInMap && !value.origin.expired() &&
          !value.changed_outside() && !value.held_is_private && value.pins == 0 && !value.real &&
          (value.form == nullptr || value.users == 0);
-}
-
-// Bytes that are there for replays alone.
-int64_t bytes_of_our_own(const Value& value) {
-  if (value.is_packed()) {
-    return value.packed_form()->packed_bytes;
-  }
-  return value.held && value.held.use_count() == 1 ? value.bytes() : 0;
 }
 
 // Whether there are more than `most_nodes` or `most_bytes` for the sake of `value`. What autograd wants on the way is
@@ -73,12 +69,17 @@ void Anchors::look() {
     if (any) {
       anchor_where(
           [](const Value& value) { return value.without_gradient && keeps_more(value, kReach, value.bytes()); });
+      if (looks_through_graphs_) {
+        anchor_carried_over();
+      }
     }
+    looks_through_graphs_ = false;
     most_nodes_between_ = std::max(kNodes, living);
     nodes_limit_ = bytes_limit_ = std::numeric_limits<int64_t>::max();
     looks_again_ =
         lifetimes_.live_nodes() > std::max(kNodes, nodes) / 2 || ledger_.saved_bytes() > std::max(kBytes, bytes) / 2;
     draws_below_ = static_cast<uint32_t>((int64_t{4} << 32) / std::max(kFewLiving, living));
+    through_below_per_node_ = (kLooksThrough << 32) / static_cast<uint64_t>(lifetimes_.live_nodes() + living + kReach);
   }
   // Not at twice as many: what is carried over may be found the next time. It comes sooner still if there is less by
   // then.
@@ -108,6 +109,13 @@ void Anchors::anchor_where(c10::function_ref<bool(const Value&)> condition) {
       anchor(value);
     }
   }
+}
+
+void Anchors::anchor_carried_over() {
+  const std::vector<Value*> found =
+      carried_over(storages_, {.length = kReach, .nodes = kNodes, .bytes = kBytes},
+                   [](const Value& value) { return value.without_gradient && may_be_anchored(value); });
+  std::for_each(found.rbegin(), found.rend(), [this](Value* value) { anchor(value); });
 }
 
 void Anchors::anchor(Value* value) {

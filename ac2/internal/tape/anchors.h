@@ -14,7 +14,9 @@
 // left, or as many nodes as there are living values, or a quarter of the bytes. It may fall where what is carried over
 // is dead, or wanted by a graph, and in a loop always there. So while more than half is left, tensors without a
 // gradient that appear bring further looks: one in two, drawn at random so as not to be in step with a loop, and fewer
-// where there are many living values, so that all looks together cost a constant per node.
+// where there are many living values, so that all looks together cost a constant per node. Some of these look through
+// what graphs want, too (carried_over.h): graphs may overlap from round to round, so that one always wants the states
+// before the one that is carried over. They walk over all nodes, so the more there are the fewer are drawn.
 //
 // Threads: guarded by the tape's lock. node_finished() by the recording thread.
 #pragma once
@@ -22,6 +24,7 @@
 #include <c10/util/FunctionRef.h>
 
 #include <cstdint>
+#include <utility>
 
 #include "ac2/internal/graph/node.h"
 #include "ac2/internal/tape/byte_ledger.h"
@@ -36,7 +39,8 @@ class Anchors {
   // With fewer nodes and fewer bytes than this in the tape nobody looks for values that keep too much.
   static constexpr int64_t kNodes = 1024;
   static constexpr int64_t kBytes = int64_t{1} << 20;
-  // A value keeps too much if there are more nodes than this for its sake, or more bytes than it has itself.
+  // A value keeps too much if there are more nodes than this for its sake, or more bytes than it has itself. Behind
+  // what graphs want, if there are more nodes than this in a row, and kNodes nodes or kBytes bytes along the way.
   static constexpr size_t kReach = 64;
 
   Anchors(Lifetimes& lifetimes, StorageIndex& storages, const ByteLedger& ledger, const Observers& observers)
@@ -49,7 +53,15 @@ class Anchors {
   // refers to what stood there until it is over.
   bool node_finished() { return ++finished_ % kInterval == 0; }
   // A tensor that requires no gradient has been made or taken, or detached. True if look() is due because of it.
-  bool state_seen() { return looks_again_ && (is_due_ |= draw()); }
+  bool state_seen() {
+    if (!looks_again_) {
+      return false;
+    }
+    is_due_ |= draw(draws_below_);
+    const auto nodes = static_cast<uint64_t>(finished_ - std::exchange(finished_when_seen_, finished_));
+    is_due_ |= looks_through_graphs_ |= draw(nodes * through_below_per_node_);
+    return is_due_;
+  }
   void look();
   // A look is near, and wants to know of each value whether it requires a gradient. Asking every tensor of every op
   // would cost more than the few nodes of a short region.
@@ -61,8 +73,10 @@ class Anchors {
   static constexpr int64_t kInterval = 64;
 
   // A linear congruential generator (Knuth, The Art of Computer Programming 2, 3.3.4).
-  bool draw() { return (draws_ = draws_ * 1664525 + 1013904223) < draws_below_; }
+  bool draw(uint64_t below) { return (draws_ = draws_ * 1664525 + 1013904223) < below; }
   void anchor_where(c10::function_ref<bool(const Value&)> condition);
+  // What keeps too much behind what graphs want.
+  void anchor_carried_over();
   void anchor(Value* value);
 
   Lifetimes& lifetimes_;
@@ -73,7 +87,10 @@ class Anchors {
   bool looks_again_ = false;
   bool is_due_ = false;
   uint32_t draws_ = 0;
-  uint32_t draws_below_ = 0;  // of 2^32
+  uint32_t draws_below_ = 0;             // of 2^32
+  bool looks_through_graphs_ = false;    // when the next look is taken
+  int64_t finished_when_seen_ = 0;       // nodes, when a tensor without a gradient was seen last
+  uint64_t through_below_per_node_ = 0;  // of 2^32, for each that has been finished since
   bool asks_for_gradients_ = false;
   int64_t most_nodes_between_ = kNodes;  // two looks: as many as there are living values, if that is more
   int64_t nodes_limit_ = kNodes;
