@@ -6,7 +6,7 @@ import warnings
 import weakref
 from typing import Any, Callable, Optional, TypeVar, Union
 
-from ac2 import _C, _pointers
+from ac2 import _C, _compiled, _pointers
 from ac2._policy import PolicyLike, as_policy
 
 _R = TypeVar("_R")
@@ -66,6 +66,7 @@ class PolicyScope:
                 "`with ac2.PolicyScope(policy):`; the policy may be used again."
             )
         _pointers.watch()
+        _compiled.watch()
         self._scope = _C.Scope(*self._arguments)
         self._thread = threading.current_thread().name
         _open_scopes.add(self)

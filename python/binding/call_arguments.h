@@ -15,8 +15,8 @@ struct CallArguments {
   pybind11::tuple args;
   pybind11::dict kwargs;
 };
-// As __torch_dispatch__ is given them: arguments that are keyword-only are in `kwargs`, and those that have their default
-// value are left out, unless one follows that has not.
+// As __torch_dispatch__ is given them: arguments that are keyword-only are in `kwargs`, and those that have their
+// default value are left out, unless one follows that has not.
 CallArguments call_arguments(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> inputs);
 
 }  // namespace ac2::python

@@ -59,7 +59,8 @@ std::optional<CheckpointPolicy> by_name(py::handle member) {
   return std::nullopt;
 }
 
-// Members that have been seen are found by their address: they live as long as their class, which this dictionary keeps.
+// Members that have been seen are found by their address: they live as long as their class, which this dictionary
+// keeps.
 py::dict& known_members() {
   static auto* members = new py::dict;
   return *members;
@@ -68,7 +69,9 @@ py::dict& known_members() {
 }  // namespace
 
 PySaveWithHooks::PySaveWithHooks(py::function pack, py::function unpack)
-    : pack_(pack), unpack_(unpack), decision_(call_python(HeldObject(std::move(pack)), HeldObject(std::move(unpack)))) {}
+    : pack_(pack),
+      unpack_(unpack),
+      decision_(call_python(HeldObject(std::move(pack)), HeldObject(std::move(unpack)))) {}
 
 PolicyDecision to_decision(py::handle answer, const std::string& where) {
   if (answer.ptr() == Py_True || answer.ptr() == Py_False) {

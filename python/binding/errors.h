@@ -1,7 +1,7 @@
 // Errors that cross between C++ and Python.
 //
-//   throw_python_error();                                  // what Python has raised, through the dispatcher or the engine
-//   module.def("policy", argument_errors(&make_policy));   // c10::Error as ValueError
+//   throw_python_error();                                  // what Python has raised, through the dispatcher or the
+//   engine module.def("policy", argument_errors(&make_policy));   // c10::Error as ValueError
 //
 // Threads: any that has the GIL.
 #pragma once

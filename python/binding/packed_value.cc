@@ -35,11 +35,6 @@ class ObjectHolder final : public c10::ivalue::PyObjectHolder {
   HeldObject object_;
 };
 
-c10::IValue hold(py::handle object) {
-  return c10::IValue(
-      c10::intrusive_ptr<c10::ivalue::PyObjectHolder>(c10::make_intrusive<ObjectHolder>(py::reinterpret_borrow<py::object>(object))));
-}
-
 // A class derived from these has more to it than C++ would keep.
 bool is_exactly(py::handle object, PyTypeObject& type) {
   return Py_TYPE(object.ptr()) == &type;
@@ -51,6 +46,11 @@ bool is_plain(py::handle object) {
 }
 
 }  // namespace
+
+c10::IValue hold_object(py::handle object) {
+  return c10::IValue(c10::intrusive_ptr<c10::ivalue::PyObjectHolder>(
+      c10::make_intrusive<ObjectHolder>(py::reinterpret_borrow<py::object>(object))));
+}
 
 c10::IValue pack_object(py::handle object) {
   if (THPVariable_Check(object.ptr())) {
@@ -72,11 +72,11 @@ c10::IValue pack_object(py::handle object) {
     // A tuple in a tuple is an object: no recursion over what the user nests.
     std::vector<c10::IValue> elements;
     for (const py::handle element : py::reinterpret_borrow<py::tuple>(object)) {
-      elements.push_back(is_plain(element) ? pack_object(element) : hold(element));
+      elements.push_back(is_plain(element) ? pack_object(element) : hold_object(element));
     }
     return c10::ivalue::Tuple::create(std::move(elements));
   }
-  return hold(object);
+  return hold_object(object);
 }
 
 py::object unpack_object(const c10::IValue& value) {

@@ -20,8 +20,8 @@ namespace {
 
 std::vector<std::string> op_names(const py::iterable& ops) {
   if (py::isinstance<py::str>(ops)) {
-    throw py::type_error("The list of ops is the text " + py::repr(ops).cast<std::string>() + "; expected a list, as [" +
-                         py::repr(ops).cast<std::string>() + "].");
+    throw py::type_error("The list of ops is the text " + py::repr(ops).cast<std::string>() +
+                         "; expected a list, as [" + py::repr(ops).cast<std::string>() + "].");
   }
   std::vector<std::string> names;
   for (const py::handle op : ops) {
@@ -48,8 +48,8 @@ Policy make(Make&& make_policy) {
 
 void def_names(py::module_& module, const char* name, NamesPolicy make_policy, const char* doc) {
   module.def(
-      name, [=](const py::iterable& names) { return make([&] { return make_policy(texts(names)); }); }, py::arg("names"),
-      doc);
+      name, [=](const py::iterable& names) { return make([&] { return make_policy(texts(names)); }); },
+      py::arg("names"), doc);
 }
 
 void def_ops(py::module_& module, const char* name, NamesPolicy make_policy, const char* doc) {
@@ -59,15 +59,17 @@ void def_ops(py::module_& module, const char* name, NamesPolicy make_policy, con
 }
 
 void add_parametrised(py::module_& module) {
-  def_ops(module, "save_ops", &policies::save_ops,
-          "Saves the results of the listed ops (MUST_SAVE) and recomputes all others.\n\n"
-          "Args:\n    ops: names and patterns such as \"aten::mm\", \"aten::*mm*\", torch.ops.aten.mm (every overload) or\n"
-          "        torch.ops.aten.mm.default (that one).\n\n"
-          "Raises:\n    ValueError: for a name that no operator has; it suggests the nearest.");
+  def_ops(
+      module, "save_ops", &policies::save_ops,
+      "Saves the results of the listed ops (MUST_SAVE) and recomputes all others.\n\n"
+      "Args:\n    ops: names and patterns such as \"aten::mm\", \"aten::*mm*\", torch.ops.aten.mm (every overload) or\n"
+      "        torch.ops.aten.mm.default (that one).\n\n"
+      "Raises:\n    ValueError: for a name that no operator has; it suggests the nearest.");
   def_ops(module, "recompute_ops", &policies::recompute_ops,
           "Recomputes the listed ops and saves whatever else backward needs. `ops` as in save_ops().");
-  def_ops(module, "offload_ops", &policies::offload_ops,
-          "Saves the results of the listed ops in the host's memory and recomputes all others. `ops` as in save_ops().");
+  def_ops(
+      module, "offload_ops", &policies::offload_ops,
+      "Saves the results of the listed ops in the host's memory and recomputes all others. `ops` as in save_ops().");
   module.def(
       "quantize_ops",
       [](const py::iterable& ops, int64_t bits, uint64_t seed) {
@@ -133,13 +135,16 @@ void add_composed(py::module_& module) {
       [](const py::args& listed) {
         std::vector<Policy> all;
         const py::object as_policy = py::module_::import("ac2._policy").attr("as_policy");
-        const bool is_list = listed.size() == 1 && (py::isinstance<py::list>(listed[0]) || py::isinstance<py::tuple>(listed[0]));
-        for (const py::handle policy : is_list ? py::reinterpret_borrow<py::iterable>(listed[0]) : py::iterable(listed)) {
+        const bool is_list =
+            listed.size() == 1 && (py::isinstance<py::list>(listed[0]) || py::isinstance<py::tuple>(listed[0]));
+        for (const py::handle policy :
+             is_list ? py::reinterpret_borrow<py::iterable>(listed[0]) : py::iterable(listed)) {
           all.push_back(as_policy(policy).cast<Policy>());
         }
         return make([&] { return policies::first_of(std::move(all)); });
       },
-      "first_of(a, b, ...) or first_of([a, b, ...]): the first policy that insists (a MUST) decides; if all prefer, the\n"
+      "first_of(a, b, ...) or first_of([a, b, ...]): the first policy that insists (a MUST) decides; if all prefer, "
+      "the\n"
       "last one's preference counts.");
   module.def(
       "save_from_both_policies",
@@ -166,15 +171,17 @@ void add_composed(py::module_& module) {
         return make([&] { return policies::per_op_override(std::move(base), entries); });
       },
       py::arg("policy"), py::arg("overrides"),
-      "A policy with other decisions for single ops: {op: decision}, or a list of such pairs, of which the first counts.");
+      "A policy with other decisions for single ops: {op: decision}, or a list of such pairs, of which the first "
+      "counts.");
 }
 
 }  // namespace
 
 void add_policies(py::module_& module) {
-  py::class_<Policy>(module, "Policy",
-                     "A policy of the runtime's. Made by the functions of ac2.policies; a name, a callable or a list of ops\n"
-                     "serves wherever a policy is taken.")
+  py::class_<Policy>(
+      module, "Policy",
+      "A policy of the runtime's. Made by the functions of ac2.policies; a name, a callable or a list of ops\n"
+      "serves wherever a policy is taken.")
       .def_property_readonly("name", &Policy::name, "What reports call it.")
       .def("__repr__", [](const Policy& policy) {
         return "<ac2 policy " + (policy.name().empty() ? std::string("without a name") : policy.name()) + ">";
@@ -190,9 +197,8 @@ void add_policies(py::module_& module) {
   add_composed(made);
   module.def("policy_names", &policies::policy_names);
   module.def("policy_by_name", [](const std::string& name) { return make([&] { return Policy(name); }); });
-  module.def("constant_policy", [](const py::object& decision) {
-    return Policy::constant(to_decision(decision, "The policy"));
-  });
+  module.def("constant_policy",
+             [](const py::object& decision) { return Policy::constant(to_decision(decision, "The policy")); });
   module.def("callable_policy", &callable_policy);
   module.def("by_operator_policy", &by_operator_policy);
 }

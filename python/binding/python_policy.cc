@@ -43,9 +43,8 @@ Policy by_operator_policy(py::object policy_fn, py::object make_context) {
   return Policy::by_operator([fn = HeldObject(std::move(policy_fn)),
                               make = HeldObject(std::move(make_context))](const c10::OperatorHandle& op) {
     const py::gil_scoped_acquire gil;
-    return calling_python([&] {
-      return to_decision(fn.get()(make.get()(py::none()), op_overload(op)), answer_for(op));
-    });
+    return calling_python(
+        [&] { return to_decision(fn.get()(make.get()(py::none()), op_overload(op)), answer_for(op)); });
   });
 }
 

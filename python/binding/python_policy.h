@@ -14,8 +14,8 @@ Policy callable_policy(pybind11::object policy_fn, pybind11::object make_context
 // Asked once for each operator and region as policy_fn(ctx, op).
 Policy by_operator_policy(pybind11::object policy_fn, pybind11::object make_context);
 
-// The name that ac2::policies take: "aten::mm" of torch.ops.aten.mm, "aten::mm.default" of torch.ops.aten.mm.default, and
-// of a text the text itself.
+// The name that ac2::policies take: "aten::mm" of torch.ops.aten.mm, "aten::mm.default" of torch.ops.aten.mm.default,
+// and of a text the text itself.
 std::string op_name(pybind11::handle op);
 
 }  // namespace ac2::python

@@ -129,20 +129,28 @@ void add_trace(py::module_& module) {
       .def_readonly("not_offloaded_bytes", &TraceStats::not_offloaded_bytes,
                     "Should have been offloaded, but no pinned memory was left.")
       .def("__repr__", &repr_of);
-  py::class_<PyTrace>(module, "Trace",
-                      "The recording of one region, which all its scopes share. It may outlive them and backward, keeps no\n"
-                      "tensor alive, and may be asked from any thread.")
-      .def("stats", [](const PyTrace& trace) { return trace.trace->stats(); }, WithoutGil(),
-           "Returns an ac2.TraceStats of this moment.")
-      .def("__eq__", [](const PyTrace& a, const PyTrace& b) { return a.trace == b.trace; }, py::is_operator())
-      .def("__hash__", [](const PyTrace& trace) { return py::hash(py::int_(reinterpret_cast<uintptr_t>(trace.trace.get()))); });
-  module.def("explain", [](const PyTrace& trace) { return explain(*trace.trace); }, py::arg("trace"), WithoutGil());
-  module.def("to_dot", [](const PyTrace& trace) { return to_dot(*trace.trace); }, py::arg("trace"), WithoutGil());
-  module.def("to_chrome_trace", [](const PyTrace& trace) { return to_chrome_trace(*trace.trace); }, py::arg("trace"),
-             WithoutGil());
-  module.def("write_report", [](const std::vector<PyTrace>& traces, const std::string& path) {
-    write_report(path, traces_of(traces));
-  }, WithoutGil());
+  py::class_<PyTrace>(
+      module, "Trace",
+      "The recording of one region, which all its scopes share. It may outlive them and backward, keeps no\n"
+      "tensor alive, and may be asked from any thread.")
+      .def(
+          "stats", [](const PyTrace& trace) { return trace.trace->stats(); }, WithoutGil(),
+          "Returns an ac2.TraceStats of this moment.")
+      .def(
+          "__eq__", [](const PyTrace& a, const PyTrace& b) { return a.trace == b.trace; }, py::is_operator())
+      .def("__hash__",
+           [](const PyTrace& trace) { return py::hash(py::int_(reinterpret_cast<uintptr_t>(trace.trace.get()))); });
+  module.def(
+      "explain", [](const PyTrace& trace) { return explain(*trace.trace); }, py::arg("trace"), WithoutGil());
+  module.def(
+      "to_dot", [](const PyTrace& trace) { return to_dot(*trace.trace); }, py::arg("trace"), WithoutGil());
+  module.def(
+      "to_chrome_trace", [](const PyTrace& trace) { return to_chrome_trace(*trace.trace); }, py::arg("trace"),
+      WithoutGil());
+  module.def(
+      "write_report",
+      [](const std::vector<PyTrace>& traces, const std::string& path) { write_report(path, traces_of(traces)); },
+      WithoutGil());
   module.def("live_node_count", &live_node_count, WithoutGil());
 }
 
@@ -164,8 +172,9 @@ Args:
       .def("held_bytes", &MemoryBudget::held_bytes, WithoutGil(), "Held now.")
       .def("__repr__", [](const MemoryBudget& budget) { return c10::str("MemoryBudget(", budget.bytes(), ")"); });
   const OffloadOptions defaults;
-  py::class_<OffloadOptions>(module, "OffloadOptions",
-                             R"(How results that policies decide to offload leave the device and come back. All numbers are bytes.
+  py::class_<OffloadOptions>(
+      module, "OffloadOptions",
+      R"(How results that policies decide to offload leave the device and come back. All numbers are bytes.
 
 Args:
     min_bytes: results of fewer bytes stay on the device.
@@ -177,8 +186,8 @@ Args:
                        int64_t max_pinned_bytes) {
              for (const int64_t bytes : {min_bytes, read_ahead_bytes, in_flight_bytes, max_pinned_bytes}) {
                if (bytes < 0) {
-                 throw py::value_error(c10::str("OffloadOptions was given ", bytes,
-                                                "; expected numbers of bytes, 0 or more."));
+                 throw py::value_error(
+                     c10::str("OffloadOptions was given ", bytes, "; expected numbers of bytes, 0 or more."));
                }
              }
              return OffloadOptions{.min_bytes = min_bytes,
@@ -237,19 +246,20 @@ void add_scope(py::module_& module) {
       .def(py::init(&open_scope))
       .def("close", &PyScope::close, WithoutGil())
       .def_property_readonly("trace", &PyScope::trace);
-  py::class_<PyDisabled>(module, "DisableCheckpointing",
-                         "With it, ops run as if no region were open: they are not recorded, and autograd saves as it always\n"
-                         "does. Of the calling thread.")
+  py::class_<PyDisabled>(
+      module, "DisableCheckpointing",
+      "With it, ops run as if no region were open: they are not recorded, and autograd saves as it always\n"
+      "does. Of the calling thread.")
       .def(py::init<>())
-      .def("__enter__",
-           [](PyDisabled& self) -> PyDisabled& {
-             self.enter();
-             return self;
-           },
-           py::return_value_policy::reference)
+      .def(
+          "__enter__",
+          [](PyDisabled& self) -> PyDisabled& {
+            self.enter();
+            return self;
+          },
+          py::return_value_policy::reference)
       .def("__exit__", [](PyDisabled& self, const py::args&) { self.leave(); });
-  module.def("is_checkpoint_enabled", &is_checkpoint_enabled,
-             "Whether a region is open on this thread.");
+  module.def("is_checkpoint_enabled", &is_checkpoint_enabled, "Whether a region is open on this thread.");
   module.def("is_recomputing", &is_recomputing, "Whether an op is being replayed on this thread.");
 }
 

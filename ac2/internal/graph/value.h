@@ -48,12 +48,13 @@ struct PackedForm {
   c10::StreamId packed_on = kNoStream;  // the stream whose work pack's was
 };
 
-// A tensor without plain storage, kept whole.
+// A tensor without plain storage, kept whole or by its parts.
 struct OpaqueForm {
   c10::weak_intrusive_ptr<c10::TensorImpl> origin{c10::intrusive_ptr<c10::TensorImpl>()};
   at::Tensor held;  // while the value has users
   // An alias for `held`, made beforehand where making one calls Python, which must not happen under the tape's lock.
   at::Tensor alias;
+  c10::IValue parts;  // in place of `held`, of a tensor that is made of others: SavedTensorHook's hooks on these
 };
 
 // As what a budget counts bytes that it cannot drop. Those of tracked values count by their place instead.

@@ -19,8 +19,7 @@ namespace {
 bool is_well_formed(const QualifiedName& name, const std::string& text) {
   const size_t colons = name.base.find("::");
   const bool has_both_parts = colons != std::string::npos && colons > 0 && colons + 2 < name.base.size();
-  return has_both_parts && name.base.find_first_of(" \t\n(),") == std::string::npos &&
-         !text.ends_with('.');
+  return has_both_parts && name.base.find_first_of(" \t\n(),") == std::string::npos && !text.ends_with('.');
 }
 
 // The name that is probably meant by "mm", "aten.mm" or "torch.ops.aten.mm".

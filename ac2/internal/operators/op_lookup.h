@@ -15,8 +15,8 @@
 
 namespace ac2::internal {
 
-// The parts of "aten::add.Tensor". Without a dot there is no overload, which is not the same as the overload "", written
-// "aten::sum.default" as in Python.
+// The parts of "aten::add.Tensor". Without a dot there is no overload, which is not the same as the overload "",
+// written "aten::sum.default" as in Python.
 struct QualifiedName {
   std::string base;
   std::optional<std::string> overload;

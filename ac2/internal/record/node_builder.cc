@@ -198,8 +198,8 @@ class NodeBuilder {
       if (target.accumulates || target.handed_on || target.tensor.storage().unsafeGetStorageImpl() != target.storage) {
         continue;
       }
-      // Without its old bytes, or with others that write there, there is no computing it again: it is a value like those
-      // from outside, in this form.
+      // Without its old bytes, or with others that write there, there is no computing it again: it is a value like
+      // those from outside, in this form.
       if ((!target.is_recoverable() && !target.is_recoverable_by_name()) || tape_.is_exposed(target.storage)) {
         if (decision.hooks() || decision.offloads()) {
           set_form(tape_.storages().add_written(target.tensor), target.tensor, decision);

@@ -3,8 +3,8 @@
 // At its end everything that was replayed for it and that autograd has not asked for is dropped. A backward over a part
 // of the graph leaves such values.
 //
-// A Python process calls its engine without ours in front, so that no run stands around its backwards. There the engine's
-// graph task, which dies with the backward, tells of the end.
+// A Python process calls its engine without ours in front, so that no run stands around its backwards. There the
+// engine's graph task, which dies with the backward, tells of the end.
 //
 // Threads: hooks find the run of the thread that called backward(). For hooks that run on another thread, such as a
 // device's, the last run of the process to end cleans up their tape.

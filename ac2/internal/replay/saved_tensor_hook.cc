@@ -2,13 +2,17 @@
 
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "ac2/internal/libtorch/unrecorded.h"
 #include "ac2/internal/replay/backward_run.h"
 #include "ac2/internal/replay/packing.h"
 #include "ac2/internal/replay/read_ahead.h"
 #include "ac2/internal/replay/replayer.h"
+#include "ac2/internal/replay/subclass_codec.h"
+#include "ac2/internal/tape/outside_writes.h"
 
 namespace ac2::internal {
 
@@ -42,14 +46,57 @@ at::Tensor alias_made_by_python(const at::Tensor& tensor) {
 
 }  // namespace
 
+struct SavedTensorHook::Parts : torch::CustomClassHolder {
+  std::vector<std::unique_ptr<SavedTensorHook>> hooks;
+  c10::IValue context;
+};
+
+c10::IValue SavedTensorHook::pack_parts(const at::Tensor& tensor) {
+  const SubclassCodec* codec = subclass_codec();
+  if (codec == nullptr || !tensor.unsafeGetTensorImpl()->is_python_dispatch()) {
+    return {};
+  }
+  const Unrecorded unrecorded;
+  std::optional<SubclassCodec::Parts> taken = codec->take_apart(tensor);
+  if (!taken) {
+    return {};
+  }
+  auto parts = c10::make_intrusive<Parts>();
+  parts->context = std::move(taken->context);
+  for (const at::Tensor& part : taken->tensors) {
+    parts->hooks.push_back(make(tape_));
+    parts->hooks.back()->call_pack_hook(part);
+  }
+  return c10::IValue::make_capsule(std::move(parts));
+}
+
+at::Tensor SavedTensorHook::unpack_parts() {
+  c10::IValue kept;
+  {
+    const Tape::Lock tape(*tape_);
+    check_opaque_unchanged(*value());
+    kept = value()->opaque_form()->parts;
+  }
+  if (kept.isNone()) {
+    return {};
+  }
+  const auto parts = c10::static_intrusive_pointer_cast<Parts>(kept.toCapsule());
+  std::vector<at::Tensor> tensors;
+  for (const std::unique_ptr<SavedTensorHook>& hook : parts->hooks) {
+    tensors.push_back(hook->call_unpack_hook());
+  }
+  return subclass_codec()->put_together(tensors, parts->context);
+}
+
 // No op may be recorded here: autograd is in the middle of one.
 void SavedTensorHook::call_pack_hook(const at::Tensor& tensor) {
   tape_->observers().tell([&](Observer& observer) { observer.before_save(tensor); });
-  const at::Tensor alias = alias_made_by_python(tensor);
+  const c10::IValue parts = pack_parts(tensor);
+  const at::Tensor alias = parts.isNone() ? alias_made_by_python(tensor) : at::Tensor();
   c10::SmallVector<Value*, 2> packs;
   {
     const Tape::Lock tape(*tape_);
-    attach(*tape, tensor, alias);
+    attach(*tape, tensor, alias, parts);
     if (tape->bytes().has_pending_packs()) {
       packs = tape->bytes().take_pending_packs();
     }
@@ -90,6 +137,11 @@ at::Tensor SavedTensorHook::unpack_pinned() {
 }
 
 at::Tensor SavedTensorHook::call_unpack_hook() {
+  if (meta() == nullptr) {
+    if (at::Tensor tensor = unpack_parts(); tensor.defined()) {
+      return tensor;
+    }
+  }
   const int graph_task = torch::autograd::get_current_graph_task_id();
   if (at::Tensor tensor = unpack_at_hand(graph_task); tensor.defined()) {
     return tensor;

@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <new>
+#include <utility>
 
 #include "ac2/internal/tape/tape.h"
 #include "ac2/internal/tape/tape_hook.h"
@@ -31,6 +32,13 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks, public
   // What most unpacks come to, under one lock: undefined if there is more to do.
   at::Tensor unpack_at_hand(int graph_task);
   at::Tensor unpack_pinned();
+
+  // Of a tensor that is made of others; see subclass_codec.h. Its value has these, for all hooks on it.
+  struct Parts;
+  // None if `tensor` cannot be taken apart.
+  c10::IValue pack_parts(const at::Tensor& tensor);
+  // Undefined if the value, which is opaque, is kept whole.
+  at::Tensor unpack_parts();
 
   std::shared_ptr<Tape> tape_;
 };

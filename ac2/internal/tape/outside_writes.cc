@@ -34,7 +34,8 @@ void check_offloaded_unchanged(const Value& value) {
 }
 
 void check_opaque_unchanged(const Value& value) {
-  TORCH_CHECK(!value.changed_outside(), kModifiedInPlace, "a ", value.opaque_form()->held.toString(), " ",
+  const at::Tensor& held = value.opaque_form()->held;
+  TORCH_CHECK(!value.changed_outside(), kModifiedInPlace, "a ", held.defined() ? held.toString() : "tensor", " ",
               versions_text(value), " Write to a clone() of it, or after backward.");
 }
 

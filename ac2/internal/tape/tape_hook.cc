@@ -8,10 +8,11 @@
 
 namespace ac2::internal {
 
-void TapeHook::attach(LockedTape& tape, const at::Tensor& tensor, const at::Tensor& alias) {
+void TapeHook::attach(LockedTape& tape, const at::Tensor& tensor, const at::Tensor& alias, const c10::IValue& parts) {
   value_ = tape.storages().current(tensor);
-  if (OpaqueForm* form = value_->opaque_form(); form != nullptr && alias.defined() && !form->held.defined()) {
+  if (OpaqueForm* form = value_->opaque_form(); form != nullptr && value_->users == 0) {
     form->alias = alias;
+    form->parts = parts;
   }
   if (!value_->is_opaque()) {
     meta_ = tape.intern(tensor);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 
 #include "ac2/internal/graph/node.h"
 #include "ac2/internal/libtorch/tensor_meta.h"
@@ -39,8 +40,8 @@ class TapeHook {
   ~TapeHook() = default;
 
   // The hook wants the value that the storage of `tensor` holds now, which is held or kept from now on as was decided.
-  // `alias` is OpaqueForm's, where there must be one.
-  void attach(LockedTape& tape, const at::Tensor& tensor, const at::Tensor& alias = {});
+  // `alias` and `parts` are OpaqueForm's, where there must be one of them.
+  void attach(LockedTape& tape, const at::Tensor& tensor, const at::Tensor& alias = {}, const c10::IValue& parts = {});
   // It wants it no more. Does nothing if it never did.
   void detach(LockedTape& tape);
 

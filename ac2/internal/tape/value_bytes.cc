@@ -32,6 +32,9 @@ void ValueBytes::hold_origin(Value* value) {
 
 void ValueBytes::hold_with_form(Value* value) {
   if (OpaqueForm* form = value->opaque_form()) {
+    if (!form->parts.isNone()) {
+      return;
+    }
     if (form->alias.defined()) {
       form->held = std::exchange(form->alias, {});
       return;
@@ -67,8 +70,9 @@ void ValueBytes::drop_held(Value* value) {
     value->held_is_private = false;
   }
   if (value->form) {
-    if (OpaqueForm* form = value->opaque_form(); form != nullptr && form->held.defined()) {
+    if (OpaqueForm* form = value->opaque_form()) {
       trash_.put(form->held);
+      trash_.put(form->parts);
     }
     if (value->is_packed()) {
       ledger_.unpacked(*value);

@@ -1,0 +1,23 @@
+#include "ac2/internal/replay/subclass_codec.h"
+
+#include <atomic>
+
+#include "ac2/internal/libtorch/torch_compat.h"
+
+namespace ac2::internal {
+
+namespace {
+
+std::atomic<const SubclassCodec*> installed{nullptr};
+
+}  // namespace
+
+void set_subclass_codec(const SubclassCodec* codec) {
+  installed.store(codec, std::memory_order_release);
+}
+
+const SubclassCodec* subclass_codec() {
+  return kRecordKey < c10::DispatchKey::Python ? installed.load(std::memory_order_acquire) : nullptr;
+}
+
+}  // namespace ac2::internal

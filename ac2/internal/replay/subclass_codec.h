@@ -1,0 +1,38 @@
+// Tensors that are made of other tensors by code of another language: PyTorch's wrapper subclasses (DTensor,
+// NestedTensor, a user's own). What a region records are the ops on their parts, so that a hook on one is hooks on its
+// parts.
+//
+// The Python package installs a codec; a C++ program has none, and no such tensors.
+//
+// Threads: any. A codec may take Python's lock, so that it is never called under a tape's.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <c10/util/ArrayRef.h>
+
+#include <optional>
+#include <vector>
+
+namespace ac2::internal {
+
+class SubclassCodec {
+ public:
+  struct Parts {
+    std::vector<at::Tensor> tensors;
+    c10::IValue context;  // all else that it takes to put them together
+  };
+
+  virtual ~SubclassCodec() = default;
+  // Nothing for a tensor that cannot be taken apart.
+  virtual std::optional<Parts> take_apart(const at::Tensor& tensor) const = 0;
+  virtual at::Tensor put_together(c10::ArrayRef<at::Tensor> parts, const c10::IValue& context) const = 0;
+};
+
+// `codec` must live for ever. Called once, before any region is opened.
+void set_subclass_codec(const SubclassCodec* codec);
+// Null if there is none, and where ops reach a region before they reach Python, which takes them apart: before
+// LibTorch 2.13.
+const SubclassCodec* subclass_codec();
+
+}  // namespace ac2::internal

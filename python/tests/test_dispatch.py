@@ -1,0 +1,312 @@
+"""Dispatch modes, tensor subclasses, ops defined in Python, saved-tensor hooks, functorch, scripted and compiled code."""
+
+import gc
+import multiprocessing
+import os
+
+import pytest
+import torch
+from support import assert_same, gradients, mlp, run, same_bits
+from torch.testing._internal.two_tensor import TwoTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
+
+import ac2
+
+SEES_INNER_OPS = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13)
+
+
+class CountingMode(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.ops = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.ops += 1
+        return func(*args, **(kwargs or {}))
+
+
+def stats_of(region, step):
+    with region:
+        loss = step()
+    before = region.trace.stats()
+    loss.backward()
+    return before.saved_bytes, region.trace.stats().recomputed_ops
+
+
+@pytest.mark.parametrize("where", ["inside", "around"])
+def test_a_dispatch_mode_changes_nothing(where):
+    x = torch.randn(8, 8, requires_grad=True)
+
+    def step():
+        if where == "around":
+            return x.sin().cos().exp().sum()
+        with CountingMode():
+            return x.sin().cos().exp().sum()
+
+    expected = stats_of(ac2.PolicyScope(), lambda: x.sin().cos().exp().sum())
+    if where == "inside":
+        assert stats_of(ac2.PolicyScope(), step) == expected
+    else:
+        with CountingMode():
+            assert stats_of(ac2.PolicyScope(), step) == expected
+
+
+def test_flops_are_those_of_forward_and_backward_and_replays():
+    model, x = mlp(), torch.randn(4, 16)
+    with FlopCounterMode(display=False) as plain:
+        model(x).sum().backward()
+    with FlopCounterMode(display=False) as recomputed:
+        with ac2.PolicyScope():
+            loss = model(x).sum()
+        loss.backward()
+    assert recomputed.get_total_flops() >= plain.get_total_flops()
+
+
+@pytest.mark.parametrize("timeline", [False, True])
+def test_a_wrapper_subclass_is_recomputed_by_its_parts(timeline):
+    def step(a, region):
+        with region:
+            loss = a.sin().cos().exp().sum()
+        held = region.trace.stats().saved_bytes if isinstance(region, ac2.PolicyScope) else None
+        loss.backward()
+        return held
+
+    torch.manual_seed(0)
+    parts = torch.randn(8, 8), torch.randn(8, 8)
+    ours, plain = (TwoTensor(*(part.clone() for part in parts)).requires_grad_() for _ in range(2))
+    region = ac2.PolicyScope(timeline=timeline)
+    held = step(ours, region)
+    step(plain, ac2.DisableCheckpointing())
+    assert isinstance(ours.grad, TwoTensor)
+    assert same_bits(ours.grad.a, plain.grad.a) and same_bits(ours.grad.b, plain.grad.b)
+    if SEES_INNER_OPS:
+        assert held == 2 * 8 * 8 * 4  # the parts of a
+        assert region.trace.stats().recomputed_ops == 2 * 3  # sin, cos and exp of both
+    assert region.trace.stats().saved_bytes == 0
+
+
+def test_a_wrapper_subclass_that_is_written_in_place_after_it_was_saved_is_an_error():
+    a = TwoTensor(torch.randn(4), torch.randn(4)).requires_grad_()
+    with ac2.PolicyScope():
+        b = a * 1
+        loss = b.sin().sum()
+    with torch.no_grad():
+        b.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_an_op_defined_in_python_is_replayed():
+    calls = []
+
+    @torch.library.custom_op("ac2_tests::double_sine", mutates_args=())
+    def double_sine(x: torch.Tensor) -> torch.Tensor:
+        calls.append(ac2.is_recomputing())
+        return torch.sin(x) * 2
+
+    double_sine.register_autograd(
+        lambda ctx, gradient: gradient * 2 * torch.cos(ctx.saved_tensors[0]),
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]),
+    )
+    expected = gradients(lambda x: double_sine(double_sine(x)).cos(), (8,))
+    calls.clear()
+    region = ac2.PolicyScope()
+
+    def step(x):
+        with region:
+            return double_sine(double_sine(x)).cos()
+
+    assert same_bits(gradients(step, (8,))[0], expected[0])
+    assert calls == [False, False, True, True]
+
+
+def test_a_python_kernel_of_a_library_is_replayed():
+    library = torch.library.Library("ac2_tests_2", "DEF")  # noqa: TOR901
+    library.define("half(Tensor x) -> Tensor")
+    library.impl("half", lambda x: x / 2, "CPU")
+    x = torch.randn(8, requires_grad=True)
+    region = ac2.PolicyScope()
+    with region:
+        loss = torch.ops.ac2_tests_2.half(x.detach()).mul(x).cos().sum()
+    held = region.trace.stats().saved_bytes
+    loss.backward()
+    assert held == 8 * 4 and region.trace.stats().recomputed_ops == 2
+    expected = torch.autograd.grad((x.detach() / 2 * x).cos().sum(), x)[0]
+    assert same_bits(x.grad, expected)
+
+
+def test_the_innermost_of_hooks_and_regions_gets_what_is_saved():
+    log = []
+
+    def hooks(name):
+        return torch.autograd.graph.saved_tensors_hooks(lambda t: (log.append(name), t)[1], lambda t: t)
+
+    x = torch.randn(4, requires_grad=True)
+    with hooks("outer"), ac2.PolicyScope() as outer:
+        x.sin().cos()
+        assert log == []
+        with hooks("inner"):
+            x.sin()
+            assert log == ["inner"]
+            with ac2.PolicyScope():
+                x.sin()
+                assert log == ["inner"]
+            x.sin()
+            assert log == ["inner", "inner"]
+        x.sin()
+        assert log == ["inner", "inner"]
+    del outer
+
+
+def test_functorch_transforms_inside_and_around_a_region():
+    model, x = mlp().eval(), torch.randn(4, 16)
+    parameters = dict(model.named_parameters())
+
+    def loss(parameters, x):
+        return torch.func.functional_call(model, parameters, (x,)).square().mean()
+
+    expected = torch.func.grad(loss)(parameters, x)
+    with ac2.PolicyScope():
+        inside = torch.func.grad(loss)(parameters, x)
+    around = torch.func.grad(lambda p, x: ac2.apply_ac_policy_fn(loss, p, x))(parameters, x)
+    per_sample = torch.func.vmap(torch.func.grad(loss), (None, 0))(parameters, x)
+    with ac2.PolicyScope():
+        per_sample_inside = torch.func.vmap(torch.func.grad(loss), (None, 0))(parameters, x)
+    for name in parameters:
+        assert same_bits(inside[name], expected[name]) and same_bits(around[name], expected[name])
+        assert same_bits(per_sample_inside[name], per_sample[name])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_scripted_and_traced_code_is_recorded():
+    model, x = mlp().eval(), torch.randn(4, 16)
+    for compiled in (torch.jit.script(model), torch.jit.trace(model, x)):
+        for _ in range(3):  # the profiling executor's graphs differ
+            with ac2.PolicyScope():
+                ours = compiled(x).square().mean()
+            ours = torch.autograd.grad(ours, list(model.parameters()))
+            plain = torch.autograd.grad(compiled(x).square().mean(), list(model.parameters()))
+            assert all(same_bits(a, b) for a, b in zip(ours, plain))
+
+
+def test_fake_tensors_in_a_region():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        model, x = mlp(), torch.randn(4, 16)
+        with ac2.PolicyScope():
+            loss = model(x).sum()
+        loss.backward()
+        assert all(p.grad.shape == p.shape for p in model.parameters())
+    del model, loss
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_compiled_code_in_a_region_and_a_region_in_compiled_code():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU())
+    compiled = torch.compile(model)
+    x = torch.randn(4, 8, requires_grad=True)
+
+    def step(region):
+        with region:
+            loss = compiled(x.sin().cos()).sin().cos().sum()
+        return torch.autograd.grad(loss, [x, *model.parameters()])
+
+    region = ac2.PolicyScope()
+    first = step(region)  # compiles inside of it
+    expected = step(ac2.DisableCheckpointing())
+    again = ac2.PolicyScope()
+    second = step(again)
+    for a, b, c in zip(first, second, expected):
+        assert same_bits(a, c) and same_bits(b, c)
+    assert again.trace.stats().recomputed_ops == 3  # its neighbours: sin before, and sin and what it takes after
+
+    def inside(x):
+        with ac2.PolicyScope():
+            return model(x).sin().sum()
+
+    eager = torch.autograd.grad(inside(x), [x])
+    ours = torch.autograd.grad(torch.compile(inside)(x), [x])
+    torch.testing.assert_close(ours, eager)
+    torch._dynamo.reset()
+    gc.collect()
+
+
+def train_in_child(queue):
+    x = torch.ones(4, requires_grad=True)
+    with ac2.PolicyScope() as scope:
+        y = x.sin().cos().sum()
+    y.backward()
+    queue.put((scope.trace.stats().recomputed_ops, ac2.live_node_count()))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore")
+def test_a_forked_child_has_regions_of_its_own():
+    with ac2.PolicyScope():
+        y = torch.ones(4, requires_grad=True).sin()
+        context = multiprocessing.get_context("fork")
+        queue = context.Queue()
+    del y
+    child = context.Process(target=train_in_child, args=(queue,))
+    child.start()
+    assert queue.get(timeout=120) == (1, 0)
+    child.join()
+
+
+class Numbers(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return torch.full((4,), float(index))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_data_loader_workers_in_a_region():
+    x = torch.ones(4, requires_grad=True)
+    with ac2.PolicyScope():
+        loss = sum((batch * x).sin().sum() for batch in torch.utils.data.DataLoader(Numbers(), batch_size=4, num_workers=2))
+    loss.backward()
+    expected = torch.autograd.grad(sum((torch.full((4,), float(i)) * x).sin().sum() for i in range(8)), x)[0]
+    torch.testing.assert_close(x.grad, expected)
+
+
+def test_backward_of_a_user_function_that_calls_backward():
+    class Reentrant(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            (x,) = ctx.saved_tensors
+            with torch.enable_grad():
+                y = x.detach().requires_grad_()
+                with ac2.PolicyScope():
+                    z = y.sin()
+                return torch.autograd.grad(z, y, gradient)
+
+    def step(region):
+        x = torch.arange(4.0).requires_grad_()
+        with region:
+            loss = Reentrant.apply(x.cos()).exp().sum()
+        loss.backward()
+        return x.grad
+
+    assert same_bits(step(ac2.PolicyScope()), step(ac2.DisableCheckpointing()))
+
+
+def test_whole_model_with_everything_at_once():
+    model, x = mlp(), torch.randn(4, 16)
+
+    def step(model):
+        with CountingMode(), ac2.PolicyScope(ac2.by_operator(lambda ctx, op: op is torch.ops.aten.gelu.default), timeline=True):
+            with torch.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t):
+                x1 = model[:3](x)
+            return ac2.checkpoint(model[3:], x1, memory_budget=1 << 16).square().mean()
+
+    assert_same(run(model, step), run(model, lambda model: model(x).square().mean()))
