@@ -1,0 +1,116 @@
+#include "ac2/expose.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+
+#include "ac2/ac2.h"
+
+namespace ac2 {
+namespace {
+
+constexpr int64_t kNumbers = 8;
+constexpr int64_t kBytes = kNumbers * static_cast<int64_t>(sizeof(float));
+
+void write_threes(const at::Tensor& tensor) {
+  expose(tensor);
+  auto* numbers = static_cast<float*>(tensor.data_ptr());
+  std::fill(numbers, numbers + tensor.numel(), 3.0f);
+}
+
+at::Tensor weights() {
+  return torch::arange(kNumbers, at::kFloat).requires_grad_();
+}
+
+TEST(ExposeTest, AWriteThroughAPointerIsWhatBackwardSees) {
+  const at::Tensor w = weights();
+  at::Tensor loss;
+  {
+    const PolicyScope scope;
+    const at::Tensor z = (torch::arange(kNumbers, at::kFloat) * 2).detach();
+    write_threes(z);
+    loss = (w * z).sum();
+  }
+  loss.backward();
+  EXPECT_TRUE(at::equal(w.grad(), torch::full({kNumbers}, 3.0f)));
+}
+
+TEST(ExposeTest, AWriteAfterAutogradHasSavedIsWhatBackwardSees) {
+  const at::Tensor w = weights();
+  at::Tensor loss;
+  {
+    const PolicyScope scope;
+    const at::Tensor z = (torch::arange(kNumbers, at::kFloat) * 2).detach();
+    loss = (w * z).sum();
+    write_threes(z);
+  }
+  loss.backward();
+  EXPECT_TRUE(at::equal(w.grad(), torch::full({kNumbers}, 3.0f)));
+}
+
+TEST(ExposeTest, WhatOpsWriteToAnExposedTensorLaterIsHeldToo) {
+  const at::Tensor w = weights();
+  at::Tensor loss;
+  {
+    const PolicyScope scope;
+    const at::Tensor z = (torch::arange(kNumbers, at::kFloat) * 2).detach();
+    expose(z);
+    z.add_(1);
+    static_cast<float*>(z.data_ptr())[0] = 7;
+    loss = (w * z).sum();
+  }
+  loss.backward();
+  EXPECT_EQ(w.grad()[0].item<float>(), 7);
+  EXPECT_EQ(w.grad()[1].item<float>(), 3);
+}
+
+TEST(ExposeTest, ARegionThatIsOverHoldsItToo) {
+  const at::Tensor w = weights();
+  at::Tensor z;
+  at::Tensor loss;
+  std::shared_ptr<const Trace> trace;
+  {
+    const PolicyScope scope;
+    trace = scope.trace();
+    z = (torch::arange(kNumbers, at::kFloat) * 2).detach();
+    loss = (w * z).sum();
+  }
+  write_threes(z);
+  z.reset();
+  EXPECT_EQ(trace->stats().saved_bytes, kBytes);
+  loss.backward();
+  EXPECT_EQ(trace->stats().recomputed_ops, 0);
+  EXPECT_TRUE(at::equal(w.grad(), torch::full({kNumbers}, 3.0f)));
+}
+
+TEST(ExposeTest, OtherResultsAreRecomputedAsEver) {
+  const at::Tensor x = weights();
+  at::Tensor loss;
+  std::shared_ptr<const Trace> trace;
+  {
+    const PolicyScope scope;
+    trace = scope.trace();
+    const at::Tensor exposed = x.sin();
+    expose(exposed);
+    loss = exposed.cos().exp().sum();
+  }
+  EXPECT_EQ(trace->stats().saved_bytes, 2 * kBytes);  // x, and the exposed one
+  loss.backward();
+  EXPECT_EQ(trace->stats().recomputed_ops, 2);  // cos, and exp
+}
+
+TEST(ExposeTest, DoesNothingForWhatNoRegionKnows) {
+  expose(at::Tensor());
+  expose(torch::ones({2}));
+  const PolicyScope scope;
+  const at::Tensor y = weights().sin();
+  expose(torch::ones({2}));
+  expose(torch::eye(2).to_sparse());
+  EXPECT_EQ(scope.trace()->stats().live_nodes, 1);
+}
+
+}  // namespace
+}  // namespace ac2
