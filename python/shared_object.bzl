@@ -31,6 +31,7 @@ def _impl(ctx):
     arguments.add_all(ctx.files.links)
     arguments.add_all(options)
     arguments.add_all(ctx.attr.linkopts)
+    arguments.add_all(["-lstdc++", "-lm"])
     ctx.actions.run(
         executable = toolchain.compiler_executable,
         arguments = [arguments],

@@ -4,8 +4,8 @@
 #   tools/python_env.sh LIBTORCH_HOME         env LD_LIBRARY_PATH=... PYTHONPATH=... .../bin/python
 #
 # What it takes to import torch (some 3 GB where that is the pinned wheel: torch loads its CUDA libraries even to compute
-# on a CPU), NumPy and pytest are installed once into ~/.cache/ac2/python-VERSION, never into the repository. Safe to run
-# twice or in parallel. Environment: PYTHON (default python3, which needs venv), AC2_CACHE.
+# on a CPU), NumPy and pytest are installed once into ~/.cache/ac2/python-VERSION-torchVERSION, never into the repository. Safe to run
+# twice or in parallel. Exits with 2 if there is no such Python. Environment: PYTHON (default python3, which needs venv), AC2_CACHE.
 set -euo pipefail
 home="${1:?usage: tools/python_env.sh LIBTORCH_HOME}"
 
@@ -13,17 +13,22 @@ fail() {
   echo "python_env: $*" >&2
   exit 1
 }
+# There is no Python for this LibTorch, which is no fault of anybody's.
+none() {
+  echo "python_env: $*" >&2
+  exit 2
+}
 
 python="${PYTHON:-python3}"
-command -v "$python" >/dev/null || fail "no Python found as \"$python\"; install python3, or set PYTHON"
+command -v "$python" >/dev/null || none "no Python found as \"$python\"; install python3, or set PYTHON"
 "$python" -c 'import ensurepip, venv' 2>/dev/null ||
-  fail "$python has no venv; install python3-venv, or set PYTHON to a Python that has it"
+  none "$python has no venv; install python3-venv, or set PYTHON to a Python that has it"
 version="$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
 torch="$(sed -n "s/^__version__ = '\([^+']*\).*/\1/p" "$home/version.py" 2>/dev/null || true)"
 compgen -G "$home/_C.cpython-${version/./}-*.so" >/dev/null ||
-  fail "$home is no torch for Python $version: set PYTHON to the Python that it is for, or LIBTORCH_HOME to the torch of $python"
+  none "$home is no torch for Python $version: set PYTHON to the Python that it is for, or LIBTORCH_HOME to the torch of $python"
 
-environment="${AC2_CACHE:-${XDG_CACHE_HOME:-${HOME:?}/.cache}/ac2}/python-$version"
+environment="${AC2_CACHE:-${XDG_CACHE_HOME:-${HOME:?}/.cache}/ac2}/python-$version-torch${torch%.*}"
 packages="$(dirname "$home")"
 mkdir -p "$(dirname "$environment")"
 exec 9>"$environment.lock"
@@ -32,7 +37,6 @@ flock 9
 "$environment/bin/python" -c '' 2>/dev/null || "$python" -m venv --clear "$environment" >&2 ||
   fail "cannot make a venv in $environment"
 
-# The libraries of other versions of CUDA may lie there too: each torch looks for its own by name.
 with_torch() {
   local libraries
   libraries="$(printf '%s:' "$environment/lib/python$version/site-packages/nvidia"/*/lib)"

@@ -145,10 +145,9 @@ TEST(SaveOpsTest, RejectsAnUnknownOverloadAndListsTheKnownOnes) {
 }
 
 TEST(SaveOpsTest, TakesTheOverloadWithoutANameByTheNameThatPythonGivesIt) {
-  PolicyScope scope(policies::save_ops({"aten::sum.default"}));
-  const auto saves = [](const char* op) { return current_decision(op)->saves(); };
-  EXPECT_TRUE(saves("aten::sum"));
-  EXPECT_FALSE(saves("aten::sum.dim_IntList"));
+  const Policy policy = save_ops({"aten::sum.default"});
+  EXPECT_EQ(decide(policy, "aten::sum"), MUST_SAVE);
+  EXPECT_EQ(decide(policy, "aten::sum", "dim_IntList"), PREFER_RECOMPUTE);
 }
 
 TEST(SaveOpsTest, RejectsANameWithoutANamespaceAndSaysHowItIsWritten) {

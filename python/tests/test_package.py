@@ -1,0 +1,63 @@
+"""The package itself: what it says of itself, and that it is the torch's that is there."""
+
+import ast
+import inspect
+import os
+import pathlib
+
+import pytest
+import torch
+
+import ac2
+from ac2 import _built_with, _C, _torch_version
+
+
+def stub_names(name):
+    tree = ast.parse((pathlib.Path(ac2.__file__).parent / name).read_text())
+    functions = {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    return functions | {node.target.id for node in tree.body if isinstance(node, ast.AnnAssign)}
+
+
+def test_every_public_name_has_a_docstring():
+    for name in ac2.__all__:
+        value = getattr(ac2, name)
+        if not isinstance(value, str):
+            assert inspect.getdoc(value), name
+    for name in ac2.policies.__all__:
+        assert inspect.getdoc(getattr(ac2.policies, name)), name
+    assert len(inspect.getdoc(ac2.checkpoint).splitlines()) > 20
+
+
+def test_the_stubs_name_what_there_is():
+    there = {name for name in dir(_C) if not name.startswith("__")}
+    assert stub_names("_C.pyi") - {"_T"} == there - {"policies"}
+    assert stub_names("policies.pyi") - {"_Op"} == set(ac2.policies.__all__)
+    assert (pathlib.Path(ac2.__file__).parent / "py.typed").exists()
+
+
+def test_every_policy_of_the_runtime_is_there_by_name_and_by_function():
+    for name in _C.policy_names():
+        assert getattr(ac2.policies, name)().name
+        with ac2.PolicyScope(name):
+            pass
+
+
+def test_another_torch_is_an_error_that_says_which_wheel_to_take(monkeypatch):
+    monkeypatch.setattr(_built_with, "TORCH_VERSION", "2.3.1")
+    minor = ".".join(torch.__version__.split(".")[:2])
+    with pytest.raises(ImportError) as caught:
+        _torch_version.check()
+    for text in ("built for torch 2.3", f"+torch{minor}", "--no-build-isolation", "torch==2.3.*"):
+        assert text in str(caught.value)
+
+
+def test_the_checked_torch_is_the_one_it_was_compiled_with():
+    assert _torch_version.minor(_C.torch_version) == _torch_version.minor(_built_with.TORCH_VERSION)
+    assert _torch_version.minor(torch.__version__) == _torch_version.minor(_C.torch_version)
+
+
+def test_there_is_one_runtime_in_the_process():
+    with open("/proc/self/maps") as maps:
+        loaded = {line.split()[-1] for line in maps if "libac2.so" in line}
+    assert len(loaded) == 1
+    assert os.path.isdir(ac2.cmake_prefix_path)
