@@ -2,6 +2,7 @@
 # Prints the command that starts a Python which can import the torch of a LibTorch, quoted for the shell:
 #
 #   tools/python_env.sh LIBTORCH_HOME         env LD_LIBRARY_PATH=... PYTHONPATH=... .../bin/python
+#   tools/python_env.sh --check               nothing; fails if there is no Python with venv
 #
 # What it takes to import torch (some 3 GB where that is the pinned wheel: torch loads its CUDA libraries even to compute
 # on a CPU), NumPy and pytest are installed once into ~/.cache/ac2/python-VERSION-torchVERSION, never into the repository. Safe to run
@@ -23,6 +24,7 @@ python="${PYTHON:-python3}"
 command -v "$python" >/dev/null || none "no Python found as \"$python\"; install python3, or set PYTHON"
 "$python" -c 'import ensurepip, venv' 2>/dev/null ||
   none "$python has no venv; install python3-venv, or set PYTHON to a Python that has it"
+[ "$home" != --check ] || exit 0
 version="$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
 torch="$(sed -n "s/^__version__ = '\([^+']*\).*/\1/p" "$home/version.py" 2>/dev/null || true)"
 compgen -G "$home/_C.cpython-${version/./}-*.so" >/dev/null ||
@@ -53,7 +55,7 @@ assert torch.__version__.split('+')[0] == '$torch', 'torch is ' + torch.__versio
 if ! works 2>/dev/null; then
   # Those of its requirements that are not for compiling on a GPU.
   { sed -n 's/^Requires-Dist: //p' "$packages/torch-$torch"*.dist-info/METADATA |
-      grep -vE 'extra ==|^(triton|cuda-bindings|setuptools)\b'
+      grep -vE 'extra ==|^(triton|cuda-bindings)\b'
     echo numpy
     echo pytest; } >"$environment/requirements.txt"
   echo "python_env: installing into $environment what torch $torch needs" >&2
