@@ -1,5 +1,5 @@
-// Writes that no dispatcher sees: through data_ptr(), a NumPy array or a DLPack capsule over a tensor, or in a kernel that
-// is launched with pointers.
+// Writes that no dispatcher sees: through data_ptr(), a NumPy array or a DLPack capsule over a tensor, or in a kernel
+// that is launched with pointers.
 //
 //   at::Tensor mask = at::zeros({n});
 //   ac2::expose(mask);
@@ -14,9 +14,13 @@
 
 namespace ac2 {
 
-// From now on code that no dispatcher sees may write to the storage of `tensor`. All regions of the process that have
-// computed it hold it by reference where backward needs it, as they hold what came from outside, and no longer compute it
-// again. The same holds for what ops of open regions write there later.
+// From now on code that no dispatcher sees may write to the storage of `tensor`. All open regions that have computed it
+// hold it by reference where backward needs it, as they hold what came from outside, and no longer compute it again.
+// The same holds for what ops of open regions write there later.
+//
+// Not guaranteed: a region that is over is not told; it may compute the tensor again as its ops had left it. And what a
+// region computed from the tensor before a write may be computed again from what was written: call expose() before the
+// first op uses the tensor, or tag such results MUST_SAVE.
 //
 // Does nothing for a tensor without a plain storage (sparse, nested), and for one that no region knows. What a
 // SaveWithHooks has packed already stays as it was packed.

@@ -67,25 +67,6 @@ TEST(ExposeTest, WhatOpsWriteToAnExposedTensorLaterIsHeldToo) {
   EXPECT_EQ(w.grad()[1].item<float>(), 3);
 }
 
-TEST(ExposeTest, ARegionThatIsOverHoldsItToo) {
-  const at::Tensor w = weights();
-  at::Tensor z;
-  at::Tensor loss;
-  std::shared_ptr<const Trace> trace;
-  {
-    const PolicyScope scope;
-    trace = scope.trace();
-    z = (torch::arange(kNumbers, at::kFloat) * 2).detach();
-    loss = (w * z).sum();
-  }
-  write_threes(z);
-  z.reset();
-  EXPECT_EQ(trace->stats().saved_bytes, kBytes);
-  loss.backward();
-  EXPECT_EQ(trace->stats().recomputed_ops, 0);
-  EXPECT_TRUE(at::equal(w.grad(), torch::full({kNumbers}, 3.0f)));
-}
-
 TEST(ExposeTest, OtherResultsAreRecomputedAsEver) {
   const at::Tensor x = weights();
   at::Tensor loss;
