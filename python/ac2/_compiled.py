@@ -13,31 +13,20 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
-import threading
 from typing import Any, Optional
 
 from ac2 import _C
 
 _MODULE = "torch._inductor.output_code"
 
-_lock = threading.Lock()
-_watching = False
-
 
 def watch() -> None:
-    """Wraps the method, once, now or when its module is imported."""
-    global _watching
-    if _watching:
-        return
-    with _lock:
-        if _watching:
-            return
-        module = sys.modules.get(_MODULE)
-        if module is not None:
-            _wrap(module)
-        else:
-            sys.meta_path.insert(0, _Finder())
-        _watching = True
+    """Wraps the method, now or when its module is imported. To be called once."""
+    module = sys.modules.get(_MODULE)
+    if module is not None:
+        _wrap(module)
+    else:
+        sys.meta_path.insert(0, _Finder())
 
 
 def _wrap(module: Any) -> None:

@@ -9,7 +9,6 @@ nothing; a call costs a fraction of a microsecond more.
 """
 
 import functools
-import threading
 from typing import Any, Callable
 
 import torch
@@ -20,25 +19,15 @@ from ac2 import _C
 # Tensor.__array__ and __cuda_array_interface__ go through these.
 _METHODS = ("data_ptr", "numpy", "__dlpack__", "untyped_storage", "_typed_storage", "storage")
 
-_lock = threading.Lock()
-_watching = False
-
 
 def watch() -> None:
-    """Wraps the methods, once."""
-    global _watching
-    if _watching:
-        return
-    with _lock:
-        if _watching:
-            return
-        for name in _METHODS:
-            original = getattr(torch.Tensor, name, None)
-            if original is not None:
-                setattr(torch.Tensor, name, _telling(original))
-        to_dlpack = _telling(torch.utils.dlpack.to_dlpack)
-        torch.utils.dlpack.to_dlpack = torch.to_dlpack = to_dlpack
-        _watching = True
+    """Wraps the methods. To be called once."""
+    for name in _METHODS:
+        original = getattr(torch.Tensor, name, None)
+        if original is not None:
+            setattr(torch.Tensor, name, _telling(original))
+    to_dlpack = _telling(torch.utils.dlpack.to_dlpack)
+    torch.utils.dlpack.to_dlpack = torch.to_dlpack = to_dlpack
 
 
 def _telling(original: Callable[..., Any]) -> Callable[..., Any]:

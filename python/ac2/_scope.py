@@ -14,6 +14,21 @@ _R = TypeVar("_R")
 # Scopes that are open, to tell of those that never were closed.
 _open_scopes: "weakref.WeakSet[PolicyScope]" = weakref.WeakSet()
 
+_watch_lock = threading.Lock()
+_watching = False
+
+
+def _watch_python() -> None:
+    """Once in a process, when its first region opens: what writes to tensors without any dispatcher seeing it."""
+    global _watching
+    if _watching:
+        return
+    with _watch_lock:
+        if not _watching:
+            _pointers.watch()
+            _compiled.watch()
+            _watching = True
+
 
 class PolicyScope:
     """A region in which ops are recorded, so that backward recomputes what the policy does not save.
@@ -65,8 +80,7 @@ class PolicyScope:
                 "This PolicyScope has been entered before. A scope is for one region: make a new one for each, as in "
                 "`with ac2.PolicyScope(policy):`; the policy may be used again."
             )
-        _pointers.watch()
-        _compiled.watch()
+        _watch_python()
         self._scope = _C.Scope(*self._arguments)
         self._thread = threading.current_thread().name
         _open_scopes.add(self)
