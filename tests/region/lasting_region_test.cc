@@ -2,6 +2,8 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/StorageImpl.h>
+#include <c10/util/intrusive_ptr.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
@@ -262,6 +264,26 @@ TEST_F(LastingRegionTest, AStateIsBoundedThoughGraphsOverlapFromRoundToRound) {
       EXPECT_LE(most, 3 * kNodes) << kept << " graphs, " << policy;
     }
   }
+}
+
+// stats() forgets what has died, so it is not asked.
+TEST_F(LastingRegionTest, AStateUnderAPolicyThatSavesIsBoundedThoughNobodyAsksForStats) {
+  const at::Tensor w = sample({4, 4}).requires_grad_();
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> saved;
+  size_t most = 0;
+  const PolicyScope scope{Policy("save_compute_intensive")};
+  at::Tensor h = constant({4, 4});
+  for (int round = 0; round < 20'000; ++round) {
+    at::Tensor y = h.mm(w);
+    saved.emplace_back(y.storage().getWeakStorageImpl());
+    for (int i = 0; i < 3; ++i) y = y.tanh();
+    h = y.detach();
+    saved.erase(std::remove_if(saved.begin(), saved.end(), [](const auto& storage) { return storage.expired(); }),
+                saved.end());
+    most = std::max(most, saved.size());
+  }
+  // Four nodes are recorded for each that is saved.
+  EXPECT_LE(most, static_cast<size_t>(kNodes));
 }
 
 TEST_F(LastingRegionTest, AStateIsBoundedThoughTheGraphsThatOverlapAreLarge) {

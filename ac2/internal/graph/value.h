@@ -117,6 +117,8 @@ struct Value {
   // Somebody whom ac2 does not see has written to it since its versions were noted.
   bool changed_outside() const { return versions.changed(); }
   int64_t bytes() const { return static_cast<int64_t>(nbytes); }
+  // Nobody but the tape has the bytes.
+  bool is_held_by_us_alone() const { return held && held.use_count() == 1; }
 };
 
 }  // namespace ac2::internal

@@ -15,11 +15,15 @@ namespace ac2::internal {
 
 namespace {
 
+C10_NOINLINE bool is_idle_in_python(const at::Tensor& tensor, const RecordedCall& call) {
+  return std::find(call.idle_in_python.begin(), call.idle_in_python.end(), tensor.unsafeGetTensorImpl()) !=
+         call.idle_in_python.end();
+}
+
 // Whether nobody but the call's results has a handle on `tensor`.
 C10_ALWAYS_INLINE bool is_ours_alone(const at::Tensor& tensor, const RecordedCall& call) {
   const size_t uses = tensor.use_count();
-  return uses == 1 || (uses == 2 && std::find(call.idle_in_python.begin(), call.idle_in_python.end(),
-                                              tensor.unsafeGetTensorImpl()) != call.idle_in_python.end());
+  return uses == 1 || (uses == 2 && is_idle_in_python(tensor, call));
 }
 
 // How many of the results nobody else has a handle on and lie in `storage`.
@@ -127,7 +131,7 @@ class NodeBuilder {
     input.requires_grad = call_.facts.is_composite && tensor.requires_grad();
     const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
     const bool plain = has_plain_storage(impl);
-    if (impl.is_python_dispatch()) {
+    if (!plain && impl.is_python_dispatch()) {
       node_->replayable = false;  // its results are saved: what Python's code would compute is Python's affair
     }
     const int target =

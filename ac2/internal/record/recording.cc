@@ -1,5 +1,10 @@
 #include "ac2/internal/record/recording.h"
 
+#include <c10/macros/Macros.h>
+#include <c10/util/SmallVector.h>
+
+#include <cstddef>
+
 #include "ac2/internal/budget/budget.h"
 #include "ac2/internal/libtorch/for_each_tensor.h"
 #include "ac2/internal/libtorch/stream_order.h"
@@ -22,10 +27,14 @@ bool cannot_be_timed(c10::ArrayRef<c10::IValue> results) {
   return any;
 }
 
-bool has_result_tensors(c10::ArrayRef<c10::IValue> results) {
-  bool any = false;
-  for_each_tensor(results, [&](const at::Tensor& tensor) { any |= tensor.defined(); });
-  return any;
+using ImplList = c10::SmallVector<const c10::TensorImpl*, 1>;
+
+C10_NOINLINE void find_idle_in_python(c10::ArrayRef<c10::IValue> results, ImplList& found) {
+  for_each_tensor(results, [&](const at::Tensor& result) {
+    if (result.use_count() > 1 && is_used_by_idle_python_object(*result.unsafeGetTensorImpl())) {
+      found.push_back(result.unsafeGetTensorImpl());
+    }
+  });
 }
 
 }  // namespace
@@ -71,18 +80,22 @@ double Recording::cost_of(const Call& call, c10::ArrayRef<c10::IValue> results) 
 }
 
 bool Recording::add_node(const Call& call, c10::ArrayRef<c10::IValue> results) {
-  if (call.writes == nullptr && !has_result_tensors(results)) {
+  bool any = call.writes != nullptr, any_shared = false;
+  for_each_tensor(results, [&](const at::Tensor& result) {
+    const size_t uses = result.use_count();  // 0 if it is undefined
+    any |= uses > 0;
+    any_shared |= uses > 1;
+  });
+  if (!any) {
     return false;
   }
   if (!known_) {
     known_ = region_.policies.decide(facts_, OpContextFactory::make(facts_.op, call.arguments, results, index_));
   }
-  c10::SmallVector<const c10::TensorImpl*, 1> idle_in_python;
-  for_each_tensor(results, [&](const at::Tensor& result) {
-    if (result.use_count() > 1 && is_used_by_idle_python_object(*result.unsafeGetTensorImpl())) {
-      idle_in_python.push_back(result.unsafeGetTensorImpl());
-    }
-  });
+  ImplList idle_in_python;
+  if (any_shared) {
+    find_idle_in_python(results, idle_in_python);
+  }
   const Tape::Lock tape(*tape_);
   tape->storages().set_names_decide(names_decide_);
   build_node(*tape,

@@ -56,6 +56,9 @@ void apply(const RegionOptions& options, Region& region) {
 
 }  // namespace
 
+// Thread-local there as we are here, so that its place stays the same.
+ThreadRegions::ThreadRegions() : hooks_(&at::SavedTensorDefaultHooks::get_tls_state()) {}
+
 ThreadRegions& ThreadRegions::here() {
   static thread_local ThreadRegions regions;
   return regions;
@@ -80,7 +83,7 @@ std::shared_ptr<ScopeState> ThreadRegions::open(Policy::Instance policy, const R
   scope->trace = scope->region->trace;
   scope->policy = scope->region->policies.push(std::move(policy));
   tell_timeline(*scope->region);
-  scope->outer_hooks = at::SavedTensorDefaultHooks::get_tls_state().stack.size();
+  scope->outer_hooks = hooks_->stack.size();
   scope->closed_elsewhere = closed_elsewhere_;
   scopes_.push_back(scope);
   update_dispatch_key();
@@ -141,8 +144,8 @@ Region* ThreadRegions::saving() {
     return nullptr;
   }
   // What is traced is packed when the traced code runs.
-  const at::impl::SavedTensorDefaultHooksTLS& hooks = at::SavedTensorDefaultHooks::get_tls_state();
-  return hooks.is_tracing || hooks.stack.size() > scopes_.back()->outer_hooks ? nullptr : region;
+  const bool has_inner_hooks = !hooks_->stack.empty() && hooks_->stack.size() > scopes_.back()->outer_hooks;
+  return hooks_->is_tracing || has_inner_hooks ? nullptr : region;
 }
 
 Region* ThreadRegions::innermost() {

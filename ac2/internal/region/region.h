@@ -4,6 +4,8 @@
 // model must not see each other's policies.
 #pragma once
 
+#include <ATen/SavedTensorHooks.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -84,12 +86,13 @@ class ThreadRegions {
   bool found_key_included() const;
 
  private:
-  ThreadRegions() = default;
+  ThreadRegions();
 
   void remove(ScopeState& scope);
   void remove_closed_elsewhere();
   void update_dispatch_key();
 
+  const at::impl::SavedTensorDefaultHooksTLS* const hooks_;  // the program's own, of this thread
   std::vector<std::unique_ptr<Region>> regions_;
   std::vector<std::shared_ptr<ScopeState>> scopes_;
   int disabled_ = 0;

@@ -1,5 +1,6 @@
 #include "ac2/internal/replay/saved_tensor_hook.h"
 
+#include <c10/macros/Macros.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <optional>
@@ -33,19 +34,6 @@ void SavedTensorHook::operator delete(SavedTensorHook* hook, std::destroying_del
   tape->free_hook(reinterpret_cast<Tape::HookMemory*>(hook));
 }
 
-namespace {
-
-// For a subclass that is written in Python an alias is made by its own detach(), which is Python code.
-at::Tensor alias_made_by_python(const at::Tensor& tensor) {
-  if (!tensor.unsafeGetTensorImpl()->is_python_dispatch()) {
-    return {};
-  }
-  const Unrecorded unrecorded;
-  return tensor.variable_data();
-}
-
-}  // namespace
-
 struct SavedTensorHook::Parts : torch::CustomClassHolder {
   std::vector<std::unique_ptr<SavedTensorHook>> hooks;
   c10::IValue context;
@@ -53,10 +41,9 @@ struct SavedTensorHook::Parts : torch::CustomClassHolder {
 
 c10::IValue SavedTensorHook::pack_parts(const at::Tensor& tensor) {
   const SubclassCodec* codec = subclass_codec();
-  if (codec == nullptr || !tensor.unsafeGetTensorImpl()->is_python_dispatch()) {
+  if (codec == nullptr) {
     return {};
   }
-  const Unrecorded unrecorded;
   std::optional<SubclassCodec::Parts> taken = codec->take_apart(tensor);
   if (!taken) {
     return {};
@@ -88,15 +75,34 @@ at::Tensor SavedTensorHook::unpack_parts() {
   return subclass_codec()->put_together(tensors, parts->context);
 }
 
+C10_NOINLINE void SavedTensorHook::pack_subclass(const at::Tensor& tensor) {
+  OpaqueForm made;
+  {
+    const Unrecorded unrecorded;
+    made.parts = pack_parts(tensor);
+    if (made.parts.isNone()) {
+      // Its own detach(), which is Python code, makes the alias.
+      made.alias = tensor.variable_data();
+    }
+  }
+  pack(tensor, &made);
+}
+
 // No op may be recorded here: autograd is in the middle of one.
 void SavedTensorHook::call_pack_hook(const at::Tensor& tensor) {
   tape_->observers().tell([&](Observer& observer) { observer.before_save(tensor); });
-  const c10::IValue parts = pack_parts(tensor);
-  const at::Tensor alias = parts.isNone() ? alias_made_by_python(tensor) : at::Tensor();
+  if (tensor.unsafeGetTensorImpl()->is_python_dispatch()) {
+    pack_subclass(tensor);
+  } else {
+    pack(tensor, nullptr);
+  }
+}
+
+C10_ALWAYS_INLINE void SavedTensorHook::pack(const at::Tensor& tensor, const OpaqueForm* made) {
   c10::SmallVector<Value*, 2> packs;
   {
     const Tape::Lock tape(*tape_);
-    attach(*tape, tensor, alias, parts);
+    attach(*tape, tensor, made);
     if (tape->bytes().has_pending_packs()) {
       packs = tape->bytes().take_pending_packs();
     }

@@ -13,9 +13,9 @@ namespace ac2::internal {
 
 namespace {
 
-// With no more living values each other tensor without a gradient may bring a look.
-constexpr int64_t kFewLiving = 8;
-// Each node is walked over so often on an average by looks through graphs.
+// Looks come so often that for each node that is recorded so many values are looked at, on an average.
+constexpr uint64_t kLooks = 4;
+// The same of nodes, for looks through graphs.
 constexpr uint64_t kLooksThrough = 4;
 
 // What forward computed is still there, and no replay is about to read it. What somebody wants in another form is in
@@ -78,7 +78,7 @@ void Anchors::look() {
     nodes_limit_ = bytes_limit_ = std::numeric_limits<int64_t>::max();
     looks_again_ =
         lifetimes_.live_nodes() > std::max(kNodes, nodes) / 2 || ledger_.saved_bytes() > std::max(kBytes, bytes) / 2;
-    draws_below_ = static_cast<uint32_t>((int64_t{4} << 32) / std::max(kFewLiving, living));
+    below_per_node_ = (kLooks << 32) / static_cast<uint64_t>(living + 1);
     through_below_per_node_ = (kLooksThrough << 32) / static_cast<uint64_t>(lifetimes_.live_nodes() + living + kReach);
   }
   // Not at twice as many: what is carried over may be found the next time. It comes sooner still if there is less by

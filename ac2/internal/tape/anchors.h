@@ -13,16 +13,18 @@
 // wants, there are some kNodes nodes and kBytes bytes: a look comes when so many more have gathered than the last one
 // left, or as many nodes as there are living values, or a quarter of the bytes. It may fall where what is carried over
 // is dead, or wanted by a graph, and in a loop always there. So while more than half is left, tensors without a
-// gradient that appear bring further looks: one in two, drawn at random so as not to be in step with a loop, and fewer
-// where there are many living values, so that all looks together cost a constant per node. Some of these look through
-// what graphs want, too (carried_over.h): graphs may overlap from round to round, so that one always wants the states
-// before the one that is carried over. They walk over all nodes, so the more there are the fewer are drawn.
+// gradient that appear bring further looks: one in two at most, drawn at random so as not to be in step with a loop,
+// and the fewer the more values there are for each node since the last, so that all looks cost a constant per node.
+// Some of these look through what graphs want, too (carried_over.h): graphs may overlap from round to round, so that
+// one always wants the states before the one that is carried over. They walk over all nodes, so the more there are the
+// fewer are drawn.
 //
 // Threads: guarded by the tape's lock. node_finished() by the recording thread.
 #pragma once
 
 #include <c10/util/FunctionRef.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -57,8 +59,8 @@ class Anchors {
     if (!looks_again_) {
       return false;
     }
-    is_due_ |= draw(draws_below_);
     const auto nodes = static_cast<uint64_t>(finished_ - std::exchange(finished_when_seen_, finished_));
+    is_due_ |= draw(std::min(nodes * below_per_node_, kOneInTwo));
     is_due_ |= looks_through_graphs_ |= draw(nodes * through_below_per_node_);
     return is_due_;
   }
@@ -71,6 +73,7 @@ class Anchors {
 
  private:
   static constexpr int64_t kInterval = 64;
+  static constexpr uint64_t kOneInTwo = uint64_t{1} << 31;  // of 2^32
 
   // A linear congruential generator (Knuth, The Art of Computer Programming 2, 3.3.4).
   bool draw(uint64_t below) { return (draws_ = draws_ * 1664525 + 1013904223) < below; }
@@ -87,10 +90,10 @@ class Anchors {
   bool looks_again_ = false;
   bool is_due_ = false;
   uint32_t draws_ = 0;
-  uint32_t draws_below_ = 0;             // of 2^32
-  bool looks_through_graphs_ = false;    // when the next look is taken
   int64_t finished_when_seen_ = 0;       // nodes, when a tensor without a gradient was seen last
-  uint64_t through_below_per_node_ = 0;  // of 2^32, for each that has been finished since
+  uint64_t below_per_node_ = 0;          // of 2^32, for each that has been finished since
+  bool looks_through_graphs_ = false;    // when the next look is taken
+  uint64_t through_below_per_node_ = 0;  // as below_per_node_
   bool asks_for_gradients_ = false;
   int64_t most_nodes_between_ = kNodes;  // two looks: as many as there are living values, if that is more
   int64_t nodes_limit_ = kNodes;

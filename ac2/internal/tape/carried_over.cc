@@ -27,7 +27,7 @@ int64_t bytes_of_our_own(const Value& value) {
   if (value.is_packed()) {
     return value.packed_form()->packed_bytes;
   }
-  return value.held && value.held.use_count() == 1 ? value.bytes() : 0;
+  return value.is_held_by_us_alone() ? value.bytes() : 0;
 }
 
 std::vector<Value*> carried_over(const StorageIndex& storages, const LongStretch& limits,

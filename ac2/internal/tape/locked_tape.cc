@@ -12,7 +12,7 @@ LockedTape::LockedTape()
       pins_(bytes_, budget_),
       decisions_(lifetimes_, bytes_, ledger_, observers_),
       offloading_(decisions_),
-      storages_(lifetimes_, budget_, offloading_),
+      storages_(lifetimes_, bytes_, budget_, offloading_),
       anchors_(lifetimes_, storages_, ledger_, observers_),
       kept_(bytes_, pins_, decisions_, budget_, ledger_) {}
 

@@ -168,12 +168,26 @@ void StorageIndex::drop_some_dead() {
   while (!dead_.empty()) {
     forget_dead(dead_.pop_back_val());
   }
+  drop_let_go();
   // So no more than three of the dead are in there for each of the living, however long values live, and each that
   // comes costs a look or two.
   if (map_.settled().size() >= sweep_at_) {
     sweep_settled();
     sweep_at_ = std::max(kLeastSwept, 4 * map_.settled().size());
   }
+}
+
+void StorageIndex::drop_let_go() {
+  c10::SmallVector<Value*, 2> kept;
+  for (Value* value : bytes_.take_let_go()) {
+    // The lock that is held now may have let go of it, or another backward may want it again.
+    if (value->map_index != Value::kNotInMap && !forget_if_dead(value) && !value->held) {
+      kept.push_back(value);
+    } else {
+      lifetimes_.unref(value);
+    }
+  }
+  bytes_.put_back_let_go(kept);
 }
 
 // To forget one value can end another storage's life only outside the lock, so one round is enough for now.
@@ -217,6 +231,9 @@ void StorageIndex::close() {
     lifetimes_.unref(value);
   }
   dead_.clear();
+  for (Value* value : bytes_.take_let_go()) {
+    lifetimes_.unref(value);
+  }
 }
 
 }  // namespace ac2::internal

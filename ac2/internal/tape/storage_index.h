@@ -22,13 +22,14 @@
 #include "ac2/internal/tape/lifetimes.h"
 #include "ac2/internal/tape/offloading.h"
 #include "ac2/internal/tape/storage_map.h"
+#include "ac2/internal/tape/value_bytes.h"
 
 namespace ac2::internal {
 
 class StorageIndex {
  public:
-  StorageIndex(Lifetimes& lifetimes, BudgetShare& budget, Offloading& offloading)
-      : lifetimes_(lifetimes), budget_(budget), offloading_(offloading) {}
+  StorageIndex(Lifetimes& lifetimes, ValueBytes& bytes, BudgetShare& budget, Offloading& offloading)
+      : lifetimes_(lifetimes), bytes_(bytes), budget_(budget), offloading_(offloading) {}
 
   // A saved value from outside is made if the tape does not know the tensor's storage, or if that has changed unseen.
   // `tensor` must be defined.
@@ -54,8 +55,12 @@ class StorageIndex {
   void set_names_decide(bool names_decide) { names_decide_ = names_decide; }
   // Forgets values whose storages have died. At the end of an op, not while it is being recorded: what dies may be what
   // keeps bytes that the op's node is about to use.
+  //
+  // Where all results are saved, a value that dies here may be the last that wanted a storage before it, which then
+  // dies with the lock, and so on along a chain that may be as long as the region. ValueBytes tells of those, so that
+  // each node that is recorded takes a chain apart by one link at least; sweeps alone would take one link each.
   void drop_dead() {
-    if (!dead_.empty() || map_.settled().size() >= sweep_at_) {
+    if (!dead_.empty() || bytes_.has_let_go() || map_.settled().size() >= sweep_at_) {
       drop_some_dead();
     }
   }
@@ -80,11 +85,13 @@ class StorageIndex {
   void forget_dead(Value* value);
   bool forget_if_dead(Value* value);
   void drop_some_dead();
+  void drop_let_go();
   void sweep_settled();
 
   static constexpr size_t kLeastSwept = 64;
 
   Lifetimes& lifetimes_;
+  ValueBytes& bytes_;
   BudgetShare& budget_;
   Offloading& offloading_;
   StorageMap map_;

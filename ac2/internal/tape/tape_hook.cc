@@ -8,11 +8,11 @@
 
 namespace ac2::internal {
 
-void TapeHook::attach(LockedTape& tape, const at::Tensor& tensor, const at::Tensor& alias, const c10::IValue& parts) {
+void TapeHook::attach(LockedTape& tape, const at::Tensor& tensor, const OpaqueForm* made) {
   value_ = tape.storages().current(tensor);
-  if (OpaqueForm* form = value_->opaque_form(); form != nullptr && value_->users == 0) {
-    form->alias = alias;
-    form->parts = parts;
+  if (made != nullptr && value_->is_opaque() && value_->users == 0) {
+    value_->opaque_form()->alias = made->alias;
+    value_->opaque_form()->parts = made->parts;
   }
   if (!value_->is_opaque()) {
     meta_ = tape.intern(tensor);

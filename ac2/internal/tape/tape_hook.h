@@ -5,7 +5,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <ATen/core/ivalue.h>
 
 #include "ac2/internal/graph/node.h"
 #include "ac2/internal/libtorch/tensor_meta.h"
@@ -40,8 +39,8 @@ class TapeHook {
   ~TapeHook() = default;
 
   // The hook wants the value that the storage of `tensor` holds now, which is held or kept from now on as was decided.
-  // `alias` and `parts` are OpaqueForm's, where there must be one of them.
-  void attach(LockedTape& tape, const at::Tensor& tensor, const at::Tensor& alias = {}, const c10::IValue& parts = {});
+  // `made` has the alias or the parts of a tensor of which there must be one of them, else it is null.
+  void attach(LockedTape& tape, const at::Tensor& tensor, const OpaqueForm* made = nullptr);
   // It wants it no more. Does nothing if it never did.
   void detach(LockedTape& tape);
 

@@ -66,6 +66,10 @@ void ValueBytes::drop_held(Value* value) {
   if (value->held) {
     ledger_.released(*value);
     budget_.uncount_held(*value);
+    if (value->map_index != Value::kNotInMap && !value->held_is_private && value->is_held_by_us_alone()) {
+      let_go_.push_back(value);
+      ++value->refs;
+    }
     trash_.put(value->held);
     value->held_is_private = false;
   }

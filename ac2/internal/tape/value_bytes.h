@@ -10,6 +10,7 @@
 #include <ATen/core/ivalue.h>
 #include <c10/core/Storage.h>
 #include <c10/macros/Macros.h>
+#include <c10/util/ArrayRef.h>
 #include <c10/util/SmallVector.h>
 
 #include <cstdint>
@@ -39,6 +40,12 @@ class ValueBytes {
   // Values whose SaveWithHooks must be packed, with a reference to each: the caller packs them without the lock.
   bool has_pending_packs() const { return !pending_packs_.empty(); }
   c10::SmallVector<Value*, 2> take_pending_packs() { return std::exchange(pending_packs_, {}); }
+  // Values whose storages only the tape had, which has let go of them, with a reference to each: the storages die with
+  // the lock. The caller takes them out of the storage index then.
+  bool has_let_go() const { return !let_go_.empty(); }
+  c10::SmallVector<Value*, 2> take_let_go() { return std::exchange(let_go_, {}); }
+  // Those that are still there.
+  void put_back_let_go(c10::ArrayRef<Value*> values) { let_go_.append(values.begin(), values.end()); }
   // What pack returned takes the place of what is held by reference.
   void hold_packed(Value* value, c10::IValue packed, int64_t packed_bytes);
 
@@ -67,6 +74,7 @@ class ValueBytes {
   TrashCan& trash_;
   const Observers& observers_;
   c10::SmallVector<Value*, 2> pending_packs_;
+  c10::SmallVector<Value*, 2> let_go_;
 };
 
 }  // namespace ac2::internal
