@@ -5,7 +5,7 @@
 #   tools/python_env.sh --check               nothing; fails if there is no Python with venv
 #
 # What it takes to import torch (some 3 GB where that is the pinned wheel: torch loads its CUDA libraries even to compute
-# on a CPU), NumPy and pytest are installed once into ~/.cache/ac2/python-VERSION-torchVERSION, never into the repository. Safe to run
+# on a CPU), NumPy, pytest, and transformers and torchvision, whose models are tested, are installed once into ~/.cache/ac2/python-VERSION-torchVERSION, never into the repository. Safe to run
 # twice or in parallel. Exits with 2 if there is no such Python. Environment: PYTHON (default python3, which needs venv), AC2_CACHE.
 set -euo pipefail
 home="${1:?usage: tools/python_env.sh LIBTORCH_HOME}"
@@ -48,7 +48,7 @@ with_torch() {
 works() {
   with_torch
   "${command[@]}" -W ignore -c "
-import numpy, pytest, torch
+import numpy, pytest, torch, torchvision, transformers
 assert torch.__version__.split('+')[0] == '$torch', 'torch is ' + torch.__version__ + ', LibTorch is $torch'"
 }
 
@@ -57,10 +57,15 @@ if ! works 2>/dev/null; then
   { sed -n 's/^Requires-Dist: //p' "$packages/torch-$torch"*.dist-info/METADATA |
       grep -vE 'extra ==|^(triton|cuda-bindings)\b'
     echo numpy
-    echo pytest; } >"$environment/requirements.txt"
+    echo pytest
+    echo pillow
+    echo transformers; } >"$environment/requirements.txt"
   echo "python_env: installing into $environment what torch $torch needs" >&2
   "$environment/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir \
     -r "$environment/requirements.txt" >&2 || fail "pip could not install what torch $torch needs"
+  # Its newest for this torch or an older one. It requires a torch to be installed, which is elsewhere.
+  "$environment/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps \
+    "torchvision<0.$((${torch:2:2} + 16))" >&2 || fail "pip could not install torchvision for torch $torch"
   works || fail "torch $torch cannot be imported in $environment; see above"
 fi
 printf '%q ' "${command[@]}"

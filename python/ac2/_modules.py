@@ -71,6 +71,15 @@ def _is_checkpointed(module: torch.nn.Module) -> bool:
     return hasattr(type(module), _IS_CHECKPOINTED)
 
 
+def _is_wrapped(module: torch.nn.Module) -> bool:
+    return _SETTINGS in module.__dict__
+
+
+def _unwrap(module: torch.nn.Module) -> None:
+    """Its forward opens no region from now on."""
+    module.__dict__.pop(_SETTINGS, None)
+
+
 def checkpoint_wrapper(module: _M, policy: PolicyLike = None, **options: Any) -> _M:
     """Makes ``module`` run its forward in a region from now on, and returns it.
 

@@ -91,6 +91,7 @@ bool Recording::add_node(const Call& call, c10::ArrayRef<c10::IValue> results) {
   }
   if (!known_) {
     known_ = region_.policies.decide(facts_, OpContextFactory::make(facts_.op, call.arguments, results, index_));
+    any_shared = true;  // a policy that is written in Python may have given them objects there
   }
   ImplList idle_in_python;
   if (any_shared) {

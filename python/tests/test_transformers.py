@@ -1,0 +1,150 @@
+"""ac2.integrations.transformers."""
+
+import pytest
+import torch
+
+import ac2
+from support import assert_same, run
+
+transformers = pytest.importorskip("transformers")
+
+import ac2.integrations.transformers as integration  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def uninstalls():
+    yield
+    integration.uninstall()
+
+
+def enable(model, **kwargs):
+    name = "activation_checkpointing" if hasattr(model, "activation_checkpointing_enable") else "gradient_checkpointing"
+    getattr(model, name + "_enable")(kwargs) if kwargs else getattr(model, name + "_enable")()
+
+
+def disable(model):
+    name = "activation_checkpointing" if hasattr(model, "activation_checkpointing_disable") else "gradient_checkpointing"
+    getattr(model, name + "_disable")()
+
+
+def is_checkpointing(model):
+    return getattr(model, "is_activation_checkpointing", None) or model.is_gradient_checkpointing
+
+
+def llama(layers=3):
+    torch.manual_seed(1)
+    config = transformers.LlamaConfig(
+        hidden_size=32, intermediate_size=64, num_hidden_layers=layers, num_attention_heads=4, num_key_value_heads=2,
+        vocab_size=64, attention_dropout=0.1, attn_implementation="eager",
+    )
+    return transformers.LlamaForCausalLM(config).train()
+
+
+def gpt2():
+    torch.manual_seed(1)
+    config = transformers.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=64, n_positions=32)
+    return transformers.GPT2LMHeadModel(config).train()
+
+
+def t5():
+    torch.manual_seed(1)
+    config = transformers.T5Config(d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, vocab_size=64, decoder_start_token_id=0)
+    return transformers.T5ForConditionalGeneration(config).train()
+
+
+def vit():
+    torch.manual_seed(1)
+    config = transformers.ViTConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
+                                    image_size=16, patch_size=8, num_labels=4)
+    return transformers.ViTForImageClassification(config).train()
+
+
+def loss(model):
+    generator = torch.Generator().manual_seed(5)
+    if isinstance(model, transformers.ViTForImageClassification):
+        images = torch.randn(2, 3, 16, 16, generator=generator)
+        return model(images, labels=torch.tensor([1, 3])).loss
+    ids = torch.randint(0, 64, (2, 12), generator=generator)
+    return model(ids, labels=ids).loss
+
+
+@pytest.mark.parametrize("make", [llama, gpt2, t5, vit])
+@pytest.mark.parametrize("policy", [None, "save_compute_intensive", [torch.ops.aten.mm.default]])
+def test_a_model_trains_with_the_bits_of_plain_pytorch(make, policy):
+    model = make()
+    expected = run(model, loss)
+    integration.install(policy)
+    enable(model)
+    replayed = ac2.live_node_count()
+    result = loss(model)
+    assert ac2.live_node_count() > replayed  # regions have recorded
+    del result
+    assert_same(run(model, loss), expected)
+
+
+def test_use_cache_is_left_alone():
+    model = llama()
+    ids = torch.arange(8).reshape(1, 8)
+    plain = model.eval()(ids, use_cache=True).past_key_values
+    model.train()
+    model.config.attention_dropout = 0.0
+    for layer in model.model.layers:
+        layer.self_attn.attention_dropout = 0.0
+    integration.install()
+    enable(model)
+    output = model(ids, labels=ids, use_cache=True)
+    assert output.past_key_values is not None
+    assert output.past_key_values.get_seq_length() == 8 == plain.get_seq_length()
+    output.loss.backward()
+    assert output.past_key_values.get_seq_length() == 8
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_a_model_says_that_it_checkpoints_until_it_is_disabled():
+    model = llama()
+    integration.install()
+    assert not is_checkpointing(model)
+    enable(model)
+    assert is_checkpointing(model)
+    names = list(model.state_dict())
+    disable(model)
+    assert not is_checkpointing(model)
+    assert names == list(model.state_dict()) == list(llama().state_dict())
+    before = ac2.live_node_count()
+    output = loss(model)
+    assert ac2.live_node_count() == before
+    del output
+
+
+def test_the_kwargs_of_a_model_override_what_was_installed():
+    model = llama()
+    asked = []
+
+    @ac2.by_operator
+    def policy(ctx, op, *args, **kwargs):
+        asked.append(op)
+        return True
+
+    integration.install("recompute_all")
+    enable(model, use_reentrant=False, policy=policy)
+    loss(model).backward()
+    assert asked
+
+
+def test_uninstall_gives_transformers_own_checkpointing_back():
+    members = dict(transformers.PreTrainedModel.__dict__)
+    integration.install()
+    integration.install("must_save_all")
+    integration.uninstall()
+    assert {name: transformers.PreTrainedModel.__dict__[name] for name in members} == members
+    model = llama()
+    enable(model)
+    before = ac2.live_node_count()
+    output = loss(model)
+    assert ac2.live_node_count() == before
+    del output
+
+
+def test_a_wrong_policy_is_an_error_when_it_is_installed():
+    with pytest.raises(ValueError, match="no_such_policy"):
+        integration.install("no_such_policy")
