@@ -1,6 +1,5 @@
 """Modules whose forward runs in a region."""
 
-import fnmatch
 import functools
 import threading
 import types
@@ -8,6 +7,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Type, T
 
 import torch
 
+from ac2 import _C
 from ac2._policy import PolicyLike
 from ac2._scope import PolicyScope
 
@@ -141,33 +141,6 @@ def _settings_of(policy: PolicyLike, options: Dict[str, Any]) -> Tuple[PolicyLik
     return policy, options
 
 
-def _matches(pattern: List[str], name: List[str]) -> bool:
-    """As ac2::nn::ModuleSelector: '*', '?' and '[a-z]' within one part, '**' for any number of parts."""
-    reachable = {0}
-    for part in name:
-        following = set()
-        for position in _through_stars(pattern, reachable):
-            if position == len(pattern):
-                continue
-            if pattern[position] == "**":
-                following.add(position)
-            elif fnmatch.fnmatchcase(part, pattern[position]):
-                following.add(position + 1)
-        reachable = following
-    return len(pattern) in _through_stars(pattern, reachable)
-
-
-def _through_stars(pattern: List[str], positions: Any) -> Any:
-    """``positions`` and those behind a '**', which may stand for nothing."""
-    reached = set()
-    for position in positions:
-        reached.add(position)
-        while position < len(pattern) and pattern[position] == "**":
-            position += 1
-            reached.add(position)
-    return reached
-
-
 def apply_checkpointing(
     model: torch.nn.Module,
     *,
@@ -225,5 +198,7 @@ def _picked_by(selector: Union[str, type], named: List[Tuple[str, torch.nn.Modul
         return [name for name, module in named if isinstance(module, selector)]
     if not isinstance(selector, str):
         raise TypeError(f"apply_checkpointing: modules has {selector!r}; expected a pattern such as \"layers.*\" or a class.")
-    pattern = selector.split(".")
-    return [name for name, _ in named if name and _matches(pattern, name.split("."))]
+    if not selector:
+        return []
+    names = [name for name, _ in named]
+    return [names[place] for place in _C.match_names(selector, names)]

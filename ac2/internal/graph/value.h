@@ -89,6 +89,7 @@ struct Value {
   bool waits = false;             // pinned, and its producer must be replayed first
   bool held_is_private = false;   // `held` is a copy that nobody else can write to
   bool real_is_original = false;  // `real` is `origin`, not what a replay made
+  bool let_go = false;            // in ValueBytes' list of these, which has a reference of its own
   bool without_gradient = false;  // surely no graph led to it where an op made it, or took it last
   BudgetedValue budget;
   WatchedVersions versions;

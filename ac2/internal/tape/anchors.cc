@@ -52,7 +52,8 @@ bool keeps_more(const Value& value, size_t most_nodes, int64_t most_bytes) {
 }  // namespace
 
 void Anchors::backward_ended() {
-  anchor_where([](const Value& value) { return value.refs == 1; });  // the index has that one
+  // The index has one reference.
+  anchor_where([](const Value& value) { return value.refs == 1 + static_cast<int32_t>(value.let_go); });
 }
 
 void Anchors::look() {

@@ -184,6 +184,7 @@ void StorageIndex::drop_let_go() {
     if (value->map_index != Value::kNotInMap && !forget_if_dead(value) && !value->held) {
       kept.push_back(value);
     } else {
+      value->let_go = false;
       lifetimes_.unref(value);
     }
   }
@@ -232,6 +233,7 @@ void StorageIndex::close() {
   }
   dead_.clear();
   for (Value* value : bytes_.take_let_go()) {
+    value->let_go = false;
     lifetimes_.unref(value);
   }
 }

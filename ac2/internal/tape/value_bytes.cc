@@ -66,7 +66,8 @@ void ValueBytes::drop_held(Value* value) {
   if (value->held) {
     ledger_.released(*value);
     budget_.uncount_held(*value);
-    if (value->map_index != Value::kNotInMap && !value->held_is_private && value->is_held_by_us_alone()) {
+    if (value->map_index != Value::kNotInMap && !value->held_is_private && value->is_held_by_us_alone() &&
+        !std::exchange(value->let_go, true)) {
       let_go_.push_back(value);
       ++value->refs;
     }

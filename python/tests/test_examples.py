@@ -1,0 +1,48 @@
+"""examples/python."""
+
+import pathlib
+import re
+import sys
+
+import pytest
+import torch
+
+pytest.importorskip("tqdm")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples" / "python"))
+
+import train_gpt  # noqa: E402
+
+SMALL = ["--layers", "2", "--dim", "16", "--heads", "2", "--context", "16", "--batch", "2", "--text", __file__]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+def rows(output):
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in output.splitlines() if line.startswith("| ")]
+    return {row[0]: row[1:] for row in cells}
+
+
+def test_train_gpt_trains_equally_under_every_policy_and_holds_less(capsys):
+    assert train_gpt.main([*SMALL, "--compare", "--steps", "3", "--memory-budget", "40KiB"]) == 0
+    table = rows(capsys.readouterr().out)
+    held = {name: float(table[name][2].split()[0]) for name in ("none", "recompute_all", "save_compute_intensive", "must_save_all")}
+    assert held["recompute_all"] < held["save_compute_intensive"] < held["must_save_all"] == held["none"]
+    assert len({table[name][4] for name in held} | {table["40KiB"][4]}) == 1
+
+
+@pytest.mark.parametrize("region", ["block", "step"])
+def test_train_gpt_reports_what_it_held(region, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    assert train_gpt.main([*SMALL, "--steps", "2", "--region", region, "--report", str(page)]) == 0
+    assert re.search(r"holds \d+\.\d+ MiB for backward", capsys.readouterr().out)
+    assert "<html" in page.read_text().lower()
+
+
+@pytest.mark.parametrize("arguments", [["--heads", "3"], ["--steps", "0"], ["--memory-budget", "much"], ["--region", "loop"]])
+def test_train_gpt_says_what_is_wrong_with_its_options(arguments, capsys):
+    with pytest.raises(SystemExit):
+        train_gpt.main(arguments)
+    assert arguments[0] in capsys.readouterr().err
