@@ -168,7 +168,9 @@ void StorageIndex::drop_some_dead() {
   while (!dead_.empty()) {
     forget_dead(dead_.pop_back_val());
   }
-  drop_let_go();
+  if (bytes_.has_let_go()) {
+    drop_let_go();
+  }
   // So no more than three of the dead are in there for each of the living, however long values live, and each that
   // comes costs a look or two.
   if (map_.settled().size() >= sweep_at_) {
@@ -177,7 +179,7 @@ void StorageIndex::drop_some_dead() {
   }
 }
 
-void StorageIndex::drop_let_go() {
+C10_NOINLINE void StorageIndex::drop_let_go() {
   c10::SmallVector<Value*, 2> kept;
   for (Value* value : bytes_.take_let_go()) {
     // The lock that is held now may have let go of it, or another backward may want it again.
