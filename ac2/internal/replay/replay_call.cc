@@ -85,6 +85,9 @@ c10::impl::LocalDispatchKeySet dispatch_state(const Node& node, bool intercept_i
   const c10::DispatchKeySet record(kRecordKey);
   keys.included_ = intercept_inner_ops ? keys.included_ | record : keys.included_ - record;
   keys.excluded_ = intercept_inner_ops ? keys.excluded_ - record : keys.excluded_ | record;
+  if (node.keys.has_any(c10::python_ks)) {
+    keys.included_ = keys.included_ - c10::python_ks;
+  }
   return keys;
 }
 
@@ -115,7 +118,9 @@ ReplayTensors call_again(const Node& node, ReplayTensors inputs) {
     const at::AutoGradMode grad_mode(node.grad_mode);
     const c10::impl::LocalDispatchKeySet keys = dispatch_state(node, draw && draw->redirects());
     const c10::impl::ForceDispatchKeyGuard guard(keys.included_, keys.excluded_);
-    node.facts->op.redispatchBoxed(node.keys, &stack);
+    // Where the record key is above Python, the call was recorded before a dispatch mode of forward's saw it. That mode
+    // is not asked again: it may be over, and its kernel expects a caller that has looked at it.
+    node.facts->op.redispatchBoxed(node.keys - c10::python_ks, &stack);
   }
   ReplayTensors results;
   for_each_tensor(c10::ArrayRef<c10::IValue>(stack), [&](const at::Tensor& tensor) { results.push_back(tensor); });
