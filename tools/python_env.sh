@@ -5,8 +5,9 @@
 #   tools/python_env.sh --check               nothing; fails if there is no Python with venv
 #
 # What it takes to import torch (some 3 GB where that is the pinned wheel: torch loads its CUDA libraries even to compute
-# on a CPU), NumPy, pytest, and transformers and torchvision, whose models are tested, are installed once into ~/.cache/ac2/python-VERSION-torchVERSION, never into the repository. Safe to run
-# twice or in parallel. Exits with 2 if there is no such Python. Environment: PYTHON (default python3, which needs venv), AC2_CACHE.
+# on a CPU), NumPy, pytest, and transformers and torchvision, whose models are tested, are installed once into
+# ~/.cache/ac2/python-VERSION-torchVERSION, never into the repository. Safe to run twice or in parallel.
+# Exits with 2 if there is no such Python. Environment: PYTHON (default python3, which needs venv), AC2_CACHE.
 set -euo pipefail
 home="${1:?usage: tools/python_env.sh LIBTORCH_HOME}"
 

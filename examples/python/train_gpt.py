@@ -116,12 +116,10 @@ class Trainer:
                 self.region = arguments
             else:
                 ac2.apply_checkpointing(self.model, modules="blocks.*", **arguments)
-        self.scope = None  # of the last forward, where it was one region
 
-    def loss(self, batch, **options):
+    def loss(self, batch):
         tokens, expected = (part.to(self.options.device) for part in batch)
-        self.scope = ac2.PolicyScope(**self.region, **options) if self.region else contextlib.nullcontext()
-        with self.scope:
+        with ac2.PolicyScope(**self.region) if self.region else contextlib.nullcontext():
             logits = self.model(tokens)
         return F.cross_entropy(logits.flatten(0, 1), expected.flatten())
 

@@ -17,6 +17,9 @@ _M = TypeVar("_M", bound=torch.nn.Module)
 _SETTINGS = "_ac2_checkpointing"
 _IS_CHECKPOINTED = "_ac2_is_checkpointed"
 
+# Arguments of PyTorch's functions that only matter where forward runs a second time.
+_WITHOUT_EFFECT = ("preserve_rng_state", "determinism_check", "debug", "early_stop")
+
 _classes: Dict[type, type] = {}
 _classes_lock = threading.Lock()
 
@@ -126,7 +129,7 @@ def _settings_of(policy: PolicyLike, options: Dict[str, Any]) -> Tuple[PolicyLik
     if options.pop("checkpoint_fn", None) is not None:
         raise ValueError("checkpoint_wrapper was given a checkpoint_fn. In ac2 the policy says what is saved: pass policy=.")
     context_fn = options.pop("context_fn", None)
-    for name in ("preserve_rng_state", "determinism_check", "debug", "early_stop"):
+    for name in _WITHOUT_EFFECT:
         options.pop(name, None)
     if context_fn is not None:
         from ac2._checkpoint import _policy_of_context

@@ -78,6 +78,11 @@ torch::jit::Stack rebuild_arguments(const Node& node, ReplayTensors& inputs) {
   return stack;
 }
 
+// Where the record key is above Python, a call is recorded before a dispatch mode of forward's sees it, and has the
+// mode's keys. A replay goes on without them: the mode may be over, and its kernel expects a caller that has looked at
+// it.
+constexpr c10::DispatchKeySet kModes = c10::python_ks;
+
 // Those of the recorded call: what a kernel dispatches inside itself then goes where it went in forward. In particular
 // autocast is off where it was off, whatever mode backward runs in.
 c10::impl::LocalDispatchKeySet dispatch_state(const Node& node, bool intercept_inner_ops) {
@@ -85,8 +90,8 @@ c10::impl::LocalDispatchKeySet dispatch_state(const Node& node, bool intercept_i
   const c10::DispatchKeySet record(kRecordKey);
   keys.included_ = intercept_inner_ops ? keys.included_ | record : keys.included_ - record;
   keys.excluded_ = intercept_inner_ops ? keys.excluded_ - record : keys.excluded_ | record;
-  if (node.keys.has_any(c10::python_ks)) {
-    keys.included_ = keys.included_ - c10::python_ks;
+  if (node.keys.has_any(kModes)) {
+    keys.included_ = keys.included_ - kModes;
   }
   return keys;
 }
@@ -118,9 +123,7 @@ ReplayTensors call_again(const Node& node, ReplayTensors inputs) {
     const at::AutoGradMode grad_mode(node.grad_mode);
     const c10::impl::LocalDispatchKeySet keys = dispatch_state(node, draw && draw->redirects());
     const c10::impl::ForceDispatchKeyGuard guard(keys.included_, keys.excluded_);
-    // Where the record key is above Python, the call was recorded before a dispatch mode of forward's saw it. That mode
-    // is not asked again: it may be over, and its kernel expects a caller that has looked at it.
-    node.facts->op.redispatchBoxed(node.keys - c10::python_ks, &stack);
+    node.facts->op.redispatchBoxed(node.keys - kModes, &stack);
   }
   ReplayTensors results;
   for_each_tensor(c10::ArrayRef<c10::IValue>(stack), [&](const at::Tensor& tensor) { results.push_back(tensor); });

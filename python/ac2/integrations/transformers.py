@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, List, Optional
 import torch
 import transformers
 
-from ac2._modules import _is_wrapped, _unwrap, checkpoint_wrapper
+from ac2._modules import _WITHOUT_EFFECT, _is_wrapped, _unwrap, checkpoint_wrapper
 from ac2._policy import PolicyLike
 from ac2._scope import PolicyScope
 
@@ -26,9 +26,6 @@ __all__ = ["install", "uninstall"]
 
 _lock = threading.Lock()
 _originals: Dict[str, Any] = {}  # members of PreTrainedModel
-
-# What transformers passes for its own way of checkpointing, which runs forward a second time.
-_WITHOUT_EFFECT = ("use_reentrant", "preserve_rng_state", "determinism_check", "debug", "early_stop")
 
 
 def install(policy: PolicyLike = None, **options: Any) -> None:
@@ -87,7 +84,6 @@ def _setter(default_policy: PolicyLike, default_options: Dict[str, Any]) -> Call
         enable: bool = True,
         gradient_checkpointing_func: Optional[Callable[..., Any]] = None,
         every_n_layers: int = 1,
-        **others: Any,
     ) -> None:
         layers = _layers(self)
         for layer in layers:
@@ -97,7 +93,7 @@ def _setter(default_policy: PolicyLike, default_options: Dict[str, Any]) -> Call
             return
         settings = {**default_options, "policy": default_policy}
         settings.update(getattr(gradient_checkpointing_func, "keywords", None) or {})
-        for name in _WITHOUT_EFFECT:
+        for name in ("use_reentrant", *_WITHOUT_EFFECT):  # some releases of transformers pass it unasked
             settings.pop(name, None)
         flagged = [module for module in self.modules() if hasattr(module, "gradient_checkpointing")]
         if not flagged:
