@@ -2,17 +2,17 @@
 
 #include <ATen/DeviceAccelerator.h>
 #include <c10/util/Exception.h>
+#include <torch/version.h>
 
+#include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/testing/counting_allocator.h"
 
 namespace ac2::benchmarks {
 
 namespace {
 
-constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-
-auto requested(c10::Device device) {
-  return at::accelerator::getDeviceStats(device.index()).requested_bytes.at(kAll);
+internal::RequestedBytes requested(c10::Device device) {
+  return internal::requested_of_accelerator(device.index()).value();
 }
 
 testing::CountingAllocator& cpu() {
@@ -29,6 +29,8 @@ DeviceMeter::DeviceMeter(c10::Device device) : device_(device) {
   TORCH_CHECK(at::accelerator::getAccelerator() == device.type() && at::accelerator::deviceCount() > 0, "There is no ",
               device, " here: no such device, or a program built without it (bazel build --config=cuda).");
   device_ = c10::Device(device.type(), device.has_index() ? device.index() : at::accelerator::getDeviceIndex());
+  TORCH_CHECK(internal::requested_of_accelerator(device_.index()), "This LibTorch, ", TORCH_VERSION,
+              ", does not tell how many bytes are in use on ", device_, ". Use 2.9 or a later one, or --device=cpu.");
 }
 
 void DeviceMeter::synchronize() const {
@@ -47,7 +49,7 @@ void DeviceMeter::reset_peak() const {
   if (device_.is_cpu()) {
     cpu().reset_peak();
   } else {
-    at::accelerator::resetPeakStats(device_.index());
+    internal::reset_peak_of_accelerator(device_.index());
   }
 }
 

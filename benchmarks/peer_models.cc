@@ -139,8 +139,8 @@ Json answer(Models& models, const Json& request) {
   const gpt::Checkpointing checkpointing = gpt::checkpointing_by_name(request.at("form"));
   if (what == "step") return run_step(network, checkpointing);
   if (what == "count") return count_replays(network, checkpointing);
-  if (what == "gradients") return write_gradients(network, checkpointing, request.at("file"));
-  TORCH_CHECK(false, "Unknown request \"", what, "\". It is one of: describe, step, count, gradients.");
+  TORCH_CHECK(what == "gradients", "Unknown request \"", what, "\". It is one of: describe, step, count, gradients.");
+  return write_gradients(network, checkpointing, request.at("file"));
 }
 
 Json answer_or_error(Models& models, const std::string& line) {

@@ -4,6 +4,7 @@
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include "ac2/internal/libtorch/torch_compat.h"
 #include "tests/support/wait_for_engine.h"
 
 namespace ac2::test {
@@ -37,9 +38,12 @@ at::Tensor gpu_sample(at::IntArrayRef sizes, at::ScalarType type) {
   return gpu_constant(sizes, type).requires_grad_(true);
 }
 
+bool tells_requested_bytes() {
+  return internal::requested_of_accelerator(at::accelerator::getDeviceIndex()).has_value();
+}
+
 int64_t requested_bytes() {
-  constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-  return at::accelerator::getDeviceStats(at::accelerator::getDeviceIndex()).requested_bytes.at(kAll).current;
+  return internal::requested_of_accelerator(at::accelerator::getDeviceIndex()).value().current;
 }
 
 }  // namespace ac2::test

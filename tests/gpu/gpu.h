@@ -16,6 +16,8 @@ class GpuTest : public CleanTest {
 at::Tensor gpu_sample(at::IntArrayRef sizes, at::ScalarType type = at::kFloat);
 at::Tensor gpu_constant(at::IntArrayRef sizes, at::ScalarType type = at::kFloat);
 
+// Whether this LibTorch has the next function's answer.
+bool tells_requested_bytes();
 // Requested from the current device's allocator and not given back: exact, whatever blocks it keeps.
 int64_t requested_bytes();
 

@@ -1,6 +1,7 @@
 // The byte counter that other tests and the benchmarks rely on counts what tensors hold, on any thread.
 #include "ac2/testing/counting_allocator.h"
 
+#include <c10/core/alignment.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 

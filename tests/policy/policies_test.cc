@@ -245,9 +245,14 @@ TEST(SlowOpsTest, AreOpsThatExist) {
   for (const c10::OperatorName& op : c10::Dispatcher::singleton().getAllOpNames()) {
     registered.insert(op.name);
   }
-  registered.insert("aten::cholesky");  // gone since 2.14
+  // Not in all versions of LibTorch; the first is gone from 2.14 on, the others came after 2.7.
+  const std::set<std::string> not_everywhere = {
+      "aten::cholesky",      "aten::_cudnn_attention_backward",
+      "aten::_grouped_mm",   "aten::_scaled_grouped_mm_v2",
+      "aten::_scaled_mm_v2", "aten::_weight_int4pack_mm_with_scales_and_zeros",
+  };
   for (const std::string& op : slow_ops()) {
-    EXPECT_TRUE(registered.contains(op)) << op;
+    EXPECT_TRUE(registered.contains(op) || not_everywhere.contains(op)) << op;
   }
 }
 

@@ -3,7 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
-#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/Allocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/util/Exception.h>
 
@@ -40,21 +40,12 @@ c10::DataPtr allocate_memory(Kind kind, size_t bytes, c10::Device device) {
   return {data, data, &free_memory, device};
 }
 
-struct DeviceMemory final : c10::DeviceAllocator {
+struct DeviceMemory final : c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     return allocate_memory(Kind::kDevice, bytes, FakeAccelerator::install().device());
   }
   c10::DeleterFnPtr raw_deleter() const override { return &free_memory; }
   void copy_data(void* dest, const void* src, std::size_t count) const override { std::memcpy(dest, src, count); }
-  bool initialized() override { return true; }
-  void emptyCache(c10::MempoolId_t) override {}
-  void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
-    const Lock lock(state().mutex);
-    state().memory.record_stream(data.get(), static_cast<int>(stream.id()));
-  }
-  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex) override { return {}; }
-  void resetAccumulatedStats(c10::DeviceIndex) override {}
-  void resetPeakStats(c10::DeviceIndex) override {}
 };
 
 struct PinnedMemory final : c10::Allocator {
@@ -108,7 +99,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     FakeAccelerator::install().finish();
   }
   void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const override {
-    device_memory().recordStream(data, stream);
+    const Lock lock(state().mutex);
+    state().memory.record_stream(data.get(), static_cast<int>(stream.id()));
   }
 
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex, const c10::EventFlag) const override {
@@ -206,7 +198,7 @@ FakeAccelerator& FakeAccelerator::install() {
 void FakeAccelerator::register_all() {
   c10::register_privateuse1_backend("fake");
   c10::SetAllocator(c10::DeviceType::PrivateUse1, &device_memory());
-  c10::impl::registerDeviceGuard(c10::DeviceType::PrivateUse1, new Guard);
+  const c10::impl::DeviceGuardImplRegistrar guard(c10::DeviceType::PrivateUse1, new Guard);
   at::RegisterPrivateUse1HooksInterface(new Hooks);
   register_fake_kernels();
 }

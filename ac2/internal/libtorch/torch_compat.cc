@@ -1,5 +1,6 @@
 #include "ac2/internal/libtorch/torch_compat.h"
 
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #if __has_include(<c10/core/impl/FakeTensorModeTLS.h>)
 #include <c10/core/impl/FakeTensorModeTLS.h>
@@ -27,6 +28,26 @@ c10::KernelFunction lookup(const Handle& op, c10::DispatchKeySet keys) {
   }
 }
 
+// What these two call is looked up where they are instantiated, so that it need not exist.
+template <class Index>
+std::optional<RequestedBytes> requested_of(Index device) {
+  using namespace at::accelerator;  // NOLINT(google-build-using-namespace)
+  if constexpr (requires { getDeviceStats(device); }) {
+    const auto& requested = getDeviceStats(device).requested_bytes.at(0);  // 0: of all pools
+    return RequestedBytes{.current = requested.current, .peak = requested.peak};
+  } else {
+    return std::nullopt;
+  }
+}
+
+template <class Index>
+void reset_peak_of(Index device) {
+  using namespace at::accelerator;  // NOLINT(google-build-using-namespace)
+  if constexpr (requires { resetPeakStats(device); }) {
+    resetPeakStats(device);
+  }
+}
+
 }  // namespace
 
 c10::KernelFunction kernel_behind_record_key(const c10::OperatorHandle& op) {
@@ -39,6 +60,14 @@ bool is_in_fake_mode() {
 #else
   return false;
 #endif
+}
+
+std::optional<RequestedBytes> requested_of_accelerator(c10::DeviceIndex device) {
+  return requested_of(device);
+}
+
+void reset_peak_of_accelerator(c10::DeviceIndex device) {
+  reset_peak_of(device);
 }
 
 }  // namespace ac2::internal

@@ -2,12 +2,15 @@
 // depend on either.
 #pragma once
 
+#include <c10/core/Device.h>
 #include <c10/core/DispatchKey.h>
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/TensorImpl.h>
 
 #include <atomic>
+#include <cstdint>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 namespace c10 {
@@ -72,6 +75,17 @@ bool is_used_by_idle_python_object(Impl& impl) {
     return false;
   }
 }
+
+// What programs have asked the allocator of an accelerator for and not given back.
+struct RequestedBytes {
+  int64_t current = 0;
+  int64_t peak = 0;  // since reset_peak_of_accelerator()
+};
+
+// None before 2.9, in which each kind of accelerator told these numbers in its own way.
+std::optional<RequestedBytes> requested_of_accelerator(c10::DeviceIndex device);
+// Does nothing before 2.9.
+void reset_peak_of_accelerator(c10::DeviceIndex device);
 
 // Whether both are the same version counter, for which LibTorch has no function. Two that count nothing are the same.
 inline bool same_counter(const c10::VariableVersion& a, const c10::VariableVersion& b) {
