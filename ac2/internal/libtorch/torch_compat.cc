@@ -33,7 +33,7 @@ template <class Index>
 std::optional<RequestedBytes> requested_of(Index device) {
   using namespace at::accelerator;  // NOLINT(google-build-using-namespace)
   if constexpr (requires { getDeviceStats(device); }) {
-    const auto& requested = getDeviceStats(device).requested_bytes.at(0);  // 0: of all pools
+    const auto requested = getDeviceStats(device).requested_bytes.at(0);  // 0: of all pools
     return RequestedBytes{.current = requested.current, .peak = requested.peak};
   } else {
     return std::nullopt;
