@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "ac2/internal/libtorch/unrecorded.h"
 #include "ac2/internal/region/region.h"
@@ -17,7 +18,7 @@ at::Tensor name_tensor(const at::Tensor& tensor, std::string_view name) {
   TORCH_CHECK(!name.empty(), "name_tensor was given an empty name for a tensor of sizes ", tensor.sizes(),
               ". Give it one that a policy can list.");
   internal::Region* region = internal::ThreadRegions::here().recording();
-  if (region == nullptr || !region->policies.looks_at_names() || tensor.is_inference()) {
+  if (region == nullptr || tensor.is_inference()) {
     return tensor;
   }
   // The region may be closed by a scope that a policy destroys.
@@ -25,8 +26,11 @@ at::Tensor name_tensor(const at::Tensor& tensor, std::string_view name) {
   const c10::OperatorHandle* op = nullptr;
   {
     const internal::Tape::Lock locked(*tape);
-    const internal::Value* value = locked->storages().find(tensor);
-    if (value != nullptr && value->tagged) {
+    internal::Value* value = locked->storages().find(tensor);
+    if (value != nullptr) {
+      value->name = std::make_unique<std::string>(name);
+    }
+    if (!region->policies.looks_at_names() || (value != nullptr && value->tagged)) {
       return tensor;
     }
     if (value != nullptr && value->producer != nullptr) {

@@ -6,11 +6,14 @@
 #include <cstring>
 #include <fstream>
 
+#include "ac2/internal/observe/held_values.h"
 #include "ac2/internal/observe/log_of.h"
+#include "ac2/internal/observe/storage_names.h"
 #include "ac2/internal/region/trace_access.h"
 #include "ac2/internal/report/chrome_trace.h"
 #include "ac2/internal/report/dot.h"
 #include "ac2/internal/report/explain.h"
+#include "ac2/internal/report/held_text.h"
 #include "ac2/internal/report/report_data.h"
 #include "ac2/internal/report/report_page.h"
 
@@ -38,6 +41,11 @@ void write(const std::string& path, const std::vector<TraceLog>& logs) {
 
 std::string explain(const Trace& trace) {
   return internal::explain(log_of(trace));
+}
+
+std::string explain_held(std::string_view error) {
+  const std::vector<internal::HeldValue> held = internal::held_values(internal::storage_names());
+  return error.empty() ? internal::held_text(held) : internal::shortage_text(held, error);
 }
 
 std::string to_dot(const Trace& trace) {

@@ -15,6 +15,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ac2/trace.h"
@@ -26,6 +27,13 @@ namespace ac2 {
 // most was held. With a timeline costs are times of forward, without one they are numbers of ops. Bytes are of whole
 // storages.
 std::string explain(const Trace& trace);
+
+// What the regions of the whole process hold at this moment, by device: how many bytes, and the ten places of the
+// program that most of them come from, some of them by the names of name_tensor(). In Python the other places have the
+// names of modules. Given the text of an error that says that memory ran out, it is about that memory alone, ends with
+// the memory budget with which there would have been room, and is empty if regions hold nothing there. Errors of ops
+// that a region records, of replays, and of backwards in a C++ program have this text in them.
+std::string explain_held(std::string_view error = {});
 
 // One HTML page that refers to nothing outside itself: the memory held over time, by op; a table of ops; the graph. It
 // takes about 250 bytes for each op. Throws c10::Error, which names `path`, if the file cannot be written.

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "ac2/internal/libtorch/out_of_memory.h"
 #include "ac2/internal/record/interceptor.h"
 #include "ac2/internal/region/budget_access.h"
 #include "ac2/internal/region/close_scope.h"
@@ -14,6 +15,7 @@
 #include "ac2/internal/region/region.h"
 #include "ac2/internal/region/tensor_decision.h"
 #include "ac2/internal/replay/replay_call.h"
+#include "ac2/report.h"
 
 namespace ac2 {
 
@@ -60,6 +62,8 @@ PolicyScope::PolicyScope(Policy policy, ScopeOptions options) {
   const bool verify = options.verify || verify_by_environment();
   internal::install_interceptor();
   internal::install_engine();
+  internal::set_out_of_memory_note(
+      [](const c10::Error& error) { return explain_held(error.what_without_backtrace()); });
   Policy::Instance instance = policy.enter();
   const std::optional<MemoryBudget> plan_budget = BudgetOption(instance.memory_budget).budget(instance.modelled_costs);
   const internal::RegionOptions region{.verify = verify,

@@ -266,6 +266,10 @@ def parse_options(arguments):
             parser.error(f"--{name} is {getattr(options, name)}; it must be at least 1")
     if options.dim % options.heads:
         parser.error(f"--dim {options.dim} is not divisible by --heads {options.heads}")
+    if options.report and options.compare:
+        parser.error("--report is about the steps of one policy; leave out --compare")
+    if options.report and options.policy == "none" and not options.memory_budget:
+        parser.error("--report is about what a region holds, and --policy none opens none")
     for budget in options.memory_budget:
         if parse_bytes(budget) is None:
             parser.error(f"--memory-budget has {budget!r}; expected bytes, such as 2MiB")

@@ -37,7 +37,7 @@ from ac2._checkpoint import (  # noqa: E402
 )
 from ac2._modules import apply_checkpointing, checkpoint_wrapper  # noqa: E402
 from ac2._policy import CheckpointPolicy, by_operator  # noqa: E402
-from ac2._report import explain, live_node_count, to_chrome_trace, to_dot, write_report  # noqa: E402
+from ac2._report import explain, explain_held, live_node_count, to_chrome_trace, to_dot, write_report  # noqa: E402
 from ac2._scope import PolicyScope, apply_ac_policy_fn  # noqa: E402
 from ac2._tensors import name_tensor, tag_with_policy  # noqa: E402
 from ac2._version import __version__  # noqa: E402
@@ -64,6 +64,7 @@ __all__ = [
     "cmake_prefix_path",
     "create_selective_checkpoint_contexts",
     "explain",
+    "explain_held",
     "is_checkpoint_enabled",
     "is_recomputing",
     "live_node_count",

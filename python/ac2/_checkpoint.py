@@ -7,7 +7,7 @@ from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional
 import torch
 import torch.utils.checkpoint as torch_checkpoint
 
-from ac2 import _C
+from ac2 import _C, _compiled
 from ac2._policy import PolicyLike
 from ac2._scope import PolicyScope
 
@@ -121,6 +121,11 @@ def checkpoint(
     if function is None:
         options = {"use_reentrant": use_reentrant, "context_fn": context_fn, "policy": policy, "memory_budget": memory_budget}
         return _decorator({**options, **kwargs})
+    if _compiled.is_tracing():
+        if context_fn is torch_checkpoint.noop_context_fn and _compiled.can_be_in_a_graph(policy, {"memory_budget": memory_budget}):
+            return _compiled.checkpoint_in_a_graph(function, policy, args, kwargs)
+        options = {"context_fn": context_fn, "policy": policy, "memory_budget": memory_budget}
+        return _compiled.outside_of_graphs(checkpoint, (function, *args), {**options, **kwargs})
     entered: Optional[ContextManager[Any]] = None
     if context_fn is not torch_checkpoint.noop_context_fn:
         forward, _ = context_fn()

@@ -1,4 +1,4 @@
-"""Code that Inductor has compiled.
+"""torch.compile: code that Inductor has compiled, and regions in functions that are being compiled.
 
 Its kernels write to buffers without any dispatcher seeing it, and reuse them. Only what it calls of ATen would be recorded, and
 replaying that would read buffers with other contents. So nothing is recorded while it runs: what autograd saves of it is
@@ -6,6 +6,10 @@ saved, and the ops around it are recomputed as ever.
 
 CompiledFxGraph.__call__ is what runs such code, under every mode of torch.compile. It is wrapped when the first region
 opens, or when the module is imported after that.
+
+Dynamo cannot see the runtime's regions. Where a function is compiled that calls ``ac2.checkpoint`` or a wrapped module, the
+same policy goes through PyTorch's own selective checkpointing, which its compiler knows: what is decided of an operator is what
+ac2 decides. Where that cannot be, and for PolicyScope, there is a graph break, and the region is one as ever.
 """
 
 import functools
@@ -13,9 +17,19 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
-from typing import Any, Optional
+from typing import Any, Callable, Dict, Optional, Tuple
+
+import torch
+import torch.utils.checkpoint as torch_checkpoint
 
 from ac2 import _C
+from ac2._policy import CheckpointPolicy, PolicyLike, as_policy, is_by_operator
+
+_OFFLOADS = (CheckpointPolicy.MUST_CPU_OFFLOAD, CheckpointPolicy.PREFER_CPU_OFFLOAD)
+
+# Under patch_torch_checkpoint() the module has others.
+_torch_checkpoint = torch_checkpoint.checkpoint
+_torch_contexts = torch_checkpoint.create_selective_checkpoint_contexts
 
 _MODULE = "torch._inductor.output_code"
 
@@ -59,3 +73,62 @@ class _Finder(importlib.abc.MetaPathFinder):
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
+
+
+def is_tracing() -> bool:
+    """Whether Dynamo is tracing the caller."""
+    return torch.compiler.is_dynamo_compiling()
+
+
+def break_graph(what: str) -> None:
+    """Ends the graph that Dynamo is tracing, and says why."""
+    torch._dynamo.graph_break(msg=f"{what} cannot be in a compiled graph: the ac2 region is opened outside of it")
+
+
+def _needs_arguments(policy: str) -> bool:
+    return _C.operator_decisions(_C.policy_by_name(policy))(torch.ops.aten.mm.default) is None
+
+
+# Named policies that decide by more than the operator, such as "memory".
+_NEED_ARGUMENTS = frozenset(name for name in _C.policy_names() if _needs_arguments(name))
+
+
+@torch.compiler.disable
+def outside_of_graphs(call: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+    """``call(*args, **kwargs)`` where no graph is traced: the graph of the caller ends here."""
+    return call(*args, **kwargs)
+
+
+def can_be_in_a_graph(policy: PolicyLike, options: Dict[str, Any]) -> bool:
+    """Whether PyTorch's selective checkpointing can do the same. Dynamo traces this, so that it is kept simple."""
+    for value in options.values():
+        if value is not None and value is not False:
+            return False
+    if isinstance(policy, str):
+        return policy not in _NEED_ARGUMENTS
+    return policy is None or isinstance(policy, (list, tuple)) or (callable(policy) and not isinstance(policy, _C.Policy))
+
+
+def checkpoint_in_a_graph(function: Callable[..., Any], policy: PolicyLike, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+    """``function(*args, **kwargs)``, traced by Dynamo as a checkpoint with this policy."""
+    if policy is None or (isinstance(policy, str) and policy == "recompute_all"):
+        return _torch_checkpoint(function, *args, use_reentrant=False, **kwargs)
+    return _torch_checkpoint(function, *args, use_reentrant=False, context_fn=functools.partial(_contexts, policy), **kwargs)
+
+
+def _contexts(policy: PolicyLike) -> Tuple[Any, Any]:
+    """What PyTorch is asked to do for a policy of ours. It runs when Dynamo has finished."""
+    if callable(policy) and not is_by_operator(policy):
+        return _torch_contexts(policy)
+    decide = _C.operator_decisions(as_policy(policy))
+
+    def policy_fn(ctx: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(op, torch._ops.OpOverload):
+            return torch_checkpoint.CheckpointPolicy.MUST_SAVE  # an operator of higher order, whose parts are not seen
+        decision = decide(op)
+        # A compiled graph offloads nothing, and packs nothing.
+        if isinstance(decision, str) or decision in _OFFLOADS:
+            return torch_checkpoint.CheckpointPolicy.MUST_SAVE
+        return getattr(torch_checkpoint.CheckpointPolicy, decision.name)
+
+    return _torch_contexts(policy_fn)

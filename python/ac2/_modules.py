@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Type, T
 
 import torch
 
-from ac2 import _C
+from ac2 import _C, _compiled
 from ac2._policy import PolicyLike
 from ac2._scope import PolicyScope
 
@@ -48,6 +48,10 @@ def _make_class(original: type) -> type:
         if settings is None:
             return super(made, self).forward(*args, **kwargs)
         policy, options = settings
+        if _compiled.is_tracing():
+            if _compiled.can_be_in_a_graph(policy, options):
+                return _compiled.checkpoint_in_a_graph(super(made, self).forward, policy, args, kwargs)
+            return _compiled.outside_of_graphs(self.forward, args, kwargs)
         with PolicyScope(policy, **options):
             return super(made, self).forward(*args, **kwargs)
 
@@ -98,6 +102,8 @@ def checkpoint_wrapper(module: _M, policy: PolicyLike = None, **options: Any) ->
             be something that pickle knows: a name, a list of names, a function of a module.
         **options: as for PolicyScope (memory_budget, verify, ...). The arguments of PyTorch's checkpoint_wrapper that
             only matter where forward runs a second time (preserve_rng_state, early_stop, ...) have no effect.
+            offload_to_cpu=True, of fairscale's, offloads the inputs that backward needs:
+            offload=ac2.OffloadOptions(inputs=True).
 
     Raises:
         TypeError: not a module, a compiled or scripted one, or an unknown option.
@@ -131,6 +137,8 @@ def _settings_of(policy: PolicyLike, options: Dict[str, Any]) -> Tuple[PolicyLik
     context_fn = options.pop("context_fn", None)
     for name in _WITHOUT_EFFECT:
         options.pop(name, None)
+    if options.pop("offload_to_cpu", False):
+        options.setdefault("offload", _C.OffloadOptions(inputs=True))
     if context_fn is not None:
         from ac2._checkpoint import _policy_of_context
 

@@ -43,6 +43,10 @@ def by_operator(policy_fn: _Fn) -> _Fn:
     return policy_fn
 
 
+def is_by_operator(policy: Any) -> bool:
+    return bool(getattr(policy, _BY_OPERATOR, False))
+
+
 def _context(results: Any) -> torch_checkpoint.SelectiveCheckpointContext:
     """What a policy is given as ``ctx``. ``op_output`` is there where PyTorch's own has it."""
     if results is None or not _HAS_OP_OUTPUT:
@@ -80,6 +84,6 @@ def as_policy(policy: PolicyLike) -> Optional["_C.Policy"]:
             f"policy is {policy!r}; expected a name such as \"recompute_all\", a policy of ac2.policies, a callable "
             "policy_fn(ctx, op, *args, **kwargs), or a list of ops to save."
         )
-    if getattr(policy, _BY_OPERATOR, False):
+    if is_by_operator(policy):
         return _C.by_operator_policy(policy, _context)
     return _C.callable_policy(policy, _context)

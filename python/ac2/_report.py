@@ -14,6 +14,21 @@ def explain(trace: "_C.Trace") -> str:
     return _C.explain(trace)
 
 
+def explain_held(error: str = "") -> str:
+    """What all regions of the process hold at this moment, by device: the bytes, and the ten places that most come from.
+
+        print(ac2.explain_held())
+
+    Places are the names of modules (those whose parameters an op takes; "after" one for the ops that follow it), or of
+    ``ac2.name_tensor``. Errors that say that memory ran out end with this text by themselves.
+
+    Args:
+        error: the text of such an error. Then it is about that memory alone, says with which memory_budget there would
+            have been room, and is empty if regions hold nothing there.
+    """
+    return _C.explain_held(error)
+
+
 def to_dot(trace: "_C.Trace") -> str:
     """A Graphviz digraph of the ops that something still needs; with a timeline, of all ops of the region."""
     return _C.to_dot(trace)

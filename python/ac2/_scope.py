@@ -6,7 +6,7 @@ import warnings
 import weakref
 from typing import Any, Callable, Optional, TypeVar, Union
 
-from ac2 import _C, _compiled, _pointers
+from ac2 import _C, _compiled, _out_of_memory, _pointers
 from ac2._policy import PolicyLike, as_policy
 
 _R = TypeVar("_R")
@@ -19,7 +19,7 @@ _watching = False
 
 
 def _watch_python() -> None:
-    """Once in a process, when its first region opens: what writes to tensors without any dispatcher seeing it."""
+    """Once in a process, when its first region opens: what writes to tensors unseen, and errors about memory."""
     global _watching
     if _watching:
         return
@@ -27,6 +27,7 @@ def _watch_python() -> None:
         if not _watching:
             _pointers.watch()
             _compiled.watch()
+            _out_of_memory.watch()
             _watching = True
 
 
@@ -68,6 +69,8 @@ class PolicyScope:
         timeline: bool = False,
         offload: Optional["_C.OffloadOptions"] = None,
     ) -> None:
+        if _compiled.is_tracing():
+            _compiled.break_graph("ac2.PolicyScope")
         if offload is not None and not isinstance(offload, _C.OffloadOptions):
             raise TypeError(f"offload is {offload!r}; expected an ac2.OffloadOptions.")
         self._arguments = (as_policy(policy), memory_budget, bool(modelled_costs), bool(verify), bool(timeline), offload)

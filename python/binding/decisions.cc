@@ -98,7 +98,7 @@ PolicyDecision to_decision(py::handle answer, const std::string& where) {
 }
 
 py::object from_decision(const PolicyDecision& decision) {
-  const py::module_ package = py::module_::import("ac2");
+  const py::module_ package = py::module_::import("ac2._policy");
   if (decision.hooks()) {
     return py::str("SaveWithHooks");
   }

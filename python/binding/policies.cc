@@ -201,6 +201,7 @@ void add_policies(py::module_& module) {
              [](const py::object& decision) { return Policy::constant(to_decision(decision, "The policy")); });
   module.def("callable_policy", &callable_policy);
   module.def("by_operator_policy", &by_operator_policy);
+  module.def("operator_decisions", &operator_decisions);
 }
 
 }  // namespace ac2::python

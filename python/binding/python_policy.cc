@@ -1,7 +1,9 @@
 #include "python/binding/python_policy.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -45,6 +47,16 @@ Policy by_operator_policy(py::object policy_fn, py::object make_context) {
     const py::gil_scoped_acquire gil;
     return calling_python(
         [&] { return to_decision(fn.get()(make.get()(py::none()), op_overload(op)), answer_for(op)); });
+  });
+}
+
+py::object operator_decisions(const Policy& policy) {
+  return py::cpp_function([instance = policy.enter()](const py::handle op) -> py::object {
+    const auto schema = op.attr("_schema");
+    const c10::OperatorHandle handle = c10::Dispatcher::singleton().findSchemaOrThrow(
+        schema.attr("name").cast<std::string>().c_str(), schema.attr("overload_name").cast<std::string>().c_str());
+    const std::optional<PolicyDecision> decision = instance.decide(handle);
+    return decision ? from_decision(*decision) : py::none();
   });
 }
 

@@ -14,6 +14,10 @@ Policy callable_policy(pybind11::object policy_fn, pybind11::object make_context
 // Asked once for each operator and region as policy_fn(ctx, op).
 Policy by_operator_policy(pybind11::object policy_fn, pybind11::object make_context);
 
+// What a region of `policy` would decide of operators: a function that takes an OpOverload and returns the decision, or
+// None if the policy has to see the call; the text "SaveWithHooks" stands for such.
+pybind11::object operator_decisions(const Policy& policy);
+
 // The name that ac2::policies take: "aten::mm" of torch.ops.aten.mm, "aten::mm.default" of torch.ops.aten.mm.default,
 // and of a text the text itself.
 std::string op_name(pybind11::handle op);

@@ -143,6 +143,9 @@ void add_trace(py::module_& module) {
   module.def(
       "explain", [](const PyTrace& trace) { return explain(*trace.trace); }, py::arg("trace"), WithoutGil());
   module.def(
+      "explain_held", [](const std::string& error) { return explain_held(error); }, py::arg("error") = "",
+      WithoutGil());
+  module.def(
       "to_dot", [](const PyTrace& trace) { return to_dot(*trace.trace); }, py::arg("trace"), WithoutGil());
   module.def(
       "to_chrome_trace", [](const PyTrace& trace) { return to_chrome_trace(*trace.trace); }, py::arg("trace"),
@@ -200,6 +203,19 @@ Args:
            py::arg("read_ahead_bytes") = defaults.read_ahead_bytes,
            py::arg("in_flight_bytes") = defaults.in_flight_bytes,
            py::arg("max_pinned_bytes") = defaults.max_pinned_bytes)
+      // So that a module that was wrapped with one can be copied and pickled.
+      .def(py::pickle(
+          [](const OffloadOptions& options) {
+            return py::make_tuple(options.min_bytes, options.inputs, options.read_ahead_bytes, options.in_flight_bytes,
+                                  options.max_pinned_bytes);
+          },
+          [](const py::tuple& state) {
+            return OffloadOptions{.min_bytes = state[0].cast<int64_t>(),
+                                  .inputs = state[1].cast<bool>(),
+                                  .read_ahead_bytes = state[2].cast<int64_t>(),
+                                  .in_flight_bytes = state[3].cast<int64_t>(),
+                                  .max_pinned_bytes = state[4].cast<int64_t>()};
+          }))
       .def_readonly("min_bytes", &OffloadOptions::min_bytes)
       .def_readonly("inputs", &OffloadOptions::inputs)
       .def_readonly("read_ahead_bytes", &OffloadOptions::read_ahead_bytes)

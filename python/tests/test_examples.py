@@ -41,7 +41,8 @@ def test_train_gpt_reports_what_it_held(region, tmp_path, capsys):
     assert "<html" in page.read_text().lower()
 
 
-@pytest.mark.parametrize("arguments", [["--heads", "3"], ["--steps", "0"], ["--memory-budget", "much"], ["--region", "loop"]])
+@pytest.mark.parametrize("arguments", [["--heads", "3"], ["--steps", "0"], ["--memory-budget", "much"], ["--region", "loop"],
+                                       ["--report", "page.html", "--compare"], ["--report", "page.html", "--policy", "none"]])
 def test_train_gpt_says_what_is_wrong_with_its_options(arguments, capsys):
     with pytest.raises(SystemExit):
         train_gpt.main(arguments)

@@ -1,5 +1,7 @@
 """ac2.integrations.transformers."""
 
+import inspect
+
 import pytest
 import torch
 
@@ -148,3 +150,17 @@ def test_uninstall_gives_transformers_own_checkpointing_back():
 def test_a_wrong_policy_is_an_error_when_it_is_installed():
     with pytest.raises(ValueError, match="no_such_policy"):
         integration.install("no_such_policy")
+
+
+def test_offload_of_transformers_offloads_the_inputs_of_layers():
+    model = llama()
+    if "offload" not in inspect.signature(getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)).parameters:
+        pytest.skip("this release of transformers has no offload")
+    expected = run(model, loss)
+    integration.install()
+    model.activation_checkpointing_enable(offload=True)
+    options = [module.__dict__["_ac2_checkpointing"][1] for module in model.model.layers]
+    assert [option["offload"].inputs for option in options] == [True] * len(model.model.layers)
+    assert_same(run(model, loss), expected)
+    model.activation_checkpointing_enable()
+    assert "offload" not in model.model.layers[0].__dict__["_ac2_checkpointing"][1]

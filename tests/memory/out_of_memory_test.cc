@@ -1,8 +1,11 @@
 // An allocation that fails in a region with a memory budget: what can be dropped is dropped, and the op tried once
 // more.
 #include <memory>
+#include <string>
 
 #include "ac2/memory_budget.h"
+#include "ac2/names.h"
+#include "ac2/report.h"
 #include "tests/support/limited_allocator.h"
 #include "tests/support/regions.h"
 
@@ -105,6 +108,97 @@ TEST_F(OutOfMemoryTest, AnOpThatWritesOrDrawsIsNotTriedAgain) {
   EXPECT_EQ(limit.refused(), 1);
   expect_error([&] { at::rand_like(x); }, {"out of memory"});
   EXPECT_EQ(limit.refused(), 2);
+}
+
+// The text of the error that `fn` throws.
+template <class Fn>
+std::string error_of(Fn&& fn) {
+  try {
+    fn();
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+  return "no error";
+}
+
+int64_t count(const std::string& text, const std::string& part) {
+  int64_t found = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+TEST_F(OutOfMemoryTest, TheErrorOfAnOpSaysWhatRegionsHoldAndWithWhichBudgetThereWouldHaveBeenRoom) {
+  at::Tensor x = sample({kElements});
+  const at::Tensor weight = sample({kElements});
+  std::string error;
+  {
+    const LimitedAllocator::Limit limit(memory_, 8 * kBytes);
+    PolicyScope scope("must_save_all");
+    at::Tensor y = name_tensor(x * weight, "product");
+    y = sines(y, 7);
+    error = error_of([&] { sines(y, 2); });
+  }
+  EXPECT_EQ(count(error,
+                  "On cpu ac2's regions hold 28.00 KiB for backward that nobody else refers to, in 7 tensors, and "
+                  "share 12.00 KiB with the program"),
+            1)
+      << error;
+  EXPECT_EQ(count(error, "4.00 KiB  \"product\": aten::mul.Tensor [1024] float"), 1) << error;
+  EXPECT_EQ(count(error, "24.00 KiB  aten::sin [1024] float, 6 times"), 1) << error;
+  EXPECT_EQ(count(error,
+                  "With a memory_budget of 24576 bytes (24.00 KiB), which these regions share, there would have "
+                  "been room for the 4.00 KiB that were asked for."),
+            1)
+      << error;
+}
+
+TEST_F(OutOfMemoryTest, TheErrorOfABackwardSaysItOnce) {
+  at::Tensor x = sample({kElements});
+  at::Tensor y;
+  {
+    PolicyScope scope("recompute_all");
+    y = sines(x.clone(), 20);
+  }
+  const LimitedAllocator::Limit limit(memory_, 8 * kBytes);
+  const std::string error = error_of([&] { gradient_of(y, x); });
+  EXPECT_EQ(count(error, "ac2's regions hold"), 1) << error;
+}
+
+TEST_F(OutOfMemoryTest, WhereRegionsHoldNothingTheErrorIsAsItWas) {
+  at::Tensor x = at::ones({kElements});
+  const LimitedAllocator::Limit limit(memory_, kBytes / 2);
+  PolicyScope scope("recompute_all");
+  const std::string error = error_of([&] { x.sin(); });
+  EXPECT_EQ(count(error, "out of memory"), 1) << error;
+  EXPECT_EQ(count(error, "ac2"), 0) << error;
+}
+
+TEST_F(OutOfMemoryTest, OtherErrorsAreAsTheyWere) {
+  at::Tensor x = sample({kElements});
+  PolicyScope scope("recompute_all");
+  const at::Tensor y = sines(x, 3);
+  const std::string error = error_of([&] { y + at::ones({3}); });
+  EXPECT_EQ(count(error, "regions hold"), 0) << error;
+}
+
+TEST_F(OutOfMemoryTest, WhatIsHeldCanBeAskedForAtAnyTime) {
+  EXPECT_EQ(explain_held(), "ac2's regions hold nothing.");
+  at::Tensor x = sample({kElements});
+  at::Tensor y;
+  {
+    PolicyScope scope("must_save_all");
+    y = sines(x, 3);
+  }
+  EXPECT_EQ(
+      count(explain_held(), "hold 8.00 KiB for backward that nobody else refers to, in 2 tensors, and share 4.00 KiB"),
+      1)
+      << explain_held();
+  EXPECT_EQ(explain_held("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes. Error code 12"),
+            explain_held() +
+                "\nWith a memory_budget of 4096 bytes (4.00 KiB), which these regions share, there would "
+                "have been room for the 4.00 KiB that were asked for.");
+  EXPECT_EQ(
+      count(explain_held("CUDA out of memory. Tried to allocate 20.50 GiB. GPU 0"), "may not be enough: 20.50 GiB"), 1);
 }
 
 }  // namespace

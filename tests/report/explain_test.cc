@@ -277,5 +277,24 @@ TEST_F(ExplainTest, WhatItClaimsToSaveIsSavedAndCostsTheOpsItSays) {
   }
 }
 
+TEST_F(ExplainTest, TensorsThatAreSavedWholeAreTold) {
+  for (const bool timeline : {false, true}) {
+    const at::Tensor sparse = at::eye(4).to_sparse();
+    const at::Tensor x = sample({4, 4});
+    at::Tensor y;
+    std::shared_ptr<const Trace> trace;
+    {
+      PolicyScope scope("recompute_all", {.timeline = timeline});
+      trace = scope.trace();
+      y = at::mm(sparse, x).sin().sum();
+    }
+    EXPECT_NE(explain(*trace).find(
+                  "Saved whole, whatever policies say of it, and not counted in bytes:\n    1 tensor  sparse\n"),
+              std::string::npos)
+        << explain(*trace);
+    y.backward();
+  }
+}
+
 }  // namespace
 }  // namespace ac2::test

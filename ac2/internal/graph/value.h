@@ -23,6 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <variant>
 
 #include "ac2/internal/eviction/evictor_ids.h"
@@ -101,6 +102,7 @@ struct Value {
   at::Tensor replayed;                               // over `real`, as the op returned it
   c10::StreamId stream = kNoStream;                  // on which a replay made `real`, or it was last used since
   std::unique_ptr<std::variant<PackedForm, OpaqueForm>> form;  // null for a value that is simply a storage
+  std::unique_ptr<std::string> name;                           // that name_tensor() gave it; null if none
 
   Value() : origin(c10::intrusive_ptr<c10::StorageImpl>()) {}
   explicit Value(const c10::Storage& storage)

@@ -1,11 +1,23 @@
 #include "ac2/internal/libtorch/out_of_memory.h"
 
-#include <c10/util/Exception.h>
-
+#include <algorithm>
+#include <atomic>
 #include <new>
+#include <string>
 #include <string_view>
+#include <vector>
+
+#include "absl/strings/str_split.h"
 
 namespace ac2::internal {
+
+namespace {
+
+constexpr const char* kBegin = "What ac2 holds:";
+
+std::atomic<OutOfMemoryNote> installed{nullptr};
+
+}  // namespace
 
 bool is_out_of_memory(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
@@ -15,6 +27,34 @@ bool is_out_of_memory(const std::exception& error) {
   const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
   return c10_error != nullptr &&
          std::string_view(c10_error->what_without_backtrace()).find("can't allocate memory") != std::string_view::npos;
+}
+
+void set_out_of_memory_note(OutOfMemoryNote note) {
+  installed.store(note, std::memory_order_release);
+}
+
+void add_out_of_memory_note(c10::Error& error) noexcept {
+  const OutOfMemoryNote note = installed.load(std::memory_order_acquire);
+  if (note == nullptr || !is_out_of_memory(error)) {
+    return;
+  }
+  const auto& lines = error.context();
+  if (std::find(lines.begin(), lines.end(), kBegin) != lines.end()) {
+    return;
+  }
+  try {
+    const std::string text = note(error);
+    if (text.empty()) {
+      return;
+    }
+    error.add_context(kBegin);
+    const std::vector<std::string> added = absl::StrSplit(text, '\n');
+    for (const std::string& line : added) {
+      error.add_context(line);
+    }
+  } catch (...) {
+    // Where there is no memory for the note, the error goes on without it.
+  }
 }
 
 }  // namespace ac2::internal

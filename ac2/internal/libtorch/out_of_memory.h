@@ -1,12 +1,34 @@
-// Tells errors that say that memory ran out from others.
+// Errors that say that memory ran out: told from others, and told what regions hold.
 #pragma once
 
+#include <c10/util/Exception.h>
+
 #include <exception>
+#include <string>
+#include <utility>
 
 namespace ac2::internal {
 
 // True for c10::OutOfMemoryError, std::bad_alloc, and what LibTorch's CPU allocator throws (c10::alloc_cpu(), whose
 // error has no type of its own).
 bool is_out_of_memory(const std::exception& error);
+
+// What shall be added to the text of an error that says that memory ran out. Empty for nothing.
+using OutOfMemoryNote = std::string (*)(const c10::Error& error);
+// Installed once, by whoever knows. The note is asked for without a lock of ours.
+void set_out_of_memory_note(OutOfMemoryNote note);
+// Adds it to `error`, line by line, if that says that memory ran out and has no such note yet. Throws nothing.
+void add_out_of_memory_note(c10::Error& error) noexcept;
+
+// What `call` returns. Its errors about memory have the note.
+template <class Call>
+decltype(auto) with_out_of_memory_note(Call&& call) {
+  try {
+    return std::forward<Call>(call)();
+  } catch (c10::Error& error) {
+    add_out_of_memory_note(error);
+    throw;
+  }
+}
 
 }  // namespace ac2::internal

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "ac2/internal/observe/whole_tensor.h"
 
 namespace ac2::internal {
 
@@ -28,7 +29,9 @@ class ReachableLog {
       add(*node);
     }
     for (const TapeHook* hook = tape.hooks().first(); hook != nullptr; hook = hook->next()) {
-      note_shape(place(*hook->value()), hook->meta());
+      const int64_t value = place(*hook->value());
+      note_shape(value, hook->meta());
+      log_.values[value].whole = kind_of_whole_tensor(*hook->value());
     }
   }
 

@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "ac2/internal/libtorch/for_each_tensor.h"
+#include "ac2/internal/observe/whole_tensor.h"
 
 namespace ac2::internal {
 
@@ -257,6 +258,7 @@ void Timeline::hook_added(const TapeHook& /*hook*/, const Value& value) {
   TraceLog::Value& logged = at(value);
   logged.all_hooks += value.hooks - logged.hooks;
   logged.hooks = value.hooks;
+  logged.whole = kind_of_whole_tensor(value);
 }
 
 void Timeline::region_closed() {

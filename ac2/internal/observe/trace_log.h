@@ -38,6 +38,7 @@ struct TraceLog {
     std::string shape;  // "[8, 128] float", of the first tensor seen; empty if none was
     bool saved = true;  // as opposed to recomputed
     Source source = Source::OP;
+    std::string whole;  // "sparse", "nested", …: what it is, if it is no plain storage but a tensor that is held whole
     bool anchored = false;  // the region no longer knows how to compute it again; see tape/anchors.h
     // Held for backward now, and the last time that they were: those of the packed form where there is one.
     int64_t held_bytes = 0;

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <utility>
 
+#include "ac2/internal/libtorch/out_of_memory.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/operators/op_facts.h"
 #include "ac2/internal/operators/random_replay.h"
@@ -45,7 +46,7 @@ void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::j
   const c10::impl::PODLocalDispatchKeySet tls_keys = c10::impl::raw_local_dispatch_key_set;
   const c10::impl::ExcludeDispatchKeyGuard guard(kRecordKey);
   if (Region* region = regions.recording()) {
-    record_call(*region, op_facts(op), below, tls_keys, stack);
+    with_out_of_memory_note([&] { record_call(*region, op_facts(op), below, tls_keys, stack); });
   } else if (Region* bystander = regions.innermost()) {
     // The engine's ops, inside a region: not recorded, but what they overwrite may be needed.
     run_unrecorded(*bystander, op_facts(op), below, stack);

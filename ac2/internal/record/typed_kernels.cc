@@ -48,6 +48,7 @@
 #include <utility>
 
 #include "ac2/internal/budget/budget.h"
+#include "ac2/internal/libtorch/out_of_memory.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/record/recording.h"
 #include "ac2/internal/replay/replay_call.h"
@@ -105,7 +106,8 @@ struct Kernel<Op, at::Tensor(Args...)> {
     Recording recording(*region, facts(), below, tls_keys, region->tape->next_op());
     const auto run_op = [&] { return c10::IValue(Op::redispatch(below, args...)); };
     Recording::Call call{.arguments = arguments};
-    return recording.run(call, [&] { return call_with_room(recording.budget(), run_op); }).toTensor();
+    return with_out_of_memory_note(
+        [&] { return recording.run(call, [&] { return call_with_room(recording.budget(), run_op); }).toTensor(); });
   }
 };
 

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+#include "ac2/internal/libtorch/out_of_memory.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/region/region.h"
 #include "ac2/internal/replay/backward_run.h"
@@ -32,7 +33,8 @@ class RecordingEngine final : public EngineInFront<Engine> {
                                          bool create_graph, bool accumulate_grad,
                                          const torch::autograd::edge_list& outputs) override {
     const BackwardRun run;
-    return behind().execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
+    return with_out_of_memory_note(
+        [&] { return behind().execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs); });
   }
 
   c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(

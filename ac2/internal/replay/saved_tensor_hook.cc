@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "ac2/internal/libtorch/out_of_memory.h"
 #include "ac2/internal/libtorch/unrecorded.h"
 #include "ac2/internal/replay/backward_run.h"
 #include "ac2/internal/replay/packing.h"
@@ -75,13 +76,13 @@ at::Tensor SavedTensorHook::unpack_parts() {
   return subclass_codec()->put_together(tensors, parts->context);
 }
 
-C10_NOINLINE void SavedTensorHook::pack_subclass(const at::Tensor& tensor) {
+C10_NOINLINE void SavedTensorHook::pack_whole(const at::Tensor& tensor) {
   OpaqueForm made;
   {
     const Unrecorded unrecorded;
     made.parts = pack_parts(tensor);
     if (made.parts.isNone()) {
-      // Its own detach(), which is Python code, makes the alias.
+      // Its own detach(), which may be Python code or run ops, makes the alias: not under the tape's lock.
       made.alias = tensor.variable_data();
     }
   }
@@ -91,8 +92,8 @@ C10_NOINLINE void SavedTensorHook::pack_subclass(const at::Tensor& tensor) {
 // No op may be recorded here: autograd is in the middle of one.
 void SavedTensorHook::call_pack_hook(const at::Tensor& tensor) {
   tape_->observers().tell([&](Observer& observer) { observer.before_save(tensor); });
-  if (tensor.unsafeGetTensorImpl()->is_python_dispatch()) {
-    pack_subclass(tensor);
+  if (!has_plain_storage(*tensor.unsafeGetTensorImpl())) {
+    pack_whole(tensor);
   } else {
     pack(tensor, nullptr);
   }
@@ -162,7 +163,7 @@ at::Tensor SavedTensorHook::call_unpack_hook() {
     tape->observers().tell([&](Observer& observer) { observer.hook_taken(*this, graph_task); });
   }
   try {
-    at::Tensor tensor = unpack_pinned();
+    at::Tensor tensor = with_out_of_memory_note([&] { return unpack_pinned(); });
     const Tape::Lock tape(*tape_);
     unpin(*tape);
     return tensor;

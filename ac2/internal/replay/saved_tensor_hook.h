@@ -35,7 +35,7 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks, public
 
   void pack(const at::Tensor& tensor, const OpaqueForm* made);
   // A tensor of a subclass that is written in Python.
-  void pack_subclass(const at::Tensor& tensor);
+  void pack_whole(const at::Tensor& tensor);
   // Of a tensor that is made of others; see subclass_codec.h. Its value has these, for all hooks on it.
   struct Parts;
   // None if `tensor` cannot be taken apart.

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "ac2/internal/report/holdings.h"
 #include "ac2/internal/report/long_replays.h"
+#include "ac2/internal/report/units.h"
 #include "ac2/policy.h"
 
 namespace ac2::internal {
@@ -25,21 +26,6 @@ constexpr size_t kLongReplayLines = 5;
 constexpr size_t kSavingLines = 8;
 constexpr size_t kNames = 3;
 
-std::string bytes_text(int64_t bytes) {
-  const auto b = static_cast<double>(bytes);
-  char text[32];
-  if (bytes < 1024) {
-    std::snprintf(text, sizeof text, "%ld B", static_cast<long>(bytes));
-  } else if (bytes < 1024 * 1024) {
-    std::snprintf(text, sizeof text, "%.2f KiB", b / 1024);
-  } else if (bytes < 1024 * 1024 * 1024) {
-    std::snprintf(text, sizeof text, "%.2f MiB", b / (1024 * 1024));
-  } else {
-    std::snprintf(text, sizeof text, "%.2f GiB", b / (1024 * 1024 * 1024));
-  }
-  return text;
-}
-
 std::string time_text(int64_t ns) {
   char text[32];
   if (ns < 1'000'000) {
@@ -48,14 +34,6 @@ std::string time_text(int64_t ns) {
     std::snprintf(text, sizeof text, "%.2f ms", static_cast<double>(ns) * 1e-6);
   }
   return text;
-}
-
-std::string count_text(int64_t count, const char* thing) {
-  return absl::StrCat(count, " ", thing, count == 1 ? "" : "s");
-}
-
-std::string pad(std::string text, size_t width) {
-  return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
 }
 
 // "a, b, c and 4 more"
@@ -110,6 +88,7 @@ class Explanation {
         stats.evicted_values > 0 ? ", " + count_text(stats.evicted_values, "value") + " dropped for a budget" : "",
         "."));
     explain_held();
+    explain_whole();
     explain_replays();
     explain_long_replays();
     explain_savings();
@@ -198,6 +177,33 @@ class Explanation {
     const std::string whom = for_whom(held.value);
     absl::StrAppend(&text, value.shape.empty() ? "" : ": ", why(value), whom.empty() ? "" : "; ", whom);
     return text;
+  }
+
+  void explain_whole() {
+    struct Kind {
+      int64_t count = 0;
+      std::vector<std::string> consumers;
+    };
+    std::map<std::string, Kind> kinds;
+    for (size_t i = 0; i < log_.values.size(); ++i) {
+      const TraceLog::Value& value = log_.values[i];
+      if (!value.whole.empty() && holdings_.hooks(value) > 0) {
+        Kind& kind = kinds[value.whole];
+        ++kind.count;
+        for (const std::string& user : users_[i]) {
+          add_once(kind.consumers, user);
+        }
+      }
+    }
+    if (kinds.empty()) {
+      return;
+    }
+    line("");
+    line("Saved whole, whatever policies say of it, and not counted in bytes:");
+    for (const auto& [name, kind] : kinds) {
+      line(absl::StrCat("  ", pad(count_text(kind.count, "tensor"), 10), "  ", name,
+                        kind.consumers.empty() ? "" : ": for ", some_of(kind.consumers, as_is)));
+    }
   }
 
   // The replays of all ops of one name.

@@ -18,6 +18,7 @@ from typing import Any, Callable, Dict, List, Optional
 import torch
 import transformers
 
+from ac2._C import OffloadOptions
 from ac2._modules import _WITHOUT_EFFECT, _is_wrapped, _unwrap, checkpoint_wrapper
 from ac2._policy import PolicyLike
 from ac2._scope import PolicyScope
@@ -37,7 +38,8 @@ def install(policy: PolicyLike = None, **options: Any) -> None:
 
     Both are defaults: ``gradient_checkpointing_kwargs={"policy": ..., "memory_budget": ...}`` overrides them for a model.
     What else is passed there for PyTorch's checkpoint (use_reentrant, ...) has no effect. To install again exchanges the
-    defaults. Raises as PolicyScope does for wrong arguments.
+    defaults. transformers' own ``offload=True`` offloads the inputs of layers (``ac2.OffloadOptions(inputs=True)``). Raises
+    as PolicyScope does for wrong arguments.
     """
     PolicyScope(policy, **options)  # wrong arguments are errors here
     with _lock:
@@ -93,6 +95,8 @@ def _setter(default_policy: PolicyLike, default_options: Dict[str, Any]) -> Call
             return
         settings = {**default_options, "policy": default_policy}
         settings.update(getattr(gradient_checkpointing_func, "keywords", None) or {})
+        if _asks_for_offload(gradient_checkpointing_func):
+            settings.setdefault("offload", OffloadOptions(inputs=True))
         for name in ("use_reentrant", *_WITHOUT_EFFECT):  # some releases of transformers pass it unasked
             settings.pop(name, None)
         flagged = [module for module in self.modules() if hasattr(module, "gradient_checkpointing")]
@@ -109,6 +113,12 @@ def _setter(default_policy: PolicyLike, default_options: Dict[str, Any]) -> Call
             checkpoint_wrapper(layer, **settings)
 
     return _set_gradient_checkpointing
+
+
+def _asks_for_offload(function: Optional[Callable[..., Any]]) -> bool:
+    """Whether it is what transformers makes of ``offload=True``: its checkpoint function inside of another of its own."""
+    inner = getattr(function, "func", None)
+    return inner is not transformers.modeling_utils.checkpoint and getattr(inner, "__module__", "") == "transformers.modeling_utils"
 
 
 def _layers(model: torch.nn.Module) -> List[torch.nn.Module]:

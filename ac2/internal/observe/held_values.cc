@@ -1,0 +1,144 @@
+#include "ac2/internal/observe/held_values.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "ac2/internal/observe/trace_log.h"
+#include "ac2/internal/tape/live_tapes.h"
+#include "ac2/internal/tape/tape.h"
+
+namespace ac2::internal {
+
+namespace {
+
+using NameOf = absl::flat_hash_map<const c10::StorageImpl*, std::string>;
+
+std::string module_of(std::string_view parameter) {
+  const size_t dot = parameter.rfind('.');
+  return std::string(dot == std::string_view::npos ? parameter : parameter.substr(0, dot));
+}
+
+int64_t references_of_ours(const Value& value, const c10::Storage& storage) {
+  const auto is_it = [&](const c10::Storage& other) {
+    return other && other.unsafeGetStorageImpl() == storage.unsafeGetStorageImpl() ? 1 : 0;
+  };
+  return is_it(value.held) + is_it(value.real) + (value.replayed.defined() ? is_it(value.replayed.storage()) : 0);
+}
+
+// The values of one tape.
+class Collection {
+ public:
+  Collection(LockedTape& tape, const NameOf& names, std::vector<HeldValue>& found)
+      : nodes_(tape.reachable_nodes()), names_(names), found_(found) {
+    for (const Node* node : nodes_) {
+      for (const NodeInput& input : node->inputs) {
+        note(input.value, input.meta);
+      }
+    }
+    for (const TapeHook* hook = tape.hooks().first(); hook != nullptr; hook = hook->next()) {
+      note(hook->value(), hook->meta());
+    }
+    for (const Node* node : nodes_) {
+      add(*node);
+    }
+    for (const TapeHook* hook = tape.hooks().first(); hook != nullptr; hook = hook->next()) {
+      add(*hook->value(), "", "");
+    }
+  }
+
+ private:
+  void note(const Value* value, const TensorMeta* meta) {
+    if (value != nullptr && meta != nullptr) {
+      metas_.try_emplace(value, meta);
+    }
+  }
+
+  void add(const Node& node) {
+    std::string module;
+    for (const NodeInput& input : node.inputs) {
+      const std::string* name = input.value == nullptr ? nullptr : parameter_name(*input.value);
+      if (name != nullptr && module.empty()) {
+        module = module_of(*name);
+      }
+    }
+    if (!module.empty()) {
+      last_module_ = module;
+    }
+    const std::string where = !module.empty() || last_module_.empty() ? module : absl::StrCat("after ", last_module_);
+    for (const NodeInput& input : node.inputs) {
+      if (input.value != nullptr && input.value->producer == nullptr) {
+        add(*input.value, where.empty() ? "" : absl::StrCat("taken by ", where), "from outside the region");
+      }
+    }
+    for (const NodeOutput& output : node.outputs) {
+      if (output.value != nullptr) {
+        add(*output.value, where, node.facts->name);
+      }
+    }
+  }
+
+  void add(const Value& value, const std::string& where, std::string_view origin) {
+    if (!seen_.insert(&value).second) {
+      return;
+    }
+    HeldValue held;
+    if (value.is_packed()) {
+      held.bytes = value.packed_form()->packed_bytes;
+      held.alone = true;
+    } else if (const c10::Storage& storage = value.held ? value.held : value.real) {
+      held.bytes = value.bytes();
+      held.device = storage.device();
+      held.alone = static_cast<int64_t>(storage.use_count()) == references_of_ours(value, storage);
+    } else if (value.is_opaque() && value.opaque_form()->held.defined()) {
+      const at::Tensor& tensor = value.opaque_form()->held;
+      held.bytes = value.bytes();
+      held.device = tensor.device();
+      held.alone = tensor.use_count() == 1;
+    } else {
+      return;
+    }
+    const std::string* parameter = parameter_name(value);
+    held.where = parameter != nullptr ? *parameter : where;
+    held.name = value.name ? *value.name : "";
+    held.what = parameter != nullptr ? "a parameter" : std::string(origin);
+    if (const auto meta = metas_.find(&value); meta != metas_.end()) {
+      held.what += (held.what.empty() ? "" : " ") + shape_text(meta->second->sizes(), meta->second->dtype());
+    }
+    found_.push_back(std::move(held));
+  }
+
+  // Null if it is none.
+  const std::string* parameter_name(const Value& value) const {
+    if (names_.empty() || value.producer != nullptr) {
+      return nullptr;
+    }
+    const auto name = names_.find(value.origin._unsafe_get_target());
+    // The address may be another storage's by now.
+    return name == names_.end() || value.origin.expired() ? nullptr : &name->second;
+  }
+
+  const std::vector<Node*> nodes_;
+  const NameOf& names_;
+  std::vector<HeldValue>& found_;
+  absl::flat_hash_map<const Value*, const TensorMeta*> metas_;
+  absl::flat_hash_set<const Value*> seen_;
+  std::string last_module_;
+};
+
+}  // namespace
+
+std::vector<HeldValue> held_values(const StorageNames& names) {
+  const NameOf name_of(names.begin(), names.end());
+  std::vector<HeldValue> found;
+  for_each_live_tape([&](Tape& tape) {
+    const Tape::Lock locked(tape);
+    const Collection collection(*locked, name_of, found);
+  });
+  return found;
+}
+
+}  // namespace ac2::internal

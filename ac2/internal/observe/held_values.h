@@ -1,0 +1,34 @@
+// What the regions of the process hold at this moment, and in which part of the program it was computed.
+//
+//   for (const HeldValue& held : held_values(storage_names())) …
+//
+// Nobody has to say where an op ran: a module's ops take its parameters, and the ops between the parameters of one
+// module and those of the next ran after the first.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ac2/internal/observe/storage_names.h"
+
+namespace ac2::internal {
+
+struct HeldValue {
+  int64_t bytes = 0;
+  c10::Device device = c10::kCPU;
+  bool alone = false;  // nobody but a region refers to the bytes
+  std::string name;    // given by name_tensor(); empty if there is none
+  // "layers.3.mlp", "after layers.3.mlp", or "taken by layers.3.mlp" for what came from outside; empty if no parameter
+  // tells.
+  std::string where;
+  std::string what;  // "aten::mm [8, 128] float"
+};
+
+// Values of all live tapes, each once; what is offloaded counts on the host. Takes the lock of one tape after the
+// other.
+std::vector<HeldValue> held_values(const StorageNames& names);
+
+}  // namespace ac2::internal

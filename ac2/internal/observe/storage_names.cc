@@ -1,0 +1,22 @@
+#include "ac2/internal/observe/storage_names.h"
+
+#include <atomic>
+
+namespace ac2::internal {
+
+namespace {
+
+std::atomic<StorageNamer> installed{nullptr};
+
+}  // namespace
+
+void set_storage_namer(StorageNamer namer) {
+  installed.store(namer, std::memory_order_release);
+}
+
+StorageNames storage_names() {
+  const StorageNamer namer = installed.load(std::memory_order_acquire);
+  return namer != nullptr ? namer() : StorageNames();
+}
+
+}  // namespace ac2::internal

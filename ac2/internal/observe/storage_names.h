@@ -1,0 +1,25 @@
+// What people call the storages of a program's parameters: "layers.3.mlp.weight".
+//
+//   set_storage_namer(&names_of_all_modules);    // by whoever can find the modules of a program: Python
+//   for (const auto& [storage, name] : storage_names()) …
+//
+// Threads: any.
+#pragma once
+
+#include <c10/core/StorageImpl.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ac2::internal {
+
+using StorageNames = std::vector<std::pair<const c10::StorageImpl*, std::string>>;
+using StorageNamer = StorageNames (*)();
+
+// Called where an error is made, without a lock; it may take its time.
+void set_storage_namer(StorageNamer namer);
+// Empty if there is no namer.
+StorageNames storage_names();
+
+}  // namespace ac2::internal

@@ -1,0 +1,163 @@
+#include "ac2/internal/report/held_text.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "ac2/internal/report/units.h"
+
+namespace ac2::internal {
+
+namespace {
+
+constexpr size_t kPlaces = 10;
+
+// What was computed in one place of the program.
+struct Place {
+  int64_t bytes = 0;
+  int64_t values = 0;
+  int64_t largest = 0;
+  std::string what;  // the largest of them
+};
+
+// What is held on one device.
+struct Holdings {
+  int64_t bytes = 0;
+  int64_t values = 0;
+  int64_t shared_bytes = 0;  // that the program refers to as well
+  std::map<std::string, Place> places;
+};
+
+std::string place_of(const HeldValue& held) {
+  if (!held.name.empty()) {
+    return absl::StrCat("\"", held.name, "\"", held.where.empty() ? "" : ", ", held.where);
+  }
+  return held.where.empty() ? held.what : held.where;
+}
+
+std::map<c10::Device, Holdings, bool (*)(const c10::Device&, const c10::Device&)> by_device(
+    const std::vector<HeldValue>& all) {
+  const auto less = [](const c10::Device& a, const c10::Device& b) {
+    return std::pair(a.type(), a.index()) < std::pair(b.type(), b.index());
+  };
+  std::map<c10::Device, Holdings, bool (*)(const c10::Device&, const c10::Device&)> devices(less);
+  for (const HeldValue& held : all) {
+    Holdings& there = devices[held.device];
+    if (!held.alone) {
+      there.shared_bytes += held.bytes;
+      continue;
+    }
+    there.bytes += held.bytes;
+    ++there.values;
+    Place& place = there.places[place_of(held)];
+    place.bytes += held.bytes;
+    ++place.values;
+    if (held.bytes > place.largest) {
+      place.largest = held.bytes;
+      place.what = held.what;
+    }
+  }
+  return devices;
+}
+
+std::string text_of(const c10::Device& device, const Holdings& holdings) {
+  std::vector<std::pair<std::string, Place>> places(holdings.places.begin(), holdings.places.end());
+  std::stable_sort(places.begin(), places.end(),
+                   [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
+  std::vector<std::string> lines{absl::StrCat(
+      "On ", device.str(), " ac2's regions hold ", bytes_text(holdings.bytes),
+      " for backward that nobody else refers to, in ", count_text(holdings.values, "tensor"),
+      holdings.shared_bytes > 0 ? absl::StrCat(", and share ", bytes_text(holdings.shared_bytes), " with the program")
+                                : "",
+      places.empty() ? "." : ". Most is held of:")};
+  for (size_t i = 0; i < std::min(places.size(), kPlaces); ++i) {
+    const auto& [where, place] = places[i];
+    std::string text = absl::StrCat("  ", pad(bytes_text(place.bytes), 10), "  ", where);
+    if (where != place.what) {
+      absl::StrAppend(&text, ": ", place.values > 1 ? absl::StrCat(place.values, " tensors, such as ") : "",
+                      place.what);
+    } else if (place.values > 1) {
+      absl::StrAppend(&text, ", ", count_text(place.values, "time"));
+    }
+    lines.push_back(std::move(text));
+  }
+  if (places.size() > kPlaces) {
+    int64_t rest = 0;
+    for (size_t i = kPlaces; i < places.size(); ++i) {
+      rest += places[i].second.bytes;
+    }
+    lines.push_back(absl::StrCat("  ... and ", places.size() - kPlaces, " more places, ", bytes_text(rest)));
+  }
+  return absl::StrJoin(lines, "\n");
+}
+
+// The bytes in "Tried to allocate 20.00 MiB." (accelerators) and "you tried to allocate 4096 bytes." (CPU).
+std::optional<int64_t> asked_for(std::string_view error) {
+  constexpr std::string_view kBefore = "ried to allocate ";
+  const size_t found = error.find(kBefore);
+  if (found == std::string_view::npos) {
+    return std::nullopt;
+  }
+  const std::string_view rest = error.substr(found + kBefore.size());
+  const size_t space = rest.find(' ');
+  double number = 0;
+  if (space == std::string_view::npos || !absl::SimpleAtod(std::string(rest.substr(0, space)), &number)) {
+    return std::nullopt;
+  }
+  double unit = 1;
+  for (const char* name : {"KiB", "MiB", "GiB", "TiB"}) {
+    unit *= 1024;
+    if (rest.substr(space + 1, 3) == name) {
+      return static_cast<int64_t>(number * unit);
+    }
+  }
+  return static_cast<int64_t>(number);
+}
+
+std::string budget_text(int64_t held, int64_t asked) {
+  if (asked >= held) {
+    return absl::StrCat("A memory_budget may not be enough: ", bytes_text(asked),
+                        " were asked for, which is as much as regions hold or more.");
+  }
+  return absl::StrCat("With a memory_budget of ", held - asked, " bytes (", bytes_text(held - asked),
+                      "), which these regions share, there would have been room for the ", bytes_text(asked),
+                      " that were asked for.");
+}
+
+}  // namespace
+
+std::string held_text(const std::vector<HeldValue>& held) {
+  std::vector<std::string> texts;
+  for (const auto& [device, holdings] : by_device(held)) {
+    texts.push_back(text_of(device, holdings));
+  }
+  return texts.empty() ? "ac2's regions hold nothing." : absl::StrJoin(texts, "\n");
+}
+
+std::string shortage_text(const std::vector<HeldValue>& held, std::string_view error) {
+  const bool on_host = error.find("CPUAllocator") != std::string_view::npos ||
+                       std::all_of(held.begin(), held.end(), [](const HeldValue& one) { return one.device.is_cpu(); });
+  std::vector<std::string> texts;
+  int64_t most = 0;
+  for (const auto& [device, holdings] : by_device(held)) {
+    if (device.is_cpu() == on_host && holdings.bytes > 0) {
+      texts.push_back(text_of(device, holdings));
+      most = std::max(most, holdings.bytes);
+    }
+  }
+  if (texts.empty()) {
+    return "";
+  }
+  if (const std::optional<int64_t> asked = asked_for(error)) {
+    texts.push_back(budget_text(most, *asked));
+  }
+  return absl::StrJoin(texts, "\n");
+}
+
+}  // namespace ac2::internal

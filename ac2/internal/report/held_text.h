@@ -1,0 +1,21 @@
+// What regions hold, in some lines of text, and the memory budget with which something that did not fit would have.
+// ac2::explain_held() and errors about memory have it.
+//
+// Threads: any.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ac2/internal/observe/held_values.h"
+
+namespace ac2::internal {
+
+// For each device: the ten places of the program that hold most. Without a line feed at its end.
+std::string held_text(const std::vector<HeldValue>& held);
+// The same for the memory that `error`, the text of an error, says has run out, and the budget. Empty if regions hold
+// nothing there that nobody else refers to.
+std::string shortage_text(const std::vector<HeldValue>& held, std::string_view error);
+
+}  // namespace ac2::internal

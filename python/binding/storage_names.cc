@@ -1,0 +1,48 @@
+#include "python/binding/storage_names.h"
+
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <string>
+#include <utility>
+
+#include "ac2/internal/observe/storage_names.h"
+
+namespace ac2::python {
+
+namespace {
+
+namespace py = pybind11;
+
+// Leaked: errors may be made while the interpreter ends.
+py::object& namer() {
+  static auto* function = new py::object;
+  return *function;
+}
+
+internal::StorageNames names_of_all_modules() {
+  internal::StorageNames names;
+  const py::gil_scoped_acquire gil;
+  try {
+    for (const py::handle pair : namer()()) {
+      const auto [name, tensor] = pair.cast<std::pair<std::string, py::object>>();
+      if (THPVariable_Check(tensor.ptr()) && THPVariable_Unpack(tensor.ptr()).has_storage()) {
+        names.emplace_back(THPVariable_Unpack(tensor.ptr()).storage().unsafeGetStorageImpl(), name);
+      }
+    }
+  } catch (py::error_already_set& error) {
+    // The error that is being told of must not be hidden by one about names.
+    error.discard_as_unraisable("ac2: the names of modules");
+  }
+  return names;
+}
+
+}  // namespace
+
+void add_storage_names(py::module_& module) {
+  module.def("set_namer", [](py::object function) {
+    namer() = std::move(function);
+    internal::set_storage_namer(&names_of_all_modules);
+  });
+}
+
+}  // namespace ac2::python

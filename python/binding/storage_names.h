@@ -1,0 +1,11 @@
+// The names of modules, for what tells where the bytes that regions hold come from.
+#pragma once
+
+#include <torch/csrc/utils/pybind.h>
+
+namespace ac2::python {
+
+// _C.set_namer(fn): fn() returns pairs of a name and a tensor, for every parameter of every module of the process.
+void add_storage_names(pybind11::module_& module);
+
+}  // namespace ac2::python
