@@ -190,6 +190,10 @@ def time_chain(region, length):
     return turn - start, end - turn
 
 
+def row(form, forward, backward):
+    return [form, f"{forward:.2f}", f"{backward:.2f}", f"{forward + backward:.2f}"]
+
+
 def compare_ops(options):
     """Microseconds an op of a chain of cos() on 8 numbers, over the plain chain."""
     selective = functools.partial(create_selective_checkpoint_contexts, by_products)
@@ -216,15 +220,15 @@ def compare_ops(options):
         for form in ways:
             for place in (0, 1):
                 over[form][place].append(1e6 * (times[form][place] - times["plain"][place]) / length)
-    rows = [[form, *(f"{statistics.median(values):.2f}" for values in both)] for form, both in over.items() if form != "plain"]
+    rows = [row(form, *(statistics.median(values) for values in both)) for form, both in over.items() if form != "plain"]
     benchmark = subprocess.run(
         [options.record_benchmark, f"--benchmark_filter=^cos/recompute_all/{1000}/", "--benchmark_format=json",
          "--benchmark_min_time=" + ("0.01" if options.quick else "1")],
         stdout=subprocess.PIPE, check=True, text=True)
     counters = json.loads(benchmark.stdout)["benchmarks"][0]
-    rows.append(["C++, recompute_all", f"{counters['forward+'] / 1e3:.2f}", f"{counters['backward+'] / 1e3:.2f}"])
+    rows.append(row("C++, recompute_all", counters["forward+"] / 1e3, counters["backward+"] / 1e3))
     print("us an op of a chain, over the plain chain\n")
-    print_table(["form", "forward", "backward"], rows)
+    print_table(["form", "forward", "backward", "both"], rows)
 
 
 def main():

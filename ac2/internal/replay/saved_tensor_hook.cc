@@ -153,6 +153,11 @@ at::Tensor SavedTensorHook::call_unpack_hook() {
   if (at::Tensor tensor = unpack_at_hand(graph_task); tensor.defined()) {
     return tensor;
   }
+  // Around the turn: the note asks Python for names, and whoever has its lock may be waiting for a turn.
+  return with_out_of_memory_note([&] { return unpack_in_turn(graph_task); });
+}
+
+at::Tensor SavedTensorHook::unpack_in_turn(int graph_task) {
   const ReplayTurn::Taken turn(tape_->replay_turn());
   if (graph_task != -1) {
     BackwardRun::enter(*tape_, graph_task);
@@ -163,7 +168,7 @@ at::Tensor SavedTensorHook::call_unpack_hook() {
     tape->observers().tell([&](Observer& observer) { observer.hook_taken(*this, graph_task); });
   }
   try {
-    at::Tensor tensor = with_out_of_memory_note([&] { return unpack_pinned(); });
+    at::Tensor tensor = unpack_pinned();
     const Tape::Lock tape(*tape_);
     unpin(*tape);
     return tensor;

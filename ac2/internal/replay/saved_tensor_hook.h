@@ -31,10 +31,12 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks, public
 
   // What most unpacks come to, under one lock: undefined if there is more to do.
   at::Tensor unpack_at_hand(int graph_task);
+  // All else, alone with the tape among those that replay.
+  at::Tensor unpack_in_turn(int graph_task);
   at::Tensor unpack_pinned();
 
   void pack(const at::Tensor& tensor, const OpaqueForm* made);
-  // A tensor of a subclass that is written in Python.
+  // A tensor that is no plain storage: sparse, a subclass that is written in Python, and so on.
   void pack_whole(const at::Tensor& tensor);
   // Of a tensor that is made of others; see subclass_codec.h. Its value has these, for all hooks on it.
   struct Parts;
