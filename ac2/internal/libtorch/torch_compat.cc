@@ -6,6 +6,9 @@
 #include <c10/core/impl/FakeTensorModeTLS.h>
 #endif
 
+// Not there in 2.6.
+namespace at::accelerator {}
+
 namespace ac2::internal {
 
 namespace {
