@@ -97,6 +97,22 @@ def test_what_is_computed_from_a_written_result_is_recomputed_from_it(write):
     assert same_bits(gradient(ac2.PolicyScope()), gradient(ac2.DisableCheckpointing()))
 
 
+@pytest.mark.parametrize("write", WRITES)
+def test_what_was_computed_before_a_write_is_recomputed_from_what_there_was_then(write):
+    def gradient(region):
+        x = torch.arange(8.0).requires_grad_()
+        with region:
+            z = x.sin()
+            loss = z.cos().exp().sum()
+            write(z.detach())
+        del z
+        gc.collect()
+        loss.backward()
+        return x.grad
+
+    assert same_bits(gradient(ac2.PolicyScope()), gradient(ac2.DisableCheckpointing()))
+
+
 def test_an_array_sees_what_an_op_writes_later_and_backward_what_the_array_writes():
     def gradient(region):
         w = torch.arange(8.0).requires_grad_()

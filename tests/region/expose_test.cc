@@ -67,6 +67,36 @@ TEST(ExposeTest, WhatOpsWriteToAnExposedTensorLaterIsHeldToo) {
   EXPECT_EQ(w.grad()[1].item<float>(), 3);
 }
 
+TEST(ExposeTest, WhatWasComputedBeforeTheWriteIsRecomputedFromWhatThereWasThen) {
+  const auto gradient = [](const auto& open_scope) {
+    const at::Tensor x = weights();
+    at::Tensor loss;
+    {
+      [[maybe_unused]] const auto scope = open_scope();
+      const at::Tensor sine = x.sin();
+      loss = sine.cos().exp().sum();
+      write_threes(sine);
+    }
+    return torch::autograd::grad({loss}, {x})[0];
+  };
+  EXPECT_TRUE(at::equal(gradient([] { return std::make_unique<PolicyScope>(); }),
+                        gradient([] { return std::make_unique<DisableCheckpointing>(); })));
+}
+
+TEST(ExposeTest, WhatOpsTookBeforeAnExposedTensorWithoutAGraphIsRecomputedToo) {
+  const at::Tensor w = weights();
+  at::Tensor loss;
+  {
+    const PolicyScope scope;
+    const at::Tensor z = (torch::arange(kNumbers, at::kFloat) * 2).detach();
+    const at::Tensor twice = z * 2;  // 0, 4, 8, ...
+    write_threes(z);
+    loss = (w * twice).sum() + (w * z).sum();
+  }
+  loss.backward();
+  EXPECT_TRUE(at::equal(w.grad(), torch::arange(kNumbers, at::kFloat) * 4 + 3));
+}
+
 TEST(ExposeTest, OtherResultsAreRecomputedAsEver) {
   const at::Tensor x = weights();
   at::Tensor loss;
