@@ -290,6 +290,7 @@ TEST_F(GuideTest, SeeWhatHappened) {
 
   EXPECT_THAT(ac2::to_chrome_trace(*trace), HasSubstr("aten::sin"));
   EXPECT_THAT(ac2::to_dot(*trace), HasSubstr("every other block"));
+  EXPECT_THAT(ac2::explain_held(), HasSubstr("ac2's regions hold"));
   EXPECT_TRUE(std::filesystem::exists("report.html"));
   const PolicyScope scope;
   EXPECT_EQ(scope.trace()->stats().saved_bytes, 0);
