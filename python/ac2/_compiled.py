@@ -1,6 +1,6 @@
 """torch.compile: code that Inductor has compiled, and regions in functions that are being compiled.
 
-Its kernels write to buffers without any dispatcher seeing it, and reuse them. Only what it calls of ATen would be recorded, and
+Inductor's kernels write to buffers without any dispatcher seeing it, and reuse them. Only what it calls of ATen would be recorded, and
 replaying that would read buffers with other contents. So nothing is recorded while it runs: what autograd saves of it is
 saved, and the ops around it are recomputed as ever.
 
@@ -31,16 +31,10 @@ _OFFLOADS = (CheckpointPolicy.MUST_CPU_OFFLOAD, CheckpointPolicy.PREFER_CPU_OFFL
 _torch_checkpoint = torch_checkpoint.checkpoint
 _torch_contexts = torch_checkpoint.create_selective_checkpoint_contexts
 
-_MODULE = "torch._inductor.output_code"
-
 
 def watch() -> None:
     """Wraps the method, now or when its module is imported. To be called once."""
-    module = sys.modules.get(_MODULE)
-    if module is not None:
-        _wrap(module)
-    else:
-        sys.meta_path.insert(0, _Finder())
+    _when_imported("torch._inductor.output_code", _wrap)
 
 
 def _wrap(module: Any) -> None:
@@ -55,11 +49,23 @@ def _wrap(module: Any) -> None:
     graph.__call__ = __call__
 
 
+def _when_imported(name: str, then: Callable[[Any], None]) -> None:
+    """Calls ``then(module)`` now, or after the import of the module. To import it takes seconds, so we do not."""
+    module = sys.modules.get(name)
+    if module is not None:
+        then(module)
+    else:
+        sys.meta_path.insert(0, _Finder(name, then))
+
+
 class _Finder(importlib.abc.MetaPathFinder):
-    """Sees the import of the one module, and leaves finding it to those behind."""
+    """Sees the import of one module, and leaves finding it to those behind."""
+
+    def __init__(self, name: str, then: Callable[[Any], None]) -> None:
+        self._name, self._then = name, then
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Optional[importlib.machinery.ModuleSpec]:
-        if fullname != _MODULE:
+        if fullname != self._name:
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
@@ -69,7 +75,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
         def exec_module(module: Any) -> None:
             execute(module)
-            _wrap(module)
+            self._then(module)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
@@ -93,10 +99,17 @@ def _needs_arguments(policy: str) -> bool:
 _NEED_ARGUMENTS = frozenset(name for name in _C.policy_names() if _needs_arguments(name))
 
 
-@torch.compiler.disable
 def outside_of_graphs(call: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
     """``call(*args, **kwargs)`` where no graph is traced: the graph of the caller ends here."""
     return call(*args, **kwargs)
+
+
+def _make_opaque(dynamo: Any) -> None:
+    global outside_of_graphs
+    outside_of_graphs = dynamo.disable(outside_of_graphs)
+
+
+_when_imported("torch._dynamo", _make_opaque)
 
 
 def can_be_in_a_graph(policy: PolicyLike, options: Dict[str, Any]) -> bool:

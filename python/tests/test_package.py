@@ -4,6 +4,8 @@ import ast
 import inspect
 import os
 import pathlib
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -61,3 +63,9 @@ def test_there_is_one_runtime_in_the_process():
         loaded = {line.split()[-1] for line in maps if "libac2.so" in line}
     assert len(loaded) == 1
     assert os.path.isdir(ac2.cmake_prefix_path)
+
+
+def test_the_import_does_not_import_the_compiler_which_takes_seconds():
+    code = "import sys, ac2; sys.exit(any(name in sys.modules for name in ('torch._dynamo', 'torch._inductor')))"
+    path = os.pathsep.join([str(pathlib.Path(ac2.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    subprocess.run([sys.executable, "-B", "-c", code], check=True, env={**os.environ, "PYTHONPATH": path})
