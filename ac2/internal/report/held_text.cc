@@ -27,7 +27,7 @@ struct Place {
 };
 
 // What is held on one device.
-struct Holdings {
+struct OnDevice {
   int64_t bytes = 0;
   int64_t values = 0;
   int64_t shared_bytes = 0;  // that the program refers to as well
@@ -41,14 +41,14 @@ std::string place_of(const HeldValue& held) {
   return held.where.empty() ? held.what : held.where;
 }
 
-std::map<c10::Device, Holdings, bool (*)(const c10::Device&, const c10::Device&)> by_device(
+std::map<c10::Device, OnDevice, bool (*)(const c10::Device&, const c10::Device&)> by_device(
     const std::vector<HeldValue>& all) {
   const auto less = [](const c10::Device& a, const c10::Device& b) {
     return std::pair(a.type(), a.index()) < std::pair(b.type(), b.index());
   };
-  std::map<c10::Device, Holdings, bool (*)(const c10::Device&, const c10::Device&)> devices(less);
+  std::map<c10::Device, OnDevice, bool (*)(const c10::Device&, const c10::Device&)> devices(less);
   for (const HeldValue& held : all) {
-    Holdings& there = devices[held.device];
+    OnDevice& there = devices[held.device];
     if (!held.alone) {
       there.shared_bytes += held.bytes;
       continue;
@@ -66,7 +66,7 @@ std::map<c10::Device, Holdings, bool (*)(const c10::Device&, const c10::Device&)
   return devices;
 }
 
-std::string text_of(const c10::Device& device, const Holdings& holdings) {
+std::string text_of(const c10::Device& device, const OnDevice& holdings) {
   std::vector<std::pair<std::string, Place>> places(holdings.places.begin(), holdings.places.end());
   std::stable_sort(places.begin(), places.end(),
                    [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
