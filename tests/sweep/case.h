@@ -47,7 +47,9 @@ enum Flags : unsigned {
   kNoSecondDerivative = 1U << 5,    // plain LibTorch throws, or the gradients depend on no input
   kNoInferenceStretch = 1U << 6,    // plain LibTorch throws if the function alone runs in inference mode
   kFlat = kZeroGradient | kNoSecondDerivative,
-  kNoSecondDerivativeOnce = 1U << 7,  // as kNoSecondDerivative, up to LibTorch 2.11
+  // As kNoSecondDerivative, with LibTorch before 2.12, and before 2.14.
+  kNoSecondDerivativeBefore12 = 1U << 7,
+  kNoSecondDerivativeBefore14 = 1U << 8,
 };
 
 struct Case {
