@@ -1,12 +1,14 @@
 """benchmarks/compare_python: that it works, on tiny models."""
 
+import os
 import pathlib
 import subprocess
 import sys
 
 import pytest
 
-BENCHMARKS = pathlib.Path(__file__).resolve().parents[2] / "benchmarks"
+# Where Bazel puts it: beside the package.
+BENCHMARKS = pathlib.Path(os.environ.get("AC2_PACKAGES", "")).parent / "benchmarks"
 RECORD_BENCHMARK = BENCHMARKS / "record_benchmark"
 
 if not RECORD_BENCHMARK.exists():
