@@ -29,10 +29,10 @@ except ImportError:
 
 import ac2
 import networks
-from worker import CountOps, Memory, overloads
+from worker import CountOps, Memory, overloads, step
 
 MIB = 1 << 20
-# Those that save_compute_intensive saves.
+# Of those that save_compute_intensive saves, all that these models call.
 PRODUCTS = overloads(["aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::convolution",
                       "aten::_scaled_dot_product_flash_attention_for_cpu", "aten::_scaled_dot_product_flash_attention",
                       "aten::_scaled_dot_product_efficient_attention"])
@@ -98,24 +98,6 @@ def forms():
     return {name: region for name, region in made.items() if region is not None}
 
 
-def step(network, region, memory, in_backward=None):
-    network.zero_grad(set_to_none=True)
-    x = network.input()
-    gc.collect()
-    before = memory.current()
-    memory.reset_peak()
-    start = time.process_time()
-    loss = network(x.clone().requires_grad_(), region).sum()
-    held = memory.current() - before
-    if in_backward is None:
-        loss.backward()
-    else:
-        with in_backward:
-            loss.backward()
-    del loss
-    return {"seconds": time.process_time() - start, "held": held, "peak": memory.peak() - before}
-
-
 def quartiles(values):
     values = sorted(values)
     return values[len(values) // 4], statistics.median(values), values[(3 * len(values)) // 4 if len(values) > 3 else -1]
@@ -126,6 +108,10 @@ def print_table(header, rows):
     for line in [header, ["-" * width for width in widths], *rows]:
         print("| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |")
     print(flush=True)
+
+
+def peak(result):
+    return max(result["forward_peak_bytes"], result["backward_peak_bytes"])
 
 
 def compare_model(name, options, memory):
@@ -148,14 +134,14 @@ def compare_model(name, options, memory):
         for turn in range(len(order)):
             form = order[(turn + number) % len(order)]
             result = step(network, ways[form], memory)
-            times[form].append(result.pop("seconds"))
+            times[form].append(result["cpu_seconds"])
             results[form] = result
     rows = []
     for form in ways:
         low, middle, high = quartiles([a / b for a, b in zip(times[form], times["plain"])])
         same = all(torch.equal(a, b) for a, b in zip(gradients[form], gradients["plain"], strict=True))
         rows.append([form, f"{1e3 * statistics.median(times[form]):.1f} ms", f"{middle:.3f}", f"{low:.3f} to {high:.3f}",
-                     f"{results[form]['held'] / MIB:.2f} MiB", f"{results[form]['peak'] / MIB:.2f} MiB", f"{replayed[form]:,}",
+                     f"{results[form]['held_bytes'] / MIB:.2f} MiB", f"{peak(results[form]) / MIB:.2f} MiB", f"{replayed[form]:,}",
                      "yes" if same else "NO"])
     print(f"{name}\n")
     print_table(["form", "step time", "/ plain", "middle half", "held after forward", "peak", "replayed ops", "same bits"], rows)

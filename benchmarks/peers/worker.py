@@ -65,6 +65,34 @@ class CountOps(TorchDispatchMode):
         return op(*args, **(kwargs or {}))
 
 
+def step(network, region, memory, in_backward=None):
+    """As run_step() of peer_models.cc; backward runs inside `in_backward` if there is one."""
+    network.zero_grad(set_to_none=True)
+    x = network.input()
+    gc.collect()  # cycles of an earlier step are not this one's
+    before = memory.current()
+    memory.reset_peak()
+    wall, cpu = time.perf_counter(), time.process_time()
+
+    loss = network(x.clone().requires_grad_(), region).sum()
+    held, forward_peak = memory.current() - before, memory.peak() - before
+    memory.reset_peak()
+    if in_backward is None:
+        loss.backward()
+    else:
+        with in_backward:
+            loss.backward()
+    del loss
+
+    return {
+        "seconds": time.perf_counter() - wall,
+        "cpu_seconds": time.process_time() - cpu,
+        "held_bytes": held,
+        "forward_peak_bytes": forward_peak,
+        "backward_peak_bytes": memory.peak() - before,
+    }
+
+
 class Worker:
     def __init__(self, tiny, memory, saved_ops):
         self.tiny, self.memory = tiny, memory
@@ -82,43 +110,15 @@ class Worker:
             self.networks[name] = networks.make_network(name, self.tiny)
         return self.networks[name]
 
-    def step(self, network, region, in_backward=None):
-        """As run_step() of peer_models.cc; backward runs inside `in_backward` if there is one."""
-        network.zero_grad(set_to_none=True)
-        x = network.input()
-        memory = self.memory
-        gc.collect()  # cycles of an earlier step are not this one's
-        before = memory.current()
-        memory.reset_peak()
-        wall, cpu = time.perf_counter(), time.process_time()
-
-        loss = network(x.clone().requires_grad_(), region).sum()
-        held, forward_peak = memory.current() - before, memory.peak() - before
-        memory.reset_peak()
-        if in_backward is None:
-            loss.backward()
-        else:
-            with in_backward:
-                loss.backward()
-        del loss
-
-        return {
-            "seconds": time.perf_counter() - wall,
-            "cpu_seconds": time.process_time() - cpu,
-            "held_bytes": held,
-            "forward_peak_bytes": forward_peak,
-            "backward_peak_bytes": memory.peak() - before,
-        }
-
     def count(self, network, region):
         """What backward runs more than backward without checkpointing."""
         plain, counted = CountOps(), CountOps()
-        self.step(network, self.forms["plain"], plain)
-        self.step(network, region, counted)
+        step(network, self.forms["plain"], self.memory, plain)
+        step(network, region, self.memory, counted)
         return {"replayed_ops": counted.count - plain.count}
 
     def write_gradients(self, network, region, path):
-        self.step(network, region)
+        step(network, region, self.memory)
         size = 0
         with open(path, "wb") as file:
             for name, parameter in network.named_parameters():
@@ -143,7 +143,7 @@ class Worker:
             return self.describe(request["models"])
         network, region = self.network(request["model"]), self.forms[request["form"]]
         if what == "step":
-            return self.step(network, region)
+            return step(network, region, self.memory)
         if what == "count":
             return self.count(network, region)
         if what == "gradients":

@@ -110,17 +110,6 @@ TEST_F(OutOfMemoryTest, AnOpThatWritesOrDrawsIsNotTriedAgain) {
   EXPECT_EQ(limit.refused(), 2);
 }
 
-// The text of the error that `fn` throws.
-template <class Fn>
-std::string error_of(Fn&& fn) {
-  try {
-    fn();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
-  return "no error";
-}
-
 int64_t count(const std::string& text, const std::string& part) {
   int64_t found = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;

@@ -1,4 +1,4 @@
-// Tensors that are no plain storage, and that nobody can take apart, are held as they are.
+// A tensor that is not a plain storage, and cannot be taken apart, is held as it is.
 #pragma once
 
 #include <string>
