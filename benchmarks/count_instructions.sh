@@ -2,6 +2,7 @@
 # Prints how many instructions a link of a chain takes, in forward and in backward, without a region and under policies:
 #
 #   benchmarks/count_instructions.sh [FOLDER]     keeps callgrind's files there, for callgrind_annotate
+#   AC2_OPS=cos AC2_POLICIES="none recompute_all" benchmarks/count_instructions.sh     only these
 #
 # Unlike times these hardly differ from run to run, whatever else the machine does; another LibTorch, compiler or processor
 # changes them. See chain_sections.cc. About three minutes.
@@ -38,8 +39,9 @@ count() {
 }
 
 printf '%-4s %-15s %9s %7s %9s %7s\n' op policy forward + backward +
-for op in cos mul; do
-  for policy in none recompute_all must_save_all 1024GiB; do
+# `none` is first: what the others add is counted from it.
+for op in ${AC2_OPS-cos mul}; do
+  for policy in ${AC2_POLICIES-none recompute_all must_save_all 1024GiB}; do
     mapfile -t counts < <(count "$op" "$policy")
     [ "${#counts[@]}" = 2 ] || exit 1
     [ "$policy" = none ] && plain=("${counts[@]}")
