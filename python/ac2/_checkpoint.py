@@ -65,6 +65,12 @@ def _policy_of_context(forward: Any) -> Tuple[PolicyLike, Optional[ContextManage
     return None, forward
 
 
+def _contexts_in_a_graph(context_fn: Callable[[], Tuple[Any, Any]]) -> Tuple[Any, Any]:
+    """``context_fn()`` for PyTorch: a context of ours holds a policy and cannot be entered in a graph."""
+    forward, recompute = context_fn()
+    return _compiled.contexts(forward.policy) if isinstance(forward, _PolicyContext) else (forward, recompute)
+
+
 def checkpoint(
     function: Optional[Callable[..., Any]] = None,
     *args: Any,
@@ -122,8 +128,12 @@ def checkpoint(
         options = {"use_reentrant": use_reentrant, "context_fn": context_fn, "policy": policy, "memory_budget": memory_budget}
         return _decorator({**options, **kwargs})
     if _compiled.is_tracing():
-        if context_fn is torch_checkpoint.noop_context_fn and _compiled.can_be_in_a_graph(policy, {"memory_budget": memory_budget}):
-            return _compiled.checkpoint_in_a_graph(function, policy, args, kwargs)
+        if _compiled.can_be_in_a_graph(policy, {"memory_budget": memory_budget}):
+            if context_fn is torch_checkpoint.noop_context_fn:
+                return _compiled.checkpoint_in_a_graph(function, policy, args, kwargs)
+            if policy is None:
+                contexts = functools.partial(_contexts_in_a_graph, context_fn)
+                return _compiled.checkpoint_with_contexts(function, contexts, args, kwargs)
         options = {"context_fn": context_fn, "policy": policy, "memory_budget": memory_budget}
         return _compiled.outside_of_graphs(checkpoint, (function, *args), {**options, **kwargs})
     entered: Optional[ContextManager[Any]] = None

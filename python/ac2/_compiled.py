@@ -126,11 +126,18 @@ def checkpoint_in_a_graph(function: Callable[..., Any], policy: PolicyLike, args
     """``function(*args, **kwargs)``, traced by Dynamo as a checkpoint with this policy."""
     if policy is None or (isinstance(policy, str) and policy == "recompute_all"):
         return _torch_checkpoint(function, *args, use_reentrant=False, **kwargs)
-    return _torch_checkpoint(function, *args, use_reentrant=False, context_fn=functools.partial(_contexts, policy), **kwargs)
+    return checkpoint_with_contexts(function, functools.partial(contexts, policy), args, kwargs)
 
 
-def _contexts(policy: PolicyLike) -> Tuple[Any, Any]:
-    """What PyTorch is asked to do for a policy of ours. It runs when Dynamo has finished."""
+def checkpoint_with_contexts(
+    function: Callable[..., Any], context_fn: Callable[[], Tuple[Any, Any]], args: Tuple[Any, ...], kwargs: Dict[str, Any]
+) -> Any:
+    """The same with the contexts that ``context_fn`` returns; it is called when Dynamo has finished."""
+    return _torch_checkpoint(function, *args, use_reentrant=False, context_fn=context_fn, **kwargs)
+
+
+def contexts(policy: PolicyLike) -> Tuple[Any, Any]:
+    """What PyTorch is asked to do for a policy of ours."""
     if callable(policy) and not is_by_operator(policy):
         return _torch_contexts(policy)
     decide = _C.operator_decisions(as_policy(policy))
@@ -139,8 +146,9 @@ def _contexts(policy: PolicyLike) -> Tuple[Any, Any]:
         if not isinstance(op, torch._ops.OpOverload):
             return torch_checkpoint.CheckpointPolicy.MUST_SAVE  # an operator of higher order, whose parts are not seen
         decision = decide(op)
-        # A compiled graph offloads nothing, and packs nothing.
-        if isinstance(decision, str) or decision in _OFFLOADS:
+        # A compiled graph offloads nothing, and packs nothing. Without a decision the policy wants the op's arguments: it comes
+        # from a context_fn, which is called too late to break the graph.
+        if decision is None or isinstance(decision, str) or decision in _OFFLOADS:
             return torch_checkpoint.CheckpointPolicy.MUST_SAVE
         return getattr(torch_checkpoint.CheckpointPolicy, decision.name)
 

@@ -1,8 +1,10 @@
 """Regions in functions that torch.compile compiles: PyTorch's selective checkpointing with ac2's decisions."""
 
+import functools
+
 import pytest
 import torch
-from torch.utils.checkpoint import CheckpointPolicy
+from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
 import ac2
 from support import same_bits
@@ -77,6 +79,30 @@ def test_a_policy_holds_in_a_graph_that_is_not_broken(policy, products, how):
     assert called.count(aten.addmm.default) == (2 if products else 0)
     plain = x.detach().clone().requires_grad_()
     expected = torch.autograd.grad(Block.forward(block, plain).cos().sum(), [plain, *block.parameters()])
+    assert all(same_bits(a, b) for a, b in zip(ours, expected, strict=True))
+
+
+@pytest.mark.parametrize("policy", [[aten.addmm.default], by_list, by_operator])
+@pytest.mark.parametrize("contexts", [ac2.create_selective_checkpoint_contexts, create_selective_checkpoint_contexts])
+def test_the_policy_of_a_context_fn_holds_in_a_graph_that_is_not_broken(policy, contexts):
+    torch.manual_seed(0)
+    block, x = Block(), torch.randn(4, 32)
+    context_fn = functools.partial(contexts, policy)
+    compiled, called = compile_and_count(lambda x: ac2.checkpoint(block, x, context_fn=context_fn).cos())
+    expected = gradients(lambda x: block(x).cos(), block, x)
+    ours = gradients(compiled, block, x)
+    assert called.count(aten.addmm.default) == 0
+    assert all(same_bits(a, b) for a, b in zip(ours, expected, strict=True))
+
+
+def test_a_policy_of_a_context_fn_that_wants_arguments_saves_in_a_graph():
+    torch.manual_seed(0)
+    block, x = Block(), torch.randn(4, 32)
+    context_fn = functools.partial(ac2.create_selective_checkpoint_contexts, ac2.policies.memory())
+    compiled, called = compile_and_count(lambda x: ac2.checkpoint(block, x, context_fn=context_fn).cos())
+    expected = gradients(lambda x: block(x).cos(), block, x)
+    ours = gradients(compiled, block, x)
+    assert called.count(aten.addmm.default) == 0
     assert all(same_bits(a, b) for a, b in zip(ours, expected, strict=True))
 
 
