@@ -75,7 +75,7 @@ def checkpoint(
     function: Optional[Callable[..., Any]] = None,
     *args: Any,
     use_reentrant: Optional[bool] = False,
-    context_fn: Callable[[], Tuple[ContextManager[Any], ContextManager[Any]]] = torch_checkpoint.noop_context_fn,
+    context_fn: Optional[Callable[[], Tuple[ContextManager[Any], ContextManager[Any]]]] = None,
     determinism_check: str = "default",
     preserve_rng_state: bool = True,
     debug: bool = False,
@@ -102,7 +102,7 @@ def checkpoint(
     Args:
         function: anything that can be called.
         use_reentrant: False. None is taken for it; True is an error.
-        context_fn: as for torch.utils.checkpoint.checkpoint. Contexts of create_selective_checkpoint_contexts (ac2's or
+        context_fn: as for torch.utils.checkpoint.checkpoint; None is for none. Contexts of create_selective_checkpoint_contexts (ac2's or
             PyTorch's) say what is saved. Of others the first is entered around ``function``, and the second never:
             nothing runs again.
         policy: as for PolicyScope. Without one, nothing is saved but the inputs.
@@ -124,12 +124,14 @@ def checkpoint(
         raise ValueError(
             f"determinism_check should be one of ['default', 'none'] but got {determinism_check}. It has no effect in ac2."
         )
+    if context_fn is torch_checkpoint.noop_context_fn:  # PyTorch's way to say that there is none
+        context_fn = None
     if function is None:
         options = {"use_reentrant": use_reentrant, "context_fn": context_fn, "policy": policy, "memory_budget": memory_budget}
         return _decorator({**options, **kwargs})
     if _compiled.is_tracing():
         if _compiled.can_be_in_a_graph(policy, {"memory_budget": memory_budget}):
-            if context_fn is torch_checkpoint.noop_context_fn:
+            if context_fn is None:
                 return _compiled.checkpoint_in_a_graph(function, policy, args, kwargs)
             if policy is None:
                 contexts = functools.partial(_contexts_in_a_graph, context_fn)
@@ -137,7 +139,7 @@ def checkpoint(
         options = {"context_fn": context_fn, "policy": policy, "memory_budget": memory_budget}
         return _compiled.outside_of_graphs(checkpoint, (function, *args), {**options, **kwargs})
     entered: Optional[ContextManager[Any]] = None
-    if context_fn is not torch_checkpoint.noop_context_fn:
+    if context_fn is not None:
         forward, _ = context_fn()
         from_context, entered = _policy_of_context(forward)
         if from_context is not None and policy is not None:

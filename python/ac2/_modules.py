@@ -6,6 +6,7 @@ import types
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Type, TypeVar, Union
 
 import torch
+import torch.utils.checkpoint as torch_checkpoint
 
 from ac2 import _C, _compiled
 from ac2._policy import PolicyLike
@@ -17,8 +18,8 @@ _M = TypeVar("_M", bound=torch.nn.Module)
 _SETTINGS = "_ac2_checkpointing"
 _IS_CHECKPOINTED = "_ac2_is_checkpointed"
 
-# Arguments of PyTorch's functions that only matter where forward runs a second time.
-_WITHOUT_EFFECT = ("preserve_rng_state", "determinism_check", "debug", "early_stop")
+# Arguments of PyTorch's functions that mean nothing here: see ac2.checkpoint.
+_WITHOUT_EFFECT = ("preserve_rng_state", "determinism_check", "debug", "early_stop", "respect_saved_tensors_hooks")
 
 _classes: Dict[type, type] = {}
 _classes_lock = threading.Lock()
@@ -139,7 +140,7 @@ def _settings_of(policy: PolicyLike, options: Dict[str, Any]) -> Tuple[PolicyLik
         options.pop(name, None)
     if options.pop("offload_to_cpu", False):
         options.setdefault("offload", _C.OffloadOptions(inputs=True))
-    if context_fn is not None:
+    if context_fn is not None and context_fn is not torch_checkpoint.noop_context_fn:
         from ac2._checkpoint import _policy_of_context
 
         of_context, entered = _policy_of_context(context_fn()[0])

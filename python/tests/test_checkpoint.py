@@ -39,6 +39,8 @@ def test_checkpoint_runs_the_function_once():
     {"use_reentrant": False, "preserve_rng_state": False, "determinism_check": "none", "debug": False, "early_stop": False},
     {"policy": "speed"},
     {"memory_budget": 4096},
+    {"context_fn": None},
+    {"context_fn": torch_checkpoint.noop_context_fn},
     {"context_fn": functools.partial(ac2.create_selective_checkpoint_contexts, [torch.ops.aten.addmm.default])},
     {"context_fn": functools.partial(torch_checkpoint.create_selective_checkpoint_contexts, [torch.ops.aten.addmm.default])},
     {"context_fn": lambda: (contextlib.nullcontext(), contextlib.nullcontext())},

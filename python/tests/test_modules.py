@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 import torch
+import torch.utils.checkpoint as torch_checkpoint
 from support import assert_same, mlp, run, same_bits
 
 import ac2
@@ -110,7 +111,9 @@ def test_wrong_arguments_are_errors_and_change_nothing():
 def test_it_takes_what_pytorchs_wrapper_takes():
     from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointImpl
 
-    block = ac2.checkpoint_wrapper(Block(), checkpoint_impl=CheckpointImpl.NO_REENTRANT, preserve_rng_state=False)
+    block = ac2.checkpoint_wrapper(Block(), checkpoint_impl=CheckpointImpl.NO_REENTRANT, preserve_rng_state=False,
+                                   determinism_check="none", debug=False, early_stop=True, respect_saved_tensors_hooks=True,
+                                   context_fn=torch_checkpoint.noop_context_fn)
     block(torch.randn(5, 16))
     assert block.enabled
     with pytest.raises(ValueError, match="reentrant"):
