@@ -3,6 +3,7 @@
 #
 #   benchmarks/count_instructions.sh [FOLDER]     keeps callgrind's files there, for callgrind_annotate
 #   AC2_OPS=cos AC2_POLICIES="none recompute_all" benchmarks/count_instructions.sh     only these
+#   AC2_CHAIN_SECTIONS=/a/chain_sections benchmarks/count_instructions.sh     of that program, instead of building it
 #
 # Unlike times these hardly differ from run to run, whatever else the machine does; another LibTorch, compiler or processor
 # changes them. See chain_sections.cc. About three minutes.
@@ -21,14 +22,17 @@ else
   trap 'rm -rf "$folder"' EXIT
 fi
 
-./bazelw build //benchmarks:chain_sections
+if [ -z "${AC2_CHAIN_SECTIONS-}" ]; then
+  ./bazelw build //benchmarks:chain_sections
+  AC2_CHAIN_SECTIONS=bazel-bin/benchmarks/chain_sections
+fi
 
 # count OP POLICY: the instructions of each section, per link. A process each: what the heap looks like costs, too.
 count() {
   local files="$folder/$1.$2"
   rm -f "$files".*
   valgrind --tool=callgrind --callgrind-out-file="$files" --toggle-collect=counted_section \
-    --dump-after=counted_section bazel-bin/benchmarks/chain_sections "$1" "$2" >"$files.sections" 2>"$files.log" ||
+    --dump-after=counted_section "$AC2_CHAIN_SECTIONS" "$1" "$2" >"$files.sections" 2>"$files.log" ||
     { cat "$files.log" >&2; exit 1; }
   # Section N is in FILES.N.
   local section=0 name length
