@@ -142,7 +142,9 @@ TEST_F(OneFlowTest, AFunctionIsCheckpointedAndDrawsTheSame) {
 }
 
 TEST_F(OneFlowTest, RegionsShareABudget) {
-  const int64_t bytes = 3 * kRowBytes;
+  // Of seven rows that backward wants. What the last regions take from those before is three, whatever is dropped: with less than
+  // four it would depend on what the ops cost.
+  const int64_t bytes = 4 * kRowBytes;
   ac2::MemoryBudget budget(bytes);
   expect_same(
       [&] {
