@@ -68,7 +68,8 @@ def _policy_of_context(forward: Any) -> Tuple[PolicyLike, Optional[ContextManage
 def _contexts_in_a_graph(context_fn: Callable[[], Tuple[Any, Any]]) -> Tuple[Any, Any]:
     """``context_fn()`` for PyTorch: a context of ours holds a policy and cannot be entered in a graph."""
     forward, recompute = context_fn()
-    return _compiled.contexts(forward.policy) if isinstance(forward, _PolicyContext) else (forward, recompute)
+    policy, _ = _policy_of_context(forward)
+    return (forward, recompute) if policy is None else _compiled.contexts(policy)
 
 
 def checkpoint(
