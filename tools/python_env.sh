@@ -28,6 +28,8 @@ command -v "$python" >/dev/null || none "no Python found as \"$python\"; install
 [ "$home" != --check ] || exit 0
 version="$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
 torch="$(sed -n "s/^__version__ = '\([^+']*\).*/\1/p" "$home/version.py" 2>/dev/null || true)"
+minor="${torch#*.}"
+minor="${minor%%.*}"
 compgen -G "$home/_C.cpython-${version/./}-*.so" >/dev/null ||
   none "$home is no torch for Python $version: set PYTHON to the Python that it is for, or LIBTORCH_HOME to the torch of $python"
 
@@ -41,8 +43,10 @@ flock 9
   fail "cannot make a venv in $environment"
 
 with_torch() {
-  local libraries
-  libraries="$(printf '%s:' "$environment/lib/python$version/site-packages/nvidia"/*/lib)"
+  local libraries site="$environment/lib/python$version/site-packages"
+  # cuSPARSELt of CUDA 12.6 lies beside the others.
+  libraries="$(compgen -G "$site/nvidia/*/lib"; compgen -G "$site/cusparselt/lib" || true)"
+  libraries="${libraries//$'\n'/:}:"
   command=(env "LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH-}" "PYTHONPATH=$packages"
     "PYTHONPYCACHEPREFIX=$environment/pycache" "$environment/bin/python")
 }
@@ -66,7 +70,7 @@ if ! works 2>/dev/null; then
     -r "$environment/requirements.txt" >&2 || fail "pip could not install what torch $torch needs"
   # Its newest for this torch or an older one. It requires a torch to be installed, which is elsewhere.
   "$environment/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps \
-    "torchvision<0.$((${torch:2:2} + 16))" >&2 || fail "pip could not install torchvision for torch $torch"
+    "torchvision<0.$((minor + 16))" >&2 || fail "pip could not install torchvision for torch $torch"
   works || fail "torch $torch cannot be imported in $environment; see above"
 fi
 printf '%q ' "${command[@]}"
