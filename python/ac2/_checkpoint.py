@@ -134,7 +134,7 @@ def checkpoint(
         if _compiled.can_be_in_a_graph(policy, {"memory_budget": memory_budget}):
             if context_fn is None:
                 return _compiled.checkpoint_in_a_graph(function, policy, args, kwargs)
-            if policy is None:
+            if policy is None and not _compiled.holds_a_policy(context_fn):
                 contexts = functools.partial(_contexts_in_a_graph, context_fn)
                 return _compiled.checkpoint_with_contexts(function, contexts, args, kwargs)
         options = {"context_fn": context_fn, "policy": policy, "memory_budget": memory_budget}

@@ -122,6 +122,15 @@ def can_be_in_a_graph(policy: PolicyLike, options: Dict[str, Any]) -> bool:
     return policy is None or isinstance(policy, (list, tuple)) or (callable(policy) and not isinstance(policy, _C.Policy))
 
 
+def holds_a_policy(context_fn: Callable[[], Any]) -> bool:
+    """Whether it is a partial with an object of ours, which Dynamo cannot take over into a graph. Dynamo traces this, too."""
+    if isinstance(context_fn, functools.partial):
+        for value in context_fn.args:
+            if isinstance(value, _C.Policy):
+                return True
+    return False
+
+
 def checkpoint_in_a_graph(function: Callable[..., Any], policy: PolicyLike, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
     """``function(*args, **kwargs)``, traced by Dynamo as a checkpoint with this policy."""
     if policy is None or (isinstance(policy, str) and policy == "recompute_all"):
@@ -146,8 +155,8 @@ def contexts(policy: PolicyLike) -> Tuple[Any, Any]:
         if not isinstance(op, torch._ops.OpOverload):
             return torch_checkpoint.CheckpointPolicy.MUST_SAVE  # an operator of higher order, whose parts are not seen
         decision = decide(op)
-        # A compiled graph offloads nothing, and packs nothing. Without a decision the policy wants the op's arguments: it comes
-        # from a context_fn, which is called too late to break the graph.
+        # A compiled graph offloads nothing, and packs nothing. Without a decision the policy wants the op's arguments: it was
+        # made in a context_fn, which is called too late to break the graph.
         if decision is None or isinstance(decision, str) or decision in _OFFLOADS:
             return torch_checkpoint.CheckpointPolicy.MUST_SAVE
         return getattr(torch_checkpoint.CheckpointPolicy, decision.name)

@@ -95,18 +95,26 @@ def test_the_policy_of_a_context_fn_holds_in_a_graph_that_is_not_broken(policy, 
     assert all(same_bits(a, b) for a, b in zip(ours, expected, strict=True))
 
 
-def test_a_policy_of_a_context_fn_that_wants_arguments_saves_in_a_graph():
+def contexts_by_size():
+    return ac2.create_selective_checkpoint_contexts(ac2.policies.by_size(1 << 20))
+
+
+def test_a_policy_that_wants_arguments_saves_where_a_context_fn_makes_it():
     torch.manual_seed(0)
     block, x = Block(), torch.randn(4, 32)
-    context_fn = functools.partial(ac2.create_selective_checkpoint_contexts, ac2.policies.memory())
-    compiled, called = compile_and_count(lambda x: ac2.checkpoint(block, x, context_fn=context_fn).cos())
+    compiled, called = compile_and_count(lambda x: ac2.checkpoint(block, x, context_fn=contexts_by_size).cos())
     expected = gradients(lambda x: block(x).cos(), block, x)
     ours = gradients(compiled, block, x)
     assert called.count(aten.addmm.default) == 0
     assert all(same_bits(a, b) for a, b in zip(ours, expected, strict=True))
 
 
-@pytest.mark.parametrize("options", [{"memory_budget": 1 << 20}, {"policy": ac2.policies.save_ops(["aten::mm"])}, {"policy": "memory"}])
+@pytest.mark.parametrize("options", [
+    {"memory_budget": 1 << 20},
+    {"policy": ac2.policies.save_ops(["aten::mm"])},
+    {"policy": "memory"},
+    {"context_fn": functools.partial(ac2.create_selective_checkpoint_contexts, ac2.policies.save_ops(["aten::mm"]))},
+])
 def test_what_a_graph_cannot_do_breaks_it_and_is_a_region(options):
     torch.manual_seed(0)
     block, x = Block(), torch.randn(4, 32)
