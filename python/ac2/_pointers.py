@@ -9,6 +9,7 @@ nothing; a call costs a fraction of a microsecond more.
 """
 
 import functools
+import sys
 from typing import Any, Callable
 
 import torch
@@ -33,8 +34,10 @@ def watch() -> None:
 def _telling(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # Before: the pointer may be used as soon as it is there.
-        _C.expose(self)
+        # Before: the pointer may be used as soon as it is there. torch 2.7 compares the storages of what each custom_op takes and
+        # makes, and writes to none.
+        if sys._getframe(1).f_globals.get("__name__") != "torch._library.utils":
+            _C.expose(self)
         return original(self, *args, **kwargs)
 
     return method
