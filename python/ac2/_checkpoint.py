@@ -103,9 +103,9 @@ def checkpoint(
     Args:
         function: anything that can be called.
         use_reentrant: False. None is taken for it; True is an error.
-        context_fn: as for torch.utils.checkpoint.checkpoint; None is for none. Contexts of create_selective_checkpoint_contexts (ac2's or
-            PyTorch's) say what is saved. Of others the first is entered around ``function``, and the second never:
-            nothing runs again.
+        context_fn: as for torch.utils.checkpoint.checkpoint, or None. Contexts of create_selective_checkpoint_contexts
+            (ac2's or PyTorch's) say what is saved. Of others the first is entered around ``function``, and the second
+            never: nothing runs again.
         policy: as for PolicyScope. Without one, nothing is saved but the inputs.
         memory_budget: as for PolicyScope.
         determinism_check, preserve_rng_state, debug, early_stop: accepted and without effect. They are about running
