@@ -142,8 +142,8 @@ TEST_F(OneFlowTest, AFunctionIsCheckpointedAndDrawsTheSame) {
 }
 
 TEST_F(OneFlowTest, RegionsShareABudget) {
-  // Of seven rows that backward wants. What the last regions take from those before is three, whatever is dropped: with less than
-  // four it would depend on what the ops cost.
+  // Of seven rows that backward wants. The last regions hold three that they took from those before, and a replay adds
+  // one: with less than four, whether there is room would depend on how long the ops took.
   const int64_t bytes = 4 * kRowBytes;
   ac2::MemoryBudget budget(bytes);
   expect_same(
