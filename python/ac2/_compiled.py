@@ -125,7 +125,7 @@ def can_be_in_a_graph(policy: PolicyLike, options: Dict[str, Any]) -> bool:
 def holds_a_policy(context_fn: Callable[[], Any]) -> bool:
     """Whether it is a partial with an object of ours, which Dynamo cannot take over into a graph. Dynamo traces this, too."""
     if isinstance(context_fn, functools.partial):
-        for value in context_fn.args:
+        for value in (*context_fn.args, *context_fn.keywords.values()):
             if isinstance(value, _C.Policy):
                 return True
     return False

@@ -109,11 +109,16 @@ def test_a_policy_that_wants_arguments_saves_where_a_context_fn_makes_it():
     assert all(same_bits(a, b) for a, b in zip(ours, expected, strict=True))
 
 
+def contexts_of(policy):
+    return ac2.create_selective_checkpoint_contexts(policy)
+
+
 @pytest.mark.parametrize("options", [
     {"memory_budget": 1 << 20},
     {"policy": ac2.policies.save_ops(["aten::mm"])},
     {"policy": "memory"},
     {"context_fn": functools.partial(ac2.create_selective_checkpoint_contexts, ac2.policies.save_ops(["aten::mm"]))},
+    {"context_fn": functools.partial(contexts_of, policy=ac2.policies.save_ops(["aten::mm"]))},
 ])
 def test_what_a_graph_cannot_do_breaks_it_and_is_a_region(options):
     torch.manual_seed(0)
