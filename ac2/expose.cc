@@ -1,6 +1,9 @@
 #include "ac2/expose.h"
 
+#include <cstddef>
+
 #include "ac2/internal/graph/live_nodes.h"
+#include "ac2/internal/graph/node.h"
 #include "ac2/internal/record/unseen_writes.h"
 #include "ac2/internal/tape/live_tapes.h"
 #include "ac2/internal/tape/tape.h"
@@ -10,6 +13,8 @@ namespace ac2 {
 namespace {
 
 using internal::LockedTape;
+using internal::Node;
+using internal::NodeOutput;
 using internal::Value;
 
 // Whether ops that were recorded before may need what `value` holds now, and can have it computed again. What is saved
@@ -21,29 +26,75 @@ bool is_recomputed_for_others(const Value& value) {
 }
 
 // From now on the storage holds another value, which autograd's hooks follow, as in plain PyTorch. The ops before keep
-// the one that they took.
-void hand_over(LockedTape& tape, Value* value, const at::Tensor& tensor) {
+// the one that they took. Returns the value that the open region has for the storage from now on, else null.
+Value* hand_over(LockedTape& tape, Value* value, const at::Tensor& tensor) {
   tape.lifetimes().ref(value);
   tape.storages().forget(tensor.storage().unsafeGetStorageImpl());
   internal::follow_unseen_write(tape, value, tensor);
-  tape.storages().current(tensor);  // also where there was no hook
+  Value* now = nullptr;
+  if (tape.is_closed()) {
+    tape.storages().close();  // only hooks need the new value
+  } else {
+    now = tape.storages().current(tensor);  // also where there was no hook
+  }
   tape.forget_origin(value);
   tape.lifetimes().unref(value);
+  return now;
+}
+
+void expose_value(LockedTape& tape, Value* value, const at::Tensor& tensor) {
+  if (is_recomputed_for_others(*value)) {
+    value = hand_over(tape, value, tensor);
+  }
+  if (value != nullptr) {
+    tape.expose(value, tensor.storage().unsafeGetStorageImpl());
+  }
+}
+
+// What a region that is over has computed and `storage` still holds; null if there is none. Such a region has no index
+// of its storages any more.
+Value* find_in_closed(const LockedTape& tape, const c10::StorageImpl* storage) {
+  for (const Node* node : tape.reachable_nodes()) {
+    for (const NodeOutput& output : node->outputs) {
+      Value* value = output.value;
+      if (value != nullptr && value->origin._unsafe_get_target() == storage && value->nbytes == storage->nbytes() &&
+          !value->changed_outside()) {
+        return value;
+      }
+    }
+  }
+  return nullptr;
 }
 
 }  // namespace
 
 void expose(const at::Tensor& tensor) {
-  if (!tensor.defined() || internal::live_nodes().load(std::memory_order_relaxed) == 0) {
+  if (!tensor.defined() || internal::live_nodes().load(std::memory_order_relaxed) == 0 ||
+      !internal::has_plain_storage(tensor)) {
+    return;
+  }
+  const auto weak = tensor.storage().getWeakStorageImpl();
+  const c10::StorageImpl* storage = weak._unsafe_get_target();
+  const size_t references = weak.weak_use_count();
+  // Each value refers weakly to its storage. A storage to which nobody refers but those that are known already is in no
+  // region that is over, and so in most cases no such region is searched.
+  size_t known = 2;  // one stands for all that is strong, and `weak` itself
+  internal::for_each_live_tape([&](internal::Tape& tape) {
+    const internal::Tape::Lock locked(tape);
+    known += locked->is_exposed(storage) ? 1 : 0;
+    if (Value* value = locked->is_closed() ? nullptr : locked->storages().find(tensor)) {
+      known += 1;
+      expose_value(*locked, value, tensor);
+    }
+  });
+  if (references == known) {
     return;
   }
   internal::for_each_live_tape([&](internal::Tape& tape) {
     const internal::Tape::Lock locked(tape);
-    Value* value = internal::has_plain_storage(tensor) ? locked->storages().find(tensor) : nullptr;
-    if (value != nullptr && is_recomputed_for_others(*value)) {
-      hand_over(*locked, value, tensor);
+    if (Value* value = locked->is_closed() ? find_in_closed(*locked, storage) : nullptr) {
+      expose_value(*locked, value, tensor);
     }
-    locked->expose(tensor);
   });
 }
 

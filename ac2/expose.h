@@ -14,17 +14,19 @@
 
 namespace ac2 {
 
-// From now on code that no dispatcher sees may write to the storage of `tensor`. All open regions that have computed it
-// hold it by reference where backward needs it, as they hold what came from outside, and no longer compute it again.
-// The same holds for what ops of open regions write there later.
+// From now on code that no dispatcher sees may write to the storage of `tensor`. All regions that have computed it,
+// open or over, hold it by reference where backward needs it, as they hold what came from outside, and no longer
+// compute it again. The same holds for what ops of open regions write there later.
 //
 // What a region has computed from the tensor before is computed again from what the tensor held then, if it is one that
 // the region recomputes.
 //
-// Not guaranteed: a region that is over is not told; it may compute the tensor again as its ops had left it. And what a
-// region has computed before a write from a tensor that it saves, such as one from outside, may be computed again from
-// what was written, for such a tensor is not copied: call expose() before the first op uses it, or tag the results
-// MUST_SAVE.
+// Not guaranteed: what a region has computed before a write from a tensor that it saves, such as one from outside, may
+// be computed again from what was written, for such a tensor is not copied: call expose() before the first op uses it,
+// or tag the results MUST_SAVE.
+//
+// Costs a look into the index of each open region and, if another region may know the tensor, a walk over the ops of
+// those that are over and whose graphs still live.
 //
 // Does nothing for a tensor without a plain storage (sparse, nested), and for one that no region knows. What a
 // SaveWithHooks has packed already stays as it was packed.

@@ -113,6 +113,26 @@ def test_what_was_computed_before_a_write_is_recomputed_from_what_there_was_then
     assert same_bits(gradient(ac2.PolicyScope()), gradient(ac2.DisableCheckpointing()))
 
 
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_write_after_the_region_is_what_backward_sees_of_what_autograd_has_saved(write, keep):
+    def gradient(region):
+        x = torch.arange(8.0).requires_grad_()
+        with region:
+            z = x + 1
+            sine = (z * 2).sin()
+            loss = (sine.cos() * sine.exp()).sum()
+        write(z.detach())  # which no formula of autograd needs
+        write(sine.detach())
+        if not keep:
+            del z, sine
+            gc.collect()
+        loss.backward()
+        return x.grad
+
+    assert same_bits(gradient(ac2.PolicyScope()), gradient(ac2.DisableCheckpointing()))
+
+
 def test_an_array_sees_what_an_op_writes_later_and_backward_what_the_array_writes():
     def gradient(region):
         w = torch.arange(8.0).requires_grad_()

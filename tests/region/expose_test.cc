@@ -51,6 +51,73 @@ TEST(ExposeTest, AWriteAfterAutogradHasSavedIsWhatBackwardSees) {
   EXPECT_TRUE(at::equal(w.grad(), torch::full({kNumbers}, 3.0f)));
 }
 
+TEST(ExposeTest, AWriteAfterTheRegionIsWhatBackwardSees) {
+  const at::Tensor w = weights();
+  at::Tensor loss;
+  at::Tensor z;
+  std::shared_ptr<const Trace> trace;
+  {
+    const PolicyScope scope;
+    trace = scope.trace();
+    z = (torch::arange(kNumbers, at::kFloat) * 2).detach();
+    loss = (w * z).sum();
+  }
+  write_threes(z);
+  z.reset();
+  EXPECT_EQ(trace->stats().saved_bytes, kBytes);  // z; w is not needed
+  loss.backward();
+  EXPECT_TRUE(at::equal(w.grad(), torch::full({kNumbers}, 3.0f)));
+  EXPECT_EQ(trace->stats().recomputed_ops, 0);
+  EXPECT_EQ(trace->stats().saved_bytes, 0);
+}
+
+TEST(ExposeTest, WhatOpsOfARegionThatIsOverTookBeforeTheWriteIsRecomputedFromWhatThereWasThen) {
+  // Of what `twice` is computed from, no hook knows; `sine` is what both a hook and another op took.
+  const auto gradient = [](const auto& open_scope, bool keep) {
+    const at::Tensor x = weights();
+    at::Tensor loss, z, sine;
+    {
+      [[maybe_unused]] const auto scope = open_scope();
+      z = x + 1;
+      const at::Tensor twice = z * 2;
+      sine = twice.sin();
+      loss = (sine.cos() * (sine + 1).exp()).sum();
+    }
+    write_threes(z.detach());
+    write_threes(sine.detach());
+    if (!keep) {
+      z.reset();
+      sine.reset();
+    }
+    return torch::autograd::grad({loss}, {x})[0];
+  };
+  for (const bool keep : {false, true}) {
+    EXPECT_TRUE(at::equal(gradient([] { return std::make_unique<PolicyScope>(); }, keep),
+                          gradient([] { return std::make_unique<DisableCheckpointing>(); }, keep)))
+        << "kept alive: " << keep;
+  }
+  EXPECT_EQ(live_node_count(), 0);
+}
+
+TEST(ExposeTest, ARegionThatIsOverAndOneThatIsOpenAreBothTold) {
+  const at::Tensor w = weights();
+  at::Tensor loss, z;
+  {
+    const PolicyScope scope;
+    z = (torch::arange(kNumbers, at::kFloat) * 2).detach();
+    loss = (w * z).sum();
+  }
+  {
+    const PolicyScope scope;
+    loss = loss + (w * z).sum();
+    write_threes(z);
+    write_threes(z);
+    z.reset();
+  }
+  loss.backward();
+  EXPECT_TRUE(at::equal(w.grad(), torch::full({kNumbers}, 6.0f)));
+}
+
 TEST(ExposeTest, WhatOpsWriteToAnExposedTensorLaterIsHeldToo) {
   const at::Tensor w = weights();
   at::Tensor loss;

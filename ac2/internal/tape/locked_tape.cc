@@ -23,15 +23,10 @@ void LockedTape::forget_origin(Value* value) {
   budget_.update_place(*value);
 }
 
-void LockedTape::expose(const at::Tensor& tensor) {
-  if (!has_plain_storage(*tensor.unsafeGetTensorImpl())) {
-    return;
+void LockedTape::expose(Value* value, c10::StorageImpl* storage) {
+  if (!closed_) {
+    exposed_.add(storage);
   }
-  Value* value = storages_.find(tensor);
-  if (value == nullptr) {
-    return;
-  }
-  exposed_.add(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
   // What has another form is in that form already, and what a backward has replayed is that backward's.
   if (value->producer != nullptr && value->form == nullptr && !value->held_is_private && !value->real) {
     observers_.tell([&](Observer& observer) { observer.anchored(*value); });
@@ -117,6 +112,7 @@ void LockedTape::tidy() {
 }
 
 void LockedTape::close() {
+  closed_ = true;
   storages_.close();
   observers_.tell([](Observer& observer) { observer.region_closed(); });
 }

@@ -80,8 +80,8 @@ class LockedTape {
   // What forward computed is about to be destroyed by a write.
   void forget_origin(Value* value);
 
-  // Code that no dispatcher sees may write to the storage of `tensor` from now on.
-  void expose(const at::Tensor& tensor);
+  // Code that no dispatcher sees may write from now on to `storage`, which `value` stands for.
+  void expose(Value* value, c10::StorageImpl* storage);
   // Whether what an op writes to `storage` cannot be computed again because of that.
   bool is_exposed(const c10::StorageImpl* storage) const { return exposed_.contains(storage); }
 
@@ -94,6 +94,8 @@ class LockedTape {
   // Those that hooks or living tensors can still come to need, in the order in which they ran.
   std::vector<Node*> reachable_nodes() const;
   TraceStats stats();
+  // The region is over: the storage index is empty, and only what hooks need is there.
+  bool is_closed() const { return closed_; }
   // The budget's evictor must know everything from now on; see Budget.
   void start_tracking();
 
@@ -124,6 +126,7 @@ class LockedTape {
   ExposedStorages exposed_;
   c10::SmallVector<int, 2> active_backwards_;
   bool tidying_is_due_ = false;  // the recording thread's alone
+  bool closed_ = false;
 };
 
 }  // namespace ac2::internal
