@@ -23,8 +23,8 @@ namespace ac2 {
 //
 // Not guaranteed: what a region has computed before a write from a tensor that it saves, such as one from outside, may
 // be computed again from what was written, for such a tensor is not copied: call expose() before the first op uses it,
-// or tag the results MUST_SAVE. Nor is a region that opens later told: call expose() again in it if its ops write to the
-// tensor in place.
+// or tag the results MUST_SAVE. Nor is a region that opens later told: call expose() again in it if its ops write to
+// the tensor in place.
 //
 // Costs a look into the index of each open region and, if another region may know the tensor, a walk over the ops of
 // those that are over and whose graphs still live.
