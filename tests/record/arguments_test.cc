@@ -7,6 +7,7 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include "tests/support/regions.h"
 
@@ -223,6 +224,29 @@ INSTANTIATE_TEST_SUITE_P(
              }},
         Case{"an_unused_result", 2, [](const Tensors& t) { return Tensors{std::get<0>(t[0].cummax(1))}; }, one}),
     case_name);
+
+// With LibTorch 2.10 and later a second reference to a tensor that Python has takes the GIL.
+TEST(CommonOpsTest, AreCalledWithoutAnotherReferenceToTheirTensors) {
+  const at::Tensor x = sample({3, 3}).detach(), y = sample({3, 3}).detach(), positive = x > 0;
+  std::vector<size_t> references;
+  const Policy policy = [&](const OpContext&) {
+    references.push_back(x.use_count() + y.use_count());
+    return CheckpointPolicy::PREFER_RECOMPUTE;
+  };
+  apply_ac_policy_fn(
+      [&] {
+        x.cos();
+        x + y;
+        at::where(positive, x, y);
+        x.clamp(0.25, 0.5);
+        x.sum({0, 1}, true);
+        return x.mm(y);
+      },
+      policy);
+  EXPECT_EQ(references, std::vector<size_t>(references.size(), 2));
+  EXPECT_EQ(references.size(), 6);
+  EXPECT_EQ(x.use_count() + y.use_count(), 2);
+}
 
 }  // namespace
 }  // namespace ac2::test

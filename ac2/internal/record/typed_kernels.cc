@@ -43,13 +43,13 @@
 #include <c10/util/Exception.h>
 #include <torch/library.h>
 
-#include <array>
 #include <string>
 #include <utility>
 
 #include "ac2/internal/budget/budget.h"
 #include "ac2/internal/libtorch/out_of_memory.h"
 #include "ac2/internal/libtorch/torch_compat.h"
+#include "ac2/internal/record/borrowed_arguments.h"
 #include "ac2/internal/record/recording.h"
 #include "ac2/internal/replay/replay_call.h"
 
@@ -102,10 +102,10 @@ struct Kernel<Op, at::Tensor(Args...)> {
     const c10::DispatchKeySet below = keys & kBelowRecordKey;
     const c10::impl::PODLocalDispatchKeySet tls_keys = c10::impl::raw_local_dispatch_key_set;
     const c10::impl::ExcludeDispatchKeyGuard guard(kRecordKey);
-    const std::array<c10::IValue, sizeof...(Args)> arguments{c10::IValue(args)...};
+    const BorrowedArguments<sizeof...(Args)> arguments(args...);
     Recording recording(*region, facts(), below, tls_keys, region->tape->next_op());
     const auto run_op = [&] { return c10::IValue(Op::redispatch(below, args...)); };
-    Recording::Call call{.arguments = arguments};
+    Recording::Call call{.arguments = arguments.values()};
     return with_out_of_memory_note(
         [&] { return recording.run(call, [&] { return call_with_room(recording.budget(), run_op); }).toTensor(); });
   }
