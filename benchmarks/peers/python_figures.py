@@ -1,6 +1,6 @@
 """What compare_python runs: checkpointing for PyTorch, side by side in one process.
 
-A ratio is one of two times of the same round. The order of the forms rotates from round to round. Bytes are counted by
+A ratio is one of two times of the same round. The order of the forms is another in each round. Bytes are counted by
 ac2/testing/counting_allocator.h; replayed ops are what a TorchDispatchMode sees in backward and does not see in plain
 backward, views left out.
 """
@@ -10,6 +10,7 @@ import functools
 import gc
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -130,9 +131,8 @@ def compare_model(name, options, memory):
     # The mode has its own allocations.
     times = {form: [] for form in ways}
     for number in range(options.rounds):
-        order = list(ways)
-        for turn in range(len(order)):
-            form = order[(turn + number) % len(order)]
+        # No form always comes after the same other one.
+        for form in random.Random(number).sample(list(ways), len(ways)):
             result = step(network, ways[form], memory)
             times[form].append(result["cpu_seconds"])
             results[form] = result
@@ -180,11 +180,19 @@ def row(form, forward, backward):
     return [form, f"{forward:.2f}", f"{backward:.2f}", f"{forward + backward:.2f}"]
 
 
+def times_in_cpp(options):
+    benchmark = subprocess.run(
+        [options.record_benchmark, "--benchmark_filter=^cos/recompute_all/1000/", "--benchmark_format=json",
+         "--benchmark_min_time=" + ("0.01" if options.quick else "1")],
+        stdout=subprocess.PIPE, check=True, text=True)
+    counters = json.loads(benchmark.stdout)["benchmarks"][0]
+    return counters["forward+"] / 1e3, counters["backward+"] / 1e3
+
+
 def compare_ops(options):
     """Microseconds an op of a chain of cos() on 8 numbers, over the plain chain."""
     selective = functools.partial(create_selective_checkpoint_contexts, by_products)
     ways = {
-        "plain": lambda part, x: part(x),
         "ac2, a named policy": in_a_region("recompute_all"),
         "ac2, @by_operator": in_a_region(by_operator),
         "ac2, a plain callable": in_a_region(by_products),
@@ -193,26 +201,24 @@ def compare_ops(options):
     }
     if torch_remat:
         ways["torch_remat"] = lambda part, x: torch_remat.checkpoint(region_name="part")(part)(x)
-    length = 20 if options.quick else 1000
-    over = {form: ([], []) for form in ways}
-    for number in range(max(1, 2 * options.rounds)):
-        order = list(ways)
-        times = {}
-        for turn in range(len(order)):
-            form = order[(turn + number) % len(order)]
-            times[form] = time_chain(ways[form], length)
-        if number == 0 and options.rounds > 1:
-            continue  # what is made once
-        for form in ways:
-            for place in (0, 1):
-                over[form][place].append(1e6 * (times[form][place] - times["plain"][place]) / length)
-    rows = [row(form, *(statistics.median(values) for values in both)) for form, both in over.items() if form != "plain"]
-    benchmark = subprocess.run(
-        [options.record_benchmark, f"--benchmark_filter=^cos/recompute_all/{1000}/", "--benchmark_format=json",
-         "--benchmark_min_time=" + ("0.01" if options.quick else "1")],
-        stdout=subprocess.PIPE, check=True, text=True)
-    counters = json.loads(benchmark.stdout)["benchmarks"][0]
-    rows.append(row("C++, recompute_all", counters["forward+"] / 1e3, counters["backward+"] / 1e3))
+    length, pairs = (20, 1) if options.quick else (1000, 6)
+    over = {form: ([], []) for form in [*ways, "C++, recompute_all"]}
+    # time_chain() collects garbage. Looking through all that is imported would leave nothing of the chain in the caches.
+    gc.freeze()
+    for _ in range(options.rounds):
+        for form, region in ways.items():
+            for number in range(pairs):
+                plain, times = time_chain(lambda part, x: part(x), length), time_chain(region, length)
+                # As in record_benchmark the plain chain comes after the form that it is compared with: the heap is as
+                # that leaves it. Of the first pair it comes after another.
+                if number > 0 or pairs == 1:
+                    for place in (0, 1):
+                        over[form][place].append(1e6 * (times[place] - plain[place]) / length)
+            regions.clear()
+        for place, times in enumerate(times_in_cpp(options)):
+            over["C++, recompute_all"][place].append(times)
+    gc.unfreeze()
+    rows = [row(form, *(statistics.median(times) for times in both)) for form, both in over.items()]
     print("us an op of a chain, over the plain chain\n")
     print_table(["form", "forward", "backward", "both"], rows)
 
