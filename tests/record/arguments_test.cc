@@ -239,7 +239,7 @@ TEST(CommonOpsTest, AreCalledWithoutAnotherReferenceToTheirTensors) {
         x + y;
         at::where(positive, x, y);
         x.clamp(0.25, 0.5);
-        x.sum({0, 1}, true);
+        x.sum(at::IntArrayRef{0, 1}, true);
         return x.mm(y);
       },
       policy);
