@@ -196,5 +196,103 @@ TEST_F(OutsideChangesTest, AResultWhoseMemoryWasFreedIsRecomputed) {
   EXPECT_EQ(trace->stats().recomputed_ops, 1);
 }
 
+constexpr const char* kPolicies[] = {"recompute_all", "must_save_all"};
+
+// The gradients of plain autograd if `change` happens between forward and backward, under every policy.
+void expect_same_after_change(const std::function<at::Tensor(const Tensors&)>& fn, const Tensors& inputs,
+                              const std::function<void(const Tensors&)>& change) {
+  const auto gradients = [&](const std::function<at::Tensor(const std::function<at::Tensor()>&)>& run) {
+    Tensors copies;
+    for (const at::Tensor& input : inputs) copies.push_back(leaf_like(input));
+    const at::Tensor y = run([&] { return fn(copies); });
+    change(copies);
+    return gradients_of({y}, copies);
+  };
+  const Tensors expected = gradients([](const auto& call) { return call(); });
+  for (const char* policy : kPolicies) {
+    expect_same_bits(gradients([&](const auto& call) { return apply_ac_policy_fn(call, policy); }), expected, policy);
+  }
+}
+
+TEST_F(OutsideChangesTest, ALeafThatWasGivenOtherDataIsReadAsPlainAutogradReadsIt) {
+  const auto product = [](const Tensors& in) { return (in[0] * in[1]).sin(); };
+  const auto set_first = [](const Tensors& in) { in[0].set_data(at::ones({4})); };
+  const auto set_second = [](const Tensors& in) { in[1].set_data(at::zeros({4})); };
+  expect_same_after_change(product, {sample({4}), sample({4})}, set_first);
+  expect_same_after_change(product, {sample({4}), constant({4})}, set_second);
+  expect_same_after_change([](const Tensors& in) { return in[0].exp() * in[1].t().mv(in[0]); },
+                           {sample({4}), sample({4, 4})}, [](const Tensors& in) { in[1].set_data(at::eye(4)); });
+}
+
+TEST_F(OutsideChangesTest, OtherDataOfAnotherLayoutIsReadToo) {
+  expect_same_after_change([](const Tensors& in) { return in[0].mm(in[1]).sin(); }, {sample({4, 4}), constant({4, 4})},
+                           [](const Tensors& in) { in[1].set_data(in[1].t().contiguous().t()); });
+}
+
+TEST_F(OutsideChangesTest, OtherDataThatIsWrittenLaterIsAnErrorAsInPlainAutograd) {
+  for (const char* policy : kPolicies) {
+    at::Tensor x = sample({4}), w = constant({4});
+    at::Tensor y = apply_ac_policy_fn([&] { return x * w; }, policy);
+    w.set_data(at::ones({4}));
+    w.add_(1);
+    expect_error([&] { gradient_of(y, x); }, {kModified});
+  }
+}
+
+TEST_F(OutsideChangesTest, WhatReplaysTakeOfALeafThatWasGivenOtherDataIsTheOldData) {
+  expect_same_after_change([](const Tensors& in) { return (in[0] + in[1]).sin(); }, {sample({4}), constant({4})},
+                           [](const Tensors& in) { in[1].set_data(at::ones({4})); });
+}
+
+TEST_F(OutsideChangesTest, SetLeavesTheOldBytesAsTheyAre) {
+  expect_same_after_change([](const Tensors& in) { return (in[0] + in[1]).sin(); }, {sample({4}), constant({4})},
+                           [](const Tensors& in) {
+                             at::NoGradGuard guard;
+                             in[1].set_(at::ones({4}));
+                             in[1].add_(1);  // somewhere else
+                           });
+  expect_same_after_change([](const Tensors& in) { return (in[0] + in[1]).sin(); }, {sample({4}), constant({4})},
+                           [](const Tensors& in) {
+                             in[1].set_data(at::ones({4}));
+                             at::NoGradGuard guard;
+                             in[1].add_(1);
+                           });
+}
+
+TEST_F(OutsideChangesTest, SetInTheRegionLeavesTheOldBytesAsTheyAre) {
+  for (const char* policy : kPolicies) {
+    at::Tensor x = sample({4}), s = constant({4});
+    const at::Tensor old = s.clone();
+    const at::Tensor y = apply_ac_policy_fn(
+        [&] {
+          at::Tensor sum = (x + s).sin();
+          at::NoGradGuard guard;
+          s.set_(at::ones({4}));
+          s.add_(1);
+          return sum;
+        },
+        policy);
+    EXPECT_TRUE(same_bits(gradient_of(y, x), gradient_of((x + old).sin(), x))) << policy;
+  }
+}
+
+TEST_F(OutsideChangesTest, AStateThatIsSetInEachRoundOfALoopIsReadAsItWas) {
+  for (const char* policy : kPolicies) {
+    const at::Tensor x = sample({4}), first = constant({4});
+    const auto loop = [&] {
+      at::Tensor state = first.clone(), sum = at::zeros({4});
+      for (int round = 0; round < 5; ++round) {
+        at::Tensor h = (x + state).sin();
+        sum = sum + h.exp();
+        at::NoGradGuard guard;
+        state.set_(h.detach());
+        state.mul_(0.5);
+      }
+      return sum;
+    };
+    EXPECT_TRUE(same_bits(gradient_of(apply_ac_policy_fn(loop, policy), x), gradient_of(loop(), x))) << policy;
+  }
+}
+
 }  // namespace
 }  // namespace ac2::test

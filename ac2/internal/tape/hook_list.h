@@ -24,7 +24,7 @@ class HookList {
   void insert(TapeHook* hook) {
     hook->next_ = first_;
     if (first_ != nullptr) {
-      first_->previous_ = hook;
+      first_->previous_and_pinned_.set(hook);
     }
     first_ = hook;
   }
@@ -33,9 +33,10 @@ class HookList {
     if (listener_) {
       listener_->leaving(*hook);
     }
-    (hook->previous_ != nullptr ? hook->previous_->next_ : first_) = hook->next_;
+    TapeHook* const previous = hook->previous_and_pinned_.get();
+    (previous != nullptr ? previous->next_ : first_) = hook->next_;
     if (hook->next_ != nullptr) {
-      hook->next_->previous_ = hook->previous_;
+      hook->next_->previous_and_pinned_.set(previous);
     }
   }
 

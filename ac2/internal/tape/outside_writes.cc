@@ -8,8 +8,8 @@ namespace ac2::internal {
 
 namespace {
 
-std::string versions_text(const Value& value) {
-  const WatchedVersions::Change change = value.versions.first_change();
+std::string versions_text(const Value& value, const c10::StorageImpl* storage) {
+  const WatchedVersions::Change change = value.versions.first_change(storage);
   return c10::str("is at version ", change.found, "; expected version ", change.expected, " instead.");
 }
 
@@ -21,9 +21,17 @@ void check_unchanged(const Value& value) {
   }
   const std::string what = value.producer != nullptr ? "the result of " + describe(*value.producer)
                                                      : std::string("a tensor that the region took as input");
-  TORCH_CHECK(false, kModifiedInPlace, what, " of ", value.nbytes, " bytes ", versions_text(value),
+  TORCH_CHECK(false, kModifiedInPlace, what, " of ", value.nbytes, " bytes ",
+              versions_text(value, value.watched_storage()),
               " It was saved by reference in an ac2 region and written to where the region could not see it "
               "(after it, in DisableCheckpointing or in another thread). Write to a clone() of it, or after backward.");
+}
+
+void check_not_written_elsewhere(const Value& value) {
+  // Without a storage every counter counts, wherever its tensor lies.
+  TORCH_CHECK(!value.versions.changed(nullptr), kModifiedInPlace,
+              "a leaf that was given other data after it was saved ", versions_text(value, nullptr),
+              " Write to it after backward.");
 }
 
 void check_offloaded_unchanged(const Value& value) {
@@ -36,7 +44,7 @@ void check_offloaded_unchanged(const Value& value) {
 void check_opaque_unchanged(const Value& value) {
   const at::Tensor& held = value.opaque_form()->held;
   TORCH_CHECK(!value.changed_outside(), kModifiedInPlace, "a ", held.defined() ? held.toString() : "tensor", " ",
-              versions_text(value), " Write to a clone() of it, or after backward.");
+              versions_text(value, value.watched_storage()), " Write to a clone() of it, or after backward.");
 }
 
 }  // namespace ac2::internal

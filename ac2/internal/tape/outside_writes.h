@@ -11,9 +11,13 @@ inline constexpr const char* kModifiedInPlace =
 
 // Throws c10::Error if the bytes that `value` holds, or its original, have changed since they were saved.
 void check_unchanged(const Value& value);
-// The same for what was offloaded: nobody can say whether the bytes were copied before the change or after it.
+// Throws if a tensor over the bytes of `value` has been written to since they were saved, also where the tensor lay
+// elsewhere by then.
+void check_not_written_elsewhere(const Value& value);
+// The same as check_unchanged() for what was offloaded: nobody can say whether the bytes were copied before the change
+// or after it.
 void check_offloaded_unchanged(const Value& value);
-// The same for a tensor without plain storage.
+// As check_unchanged(), for a tensor without plain storage.
 void check_opaque_unchanged(const Value& value);
 
 }  // namespace ac2::internal

@@ -30,6 +30,9 @@ C10_ALWAYS_INLINE Value* StorageIndex::find_plain(const at::Tensor& tensor) {
   } else {
     value->versions.note_also(tensor);
   }
+  if (value->producer == nullptr && !value->versions.knows_tensor()) {
+    value->versions.note_tensor(tensor);
+  }
   return value;
 }
 
@@ -55,6 +58,7 @@ Value* StorageIndex::current_plain(const at::Tensor& tensor) {
 C10_NOINLINE Value* StorageIndex::add_outside(const at::Tensor& tensor) {
   Value* value = lifetimes_.make_value(tensor.unsafeGetTensorImpl()->unsafe_storage());
   value->versions.note(tensor);
+  value->versions.note_tensor(tensor);
   lifetimes_.ref(value);
   map_.add(value);
   offloading_.offload_input(value, tensor);

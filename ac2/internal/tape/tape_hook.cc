@@ -44,7 +44,7 @@ void TapeHook::detach(LockedTape& tape) {
 }
 
 void TapeHook::move_to(LockedTape& tape, Value* value) {
-  TORCH_INTERNAL_ASSERT(!pinned_);
+  TORCH_INTERNAL_ASSERT(!is_pinned());
   tape.lifetimes().ref(value);
   Value* left = std::exchange(value_, value);
   --left->hooks;
@@ -62,15 +62,15 @@ void TapeHook::move_to(LockedTape& tape, Value* value) {
 }
 
 void TapeHook::pin(LockedTape& tape) {
-  if (!pinned_) {
-    pinned_ = true;
+  if (!is_pinned()) {
+    previous_and_pinned_.set_flag(true);
     tape.pins().pin(value_);
   }
 }
 
 void TapeHook::unpin(LockedTape& tape) {
-  if (pinned_) {
-    pinned_ = false;
+  if (is_pinned()) {
+    previous_and_pinned_.set_flag(false);
     tape.pins().unpin(value_);
   }
 }

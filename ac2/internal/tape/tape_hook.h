@@ -8,6 +8,7 @@
 
 #include "ac2/internal/graph/node.h"
 #include "ac2/internal/libtorch/tensor_meta.h"
+#include "ac2/internal/tape/flagged_pointer.h"
 
 namespace ac2::internal {
 
@@ -30,7 +31,7 @@ class TapeHook {
   void move_to(LockedTape& tape, Value* value);
 
   // A backward needs the value, until the hook is unpinned. Both do nothing the second time.
-  bool is_pinned() const { return pinned_; }
+  bool is_pinned() const { return previous_and_pinned_.flag(); }
   void pin(LockedTape& tape);
   void unpin(LockedTape& tape);
 
@@ -50,8 +51,7 @@ class TapeHook {
   Value* value_ = nullptr;
   const TensorMeta* meta_ = nullptr;
   TapeHook* next_ = nullptr;
-  TapeHook* previous_ = nullptr;
-  bool pinned_ = false;
+  FlaggedPointer<TapeHook> previous_and_pinned_;  // there are as many hooks as autograd saves tensors
 };
 
 }  // namespace ac2::internal
