@@ -51,7 +51,7 @@ class PyScope {
   ~PyScope() {
     try {
       close();
-    } catch (const c10::Error&) {
+    } catch (const std::exception&) {
     }
   }
   PyScope(const PyScope&) = delete;

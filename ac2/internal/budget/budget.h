@@ -145,20 +145,30 @@ class Budget : public std::enable_shared_from_this<Budget> {
   const CostSource costs_;
 };
 
-// What `call` returns. Once more, if memory ran out in it and the budget, if there is one, could free some.
-template <class Call>
-auto call_with_room(Budget* budget, Call&& call) {
+// What `call` returns. If memory ran out in it and the budget, if there is one, could free some: what `again` returns.
+// `before_freeing` is called before anything is freed, which may run destructors of the program's.
+template <class Call, class BeforeFreeing, class Again>
+auto call_with_room(Budget* budget, Call&& call, BeforeFreeing&& before_freeing, Again&& again) {
   if (budget == nullptr) {
     return call();
   }
   try {
     return call();
   } catch (const std::exception& error) {
-    if (!is_out_of_memory(error) || !budget->drop_all_and_lower()) {
+    if (!is_out_of_memory(error)) {
+      throw;
+    }
+    before_freeing();
+    if (!budget->drop_all_and_lower()) {
       throw;
     }
   }
-  return call();
+  return again();
+}
+template <class Call>
+auto call_with_room(Budget* budget, Call&& call) {
+  return call_with_room(
+      budget, call, [] {}, call);
 }
 
 }  // namespace ac2::internal

@@ -46,6 +46,7 @@ struct PackedForm {
   int64_t packed_bytes = 0;
   Stage stage = Stage::kInPlace;
   bool is_offload = false;              // the functions are those of offloading; see tape/offloading.h
+  bool is_packed_at_once = false;       // see policy_names/pack_at_once.h; so is what is offloaded
   c10::StreamId packed_on = kNoStream;  // the stream whose work pack's was
 };
 
@@ -118,7 +119,11 @@ struct Value {
   bool is_packed() const { return packed_form() != nullptr && packed_form()->stage == PackedForm::Stage::kPacked; }
   bool is_offloaded() const { return is_packed() && packed_form()->is_offload; }
   // Somebody whom ac2 does not see has written to it since its versions were noted.
-  bool changed_outside() const { return versions.changed(); }
+  bool changed_outside() const { return versions.changed(watched_storage()); }
+  // The storage that the versions are about; null for a tensor without a plain one.
+  const c10::StorageImpl* watched_storage() const {
+    return held && !held_is_private ? held.unsafeGetStorageImpl() : origin._unsafe_get_target();
+  }
   int64_t bytes() const { return static_cast<int64_t>(nbytes); }
   // Nobody but the tape has the bytes.
   bool is_held_by_us_alone() const { return held && held.use_count() == 1; }

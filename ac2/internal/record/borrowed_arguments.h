@@ -1,11 +1,14 @@
 // BorrowedArguments: what an op is called with, boxed, without a reference to its tensors.
 //
-//   const BorrowedArguments<2> arguments(self, other);
+//   BorrowedArguments<2> arguments(self, other);
+//   if (…code of the program may run before the call is recorded…) arguments.own();
 //   record(arguments.values());
 //
 // From LibTorch 2.10 on a tensor that a Python object stands for takes the GIL when its references become two and when
 // they become one again (c10/util/intrusive_ptr.h), which is what a copy for each call would do. The caller of an op
-// has a reference for as long as the call lasts. Whoever copies an element gets a reference of its own, as ever.
+// has a reference for as long as the call lasts, unless the op itself runs code of the program: a policy, a destructor
+// of an object that is dropped to make room. Such code may drop the program's last reference, so that own() has to be
+// called before. Whoever copies an element gets a reference of its own, as ever.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,7 +34,7 @@ class BorrowedArguments {
   }
   ~BorrowedArguments() {
     for (c10::IValue& value : values_) {
-      if (value.isTensor()) {
+      if (!owned_ && value.isTensor()) {
         c10::MaybeOwnedTraits<c10::IValue>::destroyBorrow(value);
       }
     }
@@ -39,6 +42,20 @@ class BorrowedArguments {
   BorrowedArguments(const BorrowedArguments&) = delete;
   BorrowedArguments& operator=(const BorrowedArguments&) = delete;
 
+  // From here on the tensors live as long as this object.
+  void own() {
+    if (owned_) {
+      return;
+    }
+    std::array<c10::IValue, kCount> owned = values_;
+    owned.swap(values_);
+    for (c10::IValue& borrowed : owned) {
+      if (borrowed.isTensor()) {
+        c10::MaybeOwnedTraits<c10::IValue>::destroyBorrow(borrowed);
+      }
+    }
+    owned_ = true;
+  }
   c10::ArrayRef<c10::IValue> values() const { return values_; }
 
  private:
@@ -55,6 +72,7 @@ class BorrowedArguments {
   }
 
   std::array<c10::IValue, kCount> values_;
+  bool owned_ = false;
 };
 
 }  // namespace ac2::internal

@@ -102,12 +102,33 @@ struct Kernel<Op, at::Tensor(Args...)> {
     const c10::DispatchKeySet below = keys & kBelowRecordKey;
     const c10::impl::PODLocalDispatchKeySet tls_keys = c10::impl::raw_local_dispatch_key_set;
     const c10::impl::ExcludeDispatchKeyGuard guard(kRecordKey);
-    const BorrowedArguments<sizeof...(Args)> arguments(args...);
+    BorrowedArguments<sizeof...(Args)> arguments(args...);
+    if (region->tape->next_op_may_free()) {
+      arguments.own();
+    }
     Recording recording(*region, facts(), below, tls_keys, region->tape->next_op());
-    const auto run_op = [&] { return c10::IValue(Op::redispatch(below, args...)); };
+    if (recording.asks_policies()) {
+      arguments.own();
+    }
     Recording::Call call{.arguments = arguments.values()};
-    return with_out_of_memory_note(
-        [&] { return recording.run(call, [&] { return call_with_room(recording.budget(), run_op); }).toTensor(); });
+    const auto run_op = [&] { return c10::IValue(Op::redispatch(below, args...)); };
+    const auto run_again = [&] { return run_boxed(below, arguments.values()); };
+    return with_out_of_memory_note([&] {
+      return recording
+          .run(call,
+               [&] {
+                 return call_with_room(
+                     recording.budget(), run_op, [&] { arguments.own(); }, run_again);
+               })
+          .toTensor();
+    });
+  }
+
+  // What is dropped to make room may drop the tensors that `args` of call() refer to.
+  static c10::IValue run_boxed(c10::DispatchKeySet keys, c10::ArrayRef<c10::IValue> arguments) {
+    torch::jit::Stack stack(arguments.begin(), arguments.end());
+    facts().op.redispatchBoxed(keys, &stack);
+    return std::move(stack.back());
   }
 };
 

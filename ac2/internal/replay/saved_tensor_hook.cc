@@ -92,6 +92,9 @@ C10_NOINLINE void SavedTensorHook::pack_whole(const at::Tensor& tensor) {
 // No op may be recorded here: autograd is in the middle of one.
 void SavedTensorHook::call_pack_hook(const at::Tensor& tensor) {
   tape_->observers().tell([&](Observer& observer) { observer.before_save(tensor); });
+  if (tensor.is_leaf()) {
+    leaf_ = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
+  }
   if (!has_plain_storage(*tensor.unsafeGetTensorImpl())) {
     pack_whole(tensor);
   } else {
@@ -99,12 +102,15 @@ void SavedTensorHook::call_pack_hook(const at::Tensor& tensor) {
   }
 }
 
+// Autograd may be saving the arguments of an op that is about to run. The op uses them through the program's own
+// references, which a pack function of the program's may drop. So such a function is called when the next op has been
+// recorded, or the region is closed.
 C10_ALWAYS_INLINE void SavedTensorHook::pack(const at::Tensor& tensor, const OpaqueForm* made) {
   c10::SmallVector<Value*, 2> packs;
   {
     const Tape::Lock tape(*tape_);
     attach(*tape, tensor, made);
-    if (tape->bytes().has_pending_packs()) {
+    if (tape->bytes().has_pending_packs() && tape->bytes().pending_packs_can_be_taken_at_once()) {
       packs = tape->bytes().take_pending_packs();
     }
   }
@@ -143,7 +149,30 @@ at::Tensor SavedTensorHook::unpack_pinned() {
   return tensor;
 }
 
+// Its storage and layout are read without a strong reference, for which Python's lock may be needed. A leaf that dies
+// meanwhile has no data.
+at::Tensor SavedTensorHook::new_data_of_leaf() {
+  if (meta() == nullptr || leaf_.expired()) {
+    return {};
+  }
+  {
+    const Tape::Lock tape(*tape_);
+    const c10::TensorImpl& leaf = *leaf_._unsafe_get_target();
+    const c10::StorageImpl* storage = value()->watched_storage();
+    const bool elsewhere = storage != nullptr && leaf.unsafe_storage().unsafeGetStorageImpl() != storage;
+    if (leaf_.expired() || (!elsewhere && (meta()->describes(leaf) || value()->changed_outside()))) {
+      return {};
+    }
+    check_not_written_elsewhere(*value());
+  }
+  const auto leaf = leaf_.lock();
+  return leaf ? at::Tensor(leaf).variable_data() : at::Tensor();
+}
+
 at::Tensor SavedTensorHook::call_unpack_hook() {
+  if (at::Tensor tensor = new_data_of_leaf(); C10_UNLIKELY(tensor.defined())) {
+    return tensor;
+  }
   if (meta() == nullptr) {
     if (at::Tensor tensor = unpack_parts(); tensor.defined()) {
       return tensor;

@@ -5,6 +5,8 @@
 // Threads: made by the recording thread; the engine may unpack and destroy hooks on any thread.
 #pragma once
 
+#include <c10/core/TensorImpl.h>
+#include <c10/util/intrusive_ptr.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 
 #include <memory>
@@ -45,7 +47,14 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks, public
   // Undefined if the value, which is opaque, is kept whole.
   at::Tensor unpack_parts();
 
+  // What `leaf_` holds now, if the program has given it other data since; else undefined.
+  at::Tensor new_data_of_leaf();
+
   std::shared_ptr<Tape> tape_;
+  // The tensor that was saved, if it is a leaf. Autograd keeps such a tensor itself and so reads the data that it has
+  // in backward, which set_data() and `.data =` exchange. No strong reference: a program that has dropped the tensor
+  // can give it no other data.
+  c10::weak_intrusive_ptr<c10::TensorImpl> leaf_{c10::intrusive_ptr<c10::TensorImpl>()};
 };
 
 }  // namespace ac2::internal

@@ -65,6 +65,8 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
     recorded_ops_.store(index + 1, std::memory_order_relaxed);
     return index;
   }
+  // Whether next_op() may free something, and so run a destructor of the program's.
+  bool next_op_may_free() const { return locked_.tidying_is_due_; }
   int64_t ops_so_far() const { return recorded_ops_.load(std::memory_order_relaxed); }
 
   // Null if there is none.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "ac2/internal/policy_names/pack_at_once.h"
 #include "policies/internal/common/op_names.h"
 
 namespace ac2::policies::internal {
@@ -22,7 +23,10 @@ class OpenRegion {
   PolicyDecision decide(const c10::OperatorHandle& op) {
     const std::string name = c10::toString(op.operator_name());
     const auto found = decisions_.find(name);
-    return found != decisions_.end() ? found->second : decisions_.emplace(name, make_(name)).first->second;
+    if (found != decisions_.end()) return found->second;
+    SaveWithHooks hooks = make_(name);
+    hooks.pack = ac2::internal::PackAtOnce{std::move(hooks.pack)};
+    return decisions_.emplace(name, std::move(hooks)).first->second;
   }
 
  private:
