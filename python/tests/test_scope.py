@@ -1,5 +1,6 @@
 """PolicyScope, traces, tags, names and what is asked of them."""
 
+import contextlib
 import gc
 import subprocess
 import sys
@@ -439,3 +440,84 @@ def test_objects_may_die_on_any_thread():
     made.clear()
     gc.collect()
     assert ac2.live_node_count() == 0
+
+
+@pytest.mark.parametrize("forward", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("policy", ["recompute_all", "must_save_all"])
+def test_the_default_dtype_of_a_replay_is_that_of_forward(forward, policy):
+    def step(region):
+        x = torch.linspace(-1, 1, 16).view(4, 4).requires_grad_()
+        torch.manual_seed(5)
+        torch.set_default_dtype(forward)
+        try:
+            with region:
+                quotients = (torch.arange(1, 17).view(4, 4) / 7).exp()
+                y = (quotients + torch.arange(16).view(4, 4).sqrt() * torch.rand(4, 4)).float() * x
+        finally:
+            torch.set_default_dtype(torch.float32)
+        y.sum().backward()
+        return x.grad
+
+    assert same_bits(step(ac2.PolicyScope(policy)), step(contextlib.nullcontext()))
+
+
+def test_the_default_device_of_backward_does_not_matter():
+    x = torch.linspace(-1, 1, 16).view(4, 4).requires_grad_()
+
+    def forward():
+        torch.manual_seed(5)
+        return ((torch.rand(4, 4) + torch.arange(4)).exp() * x).sum()
+
+    (expected,) = torch.autograd.grad(forward(), x)
+    with ac2.PolicyScope():
+        y = forward()
+    with torch.device("meta"):
+        (gradient,) = torch.autograd.grad(y, x)
+    assert same_bits(gradient, expected)
+
+
+@pytest.mark.parametrize("policy", ["recompute_all", "save_compute_intensive", "must_save_all"])
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_leaf_that_was_given_other_data_is_read_as_plain_pytorch_reads_it(policy, which):
+    def step(region):
+        w, s = torch.linspace(-1, 1, 4).requires_grad_(), torch.full((4,), 0.5)
+        with region:
+            y = (w * s).sin().sum()
+        (w, s)[which].data = torch.ones(4)
+        y.backward()
+        return w.grad
+
+    assert same_bits(step(ac2.PolicyScope(policy)), step(contextlib.nullcontext()))
+
+
+@pytest.mark.parametrize("policy", ["recompute_all", "save_compute_intensive", "must_save_all"])
+def test_set_and_writes_after_new_data_leave_what_the_region_has_read_as_it_was(policy):
+    def step(region):
+        w, s = torch.linspace(-1, 1, 4).requires_grad_(), torch.full((4,), 0.5)
+        with region:
+            y = (w + s).sin().sum()
+            with torch.no_grad():
+                s.set_(torch.ones(4))
+                s.add_(1)
+            y = y + (w + s).cos().sum()
+        s.data = torch.zeros(4)
+        s.add_(1)
+        y.backward()
+        return w.grad
+
+    assert same_bits(step(ac2.PolicyScope(policy)), step(contextlib.nullcontext()))
+
+
+def test_a_policy_may_drop_the_last_reference_to_an_argument():
+    x = torch.linspace(-1, 1, 4).requires_grad_()
+    (expected,) = torch.autograd.grad(x.sin().cos().exp().sum(), x)
+    kept = [x.sin()]
+
+    def policy(ctx, op, *args, **kwargs):
+        kept.clear()
+        return ac2.CheckpointPolicy.PREFER_RECOMPUTE
+
+    with ac2.PolicyScope(policy):
+        y = kept[0].cos().exp().sum()
+    assert not kept
+    assert same_bits(torch.autograd.grad(y, x)[0], expected)

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <ATen/core/ivalue.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/ArrayRef.h>
 #include <c10/util/SmallVector.h>
 
@@ -20,6 +19,7 @@
 #include <string>
 
 #include "ac2/internal/graph/value.h"
+#include "ac2/internal/libtorch/op_environment.h"
 #include "ac2/internal/libtorch/random_state.h"
 #include "ac2/internal/libtorch/tensor_meta.h"
 #include "ac2/internal/operators/op_facts.h"
@@ -67,7 +67,7 @@ struct NodeExtras {
 struct Node {
   const OpFacts* facts = nullptr;
   c10::DispatchKeySet keys;                    // of the call below kRecordKey
-  c10::impl::PODLocalDispatchKeySet tls_keys;  // as they were around it
+  const OpEnvironment* environment = nullptr;  // the tape's
   int64_t index = 0;
   // In the order of the arguments: those that are tensors, alone or in a list, and those that are not.
   c10::SmallVector<NodeInput, 2> inputs;
@@ -76,7 +76,6 @@ struct Node {
   std::unique_ptr<NodeExtras> extras;  // null if it has none
   CheckpointPolicy decision = CheckpointPolicy::PREFER_SAVE;
   bool replayable = true;
-  bool grad_mode = false;  // some kernels look at it (oneDNN's RNN keeps a workspace only if it is on)
 
   int32_t live_outputs = 0;        // it is freed with the last
   int32_t recomputed_outputs = 0;  // live and not saved; while there is one, the node uses its inputs

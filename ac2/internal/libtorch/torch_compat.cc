@@ -1,7 +1,14 @@
 #include "ac2/internal/libtorch/torch_compat.h"
 
+#include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/version.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <type_traits>
 #if __has_include(<c10/core/impl/FakeTensorModeTLS.h>)
 #include <c10/core/impl/FakeTensorModeTLS.h>
 #endif
@@ -51,7 +58,124 @@ void reset_peak_of(Index device) {
   }
 }
 
+#if TORCH_VERSION_MINOR >= 9
+// The settings themselves. The public functions tell only what follows from them: whether a kind of op has a setting of
+// its own or that of all kinds is not seen, and so could not be put back.
+template <auto kSettings, auto kMatmul, auto kCudnn>
+struct SettingsOfContext {
+  friend auto& float32_settings(at::Context& context) { return context.*kSettings; }
+  friend at::Float32MatmulPrecision& matmul_setting(at::Context& context) { return context.*kMatmul; }
+  friend bool& cudnn_setting(at::Context& context) { return context.*kCudnn; }
+};
+auto& float32_settings(at::Context& context);
+at::Float32MatmulPrecision& matmul_setting(at::Context& context);
+bool& cudnn_setting(at::Context& context);
+template struct SettingsOfContext<&at::Context::fp32_precision, &at::Context::float32_matmul_precision,
+                                  &at::Context::allow_tf32_cudnn>;
+#endif
+
+#if TORCH_VERSION_MINOR >= 10
+template <class Fn>
+void for_each_float32_setting(at::Context& context, Fn&& fn) {
+  for (auto& [key, precision] : float32_settings(context)) {
+    fn(precision);
+  }
+}
+
+uint8_t number_of(at::Float32Precision precision) {
+  return static_cast<uint8_t>(precision);
+}
+
+void set_to_number(at::Float32Precision& precision, uint8_t number) {
+  precision = static_cast<at::Float32Precision>(number);
+}
+#elif TORCH_VERSION_MINOR == 9
+template <class Fn>
+void for_each_float32_setting(at::Context& context, Fn&& fn) {
+  for (auto& [backend, kinds] : float32_settings(context)) {
+    for (auto& [kind, precision] : kinds) {
+      fn(precision);
+    }
+  }
+}
+
+constexpr std::array<std::string_view, 4> kPrecisions = {"none", "ieee", "tf32", "bf16"};
+
+uint8_t number_of(const std::string& precision) {
+  return static_cast<uint8_t>(std::find(kPrecisions.begin(), kPrecisions.end(), precision) - kPrecisions.begin());
+}
+
+void set_to_number(std::string& precision, uint8_t number) {
+  if (number < kPrecisions.size()) {
+    precision = kPrecisions[number];
+  }
+}
+#endif
+
+// A bool up to 2.9, then an enum.
+template <class Context>
+uint32_t reduced_precision_of(const Context& context) {
+  return static_cast<uint32_t>(context.allowFP16ReductionCuBLAS()) |
+         static_cast<uint32_t>(context.allowBF16ReductionCuBLAS()) << 2U;
+}
+
+template <class Context>
+void set_reduced_precision_of(Context& context, uint32_t fp16, uint32_t bf16) {
+  using Option = decltype(context.allowFP16ReductionCuBLAS());
+  if constexpr (std::is_same_v<Option, bool>) {
+    context.setAllowFP16ReductionCuBLAS(fp16 != 0);
+    context.setAllowBF16ReductionCuBLAS(bf16 != 0);
+  } else {
+    const auto allows = [](uint32_t option) {
+      return static_cast<Option>(option) == Option::AllowReducedPrecisionWithSplitK;
+    };
+    const auto splits = [](uint32_t option) {
+      return static_cast<Option>(option) != Option::DisallowReducedPrecisionDisallowSplitK;
+    };
+    context.setAllowFP16ReductionCuBLAS(allows(fp16), splits(fp16));
+    context.setAllowBF16ReductionCuBLAS(allows(bf16), splits(bf16));
+  }
+}
+
 }  // namespace
+
+Float32Precisions float32_precisions() {
+  at::Context& context = at::globalContext();
+  Float32Precisions precisions = {};
+#if TORCH_VERSION_MINOR >= 9
+  size_t i = 0;
+  for_each_float32_setting(context, [&](const auto& setting) { precisions.at(i++) = number_of(setting); });
+  precisions[9] = static_cast<uint8_t>(matmul_setting(context));
+  precisions[10] = static_cast<uint8_t>(cudnn_setting(context));
+#else
+  precisions[9] = static_cast<uint8_t>(context.float32MatmulPrecision());
+  precisions[10] = static_cast<uint8_t>(context.allowTF32CuDNN());
+#endif
+  return precisions;
+}
+
+void set_float32_precisions(const Float32Precisions& precisions) {
+  at::Context& context = at::globalContext();
+  const auto matmul = static_cast<at::Float32MatmulPrecision>(precisions[9]);
+  const bool cudnn = precisions[10] != 0;
+#if TORCH_VERSION_MINOR >= 9
+  size_t i = 0;
+  for_each_float32_setting(context, [&](auto& setting) { set_to_number(setting, precisions.at(i++)); });
+  matmul_setting(context) = matmul;
+  cudnn_setting(context) = cudnn;
+#else
+  context.setFloat32MatmulPrecision(matmul);
+  context.setAllowTF32CuDNN(cudnn);
+#endif
+}
+
+uint32_t reduced_precision_of_cublas() {
+  return reduced_precision_of(at::globalContext());
+}
+
+void set_reduced_precision_of_cublas(uint32_t bits) {
+  set_reduced_precision_of(at::globalContext(), bits & 3U, bits >> 2U & 3U);
+}
 
 c10::KernelFunction kernel_behind_record_key(const c10::OperatorHandle& op) {
   return lookup(op, c10::DispatchKeySet(kRecordKey));

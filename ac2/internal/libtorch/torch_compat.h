@@ -7,6 +7,7 @@
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/TensorImpl.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -86,6 +87,18 @@ struct RequestedBytes {
 std::optional<RequestedBytes> requested_of_accelerator(c10::DeviceIndex device);
 // Does nothing before 2.9.
 void reset_peak_of_accelerator(c10::DeviceIndex device);
+
+// How precise LibTorch lets products of float32 be: its settings for each backend and kind of op, in the order in which
+// LibTorch lists them (from 2.9 on), then at::Float32MatmulPrecision and allow_tf32 of cuDNN, which older functions set
+// and which LibTorch expects to agree with the others.
+using Float32Precisions = std::array<uint8_t, 11>;
+Float32Precisions float32_precisions();
+void set_float32_precisions(const Float32Precisions& precisions);
+
+// How cuBLAS may add up products of half-precision numbers: four bits. Up to 2.9 there are two bools, later more
+// choices.
+uint32_t reduced_precision_of_cublas();
+void set_reduced_precision_of_cublas(uint32_t bits);
 
 // Whether both are the same version counter, for which LibTorch has no function. Two that count nothing are the same.
 inline bool same_counter(const c10::VariableVersion& a, const c10::VariableVersion& b) {

@@ -104,6 +104,8 @@ OpFacts::OpFacts(const c10::OperatorHandle& handle) : op(handle) {
   note_arguments(schema);
   note_results(schema);
   note_metadata_writes(base);
+  is_pointwise = is_aten && !draws && written.empty() && op.hasTag(at::Tag::pointwise);
+  reads_precision = !is_aten || is_composite || computes_products(base);
 }
 
 void OpFacts::note_arguments(const c10::FunctionSchema& schema) {

@@ -49,6 +49,11 @@ struct OpFacts {
   // Index of the Generator argument, or -1.
   int generator_argument = -1;
   bool is_aten = false;
+  // Each number of a result is computed from those at its place in the arguments (Tag::pointwise), and the op writes
+  // nothing else and draws nothing.
+  bool is_pointwise = false;
+  // What the op computes may depend on how precise products of float32 have to be.
+  bool reads_precision = false;
   // The op is made of other ops. It arrives here whole where autograd is off for the thread (inference mode, kernels
   // that dispatch below autograd), and may look at which of its arguments require a gradient, as matmul does.
   bool is_composite = false;

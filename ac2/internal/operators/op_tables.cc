@@ -192,6 +192,13 @@ constexpr std::array<OpResult, 22> kUndefined = {{
     {"aten::_cudnn_attention_forward", 5},
 }};
 
+// Parts of the names of ops that multiply matrices or convolve. A name that has one by chance ("aten::cummax") costs a
+// look at three settings a call, and nothing else. Ops that are made of others and ops of other libraries need no row.
+constexpr std::array<std::string_view, 16> kProducts = {
+    "attention", "cholesky", "conv", "dist", "dot", "gru",   "linalg", "linear",
+    "lstm",      "lu",       "mm",   "mv",   "rnn", "solve", "svd",    "transformer",
+};
+
 }  // namespace
 
 const HiddenWrites* find_hidden_writes(std::string_view op) {
@@ -218,6 +225,11 @@ bool writes_metadata(std::string_view op) {
 
 bool counts_no_version(std::string_view op) {
   return contains(kWithoutVersion, op);
+}
+
+bool computes_products(std::string_view op) {
+  return std::any_of(kProducts.begin(), kProducts.end(),
+                     [op](std::string_view part) { return op.find(part) != std::string_view::npos; });
 }
 
 bool is_collective(std::string_view op) {

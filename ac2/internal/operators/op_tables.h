@@ -43,6 +43,8 @@ bool is_resize(std::string_view op);
 bool writes_metadata(std::string_view op);
 // Has Tag::inplace_view, but counts no new version of its argument.
 bool counts_no_version(std::string_view op);
+// Multiplies matrices or convolves, so that its bits depend on how precise LibTorch lets products of float32 be.
+bool computes_products(std::string_view op);
 // Communicates with other processes.
 bool is_collective(std::string_view op);
 // A backward kernel uses the op's result number `result` as scratch memory.

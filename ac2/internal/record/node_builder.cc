@@ -1,6 +1,5 @@
 #include "ac2/internal/record/node_builder.h"
 
-#include <c10/core/AutogradState.h>
 #include <c10/macros/Macros.h>
 
 #include <algorithm>
@@ -54,10 +53,9 @@ class NodeBuilder {
     Node* node = node_ = tape_.lifetimes().make_node();
     node->facts = &call_.facts;
     node->keys = call_.keys;
-    node->tls_keys = call_.tls_keys;
+    node->environment = tape_.intern(call_.environment);
     node->index = call_.index;
     node->decision = decision.policy();
-    node->grad_mode = c10::AutogradState::get_tls_state().get_grad_mode();
     if (call_.random_state.defined()) {
       node->add_extras().random_state = call_.random_state;
     }
@@ -167,7 +165,7 @@ class NodeBuilder {
     }
   }
   // Whether surely no gradient is recorded for the results.
-  bool is_without_gradient() const { return !node_->grad_mode || (asks_for_gradients_ && !takes_gradient_); }
+  bool is_without_gradient() const { return !call_.environment.grad_mode || (asks_for_gradients_ && !takes_gradient_); }
 
   const TensorMeta* meta_before(const at::Tensor& tensor, size_t argument, int32_t list_index) const {
     for (const Overwrites::Argument& written : call_.writes->arguments()) {

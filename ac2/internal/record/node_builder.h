@@ -5,11 +5,11 @@
 #include <ATen/core/ivalue.h>
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/TensorImpl.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/ArrayRef.h>
 
 #include <cstdint>
 
+#include "ac2/internal/libtorch/op_environment.h"
 #include "ac2/internal/operators/op_facts.h"
 #include "ac2/internal/record/overwrite.h"
 #include "ac2/internal/region/policy_stack.h"
@@ -21,7 +21,7 @@ namespace ac2::internal {
 struct RecordedCall {
   const OpFacts& facts;
   c10::DispatchKeySet keys;
-  const c10::impl::PODLocalDispatchKeySet& tls_keys;
+  const OpEnvironment& environment;
   c10::ArrayRef<c10::IValue> arguments;
   c10::ArrayRef<c10::IValue> results;
   const Overwrites* writes;  // null if it writes nothing

@@ -72,6 +72,15 @@ bool Recording::may_recompute() const {
   return !known_ || !saves(known_->decision, budget_ != nullptr);
 }
 
+OpEnvironment::Reach Recording::reach_of_pointwise(c10::ArrayRef<c10::IValue> results) {
+  int64_t numel = 0;
+  for_each_tensor(results, [&](const at::Tensor& tensor) { numel += tensor.defined() ? tensor.numel() : 0; });
+  // LibTorch gives no elementwise op of fewer numbers to several threads (IMPLEMENT_VML_KERNEL in
+  // aten/src/ATen/native/cpu/UnaryOpsKernel.cpp has the smallest share; most have 32,768).
+  constexpr int64_t kOneThread = 2048;
+  return numel < kOneThread ? OpEnvironment::Reach::kDtype : OpEnvironment::Reach::kSwitches;
+}
+
 double Recording::cost_of(const Call& call, c10::ArrayRef<c10::IValue> results) const {
   if (modelled_ || cannot_be_timed(results)) {
     return modelled_cost(facts_, call.arguments, results);
@@ -97,12 +106,13 @@ bool Recording::add_node(const Call& call, c10::ArrayRef<c10::IValue> results) {
   if (any_shared) {
     find_idle_in_python(results, idle_in_python);
   }
+  environment_.dispatch_state = tls_keys_;
   const Tape::Lock tape(*tape_);
   tape->storages().set_names_decide(names_decide_);
   build_node(*tape,
              {.facts = facts_,
               .keys = keys_,
-              .tls_keys = tls_keys_,
+              .environment = environment_,
               .arguments = call.arguments,
               .results = results,
               .writes = call.writes,

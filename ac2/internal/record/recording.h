@@ -19,6 +19,7 @@
 #include <memory>
 #include <optional>
 
+#include "ac2/internal/libtorch/op_environment.h"
 #include "ac2/internal/operators/op_facts.h"
 #include "ac2/internal/record/call_watch.h"
 #include "ac2/internal/record/overwrite.h"
@@ -42,6 +43,8 @@ class Recording {
   // A policy or an op may destroy the scope of the region; the tape stays.
   Tape& tape() { return *tape_; }
   Budget* budget() { return budget_; }
+  // Whether policies, and so code of the program, are asked about the call when it has run.
+  bool asks_policies() const { return !known_; }
   // Whether results may have to be computed again, as far as is known before the op has run.
   bool may_recompute() const;
   // The same, because a name may say so later.
@@ -56,11 +59,19 @@ class Recording {
   // `op` returned.
   template <class Op>
   auto run(Call& call, Op&& op) {
+    if (!facts_.is_pointwise) {
+      environment_ = OpEnvironment::here(facts_.reads_precision ? OpEnvironment::Reach::kPrecision
+                                                                : OpEnvironment::Reach::kSwitches);
+    }
     const c10::approx_time_t started = timed_ ? c10::getApproximateTime() : 0;
     auto returned = op();
     const c10::ArrayRef<c10::IValue> results(returned);
     if (timed_) {
       elapsed_ = c10::getApproximateTime() - started;
+    }
+    // How much such an op looks at depends on how large its results are. It changes nothing itself.
+    if (facts_.is_pointwise) {
+      environment_ = OpEnvironment::here(reach_of_pointwise(results));
     }
     if (call.watch != nullptr) {
       call.watch->ran();
@@ -79,6 +90,7 @@ class Recording {
   // False if there is nothing to record.
   bool add_node(const Call& call, c10::ArrayRef<c10::IValue> results);
   void settle();
+  static OpEnvironment::Reach reach_of_pointwise(c10::ArrayRef<c10::IValue> results);
   void find_how_costs_are_known();
   double cost_of(const Call& call, c10::ArrayRef<c10::IValue> results) const;
 
@@ -95,6 +107,7 @@ class Recording {
   bool modelled_ = false;
   bool timed_ = false;
   c10::approx_time_t elapsed_ = 0;
+  OpEnvironment environment_;
   c10::SmallVector<Value*, 2> packs_;
 };
 

@@ -1,7 +1,6 @@
 #include "ac2/internal/replay/replay_call.h"
 
 #include <ATen/core/List.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/core/stack.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "ac2/internal/libtorch/for_each_tensor.h"
+#include "ac2/internal/libtorch/op_environment.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/operators/random_replay.h"
 
@@ -86,7 +86,7 @@ constexpr c10::DispatchKeySet kModes = c10::python_ks;
 // Those of the recorded call: what a kernel dispatches inside itself then goes where it went in forward. In particular
 // autocast is off where it was off, whatever mode backward runs in.
 c10::impl::LocalDispatchKeySet dispatch_state(const Node& node, bool intercept_inner_ops) {
-  c10::impl::LocalDispatchKeySet keys(node.tls_keys);
+  c10::impl::LocalDispatchKeySet keys(node.environment->dispatch_state);
   const c10::DispatchKeySet record(kRecordKey);
   keys.included_ = intercept_inner_ops ? keys.included_ | record : keys.included_ - record;
   keys.excluded_ = intercept_inner_ops ? keys.excluded_ - record : keys.excluded_ | record;
@@ -120,7 +120,7 @@ ReplayTensors call_again(const Node& node, ReplayTensors inputs) {
   }
   {
     const ReplayingHere replaying;
-    const at::AutoGradMode grad_mode(node.grad_mode);
+    const InEnvironment environment(*node.environment, /*may_wait=*/node.facts->is_aten);
     const c10::impl::LocalDispatchKeySet keys = dispatch_state(node, draw && draw->redirects());
     const c10::impl::ForceDispatchKeyGuard guard(keys.included_, keys.excluded_);
     node.facts->op.redispatchBoxed(node.keys - kModes, &stack);

@@ -26,6 +26,7 @@
 
 #include "ac2/internal/graph/node.h"
 #include "ac2/internal/libtorch/meta_table.h"
+#include "ac2/internal/libtorch/op_environment.h"
 #include "ac2/internal/tape/anchors.h"
 #include "ac2/internal/tape/byte_ledger.h"
 #include "ac2/internal/tape/decisions.h"
@@ -61,6 +62,8 @@ class LockedTape {
 
   // The tape's own copy of how the tensor lies in its storage.
   const TensorMeta* intern(const at::Tensor& tensor) { return metas_.intern(*tensor.unsafeGetTensorImpl()); }
+  // And of what an op saw of its surroundings.
+  const OpEnvironment* intern(const OpEnvironment& environment) { return environments_.intern(environment); }
 
   // All outputs of a finished node have been attached.
   void node_finished() {
@@ -123,6 +126,7 @@ class LockedTape {
   KeptValues kept_;
   HookList hooks_;
   MetaTable metas_;
+  EnvironmentTable environments_;
   ExposedStorages exposed_;
   c10::SmallVector<int, 2> active_backwards_;
   bool tidying_is_due_ = false;  // the recording thread's alone

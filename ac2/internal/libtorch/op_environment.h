@@ -1,0 +1,101 @@
+// What an op sees of its surroundings beside its arguments, and what its results may depend on: the thread's dispatch
+// state and grad mode, the default dtype, the number of threads, whether denormal numbers are flushed to zero, and
+// LibTorch's global switches. A replay needs what forward had, whatever the program has set since. docs/design.md has
+// the table.
+//
+//   OpEnvironment forward = OpEnvironment::here(OpEnvironment::Reach::kSwitches);   // in forward
+//   …
+//   const InEnvironment guard(forward, /*may_wait=*/true);                          // in backward, around the replay
+//
+// Threads: any. All but dispatch state, grad mode and denormals belongs to the process, as in LibTorch: while a guard
+// that changes any of it lives, ops of other threads see the change, but no op that is being replayed under a guard
+// that may wait.
+#pragma once
+
+#include <ATen/core/grad_mode.h>
+#include <c10/core/ScalarType.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <vector>
+
+#include "ac2/internal/libtorch/torch_compat.h"
+
+namespace ac2::internal {
+
+struct OpEnvironment {
+  // How much of the surroundings an op looks at. Each has what those before it have.
+  enum class Reach : uint8_t {
+    kDtype,      // an elementwise op on so few numbers that one thread computes them: default dtype, denormals
+    kSwitches,   // any other: threads and global switches too
+    kPrecision,  // products, convolutions, recurrent layers, ops of others: float32's precision too
+  };
+
+  uint32_t switches = 0;              // kSwitches: a bit each
+  int32_t threads = 0;                // kSwitches
+  Float32Precisions precisions = {};  // kPrecision
+  c10::ScalarType default_dtype = c10::ScalarType::Float;
+  bool flushes_denormals = false;
+  Reach reach = Reach::kDtype;
+  bool grad_mode = false;  // some kernels look at it: oneDNN's RNN keeps a workspace only if it is on
+  // Around the call. The recorder fills it in, because it has changed the thread's by the time that here() looks.
+  c10::impl::PODLocalDispatchKeySet dispatch_state = {};
+
+  static OpEnvironment here(Reach reach);
+
+  // Whether all that belongs to the process, as far as both reach, is the same.
+  bool is_same_process_as(const OpEnvironment& other) const {
+    return switches == other.switches && threads == other.threads && precisions == other.precisions &&
+           default_dtype == other.default_dtype;
+  }
+  bool operator==(const OpEnvironment& other) const {
+    return dispatch_state.included_ == other.dispatch_state.included_ &&
+           dispatch_state.excluded_ == other.dispatch_state.excluded_ && is_same_process_as(other) &&
+           flushes_denormals == other.flushes_denormals && grad_mode == other.grad_mode && reach == other.reach;
+  }
+};
+
+// Sets everything but the dispatch state, which a replay changes further, for as long as it lives.
+class InEnvironment {
+ public:
+  // With `may_wait` no other such guard changes what belongs to the process meanwhile: the constructor waits for it. An
+  // op that runs code of the program's must not wait, because that code may need a lock of a thread that waits too.
+  InEnvironment(const OpEnvironment& environment, bool may_wait);
+  ~InEnvironment();
+  InEnvironment(const InEnvironment&) = delete;
+  InEnvironment& operator=(const InEnvironment&) = delete;
+
+ private:
+  const at::AutoGradMode grad_mode_;
+  std::shared_lock<std::shared_mutex> beside_others_;
+  std::unique_lock<std::shared_mutex> alone_;
+  // What the constructor found, if it has changed that.
+  std::optional<OpEnvironment> before_;
+  const bool flushed_denormals_;
+};
+
+// The environments of one tape, each kept once. Guarded by the tape's lock. An environment lives as long as the table.
+class EnvironmentTable {
+ public:
+  const OpEnvironment* intern(const OpEnvironment& environment) {
+    const OpEnvironment*& last = last_[static_cast<size_t>(environment.reach)];
+    if (last == nullptr || *last != environment) {
+      last = find_or_add(environment);
+    }
+    return last;
+  }
+
+ private:
+  const OpEnvironment* find_or_add(const OpEnvironment& environment);
+
+  std::array<const OpEnvironment*, 3> last_ = {};          // by reach
+  std::vector<std::unique_ptr<const OpEnvironment>> all_;  // few: a program seldom changes them
+};
+
+}  // namespace ac2::internal
