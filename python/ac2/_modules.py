@@ -1,91 +1,19 @@
 """Modules whose forward runs in a region."""
 
-import functools
-import threading
-import types
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Type, TypeVar, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, TypeVar, Union
 
 import torch
 import torch.utils.checkpoint as torch_checkpoint
 
-from ac2 import _C, _compiled
+from ac2 import _C, _checkpointed_class
+from ac2._checkpointed_class import Settings
 from ac2._policy import PolicyLike
 from ac2._scope import PolicyScope
 
 _M = TypeVar("_M", bound=torch.nn.Module)
 
-# In the instance's dictionary: (policy, options). Copies and archives carry it along.
-_SETTINGS = "_ac2_checkpointing"
-_IS_CHECKPOINTED = "_ac2_is_checkpointed"
-
 # Arguments of PyTorch's functions that mean nothing here: see ac2.checkpoint.
 _WITHOUT_EFFECT = ("preserve_rng_state", "determinism_check", "debug", "early_stop", "respect_saved_tensors_hooks")
-
-_classes: Dict[type, type] = {}
-_classes_lock = threading.Lock()
-
-
-def _restore(original: type, protocol_result: Tuple[Any, ...]) -> Any:
-    """Makes an object of the checkpointed class again, in this process or another."""
-    create, arguments = protocol_result
-    module = create(*arguments)
-    module.__class__ = _checkpointed(original)
-    return module
-
-
-def _checkpointed(original: Type[_M]) -> Type[_M]:
-    """The class derived from ``original`` whose forward runs in a region. It has the name of ``original``."""
-    with _classes_lock:
-        found = _classes.get(original)
-        if found is None:
-            found = _classes[original] = _make_class(original)
-        return found
-
-
-def _make_class(original: type) -> type:
-    @functools.wraps(original.forward)
-    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-        settings = self.__dict__.get(_SETTINGS)
-        if settings is None:
-            return super(made, self).forward(*args, **kwargs)
-        policy, options = settings
-        if _compiled.is_tracing():
-            if _compiled.can_be_in_a_graph(policy, options):
-                return _compiled.checkpoint_in_a_graph(super(made, self).forward, policy, args, kwargs)
-            return _compiled.outside_of_graphs(self.forward, args, kwargs)
-        with PolicyScope(policy, **options):
-            return super(made, self).forward(*args, **kwargs)
-
-    def __reduce_ex__(self: Any, protocol: int) -> Any:
-        # Pickle finds classes by name, and the name is the original's.
-        reduced = super(made, self).__reduce_ex__(protocol)
-        create, arguments = reduced[0], tuple(original if argument is made else argument for argument in reduced[1])
-        return (_restore, (original, (create, arguments)), *reduced[2:])
-
-    members = {
-        "forward": forward,
-        "__reduce_ex__": __reduce_ex__,
-        "__doc__": original.__doc__,
-        "__module__": original.__module__,
-        "__qualname__": original.__qualname__,
-        _IS_CHECKPOINTED: True,
-    }
-    made = types.new_class(original.__name__, (original,), exec_body=lambda namespace: namespace.update(members))
-    return made
-
-
-def _is_checkpointed(module: torch.nn.Module) -> bool:
-    # Of a base too: fully_shard() and others derive from the class that they find.
-    return hasattr(type(module), _IS_CHECKPOINTED)
-
-
-def _is_wrapped(module: torch.nn.Module) -> bool:
-    return _SETTINGS in module.__dict__
-
-
-def _unwrap(module: torch.nn.Module) -> None:
-    """Its forward opens no region from now on."""
-    module.__dict__.pop(_SETTINGS, None)
 
 
 def checkpoint_wrapper(module: _M, policy: PolicyLike = None, **options: Any) -> _M:
@@ -110,23 +38,23 @@ def checkpoint_wrapper(module: _M, policy: PolicyLike = None, **options: Any) ->
         TypeError: not a module, a compiled or scripted one, or an unknown option.
         ValueError: use_reentrant or checkpoint_impl ask for the reentrant variant, or the policy is wrong.
     """
-    if not isinstance(module, torch.nn.Module):
-        raise TypeError(f"checkpoint_wrapper was given {module!r}; expected a torch.nn.Module.")
-    if isinstance(module, torch.jit.ScriptModule):
-        raise TypeError(
-            "checkpoint_wrapper was given a scripted module, whose class cannot be extended. Open a PolicyScope around the "
-            "call: the ops of scripted code are recorded too."
-        )
-    policy, options = _settings_of(policy, dict(options))
-    PolicyScope(policy, **options)  # wrong arguments are errors here, not in the first forward
-    if not _is_checkpointed(module):
-        module.__class__ = _checkpointed(type(module))
-    module.__dict__[_SETTINGS] = (policy, options)
+    _check_module("checkpoint_wrapper", module)
+    _checkpointed_class.wrap(module, _settings(policy, dict(options)))
     return module
 
 
-def _settings_of(policy: PolicyLike, options: Dict[str, Any]) -> Tuple[PolicyLike, Dict[str, Any]]:
-    """Without what PyTorch's checkpoint_wrapper takes and has no meaning here."""
+def _check_module(function: str, module: Any) -> None:
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"{function} was given {module!r}; expected a torch.nn.Module.")
+    if isinstance(module, torch.jit.ScriptModule):
+        raise TypeError(
+            f"{function} was given a scripted module, whose class cannot be extended. Open a PolicyScope around the call: the "
+            "ops of scripted code are recorded too."
+        )
+
+
+def _settings(policy: PolicyLike, options: Dict[str, Any]) -> Settings:
+    """Without what PyTorch's checkpoint_wrapper takes and has no meaning here. Wrong arguments are errors."""
     implementation = options.pop("checkpoint_impl", None)
     if options.pop("use_reentrant", False) or getattr(implementation, "name", "NO_REENTRANT") == "REENTRANT":
         raise ValueError(
@@ -150,7 +78,8 @@ def _settings_of(policy: PolicyLike, options: Dict[str, Any]) -> Tuple[PolicyLik
                 "with policy=. Open other contexts in the module's forward."
             )
         policy = of_context
-    return policy, options
+    PolicyScope(policy, **options)  # wrong arguments are errors here, not in the first forward
+    return Settings(policy, options)
 
 
 def apply_checkpointing(
@@ -199,9 +128,11 @@ def apply_checkpointing(
             chosen.update(names)
         picked = [name for name, _ in named if name in chosen]
     by_name = dict(named)
-    _settings_of(policy, dict(options))
+    settings = _settings(policy, dict(options))
     for name in picked:
-        checkpoint_wrapper(by_name[name], policy, **options)
+        _check_module(f"apply_checkpointing, at {name!r},", by_name[name])
+    for name in picked:
+        _checkpointed_class.wrap(by_name[name], settings)
     return picked
 
 

@@ -1,8 +1,10 @@
 """Wrapped modules."""
 
 import copy
+import functools
 import io
 import pickle
+import types
 
 import pytest
 import torch
@@ -166,3 +168,125 @@ def test_functional_call_reaches_a_wrapped_module():
     assert same_bits(actual, torch.func.functional_call(plain, parameters, (x,)))
     assert block.enabled
     actual.sum().backward()
+
+
+class OwnForward:
+    """What accelerate does to a module: prepare() with mixed precision, and add_hook_to_module()."""
+
+    @staticmethod
+    def mixed_precision(module):
+        module._original_forward = module.forward
+        function = module.forward.__func__ if hasattr(module.forward, "__func__") else module.forward
+        autocast = torch.autocast("cpu", dtype=torch.bfloat16)
+        if hasattr(module.forward, "__func__"):
+            module.forward = types.MethodType(autocast(function), module)
+        else:
+            module.forward = autocast(function)
+
+    @staticmethod
+    def hook(module):
+        module._old_forward = module.forward
+
+        def new_forward(module, *args, **kwargs):
+            return module._old_forward(*args, **kwargs)
+
+        module.forward = functools.update_wrapper(functools.partial(new_forward, module), module._old_forward)
+
+    @staticmethod
+    def remove_hook(module):
+        module.forward = module._old_forward
+        del module._old_forward
+
+    @staticmethod
+    def by_hand(module):
+        module.forward = lambda x, scale=1.0: type(module).forward(module, x, scale)
+
+
+OWN = [OwnForward.mixed_precision, OwnForward.hook, OwnForward.by_hand]
+
+
+@pytest.mark.parametrize("own", OWN, ids=lambda own: own.__name__)
+@pytest.mark.parametrize("wrapped", ["before", "after"])
+def test_a_forward_of_the_instance_runs_in_one_region(own, wrapped):
+    asked = []
+
+    def policy(ctx, op, *args, **kwargs):
+        asked.append(op)
+        return ac2.CheckpointPolicy.PREFER_RECOMPUTE
+
+    def step(model):
+        return model(x).float().square().mean()
+
+    plain, block, x = Block(), Block(), torch.randn(5, 16)
+    block.load_state_dict(plain.state_dict())
+    own(plain)
+    if wrapped == "before":
+        ac2.checkpoint_wrapper(block, policy)
+    own(block)
+    if wrapped == "after":
+        ac2.checkpoint_wrapper(block, policy)
+    expected, actual = step(plain), step(block)
+    assert block.enabled and same_bits(actual, expected)
+    count = len(asked)
+    del asked[:]
+    with ac2.PolicyScope(policy):
+        plain(x)
+    assert count == len(asked)
+    for loss in (expected, actual):
+        loss.backward()
+    for a, b in zip(block.parameters(), plain.parameters()):
+        assert same_bits(a.grad, b.grad)
+
+
+@pytest.mark.parametrize("own", OWN, ids=lambda own: own.__name__)
+def test_a_copy_of_a_module_with_a_forward_of_its_own_is_checkpointed(own):
+    block = ac2.checkpoint_wrapper(Block())
+    if own is not OwnForward.by_hand:  # whose lambda knows the module that it was made for
+        own(block)
+        other = copy.deepcopy(block)
+        other(torch.randn(5, 16))
+        assert other.enabled and not hasattr(block, "enabled")
+
+
+def test_a_hook_that_is_removed_leaves_the_region():
+    block, x = ac2.checkpoint_wrapper(Block()), torch.randn(5, 16)
+    OwnForward.hook(block)
+    OwnForward.remove_hook(block)
+    block(x)
+    assert block.enabled
+    del block.forward, block.enabled
+    block(x)
+    assert block.enabled and "forward" not in block.__dict__
+    with pytest.raises(AttributeError):
+        del block.forward
+
+
+def test_a_forward_that_the_class_gets_later_runs_in_a_region():
+    class Plain(Block):
+        pass
+
+    block = ac2.checkpoint_wrapper(Plain())
+    type(block).forward = lambda self, x: Block.forward(self, x).sin()
+    block(torch.randn(5, 16))
+    assert block.enabled
+
+
+class Noting(torch.nn.Linear):
+    def forward(self, x):
+        self.enabled = ac2.is_checkpoint_enabled()
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("order", ["weight norm first", "wrapped first"])
+def test_weight_norm_can_be_removed_from_a_wrapped_module(order):
+    layer, x = Noting(4, 4), torch.randn(2, 4)
+    steps = [lambda: torch.nn.utils.parametrizations.weight_norm(layer), lambda: ac2.checkpoint_wrapper(layer)]
+    for step in steps if order == "weight norm first" else reversed(steps):
+        step()
+    other = copy.deepcopy(layer)
+    for module in (layer, other):
+        module(x).sum().backward()
+        assert module.__dict__.pop("enabled") and type(module).__name__ == "ParametrizedNoting"
+    torch.nn.utils.parametrize.remove_parametrizations(layer, "weight")
+    layer(x)
+    assert layer.enabled and type(layer).__name__ == "Noting" and list(layer.state_dict()) == ["bias", "weight"]

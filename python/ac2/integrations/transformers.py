@@ -19,7 +19,8 @@ import torch
 import transformers
 
 from ac2._C import OffloadOptions
-from ac2._modules import _WITHOUT_EFFECT, _is_wrapped, _unwrap, checkpoint_wrapper
+from ac2._checkpointed_class import settings_of, unwrap
+from ac2._modules import _WITHOUT_EFFECT, checkpoint_wrapper
 from ac2._policy import PolicyLike
 from ac2._scope import PolicyScope
 
@@ -72,7 +73,7 @@ def _replace(cls: type, name: str, member: Any) -> None:
 def _or_wrapped(is_checkpointing: Callable[[Any], bool]) -> Callable[[Any], bool]:
     @functools.wraps(is_checkpointing)
     def asks(self: Any) -> bool:
-        return is_checkpointing(self) or any(_is_wrapped(module) for module in self.modules())
+        return is_checkpointing(self) or any(settings_of(module) is not None for module in self.modules())
 
     return asks
 
@@ -89,7 +90,7 @@ def _setter(default_policy: PolicyLike, default_options: Dict[str, Any]) -> Call
     ) -> None:
         layers = _layers(self)
         for layer in layers:
-            _unwrap(layer)
+            unwrap(layer)
         if not enable:
             original(self, enable=False)
             return
