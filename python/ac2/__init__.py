@@ -33,9 +33,9 @@ from ac2._checkpoint import (  # noqa: E402
     checkpoint,
     checkpoint_sequential,
     create_selective_checkpoint_contexts,
-    patch_torch_checkpoint,
 )
 from ac2._modules import apply_checkpointing, checkpoint_wrapper  # noqa: E402
+from ac2._patch import patch_torch_checkpoint  # noqa: E402
 from ac2._policy import CheckpointPolicy, by_operator  # noqa: E402
 from ac2._report import explain, explain_held, live_node_count, to_chrome_trace, to_dot, write_report  # noqa: E402
 from ac2._scope import PolicyScope, apply_ac_policy_fn  # noqa: E402

@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, ContextManager, Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
 import torch.utils.checkpoint as torch_checkpoint
@@ -205,30 +205,3 @@ def checkpoint_sequential(
         input = checkpoint(run(start, start + size), input, use_reentrant=use_reentrant)
         start += size
     return run(start, len(steps))(input)
-
-
-@contextlib.contextmanager
-def patch_torch_checkpoint() -> Iterator[None]:
-    """While it lasts, ``torch.utils.checkpoint.checkpoint`` and its neighbours are ac2's.
-
-        with ac2.patch_torch_checkpoint():
-            model.gradient_checkpointing_enable()
-            trainer.train()
-
-    Replaced are the functions ``checkpoint``, ``checkpoint_sequential`` and ``create_selective_checkpoint_contexts`` of
-    the module ``torch.utils.checkpoint``, for all threads. Code that has imported a function by name before keeps
-    PyTorch's.
-    """
-    replacements = {
-        "checkpoint": checkpoint,
-        "checkpoint_sequential": checkpoint_sequential,
-        "create_selective_checkpoint_contexts": create_selective_checkpoint_contexts,
-    }
-    originals = {name: getattr(torch_checkpoint, name) for name in replacements}
-    for name, function in replacements.items():
-        setattr(torch_checkpoint, name, function)
-    try:
-        yield
-    finally:
-        for name, function in originals.items():
-            setattr(torch_checkpoint, name, function)

@@ -3,9 +3,13 @@
 import contextlib
 import functools
 import inspect
+import sys
+import types
+import warnings
 
 import pytest
 import torch
+import torch.distributed.algorithms._checkpoint.checkpoint_wrapper as wrapper_of_torch
 import torch.utils.checkpoint as torch_checkpoint
 from support import assert_same, mlp, run, same_bits
 
@@ -130,16 +134,71 @@ def test_checkpoint_sequential_checkpoints_all_segments_but_the_last():
 def test_patch_torch_checkpoint_is_undone():
     before = torch_checkpoint.checkpoint
     with ac2.patch_torch_checkpoint():
-        assert torch.utils.checkpoint.checkpoint is ac2.checkpoint
-        assert torch.utils.checkpoint.checkpoint_sequential is ac2.checkpoint_sequential
+        patched = torch_checkpoint.checkpoint
+        assert patched is not before and torch_checkpoint.checkpoint_sequential.__wrapped__ is not ac2.checkpoint_sequential
         with ac2.patch_torch_checkpoint():
-            pass
-        assert torch.utils.checkpoint.checkpoint is ac2.checkpoint
+            assert torch_checkpoint.checkpoint(torch.sin, torch.zeros(1), use_reentrant=False) == 0
+        assert torch_checkpoint.checkpoint is patched
+        with pytest.raises(ValueError, match="use_reentrant=True"):
+            torch_checkpoint.checkpoint(torch.sin, torch.zeros(1), use_reentrant=True)
     assert torch.utils.checkpoint.checkpoint is before
     with pytest.raises(ZeroDivisionError):
         with ac2.patch_torch_checkpoint():
             1 / 0
     assert torch.utils.checkpoint.checkpoint is before
+
+
+def opens_regions(step):
+    before = ac2.live_node_count()
+    result = step()
+    return ac2.live_node_count() > before and result is not None
+
+
+def test_patch_torch_checkpoint_reaches_functions_that_were_imported_by_name():
+    library = types.ModuleType("a_library")
+    exec("from torch.utils.checkpoint import checkpoint as theirs\ndef call(f, x): return theirs(f, x, use_reentrant=False)", vars(library))
+    original, x = torch_checkpoint.checkpoint, torch.randn(4, requires_grad=True)
+
+    def called():
+        return opens_regions(lambda: library.call(lambda x: x.sin().cos(), x))
+
+    def wrapped(module):
+        return opens_regions(lambda: module(x))
+
+    sys.modules["a_library"] = library
+    try:
+        with ac2.patch_torch_checkpoint():
+            assert called() and library.theirs is not original
+            inside = types.ModuleType("imported_inside")
+            exec("from torch.utils.checkpoint import checkpoint", vars(inside))
+            kept = inside.checkpoint  # in a module that nobody knows
+            with ac2.patch_torch_checkpoint():
+                assert opens_regions(lambda: kept(lambda x: x.sin().cos(), x, use_reentrant=False))
+            assert called()
+            module = wrapper_of_torch.checkpoint_wrapper(torch.nn.Sequential(torch.nn.Tanh(), torch.nn.Tanh()))
+            assert wrapped(module)
+        assert library.theirs is torch_checkpoint.checkpoint is wrapper_of_torch.torch_utils_checkpoint is original
+        assert not called() and not wrapped(module)
+        assert not opens_regions(lambda: kept(lambda x: x.sin().cos(), x, use_reentrant=False))
+        assert inspect.signature(kept) == inspect.signature(original)
+    finally:
+        del sys.modules["a_library"]
+
+
+def test_patch_torch_checkpoint_says_if_it_reached_nothing():
+    x = torch.randn(4, requires_grad=True)
+    early = functools.partial(torch_checkpoint.checkpoint, use_reentrant=False)
+    with pytest.warns(UserWarning, match="has checkpointed nothing") as caught:
+        with ac2.patch_torch_checkpoint():
+            early(torch.sin, x)
+    assert len(caught) == 1 and caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with ac2.patch_torch_checkpoint():
+            with pytest.warns(UserWarning, match="has checkpointed nothing"):
+                with ac2.patch_torch_checkpoint():
+                    pass
+            torch_checkpoint.checkpoint(torch.sin, x, use_reentrant=False)
 
 
 def test_nested_checkpoints_of_both_kinds():

@@ -1,0 +1,98 @@
+"""torch.utils.checkpoint's functions are ac2's for a while, wherever modules have them."""
+
+import contextlib
+import functools
+import sys
+import threading
+import warnings
+from typing import Any, Callable, Dict, Iterator
+
+import torch.utils.checkpoint as torch_checkpoint
+
+from ac2 import _compiled
+from ac2._checkpoint import checkpoint, checkpoint_sequential, create_selective_checkpoint_contexts
+
+_Function = Callable[..., Any]
+
+_OURS: Dict[str, _Function] = {
+    "checkpoint": checkpoint,
+    "checkpoint_sequential": checkpoint_sequential,
+    "create_selective_checkpoint_contexts": create_selective_checkpoint_contexts,
+}
+
+_lock = threading.Lock()
+_depth = 0  # how many patches are in force
+_calls = 0  # that have come to ac2 by a patch
+_stand_ins: Dict[_Function, _Function] = {}  # by PyTorch's function
+
+
+def _stand_in(original: _Function, ours: _Function) -> _Function:
+    # Who has imported it keeps it when the patch is over, so that it asks at each call.
+    @functools.wraps(original, updated=())
+    def stand_in(*args: Any, **kwargs: Any) -> Any:
+        if _depth == 0:
+            return original(*args, **kwargs)
+        if not _compiled.is_tracing():
+            _count_call()
+        return ours(*args, **kwargs)
+
+    return stand_in
+
+
+def _count_call() -> None:
+    global _calls
+    _calls += 1
+
+
+def _exchange(replacements: Dict[_Function, _Function]) -> None:
+    """In every module but ours, whatever the functions are called there."""
+    by_id = {id(old): new for old, new in replacements.items()}
+    for name, module in list(sys.modules.items()):
+        members = getattr(module, "__dict__", None)
+        if name.partition(".")[0] == "ac2" or type(members) is not dict:
+            continue
+        for member, value in list(members.items()):
+            if id(value) in by_id:
+                members[member] = by_id[id(value)]
+
+
+@contextlib.contextmanager
+def patch_torch_checkpoint() -> Iterator[None]:
+    """While it lasts, ``torch.utils.checkpoint.checkpoint`` and its neighbours are ac2's.
+
+        with ac2.patch_torch_checkpoint():
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+            trainer.train()
+
+    Replaced are the functions ``checkpoint``, ``checkpoint_sequential`` and ``create_selective_checkpoint_contexts`` of
+    torch.utils.checkpoint, for all threads, in every module that has them, by whatever name it has imported them:
+    torch.distributed's checkpoint_wrapper, transformers, torchtune and others among them. Code that imports them while
+    the patch lasts has PyTorch's again when it is over.
+
+    Not reached is what was given a function before, such as a module that was wrapped or a model whose checkpointing was
+    enabled: do that inside. A patch through which nothing was called says so at its end.
+    """
+    global _depth
+    with _lock:
+        if _depth == 0:
+            for name, ours in _OURS.items():
+                original = getattr(torch_checkpoint, name)
+                if original not in _stand_ins:
+                    _stand_ins[original] = _stand_in(original, ours)
+            _exchange(_stand_ins)
+        _depth += 1
+    before = _calls
+    try:
+        yield
+    finally:
+        with _lock:
+            _depth -= 1
+            if _depth == 0:
+                _exchange({stand_in: original for original, stand_in in _stand_ins.items()})
+    if _calls == before:
+        warnings.warn(
+            "ac2.patch_torch_checkpoint(): nothing called a function of torch.utils.checkpoint while the patch lasted, so ac2 "
+            "has checkpointed nothing. What was given such a function before keeps PyTorch's: enable checkpointing or wrap "
+            "modules inside of the with statement, and train there.",
+            stacklevel=3,
+        )
