@@ -34,10 +34,18 @@ from ac2._checkpoint import (  # noqa: E402
     checkpoint_sequential,
     create_selective_checkpoint_contexts,
 )
-from ac2._modules import apply_checkpointing, checkpoint_wrapper  # noqa: E402
+from ac2._modules import apply_checkpointing, checkpoint_wrapper, last_trace, remove_checkpointing  # noqa: E402
 from ac2._patch import patch_torch_checkpoint  # noqa: E402
 from ac2._policy import CheckpointPolicy, by_operator  # noqa: E402
-from ac2._report import explain, explain_held, live_node_count, to_chrome_trace, to_dot, write_report  # noqa: E402
+from ac2._report import (  # noqa: E402
+    explain,
+    explain_held,
+    live_node_count,
+    report,
+    to_chrome_trace,
+    to_dot,
+    write_report,
+)
 from ac2._scope import PolicyScope, apply_ac_policy_fn  # noqa: E402
 from ac2._tensors import name_tensor, tag_with_policy  # noqa: E402
 from ac2._version import __version__  # noqa: E402
@@ -67,10 +75,13 @@ __all__ = [
     "explain_held",
     "is_checkpoint_enabled",
     "is_recomputing",
+    "last_trace",
     "live_node_count",
     "name_tensor",
     "patch_torch_checkpoint",
     "policies",
+    "remove_checkpointing",
+    "report",
     "tag_with_policy",
     "to_chrome_trace",
     "to_dot",

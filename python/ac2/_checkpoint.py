@@ -7,7 +7,7 @@ from typing import Any, Callable, ContextManager, Dict, List, Optional, Sequence
 import torch
 import torch.utils.checkpoint as torch_checkpoint
 
-from ac2 import _C, _compiled
+from ac2 import _C, _compiled, _regions
 from ac2._policy import PolicyLike
 from ac2._scope import PolicyScope
 
@@ -147,6 +147,7 @@ def checkpoint(
             raise ValueError("ac2.checkpoint was given a policy twice: by policy= and by context_fn=. Pass one of them.")
         policy = policy if policy is not None else from_context
     with PolicyScope(policy, memory_budget=memory_budget), entered or contextlib.nullcontext():
+        _regions.opened_for(function)
         return function(*args, **kwargs)
 
 

@@ -9,6 +9,7 @@ import torch
 
 from ac2 import _C, _compiled
 from ac2._policy import PolicyLike
+from ac2._regions import Regions
 from ac2._scope import PolicyScope
 
 # In the instance's dictionary. Copies and archives carry the settings along, and begin to count anew.
@@ -22,17 +23,6 @@ class Settings(NamedTuple):
     options: Dict[str, Any]  # of PolicyScope
     off_in_eval: bool = False
     off_under_no_grad: bool = False
-
-
-class Regions:
-    """Those of one module: how many have been opened, and the trace of the last one."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.trace: Optional[_C.Trace] = None
-
-    def __reduce__(self) -> Any:
-        return Regions, ()
 
 
 _classes: Dict[type, type] = {}
@@ -180,9 +170,7 @@ def _run(
         return forward(*args, **kwargs)
     is_first = id(module) not in modules
     with PolicyScope(settings.policy, **settings.options) as scope:
-        regions = regions_of(module)
-        regions.count += 1
-        regions.trace = scope.trace
+        regions_of(module).opened(scope.trace)
         modules.add(id(module))
         try:
             return forward(*args, **kwargs)

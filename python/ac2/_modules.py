@@ -136,6 +136,38 @@ def apply_checkpointing(
     return picked
 
 
+def remove_checkpointing(model: torch.nn.Module) -> List[str]:
+    """Undoes apply_checkpointing() and checkpoint_wrapper() in a model, and returns the names of the modules that were wrapped.
+
+    Class, pickles and state_dict of each module are as before; a ``forward`` of the instance's stays. A class that others
+    have derived from the wrapped module's, as fully_shard() does, stays too, and opens no region any more.
+    """
+    _check_module("remove_checkpointing", model)
+    return [name for name, module in list(model.named_modules()) if _checkpointed_class.unwrap(module)]
+
+
+def last_trace(module: torch.nn.Module) -> Optional["_C.Trace"]:
+    """The trace of the last region of a wrapped module; None if it has had none.
+
+        ac2.apply_checkpointing(model, modules="layers.*")
+        loss_fn(model(x), y).backward()
+        print(ac2.last_trace(model.layers[0]).stats())
+
+    Inside of another region it is that region's trace. Until the next forward the module keeps the memory of the recording
+    itself (64 KiB, and more after some hundred ops), but no tensor.
+
+    Raises:
+        ValueError: the module is not wrapped.
+    """
+    _check_module("last_trace", module)
+    if _checkpointed_class.settings_of(module) is None:
+        raise ValueError(
+            f"last_trace was given a {type(module).__name__} that is not wrapped. checkpoint_wrapper() and "
+            "apply_checkpointing() wrap modules, the latter those that it returns the names of."
+        )
+    return _checkpointed_class.regions_of(module).trace
+
+
 def _picked_by(selector: Union[str, type], named: List[Tuple[str, torch.nn.Module]]) -> List[str]:
     if isinstance(selector, type):
         return [name for name, module in named if isinstance(module, selector)]

@@ -62,11 +62,16 @@ def _modules() -> List[torch.nn.Module]:
     return [thing for thing in gc.get_objects() if issubclass(type(thing), torch.nn.Module)]
 
 
-def _names_of_parameters() -> Iterator[Tuple[str, torch.Tensor]]:
-    """Each parameter and buffer of the process, by its path from the outermost module that has it."""
+def root_modules() -> List[torch.nn.Module]:
+    """Those of the process that are no module's submodule."""
     modules = [module for module in _modules() if "_modules" in vars(module)]
     inner = {id(child) for module in modules for child in vars(module)["_modules"].values() if child is not None}
-    roots = [module for module in modules if id(module) not in inner]
+    return [module for module in modules if id(module) not in inner]
+
+
+def _names_of_parameters() -> Iterator[Tuple[str, torch.Tensor]]:
+    """Each parameter and buffer of the process, by its path from the outermost module that has it."""
+    roots = root_modules()
     for root in roots:
         # Without a dot it would be taken for a module.
         prefix = f"{type(root).__name__}." if len(roots) > 1 else ""

@@ -1,9 +1,13 @@
 """What people read of a region."""
 
+import html
 import os
-from typing import Sequence, Union
+from typing import Iterator, List, Sequence, Tuple, Union
 
-from ac2 import _C
+import torch
+
+from ac2 import _C, _out_of_memory, _regions
+from ac2._checkpointed_class import regions_of, settings_of
 
 
 def explain(trace: "_C.Trace") -> str:
@@ -56,3 +60,64 @@ def write_report(trace: Union["_C.Trace", Sequence["_C.Trace"]], path: Union[str
 def live_node_count() -> int:
     """The recorded calls that are alive in all traces of the process: 0 when nothing is left behind."""
     return _C.live_node_count()
+
+
+class Report(str):
+    """A text that a prompt and a notebook show as it is."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self)}</pre>"
+
+
+def report() -> Report:
+    """Which wrapped modules of the process have had regions, and which never did; what ac2.checkpoint() has run.
+
+        print(ac2.report())
+
+    Modules are those of checkpoint_wrapper(), apply_checkpointing() and the integrations. Calls that come by
+    patch_torch_checkpoint() are listed by the function that was run. For a single region see explain().
+    """
+    modules = list(_wrapped_modules())
+    had = sum(1 for _, module in modules if regions_of(module).count)
+    lines = [f"ac2: {had} of {len(modules)} wrapped modules have had a region."]
+    lines += [f"  {name} ({type(module).__name__}): {_of_module(module)}" for name, module in modules]
+    if had < len(modules):
+        lines.append(
+            "A module has none if its forward has not been called since it was wrapped, if it runs compiled (PyTorch's "
+            "checkpointing is in the graph), or where off_in_eval or off_under_no_grad hold."
+        )
+    functions = sorted(_regions.of_functions().items())
+    if functions:
+        lines.append("Run by ac2.checkpoint:")
+        lines += [f"  {name}: {_regions_in_words(count)}" for name, count in functions]
+    return Report("\n".join(lines))
+
+
+def _of_module(module: torch.nn.Module) -> str:
+    regions = regions_of(module)
+    if regions.trace is None:
+        return "no region"
+    stats = regions.trace.stats()
+    return (
+        f"{_regions_in_words(regions.count)}; the last one recorded {stats.recorded_ops} ops, has replayed "
+        f"{stats.recomputed_ops}, and holds {stats.saved_bytes} bytes"
+    )
+
+
+def _regions_in_words(count: int) -> str:
+    return f"{count} region{'' if count == 1 else 's'}"
+
+
+def _wrapped_modules() -> Iterator[Tuple[str, torch.nn.Module]]:
+    """With their names in the model that they are of."""
+    seen: List[torch.nn.Module] = []
+    roots = _out_of_memory.root_modules()
+    for root in roots:
+        for name, module in root.named_modules():
+            if settings_of(module) is not None and not any(module is other for other in seen):
+                seen.append(module)
+                prefix = type(root).__name__ if len(roots) > 1 or not name else ""
+                yield ".".join(part for part in (prefix, name) if part), module

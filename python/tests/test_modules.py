@@ -290,3 +290,76 @@ def test_weight_norm_can_be_removed_from_a_wrapped_module(order):
     torch.nn.utils.parametrize.remove_parametrizations(layer, "weight")
     layer(x)
     assert layer.enabled and type(layer).__name__ == "Noting" and list(layer.state_dict()) == ["bias", "weight"]
+
+
+def test_last_trace_is_that_of_the_last_region():
+    model, x = Model(), torch.randn(5, 16)
+    ac2.apply_checkpointing(model, modules="layers.*")
+    assert ac2.last_trace(model.layers[0]) is None
+    model(x).sum().backward()
+    first = ac2.last_trace(model.layers[0])
+    assert first.stats().recorded_ops > 0 and first.stats().recomputed_ops > 0
+    with ac2.PolicyScope() as scope:
+        model(x).sum().backward()
+    assert ac2.last_trace(model.layers[0]) == scope.trace != first
+    for other in (copy.copy(model.layers[0]), copy.deepcopy(model.layers[0]), pickle.loads(pickle.dumps(model.layers[0]))):
+        assert ac2.last_trace(other) is None
+    with pytest.raises(ValueError, match="Linear that is not wrapped"):
+        ac2.last_trace(model.head)
+
+
+def test_the_report_says_which_modules_had_regions():
+    class Reported(Model):
+        def forward(self, x):
+            return self.layers[1](self.layers[0](x))
+
+    def block_of_a_function(x):
+        return x.sin().cos()
+
+    model, x, _other = Reported(), torch.randn(5, 16, requires_grad=True), torch.nn.Tanh()
+    ac2.apply_checkpointing(model, modules="layers.*")
+    for _ in range(2):
+        model(x).sum().backward()
+    with ac2.patch_torch_checkpoint():
+        torch_checkpoint.checkpoint(block_of_a_function, x, use_reentrant=False)
+        torch_checkpoint.checkpoint(functools.partial(model.head.forward), x, use_reentrant=False)
+    lines = str(ac2.report()).splitlines()
+    mine = [line.strip() for line in lines if line.strip().startswith("Reported.layers.")]
+    for line, regions in zip(mine, ["2 regions", "2 regions", "no region"]):
+        assert f"(Block): {regions}" in line, line
+    assert len(mine) == 3 and any("A module has none if" in line for line in lines)
+    assert "  torch.nn.modules.linear.Linear: 1 region" in lines
+    assert [line for line in lines if "block_of_a_function: 1 region" in line]
+    assert ac2.report()._repr_html_().startswith("<pre>ac2: ")
+
+
+def test_remove_checkpointing_leaves_the_model_as_it_was():
+    x = torch.randn(5, 16)
+    model, plain = Model(), Model()
+    plain.load_state_dict(model.state_dict())
+    ac2.apply_checkpointing(model, modules="layers.*")
+    ac2.checkpoint_wrapper(model, memory_budget=1 << 20)
+    kept = model.layers[1].forward
+    model(x), plain(x)
+    assert ac2.remove_checkpointing(model) == ["", "layers.0", "layers.1", "layers.2"]
+    assert ac2.remove_checkpointing(model) == []
+    assert_same(run(model, loss_of(x)), run(plain, loss_of(x)))
+    kept(x), plain.layers[1](x)  # who has kept it has the module's own
+    assert not model.layers[1].enabled
+    model.layers[0](x), plain.layers[0](x)
+    assert not model.layers[0].enabled
+    for layer in model.layers:
+        layer.enabled = plain.layers[0].enabled
+    assert [type(module) for module in model.modules()] == [type(module) for module in plain.modules()]
+    archive = pickle.dumps(model)
+    assert b"ac2" not in archive and len(archive) == len(pickle.dumps(plain))
+
+
+def test_remove_checkpointing_leaves_parametrizations():
+    layer, x = Noting(4, 4), torch.randn(2, 4)
+    torch.nn.utils.parametrizations.weight_norm(ac2.checkpoint_wrapper(layer))
+    assert ac2.remove_checkpointing(layer) == [""]
+    layer(x)
+    assert not layer.enabled and type(layer).__name__ == "ParametrizedNoting"
+    torch.nn.utils.parametrize.remove_parametrizations(layer, "weight")
+    assert type(layer) is Noting

@@ -22,6 +22,7 @@ from ac2._C import OffloadOptions
 from ac2._checkpointed_class import settings_of, unwrap
 from ac2._modules import _WITHOUT_EFFECT, checkpoint_wrapper
 from ac2._policy import PolicyLike
+from ac2._regions import opened_for
 from ac2._scope import PolicyScope
 
 __all__ = ["install", "uninstall"]
@@ -133,4 +134,5 @@ def _layers(model: torch.nn.Module) -> List[torch.nn.Module]:
 
 def _in_a_region(settings: Dict[str, Any], function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     with PolicyScope(**settings):
+        opened_for(function)
         return function(*args, **kwargs)
