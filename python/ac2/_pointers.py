@@ -21,6 +21,11 @@ from ac2 import _C
 _METHODS = ("data_ptr", "numpy", "__dlpack__", "untyped_storage", "_typed_storage", "storage")
 
 
+# Modules of PyTorch that look at a storage and hand no pointer out: torch 2.7 compares the storages of what each custom_op takes
+# and makes, and a jagged tensor notes how large that of its values is.
+_ONLY_LOOKING = frozenset(("torch._library.utils", "torch.nested._internal.nested_tensor"))
+
+
 def watch() -> None:
     """Wraps the methods. To be called once."""
     for name in _METHODS:
@@ -34,9 +39,8 @@ def watch() -> None:
 def _telling(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # Before: the pointer may be used as soon as it is there. torch 2.7 compares the storages of what each custom_op takes and
-        # makes, and writes to none.
-        if sys._getframe(1).f_globals.get("__name__") != "torch._library.utils":
+        # Before: the pointer may be used as soon as it is there.
+        if sys._getframe(1).f_globals.get("__name__") not in _ONLY_LOOKING:
             _C.expose(self)
         return original(self, *args, **kwargs)
 

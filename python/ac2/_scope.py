@@ -6,7 +6,7 @@ import warnings
 import weakref
 from typing import Any, Callable, Optional, TypeVar, Union
 
-from ac2 import _C, _compiled, _out_of_memory, _pointers
+from ac2 import _C, _compiled, _higher_order, _out_of_memory, _pointers
 from ac2._policy import PolicyLike, as_policy
 
 _R = TypeVar("_R")
@@ -19,7 +19,7 @@ _watching = False
 
 
 def _watch_python() -> None:
-    """Once in a process, when its first region opens: what writes to tensors unseen, and errors about memory."""
+    """Once in a process, when its first region opens: what writes to tensors unseen, what looks at keys, errors about memory."""
     global _watching
     if _watching:
         return
@@ -27,6 +27,7 @@ def _watch_python() -> None:
         if not _watching:
             _pointers.watch()
             _compiled.watch()
+            _higher_order.watch()
             _out_of_memory.watch()
             _watching = True
 

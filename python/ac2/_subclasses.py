@@ -2,8 +2,12 @@
 
 What a region records are the ops on their parts. So what autograd saves of such a tensor is its parts, each saved or
 recomputed as the policy says, and put together again in backward by ``__tensor_unflatten__``.
+
+The ragged dimension of a jagged tensor is known by the very tensor object that has its offsets: with another one of the same
+contents it would be another dimension, and shapes would differ. So all but the values of such a tensor is kept as it is.
 """
 
+import sys
 from typing import Any, List, Optional, Tuple
 
 import torch
@@ -15,13 +19,21 @@ def take_apart(tensor: torch.Tensor) -> Optional[Tuple[List[torch.Tensor], Any]]
     if flatten is None or not hasattr(type(tensor), "__tensor_unflatten__"):
         return None
     names, context = flatten()
-    parts = [getattr(tensor, name) for name in names]
-    if not parts or not all(isinstance(part, torch.Tensor) for part in parts):
+    parts = {name: getattr(tensor, name) for name in names}
+    if not parts or not all(isinstance(part, torch.Tensor) for part in parts.values()):
         return None
-    return parts, (type(tensor), tuple(names), context, tensor.size(), tensor.stride())
+    kept = {name: part for name, part in parts.items() if name != "_values"} if _is_jagged(tensor) else {}
+    names = tuple(name for name in names if name not in kept)
+    return [parts[name] for name in names], (type(tensor), names, kept, context, tensor.size(), tensor.stride())
 
 
 def put_together(parts: List[torch.Tensor], kept: Any) -> torch.Tensor:
     """The inverse of take_apart()."""
-    kind, names, context, size, stride = kept
-    return kind.__tensor_unflatten__(dict(zip(names, parts)), context, size, stride)
+    kind, names, others, context, size, stride = kept
+    return kind.__tensor_unflatten__({**dict(zip(names, parts)), **others}, context, size, stride)
+
+
+def _is_jagged(tensor: torch.Tensor) -> bool:
+    # Imported by torch when the first such tensor is made.
+    module = sys.modules.get("torch.nested._internal.nested_tensor")
+    return module is not None and isinstance(tensor, module.NestedTensor)

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ac2/expose.h"
+#include "ac2/internal/region/region_keys.h"
 #include "ac2/memory_budget.h"
 #include "ac2/names.h"
 #include "ac2/offload.h"
@@ -276,6 +277,8 @@ void add_scope(py::module_& module) {
           py::return_value_policy::reference)
       .def("__exit__", [](PyDisabled& self, const py::args&) { self.leave(); });
   module.def("is_checkpoint_enabled", &is_checkpoint_enabled, "Whether a region is open on this thread.");
+  // As torch._C.DispatchKeySet.raw_repr(): a class of pybind11's is known to those who were built by the same compiler.
+  module.def("keys_of_regions", [] { return internal::keys_of_regions().raw_repr(); });
   module.def("is_recomputing", &is_recomputing, "Whether an op is being replayed on this thread.");
 }
 

@@ -1,0 +1,18 @@
+// The dispatch keys that a thread includes for the sake of regions.
+//
+//   keys = keys - keys_of_regions();   // as they would be without ac2
+//
+// For code outside of the dispatcher that looks at a thread's keys by itself, as Python's operators of higher order do.
+//
+// Threads: concerns the calling thread.
+#pragma once
+
+#include <c10/core/DispatchKeySet.h>
+
+namespace ac2::internal {
+
+// The record key, also where no region is open: a thread of the engine has it from the thread that called backward.
+// Empty if another library has included that key here.
+c10::DispatchKeySet keys_of_regions();
+
+}  // namespace ac2::internal
