@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "ac2/internal/budget/budget.h"
 #include "ac2/memory_budget.h"
 #include "ac2/report.h"
 #include "ac2/testing/counting_allocator.h"
@@ -354,6 +355,76 @@ TEST_F(BudgetTest, ThreadsMayShareABudget) {
         y = sines(inputs[i], 20);
       }
       gradients[i] = gradient_of(y, inputs[i]);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  expect_same_bits(gradients, expected, "gradients");
+  EXPECT_EQ(budget.held_bytes(), 0);
+}
+
+// A replay on one thread pins what it is about to read; make_room on another has chosen it just before, and gets the
+// tape's lock afterwards.
+class RacingTape : public internal::BudgetedTape {
+ public:
+  void start_tracking() override {}
+  void drop_for_room(internal::Value* value, c10::function_ref<bool()> may_drop) override {
+    before_lock();
+    if (may_drop()) dropped.push_back(value);
+  }
+  void forget_for_room() override {}
+
+  std::function<void()> before_lock = [] {};
+  std::vector<internal::Value*> dropped;
+};
+
+TEST_F(BudgetTest, WhatAnotherThreadHasPinnedOrSavedSinceItWasChosenIsNotDropped) {
+  using internal::Budget, internal::Node, internal::Place, internal::Value;
+  for (const bool pins : {true, false}) {
+    const auto budget = std::make_shared<Budget>(100, internal::CostSource::kModelled);
+    const auto tape = std::make_shared<RacingTape>();
+    budget->add_tape(tape);
+    budget->start_tracking();
+    Value value;
+    value.nbytes = 100;
+    value.budget.droppable = true;
+    Node node;
+    node.cost = 1;
+    node.outputs.push_back({.value = &value});
+    budget->add_call(tape, node);
+    budget->set_place(value, Place::kHeld);
+    budget->add_hook(value);
+    tape->before_lock = [&] {
+      if (pins) {
+        budget->pin(value);
+      } else {
+        budget->set_retention(value, internal::Retention::kMustSave);
+      }
+    };
+    expect_error([&] { budget->make_room(50, [] { return "aten::mm"; }); }, {"aten::mm", "150 bytes must be held"});
+    EXPECT_TRUE(tape->dropped.empty()) << (pins ? "pinned" : "saved");
+  }
+}
+
+// Long chains: what one thread replays, others want to drop all the time.
+TEST_F(BudgetTest, ThreadsThatShareATightBudgetGiveExactGradients) {
+  constexpr int kThreads = 4, kOps = 300;
+  std::vector<at::Tensor> inputs, expected, gradients(kThreads);
+  for (int i = 0; i < kThreads; ++i) {
+    inputs.push_back(sample({16}));
+    expected.push_back(gradient_of(sines(inputs.back(), kOps), inputs.back()));
+  }
+  const MemoryBudget budget(kThreads * 8 * 16 * 4);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      for (int step = 0; step < 3; ++step) {
+        at::Tensor y;
+        {
+          PolicyScope scope({.memory_budget = budget});
+          y = sines(inputs[i], kOps);
+        }
+        gradients[i] = gradient_of(y, inputs[i]);
+      }
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -211,10 +211,10 @@ void Budget::remove_outside(const c10::Storage& storage) {
 
 void Budget::drop(ValueId id, const Entry& entry) {
   if (const std::shared_ptr<BudgetedTape> tape = entry.tape.lock()) {
-    // Another thread may have been here.
+    // Another thread may have dropped, pinned or saved the value since it was chosen.
     tape->drop_for_room(entry.value, [&] {
       const std::lock_guard lock(mutex_);
-      return entries_[id].value == entry.value && evictor_.place(id) == Place::kHeld;
+      return entries_[id].serial == entry.serial && evictor_.may_drop(id);
     });
   }
 }

@@ -115,6 +115,9 @@ class Evictor {
   // when a hook is gone.
   ValueId take_unneeded();
 
+  // Whether the value may be dropped now: its bytes are held, and nothing says that they must stay. True of each value
+  // that next_victim() and take_unneeded() return, until the caller reports the next event.
+  bool may_drop(ValueId value) const { return states_[value].place == Place::kHeld && is_evictable(value); }
   bool is_needed(ValueId value) const { return graph_.is_needed(value); }
   Place place(ValueId value) const { return states_[value].place; }
   Retention retention(ValueId value) const { return states_[value].retention; }

@@ -55,9 +55,9 @@ void Tape::start_tracking() {
   locked->start_tracking();
 }
 
-void Tape::drop_for_room(Value* value, c10::function_ref<bool()> still_held) {
+void Tape::drop_for_room(Value* value, c10::function_ref<bool()> may_drop) {
   const Lock locked(*this);
-  if (still_held()) {
+  if (may_drop()) {
     locked->kept().evict_for_room(value);
   }
 }

@@ -95,7 +95,7 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
   void close();
 
   void start_tracking() override;
-  void drop_for_room(Value* value, c10::function_ref<bool()> still_held) override;
+  void drop_for_room(Value* value, c10::function_ref<bool()> may_drop) override;
   void forget_for_room() override;
 
  private:
