@@ -26,6 +26,12 @@ std::optional<MemoryBudget> BudgetOption::budget(bool modelled_costs) const {
     return MemoryBudget(*bytes, modelled_costs);
   }
   const MemoryBudget* shared = std::get_if<MemoryBudget>(&given_);
+  TORCH_CHECK(shared != nullptr || !modelled_costs,
+              "modelled_costs is set without a memory_budget, and would have no effect: it says how a budget learns "
+              "what ops cost. Give a memory_budget in bytes, or leave modelled_costs out.");
+  TORCH_CHECK(!modelled_costs || shared->budget_->costs() == internal::CostSource::kModelled,
+              "modelled_costs is set with a MemoryBudget that times ops, and would have no effect. Make that budget "
+              "with modelled costs, as MemoryBudget(bytes, true), or give a memory_budget in bytes.");
   return shared != nullptr ? std::optional(*shared) : std::nullopt;
 }
 

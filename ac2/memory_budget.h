@@ -54,6 +54,7 @@ class MemoryBudget {
   int64_t held_bytes() const;
 
  private:
+  friend class BudgetOption;
   friend class internal::BudgetAccess;
   std::shared_ptr<internal::Budget> budget_;
 };
@@ -78,7 +79,8 @@ class BudgetOption {
   bool has_value() const { return !std::holds_alternative<std::monostate>(given_); }
   void reset() { given_ = std::monostate(); }
   // The budget itself: the shared one, or a new one of the given bytes; null if there is none. Throws as MemoryBudget's
-  // constructor, to which `modelled_costs` goes with a number of bytes.
+  // constructor, to which `modelled_costs` goes with a number of bytes. Throws c10::Error also if `modelled_costs` would
+  // have no effect: if there is no budget, or a shared one that times ops.
   std::optional<MemoryBudget> budget(bool modelled_costs = false) const;
 
  private:

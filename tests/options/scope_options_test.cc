@@ -31,7 +31,6 @@ TEST_F(ScopeOptionsTest, OptionsWithoutABudgetRecomputeAll) {
   EXPECT_EQ(run({}).recomputed_ops, 1);
   EXPECT_EQ(run({.verify = true}).recomputed_ops, 1);
   EXPECT_EQ(run({.timeline = true}).recomputed_ops, 1);
-  EXPECT_EQ(run({.modelled_costs = true}).recomputed_ops, 1);
   EXPECT_EQ(run({.offload = OffloadOptions{.inputs = true}}).recomputed_ops, 1);
 }
 
@@ -39,6 +38,15 @@ TEST_F(ScopeOptionsTest, OptionsWithABudgetKeepWhatFits) {
   EXPECT_EQ(run({.memory_budget = 1 << 20}).recomputed_ops, 0);
   EXPECT_EQ(run({.memory_budget = 1 << 20, .verify = true, .timeline = true}).recomputed_ops, 0);
   EXPECT_EQ(run({.memory_budget = MemoryBudget(1 << 20)}).recomputed_ops, 0);
+}
+
+TEST_F(ScopeOptionsTest, ModelledCostsThatWouldHaveNoEffectAreAnError) {
+  const MemoryBudget timed(1 << 20), modelled(1 << 20, /*modelled_costs=*/true);
+  expect_error([&] { run({.memory_budget = timed, .modelled_costs = true}); },
+               {"modelled_costs", "MemoryBudget that times ops", "MemoryBudget(bytes, true)"});
+  expect_error([&] { run({.modelled_costs = true}); }, {"modelled_costs", "without a memory_budget"});
+  EXPECT_EQ(run({.memory_budget = modelled, .modelled_costs = true}).recomputed_ops, 0);
+  EXPECT_EQ(run({.memory_budget = 1 << 20, .modelled_costs = true}).recomputed_ops, 0);
 }
 
 TEST_F(ScopeOptionsTest, VerifyWithoutAPolicyChecksReplays) {
