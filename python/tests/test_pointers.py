@@ -179,3 +179,90 @@ def test_the_methods_are_still_those_of_torch():
     with pytest.raises(RuntimeError, match="requires grad"):
         torch.ones(1, requires_grad=True).numpy()
     assert torch.Tensor.numpy.__name__ == "numpy" and torch.Tensor.data_ptr.__doc__
+
+
+def numpy_array(path):
+    array = numpy.ones((4, 4), numpy.uint8)
+    return array, torch.from_numpy(array)
+
+
+def byte_buffer(path):
+    buffer = bytearray(b"\1" * 16)
+    return numpy.frombuffer(buffer, numpy.uint8), torch.frombuffer(buffer, dtype=torch.uint8).view(4, 4)
+
+
+def capsule(path):
+    array = numpy.ones((4, 4), numpy.uint8)
+    return array, torch.from_dlpack(array)
+
+
+def as_tensor(path):
+    array = numpy.ones((4, 4), numpy.float32)
+    return array, torch.as_tensor(array)
+
+
+def shared_memory(path):
+    tensor = torch.ones(4, 4).share_memory_()
+    return tensor.numpy(), tensor
+
+
+def mapped_file(path):
+    array = numpy.memmap(path / "frames", numpy.float32, "w+", shape=(4, 4))
+    array[:] = 1
+    return array, torch.from_numpy(array)
+
+
+BUFFERS = [numpy_array, byte_buffer, capsule, as_tensor, shared_memory, mapped_file]
+
+
+def must_recompute(op):
+    return ac2.CheckpointPolicy.MUST_RECOMPUTE
+
+
+@pytest.mark.parametrize("buffer", BUFFERS)
+@pytest.mark.parametrize("options", [{"policy": "recompute_all"}, {"policy": "must_save_all"}, {"policy": must_recompute}, {"memory_budget": 4096}])
+def test_what_was_computed_from_a_buffer_is_computed_from_what_it_held_then(tmp_path, buffer, options):
+    def gradient(region):
+        array, tensor = buffer(tmp_path)
+        x = torch.full((4, 4), 0.5).requires_grad_()
+        with region:
+            y = (tensor.float() / 255 * x).sum()
+            array[:] = 200
+            z = y + (tensor.float() / 255 * x).sin().sum()
+        z.backward()
+        array[:] = 0
+        return x.grad
+
+    assert same_bits(gradient(ac2.PolicyScope(**options)), gradient(ac2.DisableCheckpointing()))
+
+
+@pytest.mark.parametrize("alias", [torch.from_dlpack, lambda v: torch.from_numpy(v.numpy())])
+@pytest.mark.parametrize("policy", ["recompute_all", "must_save_all"])
+def test_a_write_through_an_alias_is_a_write_to_the_tensor(alias, policy):
+    def gradient(region):
+        x = torch.full((4, 4), 0.5).requires_grad_()
+        c = torch.arange(16.0).view(4, 4)
+        with region:
+            v = (c * 2).detach()
+            before = (v.cos() * x).exp()
+            w = alias(v)
+            between = (v.sin() * x).exp()
+            w *= 3
+            z = (before * between + v.tanh() * x + v * x).sum()
+        del v
+        z.backward()
+        return x.grad
+
+    assert same_bits(gradient(ac2.PolicyScope(policy)), gradient(ac2.DisableCheckpointing()))
+
+
+def test_weights_in_a_mapped_file_are_not_copied(tmp_path):
+    torch.save({"w": torch.randn(16, 16)}, tmp_path / "weights.pt")
+    w = torch.load(tmp_path / "weights.pt", mmap=True)["w"]
+    x = torch.randn(16, 16, requires_grad=True)
+    with ac2.PolicyScope() as scope:
+        y = (x + w).sin().cos().sum()
+    stats = scope.trace.stats()
+    assert stats.copied_bytes == 0 and stats.saved_bytes == 2 * 16 * 16 * 4  # x and w
+    y.backward()
+    assert scope.trace.stats().recomputed_ops == 2

@@ -92,6 +92,7 @@ struct Value {
   bool held_is_private = false;   // `held` is a copy that nobody else can write to
   bool real_is_original = false;  // `real` is `origin`, not what a replay made
   bool let_go = false;            // in ValueBytes' list of these, which has a reference of its own
+  bool foreign = false;           // its bytes lie in memory that others may write to; see libtorch/foreign_memory.h
   bool without_gradient = false;  // surely no graph led to it where an op made it, or took it last
   BudgetedValue budget;
   WatchedVersions versions;

@@ -47,8 +47,7 @@ class NodeBuilder {
   NodeBuilder(LockedTape& tape, const RecordedCall& call)
       : tape_(tape), call_(call), asks_for_gradients_(tape.asks_for_gradients()) {}
 
-  // The node lives on in its results; nothing is left if it has none.
-  void build(const ResolvedDecision& resolved) {
+  bool build(const ResolvedDecision& resolved) {
     const PolicyDecision& decision = resolved.decision;
     Node* node = node_ = tape_.lifetimes().make_node();
     node->facts = &call_.facts;
@@ -62,13 +61,18 @@ class NodeBuilder {
     node->replayable = !call_.facts.draws || call_.random_state.defined();
     add_writes();
     add_arguments();
+    node->replayable &= !reads_foreign_;
     const bool has_budget = tape_.budget().get() != nullptr;
     saves_ = saves(decision, has_budget) || (decision.offloads() && leaves_device()) || !node->replayable ||
              lacks_old_bytes_;
+    if (reads_foreign_ && call_.foreign_reads == nullptr && !saves(decision, has_budget)) {
+      tape_.lifetimes().discard(node);
+      return false;
+    }
     attach_results(decision);
     if (node->live_outputs == 0) {
       tape_.lifetimes().discard(node);
-      return;
+      return true;
     }
     if (has_budget && !saves_) {
       tape_.kept().add_call(node, call_.cost);
@@ -76,6 +80,7 @@ class NodeBuilder {
     tape_.observers().tell(
         [&](Observer& observer) { observer.node_recorded(*node, decision, resolved.decided_by, call_.cost); });
     tape_.node_finished();
+    return true;
   }
 
  private:
@@ -141,6 +146,9 @@ class NodeBuilder {
     } else {
       input.value = plain ? tape_.storages().current_plain(tensor) : tape_.storages().current(tensor);
       input.meta = plain ? tape_.intern(tensor) : nullptr;
+      if (C10_UNLIKELY(input.value->foreign)) {
+        read_foreign(input);
+      }
     }
     if (input.value != nullptr) {
       tape_.lifetimes().ref(input.value);
@@ -152,6 +160,12 @@ class NodeBuilder {
       }
     }
     node_->inputs.push_back(std::move(input));
+  }
+
+  C10_NOINLINE void read_foreign(NodeInput& input) {
+    Value* copy = call_.foreign_reads != nullptr ? call_.foreign_reads->copy_of(*input.value) : nullptr;
+    reads_foreign_ |= copy == nullptr;
+    input.value = copy != nullptr ? copy : input.value;
   }
 
   C10_NOINLINE void ask_for_gradient(const at::Tensor& tensor, Value* value) {
@@ -202,7 +216,8 @@ class NodeBuilder {
       }
       // Without its old bytes, or with others that write there, there is no computing it again: it is a value like
       // those from outside, in this form.
-      if ((!target.is_recoverable() && !target.is_recoverable_by_name()) || tape_.is_exposed(target.storage)) {
+      if ((!target.is_recoverable() && !target.is_recoverable_by_name()) || target.foreign ||
+          tape_.is_exposed(target.storage)) {
         if (decision.hooks() || decision.offloads()) {
           set_form(tape_.storages().add_written(target.tensor), target.tensor, decision);
         }
@@ -246,6 +261,7 @@ class NodeBuilder {
   const RecordedCall& call_;
   Node* node_ = nullptr;
   bool lacks_old_bytes_ = false;
+  bool reads_foreign_ = false;  // what a replay could not read again
   bool saves_ = true;
   const bool asks_for_gradients_;
   bool takes_gradient_ = false;  // if it asks
@@ -257,8 +273,8 @@ bool saves(const PolicyDecision& decision, bool budget) {
   return decision.saves() && (!budget || decision.is_must());
 }
 
-void build_node(LockedTape& tape, const RecordedCall& call, const ResolvedDecision& decision) {
-  NodeBuilder(tape, call).build(decision);
+bool build_node(LockedTape& tape, const RecordedCall& call, const ResolvedDecision& decision) {
+  return NodeBuilder(tape, call).build(decision);
 }
 
 }  // namespace ac2::internal

@@ -11,6 +11,7 @@
 
 #include "ac2/internal/libtorch/op_environment.h"
 #include "ac2/internal/operators/op_facts.h"
+#include "ac2/internal/record/foreign_reads.h"
 #include "ac2/internal/record/overwrite.h"
 #include "ac2/internal/region/policy_stack.h"
 #include "ac2/internal/tape/locked_tape.h"
@@ -26,6 +27,7 @@ struct RecordedCall {
   c10::ArrayRef<c10::IValue> results;
   const Overwrites* writes;  // null if it writes nothing
   const RandomState& random_state;
+  const ForeignReads* foreign_reads;  // null until build_node() has said that it takes one
   // Results that have an idle object in Python: is_used_by_idle_python_object().
   c10::ArrayRef<const c10::TensorImpl*> idle_in_python;
   int64_t index;
@@ -35,7 +37,8 @@ struct RecordedCall {
 // Whether results are never computed again. A budget may evict what policies only prefer to save.
 bool saves(const PolicyDecision& decision, bool budget);
 
-// The node lives on in its results; nothing is left if it has none.
-void build_node(LockedTape& tape, const RecordedCall& call, const ResolvedDecision& decision);
+// The node lives on in its results; nothing is left if it has none. False, and nothing has been built, if the call may
+// have to be replayed and has read from foreign memory, and nobody has seen to what it has read there.
+bool build_node(LockedTape& tape, const RecordedCall& call, const ResolvedDecision& decision);
 
 }  // namespace ac2::internal

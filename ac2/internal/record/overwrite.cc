@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "ac2/internal/libtorch/foreign_memory.h"
 #include "ac2/internal/libtorch/storage_copy.h"
 #include "ac2/internal/record/part_writes.h"
 #include "ac2/internal/record/unseen_writes.h"
@@ -49,6 +50,8 @@ void Overwrites::add(LockedTape& tape, const at::Tensor& tensor, uint16_t argume
     added.storage = storage;
     added.tensor = tensor;
     added.nbytes = storage->nbytes();
+    added.foreign = is_foreign_memory(*storage);
+    num_targets_ = targets_.size();
   }
   Argument& added = arguments_.emplace_back();
   added.argument = argument;
@@ -58,7 +61,7 @@ void Overwrites::add(LockedTape& tape, const at::Tensor& tensor, uint16_t argume
 }
 
 int Overwrites::target_of(const c10::StorageImpl* storage) const {
-  for (size_t i = 0; i < targets_.size(); ++i) {
+  for (size_t i = 0; i < num_targets_; ++i) {
     if (targets_[i].storage == storage) {
       return static_cast<int>(i);
     }
@@ -80,6 +83,37 @@ void Overwrites::collect_targets(LockedTape& tape, const OpFacts& facts, c10::Ar
   if (facts.overwrites) {
     find_what_is_not_read(facts, arguments);
   }
+  if (std::any_of(targets_.begin(), targets_.end(), [](const Target& target) { return target.foreign; })) {
+    add_aliases(tape);
+  }
+}
+
+// Memory that no allocator made may be that of a tensor of the region whose pointer the program has. No version counter
+// of that tensor is told of the write. What is read from foreign memory itself needs nothing: no replay comes back
+// there.
+C10_NOINLINE void Overwrites::add_aliases(LockedTape& tape) {
+  tape.storages().for_each([&](Value* value) {
+    if (value->foreign || value->origin.expired() || value->changed_outside()) {
+      return;
+    }
+    c10::StorageImpl* storage = value->origin._unsafe_get_target();
+    const auto targets = this->targets();
+    const bool written = std::any_of(targets.begin(), targets.end(), [storage](const Target& target) {
+      return target.storage != storage && target.foreign && share_addresses(*target.storage, *storage);
+    });
+    c10::intrusive_ptr<c10::StorageImpl> alive = written ? value->origin.lock() : nullptr;
+    if (!alive) {
+      return;
+    }
+    Target& added = targets_.emplace_back();
+    added.storage = storage;
+    added.tensor = at::detail::make_tensor<c10::TensorImpl>(
+        c10::Storage(std::move(alive)), c10::DispatchKeySet(c10::DispatchKey::CPU), caffe2::TypeMeta::Make<uint8_t>());
+    added.nbytes = storage->nbytes();
+    added.old = value;
+    added.old_bytes = OldBytes::kNotRead;
+    added.accumulates = true;
+  });
 }
 
 // An op that overwrites its targets reads what stood there if it also takes the storage as input, or if a part of the
@@ -135,7 +169,10 @@ void Overwrites::add_copies(const Target& target, bool must_know, Copies& copies
 
 void Overwrites::plan(LockedTape& tape, Target& target, const Fate& fate, Copies& copies, OnTheWay& on_the_way) {
   const bool must_know = fate.recompute && target.is_read();
-  Value* old = must_know ? tape.storages().current(target.tensor) : tape.storages().find(target.tensor);
+  Value* old = std::exchange(target.old, nullptr);
+  if (old == nullptr) {
+    old = must_know ? tape.storages().current(target.tensor) : tape.storages().find(target.tensor);
+  }
   if (old == nullptr) {
     return;
   }

@@ -50,6 +50,8 @@ class Overwrites {
     bool accumulates = false;
     // The storage has a value for what the op leaves there already; see part_writes.h and unseen_writes.h.
     bool handed_on = false;
+    // Others write there too, so what the op leaves there is not computed again.
+    bool foreign = false;
 
     bool is_read() const { return old_bytes != OldBytes::kNotRead; }
     bool is_recoverable() const { return old_bytes == OldBytes::kKept || old_bytes == OldBytes::kNotRead; }
@@ -79,7 +81,7 @@ class Overwrites {
   Overwrites(const Overwrites&) = delete;
   Overwrites& operator=(const Overwrites&) = delete;
 
-  c10::ArrayRef<Target> targets() const { return targets_; }
+  c10::ArrayRef<Target> targets() const { return c10::ArrayRef<Target>(targets_).slice(0, num_targets_); }
   c10::ArrayRef<Argument> arguments() const { return arguments_; }
   // The elements that are written of a target, if one argument says it all, else null.
   const TensorMeta* only_argument_of(const Target& target) const;
@@ -101,6 +103,7 @@ class Overwrites {
 
   void collect_targets(LockedTape& tape, const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments);
   void add(LockedTape& tape, const at::Tensor& tensor, uint16_t argument, int32_t list_index);
+  void add_aliases(LockedTape& tape);
   void find_what_is_not_read(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments);
   void plan(LockedTape& tape, Target& target, const Fate& fate, Copies& copies, OnTheWay& on_the_way);
   // Whether those who want what `target` held can do without a copy.
@@ -110,7 +113,9 @@ class Overwrites {
   void commit(LockedTape& tape);
 
   Tape& tape_;
+  // Behind those that the op knows of: storages of other tensors that lie, in whole or in part, at the same addresses.
   c10::SmallVector<Target, 1> targets_;
+  size_t num_targets_ = 0;
   c10::SmallVector<Argument, 1> arguments_;
   bool opaque_ = false;
 };

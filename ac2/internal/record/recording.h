@@ -22,6 +22,7 @@
 #include "ac2/internal/libtorch/op_environment.h"
 #include "ac2/internal/operators/op_facts.h"
 #include "ac2/internal/record/call_watch.h"
+#include "ac2/internal/record/node_builder.h"
 #include "ac2/internal/record/overwrite.h"
 #include "ac2/internal/region/region.h"
 
@@ -89,6 +90,9 @@ class Recording {
  private:
   // False if there is nothing to record.
   bool add_node(const Call& call, c10::ArrayRef<c10::IValue> results);
+  // False as build_node().
+  bool build(const RecordedCall& call);
+  void build_after_foreign_reads(RecordedCall call);
   void settle();
   static OpEnvironment::Reach reach_of_pointwise(c10::ArrayRef<c10::IValue> results);
   void find_how_costs_are_known();

@@ -13,6 +13,7 @@ LockedTape::LockedTape()
       decisions_(lifetimes_, bytes_, ledger_, observers_),
       offloading_(decisions_),
       storages_(lifetimes_, bytes_, budget_, offloading_),
+      foreign_copies_(lifetimes_),
       anchors_(lifetimes_, storages_, ledger_, observers_),
       kept_(bytes_, pins_, decisions_, budget_, ledger_) {}
 
@@ -113,6 +114,7 @@ void LockedTape::tidy() {
 
 void LockedTape::close() {
   closed_ = true;
+  foreign_copies_.close();
   storages_.close();
   observers_.tell([](Observer& observer) { observer.region_closed(); });
 }

@@ -14,6 +14,7 @@
 //   ValueBytes      where the bytes are
 //   ByteLedger      what stats() says                            BudgetShare   what the budget is told
 //   TrashCan        what is freed once the lock is released      Observers     who watches
+//   ForeignCopies   what was read from memory of others
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,6 +32,7 @@
 #include "ac2/internal/tape/byte_ledger.h"
 #include "ac2/internal/tape/decisions.h"
 #include "ac2/internal/tape/exposed_storages.h"
+#include "ac2/internal/tape/foreign_copies.h"
 #include "ac2/internal/tape/hook_list.h"
 #include "ac2/internal/tape/kept_values.h"
 #include "ac2/internal/tape/lifetimes.h"
@@ -55,6 +57,7 @@ class LockedTape {
   Decisions& decisions() { return decisions_; }
   KeptValues& kept() { return kept_; }
   Offloading& offloading() { return offloading_; }
+  ForeignCopies& foreign_copies() { return foreign_copies_; }
   HookList& hooks() { return hooks_; }
   ByteLedger& ledger() { return ledger_; }
   BudgetShare& budget() { return budget_; }
@@ -122,6 +125,7 @@ class LockedTape {
   Decisions decisions_;
   Offloading offloading_;
   StorageIndex storages_;
+  ForeignCopies foreign_copies_;
   Anchors anchors_;
   KeptValues kept_;
   HookList hooks_;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "ac2/internal/libtorch/foreign_memory.h"
 #include "ac2/internal/libtorch/tensor_meta.h"
 
 namespace ac2::internal {
@@ -59,6 +60,7 @@ C10_NOINLINE Value* StorageIndex::add_outside(const at::Tensor& tensor) {
   Value* value = lifetimes_.make_value(tensor.unsafeGetTensorImpl()->unsafe_storage());
   value->versions.note(tensor);
   value->versions.note_tensor(tensor);
+  value->foreign = is_foreign_memory(*value->origin._unsafe_get_target());
   lifetimes_.ref(value);
   map_.add(value);
   offloading_.offload_input(value, tensor);

@@ -1,0 +1,44 @@
+#include "ac2/internal/libtorch/foreign_memory.h"
+
+#include <c10/core/impl/COW.h>
+
+#include "ac2/internal/libtorch/file_mappings.h"
+
+namespace ac2::internal {
+
+namespace {
+
+// A DataPtr that whoever has the pointer made for it: from_blob(), from_numpy(), frombuffer(), from_dlpack().
+bool is_made_by_program(const c10::DataPtr& data) {
+  static const c10::DeleterFnPtr of_function = [] {
+    char byte = 0;
+    return c10::InefficientStdFunctionContext::makeDataPtr(
+               &byte, [](void*) {}, c10::kCPU)
+        .get_deleter();
+  }();
+  return data.get_context() == nullptr || data.get_deleter() == of_function;
+}
+
+// An allocator that names the deleter of all that it allocates did not allocate what has another: a part of another
+// storage, what was sent to another process, or what from_blob() was given together with an allocator. What has no
+// allocator may still come from one, as all that torch::load() reads.
+bool is_allocated(c10::StorageImpl& storage, const c10::DataPtr& data) {
+  if (storage.allocator() == nullptr) {
+    const c10::Allocator* usual = c10::GetAllocator(data.device().type());
+    return usual != nullptr && usual->raw_deleter() != nullptr && usual->raw_deleter() == data.get_deleter();
+  }
+  const c10::DeleterFnPtr deleter = storage.allocator()->raw_deleter();
+  return deleter == nullptr || deleter == data.get_deleter() || c10::impl::cow::is_cow_data_ptr(data);
+}
+
+}  // namespace
+
+bool is_foreign_memory_slow(c10::StorageImpl& storage) {
+  const c10::DataPtr& data = storage._mutable_data_ptr_no_checks();
+  if (is_allocated(storage, data)) {
+    return false;
+  }
+  return !data.device().is_cpu() || !is_file_that_stays(storage, /*may_be_written=*/is_made_by_program(data));
+}
+
+}  // namespace ac2::internal
