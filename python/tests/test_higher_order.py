@@ -22,14 +22,14 @@ def conditional(x):
 
 
 def repeated(x):
-    with torch.set_grad_enabled(VERSION >= (2, 9)):  # before, there is no derivative
+    with torch.set_grad_enabled(VERSION >= (2, 11)):  # torch 2.7 has no derivative of a loop
         _, y = while_loop(lambda i, t: i < 3, lambda i, t: (i + 1, t.sin() * 1.5), (torch.tensor(0), x.cos()))
     return y.exp() * x
 
 
 def scanned(x):
     carry, rows = scan(lambda carry, row: (carry + row.sin(), carry * row), x[0].sin(), x.cos(), dim=0)
-    return rows.sin() + carry
+    return (rows.sin() + carry) * x  # torch 2.7 has no derivative of a scan
 
 
 def mapped(x):

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ac2/internal/libtorch/out_of_memory.h"
+#include "ac2/internal/libtorch/python_dispatch.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/operators/op_facts.h"
 #include "ac2/internal/operators/random_replay.h"
@@ -42,13 +43,18 @@ void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::j
     draw_redirected(op, below, stack);
     return;
   }
+  const bool is_for_python = goes_to_python(below);
+  if (is_for_python && dispatch_to_python(op, stack)) {
+    return;
+  }
   ThreadRegions& regions = ThreadRegions::here();
   const c10::impl::PODLocalDispatchKeySet tls_keys = c10::impl::raw_local_dispatch_key_set;
   const c10::impl::ExcludeDispatchKeyGuard guard(kRecordKey);
-  if (Region* region = regions.recording()) {
+  if (Region* region = is_for_python ? nullptr : regions.recording()) {
     with_out_of_memory_note([&] { record_call(*region, op_facts(op), below, tls_keys, stack); });
   } else if (Region* bystander = regions.innermost()) {
-    // The engine's ops, inside a region: not recorded, but what they overwrite may be needed.
+    // The engine's ops, inside a region, and what Python does in a way of its own: not recorded, but what they overwrite
+    // may be needed.
     run_unrecorded(*bystander, op_facts(op), below, stack);
   } else {
     // A pool thread of the engine can have the key included and no region of its own.

@@ -48,6 +48,7 @@
 
 #include "ac2/internal/budget/budget.h"
 #include "ac2/internal/libtorch/out_of_memory.h"
+#include "ac2/internal/libtorch/python_dispatch.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/record/borrowed_arguments.h"
 #include "ac2/internal/record/recording.h"
@@ -92,7 +93,7 @@ struct Kernel<Op, at::Tensor(Args...)> {
   }
 
   static at::Tensor call(c10::DispatchKeySet keys, Args... args) {
-    Region* region = region_of_plain_call();
+    Region* region = goes_to_python(keys) ? nullptr : region_of_plain_call();
     if (region == nullptr) {
       torch::jit::Stack stack;
       torch::jit::push(stack, args...);

@@ -2,8 +2,6 @@
 
 #include <atomic>
 
-#include "ac2/internal/libtorch/torch_compat.h"
-
 namespace ac2::internal {
 
 namespace {
@@ -17,7 +15,7 @@ void set_subclass_codec(const SubclassCodec* codec) {
 }
 
 const SubclassCodec* subclass_codec() {
-  return kRecordKey < c10::DispatchKey::Python ? installed.load(std::memory_order_acquire) : nullptr;
+  return installed.load(std::memory_order_acquire);
 }
 
 }  // namespace ac2::internal

@@ -31,8 +31,7 @@ class SubclassCodec {
 
 // `codec` must live for ever. Called once, before any region is opened.
 void set_subclass_codec(const SubclassCodec* codec);
-// Null if there is none, and where ops reach a region before they reach Python, which takes them apart: before
-// LibTorch 2.13.
+// Null if there is none.
 const SubclassCodec* subclass_codec();
 
 }  // namespace ac2::internal
