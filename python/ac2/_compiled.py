@@ -5,7 +5,8 @@ replaying that would read buffers with other contents. So nothing is recorded wh
 saved, and the ops around it are recomputed as ever.
 
 CompiledFxGraph.__call__ is what runs such code, under every mode of torch.compile. It is wrapped when the first region
-opens, or when the module is imported after that.
+opens, or when the module is imported after that. So are the functions in which code is traced, be it for torch.compile,
+torch.export, make_fx or an operator of higher order: ops on tensors without data are no part of the program.
 
 Dynamo cannot see the runtime's regions. Where a function is compiled that calls ``ac2.checkpoint`` or a wrapped module, the
 same policy goes through PyTorch's own selective checkpointing, which its compiler knows: what is decided of an operator is what
@@ -32,9 +33,36 @@ _torch_checkpoint = torch_checkpoint.checkpoint
 _torch_contexts = torch_checkpoint.create_selective_checkpoint_contexts
 
 
+# In which code is traced: of each module those functions that the version of torch has.
+_TRACERS = {
+    "torch._dynamo.convert_frame": ("_compile",),
+    "torch._functorch.aot_autograd": ("create_aot_state", "create_aot_dispatcher_function"),
+    "torch.fx.experimental.proxy_tensor": ("_MakefxTracer._trace_inner",),
+}
+
+
 def watch() -> None:
-    """Wraps the method, now or when its module is imported. To be called once."""
+    """Wraps what runs compiled code and what traces code, now or when its module is imported. To be called once."""
     _when_imported("torch._inductor.output_code", _wrap)
+    for name in _TRACERS:
+        _when_imported(name, _wrap_tracers)
+
+
+def _wrap_tracers(module: Any) -> None:
+    for path in _TRACERS[module.__name__]:
+        *owners, name = path.split(".")
+        owner = functools.reduce(getattr, owners, module)
+        if hasattr(owner, name):
+            setattr(owner, name, _unrecorded(getattr(owner, name)))
+
+
+def _unrecorded(trace: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(trace)
+    def tracer(*args: Any, **kwargs: Any) -> Any:
+        with _C.CompilerTracing():
+            return trace(*args, **kwargs)
+
+    return tracer
 
 
 def _wrap(module: Any) -> None:

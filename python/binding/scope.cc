@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ac2/expose.h"
+#include "ac2/internal/region/compiler_tracing.h"
 #include "ac2/internal/region/region_keys.h"
 #include "ac2/memory_budget.h"
 #include "ac2/names.h"
@@ -67,17 +68,29 @@ class PyScope {
   PyTrace trace_;
 };
 
-class PyDisabled {
+// A guard as a context manager, which may be entered again inside itself.
+template <class Guard>
+class PyGuard {
  public:
-  PyDisabled() = default;
-  PyDisabled(const PyDisabled&) = delete;
-  PyDisabled& operator=(const PyDisabled&) = delete;
+  PyGuard() = default;
+  PyGuard(const PyGuard&) = delete;
+  PyGuard& operator=(const PyGuard&) = delete;
 
-  void enter() { disabled_.push_back(std::make_unique<DisableCheckpointing>()); }
-  void leave() { disabled_.pop_back(); }
+  static void add(py::module_& module, const char* name, const char* doc) {
+    py::class_<PyGuard>(module, name, doc)
+        .def(py::init<>())
+        .def(
+            "__enter__",
+            [](PyGuard& self) -> PyGuard& {
+              self.guards_.push_back(std::make_unique<Guard>());
+              return self;
+            },
+            py::return_value_policy::reference)
+        .def("__exit__", [](PyGuard& self, const py::args&) { self.guards_.pop_back(); });
+  }
 
  private:
-  std::vector<std::unique_ptr<DisableCheckpointing>> disabled_;
+  std::vector<std::unique_ptr<Guard>> guards_;
 };
 
 BudgetOption budget_option(const py::object& budget) {
@@ -263,19 +276,11 @@ void add_scope(py::module_& module) {
       .def(py::init(&open_scope))
       .def("close", &PyScope::close, WithoutGil())
       .def_property_readonly("trace", &PyScope::trace);
-  py::class_<PyDisabled>(
+  PyGuard<DisableCheckpointing>::add(
       module, "DisableCheckpointing",
       "With it, ops run as if no region were open: they are not recorded, and autograd saves as it always\n"
-      "does. Of the calling thread.")
-      .def(py::init<>())
-      .def(
-          "__enter__",
-          [](PyDisabled& self) -> PyDisabled& {
-            self.enter();
-            return self;
-          },
-          py::return_value_policy::reference)
-      .def("__exit__", [](PyDisabled& self, const py::args&) { self.leave(); });
+      "does. Of the calling thread.");
+  PyGuard<internal::CompilerTracing>::add(module, "CompilerTracing", "While a compiler traces: nothing is recorded.");
   module.def("is_checkpoint_enabled", &is_checkpoint_enabled, "Whether a region is open on this thread.");
   // As torch._C.DispatchKeySet.raw_repr(): a class of pybind11's is known to those who were built by the same compiler.
   module.def("keys_of_regions", [] { return internal::keys_of_regions().raw_repr(); });

@@ -10,6 +10,7 @@
 
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/libtorch/unrecorded.h"
+#include "ac2/internal/region/compiler_tracing.h"
 #include "ac2/internal/region/trace_access.h"
 #include "ac2/internal/replay/packing.h"
 
@@ -185,7 +186,8 @@ Region* ThreadRegions::innermost() {
   if (closed_elsewhere_->load(std::memory_order_relaxed)) {
     remove_closed_elsewhere();
   }
-  return disabled_ > 0 || regions_.empty() || Unrecorded::here() ? nullptr : regions_.back().get();
+  const bool is_off = disabled_ > 0 || regions_.empty() || Unrecorded::here() || CompilerTracing::here();
+  return is_off ? nullptr : regions_.back().get();
 }
 
 Region* ThreadRegions::recording() {

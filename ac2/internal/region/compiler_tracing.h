@@ -1,0 +1,24 @@
+// A guard: while one lives, a compiler of Python's traces code on this thread, and nothing is recorded.
+//
+//   const CompilerTracing tracing;
+//   …ops on tensors that have no data…
+//
+// The record key stays included: what a compiler notes of the thread's keys has to hold where its code is called.
+//
+// Threads: concerns the thread that makes it. Guards may be nested.
+#pragma once
+
+namespace ac2::internal {
+
+class CompilerTracing {
+ public:
+  CompilerTracing();
+  ~CompilerTracing();
+  CompilerTracing(const CompilerTracing&) = delete;
+  CompilerTracing& operator=(const CompilerTracing&) = delete;
+
+  // Whether one lives on this thread.
+  static bool here();
+};
+
+}  // namespace ac2::internal
