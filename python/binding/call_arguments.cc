@@ -4,8 +4,9 @@
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/Layout.h>
 #include <torch/csrc/PyInterpreter.h>
-#include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/csrc/utils/tensor_memoryformats.h>
+
+#include "python/binding/objects.h"
 
 namespace ac2::python {
 
@@ -34,7 +35,7 @@ py::object to_python(const c10::Argument& argument, const c10::IValue& value) {
         break;
     }
   }
-  return torch::jit::toPyObject(value);
+  return object_of(value);
 }
 
 bool has_default(const c10::Argument& argument, const c10::IValue& value) {

@@ -1,13 +1,13 @@
 #include "python/binding/packed_value.h"
 
 #include <torch/csrc/autograd/python_variable.h>
-#include <torch/csrc/jit/python/pybind_utils.h>
 
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "python/binding/held_object.h"
+#include "python/binding/objects.h"
 
 namespace ac2::python {
 
@@ -91,7 +91,7 @@ py::object unpack_object(const c10::IValue& value) {
   if (value.isPyObject()) {
     return py::reinterpret_borrow<py::object>(value.toPyObjectHolder()->getPyObject());
   }
-  return torch::jit::toPyObject(value);
+  return object_of(value);
 }
 
 }  // namespace ac2::python

@@ -1,7 +1,6 @@
 #include "python/binding/python_policy.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <torch/csrc/jit/python/pybind_utils.h>
 
 #include <optional>
 #include <string>
@@ -11,6 +10,7 @@
 #include "python/binding/decisions.h"
 #include "python/binding/errors.h"
 #include "python/binding/held_object.h"
+#include "python/binding/objects.h"
 
 namespace ac2::python {
 
@@ -32,7 +32,7 @@ Policy callable_policy(py::object policy_fn, py::object make_context) {
       const CallArguments call = call_arguments(op.op(), op.inputs());
       py::tuple results(op.outputs().size());
       for (size_t i = 0; i < results.size(); ++i) {
-        results[i] = torch::jit::toPyObject(op.outputs()[i]);
+        results[i] = object_of(op.outputs()[i]);
       }
       const py::object context = make.get()(results);
       const py::object answer = fn.get()(context, op_overload(op.op()), *call.args, **call.kwargs);
