@@ -57,11 +57,14 @@ struct PlanOptions {
   std::optional<int64_t> recording_budget = std::nullopt;
 };
 
-// What a plan comes to, as computed from the recording.
+// What a plan comes to at most, as computed from the recording. Where the program itself still has results when backward
+// begins, in a local variable or a list, backward takes those as they are: a step then replays fewer ops, and holds
+// fewer bytes in backward, than the summary says. It says exactly what happens where the program has let go of all that
+// it computed but the loss.
 struct PlanSummary {
   int64_t forward_bytes = 0;  // held when backward begins
-  int64_t peak_bytes = 0;     // the most held at any time, and so the smallest budget that the plan fits
-  int64_t replayed_ops = 0;
+  int64_t peak_bytes = 0;     // the most held at any time, and so a budget that the plan fits
+  int64_t replayed_ops = 0;   // in a backward
   // The cost of the replays, and of all the step's ops outside backward. The unit is a tick of a clock, or, with
   // modelled_costs, a nanosecond of an imagined machine: only ratios mean anything.
   double replay_cost = 0;
@@ -93,8 +96,8 @@ class StepPlanner {
     int64_t bytes = 0;  // of its results that backward wants
     double cost = 0;    // in the unit of PlanSummary
   };
-  // What a step would come to that keeps the results of exactly those ops for which `keeps` returns true. The function
-  // is called in the order of the program.
+  // What a step would come to at most that keeps the results of exactly those ops for which `keeps` returns true. The
+  // function is called in the order of the program.
   PlanSummary summarize(const std::function<bool(const Op&)>& keeps);
 
  private:

@@ -1,6 +1,7 @@
 // Memory budgets: what is held, counted by LibTorch's allocator; what goes first; what stays; and whose budget rules.
 #include <torch/csrc/autograd/autograd.h>
 
+#include <atomic>
 #include <functional>
 #include <optional>
 #include <string>
@@ -430,6 +431,32 @@ TEST_F(BudgetTest, ThreadsThatShareATightBudgetGiveExactGradients) {
   for (std::thread& thread : threads) thread.join();
   expect_same_bits(gradients, expected, "gradients");
   EXPECT_EQ(budget.held_bytes(), 0);
+}
+
+// Of chains that replay much under the whole budget, and would replay far more under a quarter of it each.
+TEST_F(BudgetTest, ThreadsThatShareATightBudgetTakeTurnsInsteadOfReplayingWithoutEnd) {
+  constexpr int kThreads = 4, kOps = 4000;
+  constexpr int64_t kBudget = 12 * 16 * 4;  // twelve values
+  const auto replays = [](const MemoryBudget& budget) {
+    const at::Tensor x = sample({16});
+    at::Tensor y;
+    std::shared_ptr<const Trace> trace;
+    {
+      PolicyScope scope({.memory_budget = budget});
+      trace = scope.trace();
+      y = sines(x, kOps);
+    }
+    gradient_of(y, x);
+    return trace->stats().recomputed_ops;
+  };
+  const int64_t alone = replays(MemoryBudget(kBudget, /*modelled_costs=*/true));
+  const MemoryBudget budget(kBudget, /*modelled_costs=*/true);
+  std::atomic<int64_t> together = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) threads.emplace_back([&] { together += replays(budget); });
+  for (std::thread& thread : threads) thread.join();
+  // Three each before a turn is taken, beside whoever has it; and each once alone.
+  EXPECT_LE(together, 2 * kThreads * (alone + 3 * kOps)) << alone << " alone";
 }
 
 TEST_F(BudgetTest, WhatIsStillAliveIsNotCountedAndFreesNothing) {

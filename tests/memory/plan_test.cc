@@ -507,5 +507,30 @@ TEST_F(PlanTest, RandomOpsOnMetaAreRecorded) {
   EXPECT_GT(planner.summarize([](const StepPlanner::Op&) { return false; }).replayed_ops, 1);
 }
 
+// A summary is of the recording, in which a result counts as gone once it may be dropped.
+TEST_F(PlanTest, AStepWhoseLocalsLiveOnReplaysNoMoreThanTheSummarySays) {
+  const Tensors inputs = {sample({kElements})};
+  Tensors locals;
+  const Network step = [&](const Tensors& in) {
+    locals = {in[0]};
+    for (int i = 0; i < 9; ++i) locals.push_back(locals.back().sin());
+    return locals.back().cos();
+  };
+  StepPlanner planner([&] { step(inputs).sum().backward(); }, {.modelled_costs = true});
+  forget_gradients(inputs);
+  const PlanSummary summary = planner.summarize([](const StepPlanner::Op&) { return false; });
+  const auto replays = [&](bool live_on) {
+    PolicyScope scope("recompute_all");
+    const at::Tensor loss = step(inputs).sum();
+    if (!live_on) locals.clear();
+    torch::autograd::grad({loss}, inputs);
+    return scope.trace()->stats().recomputed_ops;
+  };
+  EXPECT_EQ(replays(/*live_on=*/false), 9);
+  EXPECT_EQ(replays(/*live_on=*/true), 0);
+  EXPECT_EQ(summary.replayed_ops, 9);
+  locals.clear();
+}
+
 }  // namespace
 }  // namespace ac2::test

@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "absl/container/btree_set.h"
+#include "ac2/internal/budget/backward_turn.h"
 #include "ac2/internal/budget/budgeted_tape.h"
 #include "ac2/internal/budget/outside_bytes.h"
 #include "ac2/internal/eviction/evictor.h"
@@ -50,6 +51,8 @@ class Budget : public std::enable_shared_from_this<Budget> {
   // object is destroyed.
   std::shared_ptr<void> limit_to(int64_t bytes);
   CostSource costs() const { return costs_; }
+  // Among the backwards that replay under this budget.
+  BackwardTurn& backward_turn() { return backward_turn_; }
 
   // Returns whether the tape is to be tracked from the start.
   bool add_tape(std::weak_ptr<BudgetedTape> tape);
@@ -142,6 +145,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   uint64_t serial_ = 0;
   int64_t fixed_bytes_ = 0;
   OutsideBytes outside_;
+  BackwardTurn backward_turn_;
   const CostSource costs_;
 };
 

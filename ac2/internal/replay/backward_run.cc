@@ -53,6 +53,9 @@ void leave(const Entered& entered) {
       continue;
     }
     leave(*tape, one);
+    if (Budget* budget = tape->budget()) {
+      budget->backward_turn().leave(one.graph_task);
+    }
     if (tape->offload_form() != nullptr) {
       ReadAhead::stop(*tape);
     }
@@ -104,6 +107,9 @@ void BackwardRun::enter(Tape& tape, int graph_task) {
     const Tape::Lock locked(tape);
     if (locked->is_active(graph_task)) {
       return;
+    }
+    if (locked->active_backwards().empty()) {
+      locked->budget().backward_begins(locked->lifetimes().live_nodes());
     }
     locked->active_backwards().push_back(graph_task);
     locked->observers().tell([&](Observer& observer) { observer.backward_begins(graph_task); });

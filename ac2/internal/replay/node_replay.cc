@@ -129,13 +129,14 @@ void tell_budget(Tape& tape, const Node& node) {
   }
   {
     const Tape::Lock lock(tape);
-    budget->replayed(node);
+    lock->budget().replayed(node);
     for (const NodeInput& input : node.inputs) {
       if (input.value != nullptr) {
         budget->used(*input.value);
       }
     }
   }
+  budget->backward_turn().progressed();
   budget->drop_unneeded();
 }
 

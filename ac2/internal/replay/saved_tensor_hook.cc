@@ -186,7 +186,22 @@ at::Tensor SavedTensorHook::call_unpack_hook() {
   return with_out_of_memory_note([&] { return unpack_in_turn(graph_task); });
 }
 
+void SavedTensorHook::take_turn_of_budget(int graph_task) {
+  Budget* budget = tape_->budget();
+  if (budget == nullptr || graph_task == -1) {
+    return;
+  }
+  {
+    const Tape::Lock tape(*tape_);
+    if (!tape->budget().takes_turns()) {
+      return;
+    }
+  }
+  budget->backward_turn().take(graph_task);
+}
+
 at::Tensor SavedTensorHook::unpack_in_turn(int graph_task) {
+  take_turn_of_budget(graph_task);  // before the tape's: whoever waits has nothing that others wait for
   const ReplayTurn::Taken turn(tape_->replay_turn());
   if (graph_task != -1) {
     BackwardRun::enter(*tape_, graph_task);

@@ -33,6 +33,8 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks, public
 
   // What most unpacks come to, under one lock: undefined if there is more to do.
   at::Tensor unpack_at_hand(int graph_task);
+  // Where backwards that share a budget replay the same ops again and again, one of them goes first; see BackwardTurn.
+  void take_turn_of_budget(int graph_task);
   // All else, alone with the tape among those that replay.
   at::Tensor unpack_in_turn(int graph_task);
   at::Tensor unpack_pinned();

@@ -55,6 +55,17 @@ class BudgetShare {
     }
   }
   void set_retention(Value& value, Retention retention);
+  // A backward begins while none is under way on the tape, which has so many nodes.
+  void backward_begins(int64_t nodes) {
+    nodes_ = nodes;
+    replays_ = 0;
+  }
+  void replayed(const Node& node) {
+    ++replays_;
+    budget_->replayed(node);
+  }
+  // Whether the backwards under way have replayed so much that they must take turns with others that share the budget.
+  bool takes_turns() const { return replays_ > budget_->backward_turn().patience() * nodes_; }
   // The value dies.
   void forget(Value& value) {
     if (value.budget.id != kNoId) {
@@ -121,6 +132,8 @@ class BudgetShare {
   std::shared_ptr<Budget> budget_;
   std::weak_ptr<BudgetedTape> tape_;
   bool tracking_ = false;
+  int64_t nodes_ = 0;    // when the backwards under way began
+  int64_t replays_ = 0;  // since then
   std::vector<std::shared_ptr<void>> limits_;
   int64_t limit_ = std::numeric_limits<int64_t>::max();  // the smallest
   std::atomic<Budget*> shown_{nullptr};                  // budget_, for those without the lock

@@ -1,0 +1,58 @@
+// Whose turn it is among backwards that share a budget and get in each other's way.
+//
+// Where a budget is tight, a backward replays the same ops several times. Each replay leaves results that later ones
+// begin from. If several backwards replay at once, each drops what the others have just replayed, and all of them
+// replay far more than one after the other would. A backward that has replayed the ops of a tape more than patience()
+// times on average takes the turn before it replays more, and keeps it until it ends.
+//
+//   if (replays > turn.patience() * ops) turn.take(graph_task);   // before anything is pinned or locked
+//   turn.progressed();                                            // after each replay
+//   turn.leave(graph_task);                                       // the backward has ended
+//
+// Nobody waits for ever: whoever has the turn may itself be waiting, perhaps in a hook, for the thread that waits here.
+// If it replays nothing for a second, the turn is taken from it. Taking turns is of little use for such a program, so
+// that patience() is then doubled.
+//
+// Threads: any.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+
+namespace ac2::internal {
+
+class BackwardTurn {
+ public:
+  BackwardTurn() = default;
+  BackwardTurn(const BackwardTurn&) = delete;
+  BackwardTurn& operator=(const BackwardTurn&) = delete;
+
+  int64_t patience() const { return patience_.load(std::memory_order_relaxed); }
+  // Waits while another backward has the turn. What runs on the thread that has it, a backward inside a backward, does
+  // not wait. No lock may be held.
+  void take(int graph_task);
+  // This thread has replayed an op.
+  void progressed() {
+    if (thread_.load(std::memory_order_relaxed) == std::this_thread::get_id()) {
+      progress_.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  void leave(int graph_task);
+
+ private:
+  static constexpr int kNobody = -1;
+
+  bool is_for(int graph_task) const;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int graph_task_ = kNobody;
+  std::atomic<std::thread::id> thread_{};  // written under the lock
+  std::atomic<uint64_t> progress_{0};
+  std::atomic<int64_t> patience_{3};
+};
+
+}  // namespace ac2::internal
