@@ -7,6 +7,8 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <array>
+#include <cstdint>
 #include <stdexcept>
 
 #include "tests/support/regions.h"
@@ -141,6 +143,37 @@ at::Tensor aside(const at::Tensor& x, const at::Tensor& w) {
   if (x.device().is_cpu()) return product();
   const c10::impl::VirtualGuardImpl devices(x.device().type());
   return on_side_stream(devices.getStreamFromGlobalPool(x.device()), {x, w}, product);
+}
+
+struct Buffer::Memory {
+  std::array<float, 16> floats;
+  std::array<uint8_t, 16> bytes;
+};
+
+Buffer::Buffer() : memory_(std::make_shared<Memory>()) {
+  fill(1);
+}
+
+at::Tensor Buffer::floats() {
+  return at::from_blob(
+      memory_->floats.data(), {4, 4}, [memory = memory_](void*) {}, at::kFloat);
+}
+
+at::Tensor Buffer::bytes() {
+  return at::from_blob(
+      memory_->bytes.data(), {4, 4}, [memory = memory_](void*) {}, at::kByte);
+}
+
+void Buffer::fill(int number) {
+  memory_->floats.fill(0.25f * static_cast<float>(number));
+  memory_->bytes.fill(static_cast<uint8_t>(64 * number));
+}
+
+void clamp_through_alias(const at::Tensor& t) {
+  const c10::Storage& storage = t.storage();
+  if (!storage.device().is_cpu()) return;  // a pointer tells of no other device
+  const auto numbers = static_cast<int64_t>(storage.nbytes() / t.itemsize());
+  at::from_blob(storage.mutable_data(), {numbers}, at::TensorOptions().dtype(t.dtype())).clamp_(-0.5, 0.5);
 }
 
 at::Tensor damped_gradient(const at::Tensor& gradient) {

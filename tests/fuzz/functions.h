@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
+
 namespace ac2::test {
 
 // 4 by 4 of its elements, whatever its sizes: itself, a view or a copy. Integers become floats.
@@ -32,6 +34,21 @@ at::Tensor turned(const at::Tensor& x, const at::Tensor& w);
 at::Tensor inferred(const at::Tensor& x, const at::Tensor& w);
 // A product computed on another stream of the device, if it has streams, ordered as CUDA's manual says.
 at::Tensor aside(const at::Tensor& x, const at::Tensor& w);
+
+// Memory of the program's own, and tensors over it. No op tells of fill().
+class Buffer {
+ public:
+  Buffer();
+  at::Tensor floats();  // 4 by 4
+  at::Tensor bytes();   // 4 by 4
+  void fill(int number);
+
+ private:
+  struct Memory;
+  std::shared_ptr<Memory> memory_;
+};
+// Writes to all that lies in the storage of `t`, through another tensor over the same bytes.
+void clamp_through_alias(const at::Tensor& t);
 
 // For register_hook().
 at::Tensor damped_gradient(const at::Tensor& gradient);

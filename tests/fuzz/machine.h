@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/fuzz/dice.h"
+#include "tests/fuzz/functions.h"
 #include "tests/fuzz/regions_switch.h"
 #include "tests/support/autocast.h"
 
@@ -40,6 +41,8 @@ class Machine {
 
   // That of the inputs; `on` in the source.
   c10::Device on() const { return on_; }
+  // `buffer` in the source.
+  Buffer& buffer() { return buffer_; }
 
   // What is made from here on is made by the step with this seed.
   void begin_step(uint32_t seed);
@@ -91,6 +94,7 @@ class Machine {
   const c10::Device on_;
   std::vector<std::string>* source_;
   const Limits limits_;
+  Buffer buffer_;
   const Tensors inputs_;  // if they must not be hooked
   std::vector<Variable> variables_;
   int names_ = 0;

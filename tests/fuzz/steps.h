@@ -28,6 +28,9 @@ void write_part_step(Machine& machine, Dice& dice);
 void out_step(Machine& machine, Dice& dice);
 void metadata_step(Machine& machine, Dice& dice);
 
+// steps_foreign.cc: memory that LibTorch did not allocate, and that others write to.
+void foreign_step(Machine& machine, Dice& dice);
+
 // steps_autograd.cc: gradients in the middle of forward, and the user's own functions.
 void backward_step(Machine& machine, Dice& dice);
 void custom_function_step(Machine& machine, Dice& dice);

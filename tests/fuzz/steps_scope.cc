@@ -46,13 +46,28 @@ void any_step(Machine& machine, Dice& dice) {
     void (*step)(Machine&, Dice&);
   };
   static constexpr Family kFamilies[] = {
-      {5, unary_step},         {5, binary_step},     {2, several_results_step},
-      {1, reduction_step},     {2, indexing_step},   {2, constant_step},
-      {3, draw_step},          {5, view_step},       {1, alias_step},
-      {7, write_step},         {4, write_part_step}, {1, out_step},
-      {1, metadata_step},      {1, backward_step},   {1, custom_function_step},
-      {1, gradient_hook_step}, {3, layer_step},      {2, scope_step},
-      {2, tag_step},           {2, mode_step},       {4, [](Machine& machine, Dice& d) { machine.forget(d); }},
+      {5, unary_step},
+      {5, binary_step},
+      {2, several_results_step},
+      {1, reduction_step},
+      {2, indexing_step},
+      {2, constant_step},
+      {3, draw_step},
+      {5, view_step},
+      {1, alias_step},
+      {7, write_step},
+      {4, write_part_step},
+      {1, out_step},
+      {1, metadata_step},
+      {1, backward_step},
+      {1, custom_function_step},
+      {1, gradient_hook_step},
+      {3, layer_step},
+      {2, scope_step},
+      {2, tag_step},
+      {2, mode_step},
+      {2, foreign_step},
+      {4, [](Machine& machine, Dice& d) { machine.forget(d); }},
   };
   int total = 0;
   for (const Family& family : kFamilies) total += family.weight;

@@ -85,6 +85,28 @@ TEST_F(BudgetTest, ForwardHoldsAtMostTheBudgetAfterEveryOp) {
   }
 }
 
+// What the program lets go of is seen by the next op, also if that is one of which nothing is recorded.
+TEST_F(BudgetTest, AtMostTheBudgetIsHeldAfterOpsThatAreNotRecorded) {
+  const at::Tensor leaf = sample({kElements});
+  const std::vector<std::function<void(const at::Tensor&)>> ops = {
+      [](const at::Tensor&) { at::zeros({1}); },     [](const at::Tensor&) { at::ones({1}); },
+      [](const at::Tensor&) { at::empty({1}); },     [](const at::Tensor&) { at::arange(1); },
+      [](const at::Tensor& y) { (void)y.detach(); }, [](const at::Tensor& y) { (void)y.view({-1, 1}); },
+      [](const at::Tensor& y) { at::equal(y, y); },
+  };
+  for (size_t i = 0; i < ops.size(); ++i) {
+    MemoryBudget budget(kBytes + kBytes / 2);
+    at::Tensor x = leaf * 1;
+    const PolicyScope scope({.memory_budget = budget});
+    const at::Tensor y = sines(x, 2);
+    EXPECT_EQ(budget.held_bytes(), kBytes);  // the first sine; x is the program's
+    x.reset();
+    ops[i](y);
+    EXPECT_EQ(budget.held_bytes(), kBytes) << "after op " << i;
+    EXPECT_EQ(scope.trace()->stats().evicted_values, 1);
+  }
+}
+
 // Of each region at each budget: bit-equal gradients, and never more held than the budget, the outputs, and what plain
 // autograd's backward takes besides (gradients, and the saved tensors that the op under way has taken out).
 TEST_F(BudgetTest, BackwardStaysWithinTheBudgetAndGradientsAreExact) {

@@ -61,12 +61,9 @@ class NodeBuilder {
     node->replayable = !call_.facts.draws || call_.random_state.defined();
     add_writes();
     add_arguments();
-    node->replayable &= !reads_foreign_;
     const bool has_budget = tape_.budget().get() != nullptr;
-    saves_ = saves(decision, has_budget) || (decision.offloads() && leaves_device()) || !node->replayable ||
-             lacks_old_bytes_;
-    if (reads_foreign_ && call_.foreign_reads == nullptr && !saves(decision, has_budget)) {
-      tape_.lifetimes().discard(node);
+    saves_ = saves(decision, has_budget) || (decision.offloads() && leaves_device());
+    if (!saves_ && C10_UNLIKELY(!node->replayable || lacks_old_bytes_) && !must_save()) {
       return false;
     }
     attach_results(decision);
@@ -147,7 +144,7 @@ class NodeBuilder {
       input.value = plain ? tape_.storages().current_plain(tensor) : tape_.storages().current(tensor);
       input.meta = plain ? tape_.intern(tensor) : nullptr;
       if (C10_UNLIKELY(input.value->foreign)) {
-        read_foreign(input);
+        input.value = read_foreign(input.value);
       }
     }
     if (input.value != nullptr) {
@@ -162,10 +159,23 @@ class NodeBuilder {
     node_->inputs.push_back(std::move(input));
   }
 
-  C10_NOINLINE void read_foreign(NodeInput& input) {
-    Value* copy = call_.foreign_reads != nullptr ? call_.foreign_reads->copy_of(*input.value) : nullptr;
-    reads_foreign_ |= copy == nullptr;
-    input.value = copy != nullptr ? copy : input.value;
+  // What a replay takes in place of `value`. Without a copy there is no replay.
+  C10_NOINLINE Value* read_foreign(Value* value) {
+    if (Value* copy = call_.foreign_reads != nullptr ? call_.foreign_reads->copy_of(*value) : nullptr) {
+      return copy;
+    }
+    reads_foreign_ = true;
+    node_->replayable = false;
+    return value;
+  }
+  // False if copies may yet be made, so that the results need not be saved.
+  C10_NOINLINE bool must_save() {
+    if (reads_foreign_ && call_.foreign_reads == nullptr) {
+      tape_.lifetimes().discard(node_);
+      return false;
+    }
+    saves_ = true;
+    return true;
   }
 
   C10_NOINLINE void ask_for_gradient(const at::Tensor& tensor, Value* value) {

@@ -28,6 +28,13 @@ void note_detached(Tape& tape, const at::Tensor& tensor) {
   }
 }
 
+// After an op of which nothing is recorded: the program may have let go of what only the region holds now.
+void stay_within_budget(Tape& tape, const OpFacts& facts) {
+  if (Budget* budget = tape.budget()) {
+    budget->make_room(0, [&] { return facts.name; });
+  }
+}
+
 // Nothing to record, but ADInplaceOrView may be about to count a new version of bytes that stay as they are. Told to
 // the tape after the op, for it may throw.
 void change_metadata(Tape& tape, const OpFacts& facts, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
@@ -83,12 +90,14 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
   CallWatch watch(*tape, facts, index);
   if (facts.is_view || facts.writes_metadata_only) {
     change_metadata(*tape, facts, keys, stack);
+    stay_within_budget(*tape, facts);
     return;
   }
   if (facts.never_recompute) {
     run_unrecorded(region, facts, keys, stack);
     watch.ran();
     watch.recorded(top(*stack, facts.num_returns), nullptr);
+    stay_within_budget(*tape, facts);
     return;
   }
   const c10::ArrayRef<c10::IValue> on_stack = top(*stack, facts.num_arguments);

@@ -11,6 +11,7 @@
 #include "ac2/internal/libtorch/tensor_bytes.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/operators/cost_model.h"
+#include "ac2/internal/record/node_builder.h"
 #include "ac2/internal/region/op_context_factory.h"
 #include "ac2/internal/replay/packing.h"
 
@@ -88,6 +89,12 @@ double Recording::cost_of(const Call& call, c10::ArrayRef<c10::IValue> results) 
   return static_cast<double>(elapsed_);
 }
 
+C10_ALWAYS_INLINE void Recording::take_packs(LockedTape& tape) {
+  if (tape.bytes().has_pending_packs()) {
+    packs_ = tape.bytes().take_pending_packs();
+  }
+}
+
 bool Recording::add_node(const Call& call, c10::ArrayRef<c10::IValue> results) {
   bool any = call.writes != nullptr, any_shared = false;
   for_each_tensor(results, [&](const at::Tensor& result) {
@@ -106,43 +113,40 @@ bool Recording::add_node(const Call& call, c10::ArrayRef<c10::IValue> results) {
   if (any_shared) {
     find_idle_in_python(results, idle_in_python);
   }
+  const double cost = modelled_ || timed_ ? cost_of(call, results) : 0;
   environment_.dispatch_state = tls_keys_;
-  RecordedCall recorded{.facts = facts_,
-                        .keys = keys_,
-                        .environment = environment_,
-                        .arguments = call.arguments,
-                        .results = results,
-                        .writes = call.writes,
-                        .random_state = call.random_state,
-                        .foreign_reads = nullptr,
-                        .idle_in_python = idle_in_python,
-                        .index = index_,
-                        .cost = modelled_ || timed_ ? cost_of(call, results) : 0};
-  if (C10_UNLIKELY(!build(recorded))) {
-    build_after_foreign_reads(recorded);
+  const RecordedCall recorded{.facts = facts_,
+                              .keys = keys_,
+                              .environment = environment_,
+                              .arguments = call.arguments,
+                              .results = results,
+                              .writes = call.writes,
+                              .random_state = call.random_state,
+                              .foreign_reads = nullptr,
+                              .idle_in_python = idle_in_python,
+                              .index = index_,
+                              .cost = cost};
+  {
+    const Tape::Lock tape(*tape_);
+    tape->storages().set_names_decide(names_decide_);
+    if (C10_LIKELY(build_node(*tape, recorded, *known_))) {
+      take_packs(*tape);
+      return true;
+    }
   }
+  add_node_after_foreign_reads(recorded);
   return true;
 }
 
-bool Recording::build(const RecordedCall& call) {
-  const Tape::Lock tape(*tape_);
-  tape->storages().set_names_decide(names_decide_);
-  if (!build_node(*tape, call, *known_)) {
-    return false;
-  }
-  if (tape->bytes().has_pending_packs()) {
-    packs_ = tape->bytes().take_pending_packs();
-  }
-  return true;
-}
-
-C10_NOINLINE void Recording::build_after_foreign_reads(RecordedCall call) {
+C10_NOINLINE void Recording::add_node_after_foreign_reads(RecordedCall call) {
   // An allocator that is asked for memory may drop what the caller of the op has lent.
   const c10::SmallVector<c10::IValue, 8> owned(call.arguments.begin(), call.arguments.end());
   const ForeignReads reads(*tape_, owned, bytes_of(call.results));
   call.arguments = owned;
   call.foreign_reads = &reads;
-  build(call);
+  const Tape::Lock tape(*tape_);
+  build_node(*tape, call, *known_);
+  take_packs(*tape);
 }
 
 void Recording::settle() {

@@ -22,11 +22,12 @@
 #include "ac2/internal/libtorch/op_environment.h"
 #include "ac2/internal/operators/op_facts.h"
 #include "ac2/internal/record/call_watch.h"
-#include "ac2/internal/record/node_builder.h"
 #include "ac2/internal/record/overwrite.h"
 #include "ac2/internal/region/region.h"
 
 namespace ac2::internal {
+
+struct RecordedCall;
 
 class Recording {
  public:
@@ -82,17 +83,16 @@ class Recording {
       if (call.watch != nullptr) {
         call.watch->recorded(results, call.writes);
       }
-      settle();
     }
+    settle();
     return returned;
   }
 
  private:
   // False if there is nothing to record.
   bool add_node(const Call& call, c10::ArrayRef<c10::IValue> results);
-  // False as build_node().
-  bool build(const RecordedCall& call);
-  void build_after_foreign_reads(RecordedCall call);
+  void add_node_after_foreign_reads(RecordedCall call);
+  void take_packs(LockedTape& tape);
   void settle();
   static OpEnvironment::Reach reach_of_pointwise(c10::ArrayRef<c10::IValue> results);
   void find_how_costs_are_known();

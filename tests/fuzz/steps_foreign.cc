@@ -1,0 +1,38 @@
+#include <string>
+
+#include "tests/fuzz/functions.h"
+#include "tests/fuzz/steps.h"
+
+namespace ac2::test {
+
+// Autograd saves nothing of what lies in the buffer: no step multiplies it with what requires a gradient. So plain
+// PyTorch does not see the writes.
+void foreign_step(Machine& machine, Dice& dice) {
+  const c10::Device on = machine.on();
+  const Variable v = machine.pick(dice);
+  Buffer& buffer = machine.buffer();
+  const int filler = dice.roll(4);
+  switch (dice.roll(8)) {
+    case 0:
+      return machine.let("whole(" + v.name + ") + buffer.floats().to(on)",
+                         [&] { return whole(v.tensor) + buffer.floats().to(on); });
+    case 1:
+      return machine.let("buffer.bytes().to(on).to(at::kFloat) / 255",
+                         [&] { return buffer.bytes().to(on).to(at::kFloat) / 255; });
+    case 2:
+      return machine.let("buffer.floats().to(on).sin().sum(0)", [&] { return buffer.floats().to(on).sin().sum(0); });
+    case 3:
+    case 4:
+      return machine.run("buffer.fill(" + std::to_string(filler) + ")", [&] { buffer.fill(filler); });
+    case 5:
+      return machine.run("buffer.floats().mul_(0.75)", [&] { buffer.floats().mul_(0.75); });
+    case 6:
+      return machine.run("buffer.floats().copy_(whole(" + v.name + ".detach()))",
+                         [&] { buffer.floats().copy_(whole(v.tensor.detach())); });
+    default:
+      if (!machine.may_write(v)) return;
+      return machine.run("clamp_through_alias(" + v.name + ")", [&] { clamp_through_alias(v.tensor); });
+  }
+}
+
+}  // namespace ac2::test
