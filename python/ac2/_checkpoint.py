@@ -7,8 +7,9 @@ from typing import Any, Callable, ContextManager, Dict, List, Optional, Sequence
 import torch
 import torch.utils.checkpoint as torch_checkpoint
 
-from ac2 import _C, _compiled, _regions
-from ac2._policy import PolicyLike
+from ac2 import _compiled, _regions
+from ac2._budgets import BudgetLike
+from ac2._policy import PolicyLike, as_policy
 from ac2._scope import PolicyScope
 
 
@@ -52,6 +53,7 @@ def create_selective_checkpoint_contexts(
                 )
     elif policy_fn_or_list is None:
         raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
+    as_policy(policy_fn_or_list)  # wrong arguments are errors here
     return _PolicyContext(policy_fn_or_list), contextlib.nullcontext()
 
 
@@ -83,7 +85,7 @@ def checkpoint(
     early_stop: bool = True,
     respect_saved_tensors_hooks: Optional[bool] = None,
     policy: PolicyLike = None,
-    memory_budget: Union[None, int, "_C.MemoryBudget"] = None,
+    memory_budget: BudgetLike = None,
     **kwargs: Any,
 ) -> Any:
     """Returns ``function(*args, **kwargs)``; what it computes is recomputed in backward as far as it is needed.

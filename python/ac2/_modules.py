@@ -6,11 +6,15 @@ import torch
 import torch.utils.checkpoint as torch_checkpoint
 
 from ac2 import _C, _checkpointed_class
+from ac2._budgets import as_budget
 from ac2._checkpointed_class import Settings
 from ac2._policy import PolicyLike
 from ac2._scope import PolicyScope
 
 _M = TypeVar("_M", bound=torch.nn.Module)
+
+_OPTIONS = ("memory_budget", "modelled_costs", "verify", "timeline", "offload")  # of PolicyScope
+_ALL_OPTIONS = ("policy", *_OPTIONS, "off_in_eval", "off_under_no_grad")
 
 # Arguments of PyTorch's functions that mean nothing here: see ac2.checkpoint.
 _WITHOUT_EFFECT = ("preserve_rng_state", "determinism_check", "debug", "early_stop", "respect_saved_tensors_hooks")
@@ -29,7 +33,8 @@ def checkpoint_wrapper(module: _M, policy: PolicyLike = None, **options: Any) ->
         module: a torch.nn.Module.
         policy: as for PolicyScope. Without one nothing is saved but the inputs. To be pickled with the module it must
             be something that pickle knows: a name, a list of names, a function of a module.
-        **options: as for PolicyScope (memory_budget, verify, ...). The arguments of PyTorch's checkpoint_wrapper that
+        **options: as for PolicyScope (memory_budget, verify, ...). With off_in_eval=True there is no region while the module
+            is in evaluation mode, with off_under_no_grad=True none where no gradient is recorded. The arguments of PyTorch's checkpoint_wrapper that
             only matter where forward runs a second time (preserve_rng_state, early_stop, ...) have no effect.
             offload_to_cpu=True, of fairscale's, offloads the inputs that backward needs:
             offload=ac2.OffloadOptions(inputs=True).
@@ -39,7 +44,7 @@ def checkpoint_wrapper(module: _M, policy: PolicyLike = None, **options: Any) ->
         ValueError: use_reentrant or checkpoint_impl ask for the reentrant variant, or the policy is wrong.
     """
     _check_module("checkpoint_wrapper", module)
-    _checkpointed_class.wrap(module, _settings(policy, dict(options)))
+    _checkpointed_class.wrap(module, settings_from("checkpoint_wrapper", policy, options))
     return module
 
 
@@ -53,8 +58,9 @@ def _check_module(function: str, module: Any) -> None:
         )
 
 
-def _settings(policy: PolicyLike, options: Dict[str, Any]) -> Settings:
-    """Without what PyTorch's checkpoint_wrapper takes and has no meaning here. Wrong arguments are errors."""
+def settings_from(function: str, policy: PolicyLike, given: Dict[str, Any]) -> Settings:
+    """Without what PyTorch's checkpoint_wrapper takes and has no meaning here. Wrong arguments are errors of ``function``."""
+    options = dict(given)
     implementation = options.pop("checkpoint_impl", None)
     if options.pop("use_reentrant", False) or getattr(implementation, "name", "NO_REENTRANT") == "REENTRANT":
         raise ValueError(
@@ -78,8 +84,14 @@ def _settings(policy: PolicyLike, options: Dict[str, Any]) -> Settings:
                 "with policy=. Open other contexts in the module's forward."
             )
         policy = of_context
+    off_in_eval, off_under_no_grad = bool(options.pop("off_in_eval", False)), bool(options.pop("off_under_no_grad", False))
+    unknown = [name for name in options if name not in _OPTIONS]
+    if unknown:
+        raise TypeError(f"{function} was given {unknown[0]!r}, which is no option. Options are {', '.join(_ALL_OPTIONS)}.")
+    if "memory_budget" in options:
+        options["memory_budget"] = as_budget(options["memory_budget"])
     PolicyScope(policy, **options)  # wrong arguments are errors here, not in the first forward
-    return Settings(policy, options)
+    return Settings(policy, options, off_in_eval, off_under_no_grad)
 
 
 def apply_checkpointing(
@@ -104,8 +116,8 @@ def apply_checkpointing(
         policy, **options: as for checkpoint_wrapper. A MemoryBudget is shared by all; a number of bytes is each one's.
 
     Raises:
-        ValueError: neither or both of modules and check_fn are given, or a pattern or class picks nothing; the message
-            names it, and nothing has changed.
+        ValueError: neither or both of modules and check_fn are given, or check_fn, a pattern or a class picks nothing; the
+            message names it, and nothing has changed.
     """
     if (modules is None) == (check_fn is None):
         raise ValueError(
@@ -114,26 +126,31 @@ def apply_checkpointing(
     named = list(model.named_modules())
     if check_fn is not None:
         picked = [name for name, module in named if check_fn(module)]
+        if not picked:
+            raise ValueError(f"apply_checkpointing: check_fn picks no module of {_described(model, named)}.")
     else:
         selectors = [modules] if isinstance(modules, (str, type)) else list(modules)  # type: ignore[arg-type]
         chosen = set()
         for selector in selectors:
             names = _picked_by(selector, named)
             if not names:
-                some = ", ".join(repr(name) for name, _ in named[1:9])
-                raise ValueError(
-                    f"apply_checkpointing: {selector!r} picks no module of {type(model).__name__}. Names are those of "
-                    f"named_modules(), such as {some}."
-                )
+                raise ValueError(f"apply_checkpointing: {selector!r} picks no module of {_described(model, named)}.")
             chosen.update(names)
         picked = [name for name, _ in named if name in chosen]
     by_name = dict(named)
-    settings = _settings(policy, dict(options))
+    settings = settings_from("apply_checkpointing", policy, options)
     for name in picked:
         _check_module(f"apply_checkpointing, at {name!r},", by_name[name])
     for name in picked:
         _checkpointed_class.wrap(by_name[name], settings)
     return picked
+
+
+def _described(model: torch.nn.Module, named: List[Tuple[str, torch.nn.Module]]) -> str:
+    name = type(model).__name__
+    if len(named) == 1:
+        return f"{name}, which has no submodules: wrap it with checkpoint_wrapper(), or open a PolicyScope around its call"
+    return f"{name}. Names are those of named_modules(), such as {', '.join(repr(name) for name, _ in named[1:9])}"
 
 
 def remove_checkpointing(model: torch.nn.Module) -> List[str]:

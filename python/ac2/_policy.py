@@ -1,5 +1,6 @@
 """What people give as a policy, as the runtime's."""
 
+import difflib
 import enum
 from typing import Any, Callable, List, Optional, TypeVar, Union
 
@@ -66,6 +67,28 @@ def _takes_op_output() -> bool:
 _HAS_OP_OUTPUT = _takes_op_output()
 
 
+class _Functions:
+    """What the runtime calls of a policy that is written in Python."""
+
+    __slots__ = ("policy_fn", "__weakref__")
+    make_context = staticmethod(_context)
+
+    def __init__(self, policy_fn: Callable[..., Any]) -> None:
+        self.policy_fn = policy_fn
+
+
+def _check_name(name: str) -> None:
+    known = _C.policy_names()
+    if name in known:
+        return
+    nearest = difflib.get_close_matches(name, known, n=1)
+    meant = f'did you mean "{nearest[0]}"? ' if nearest else ""
+    raise ValueError(
+        f'"{name}" is no policy: {meant}The names are {", ".join(known)}. Policies with parameters, such as save_ops([...]), '
+        "are functions of ac2.policies."
+    )
+
+
 def as_policy(policy: PolicyLike) -> Optional["_C.Policy"]:
     """The runtime's policy; None for None.
 
@@ -74,6 +97,7 @@ def as_policy(policy: PolicyLike) -> Optional["_C.Policy"]:
     if policy is None or isinstance(policy, _C.Policy):
         return policy
     if isinstance(policy, str):
+        _check_name(policy)
         return _C.policy_by_name(policy)
     if isinstance(policy, enum.Enum) or isinstance(policy, _C.SaveWithHooks):
         return _C.constant_policy(policy)
@@ -84,6 +108,4 @@ def as_policy(policy: PolicyLike) -> Optional["_C.Policy"]:
             f"policy is {policy!r}; expected a name such as \"recompute_all\", a policy of ac2.policies, a callable "
             "policy_fn(ctx, op, *args, **kwargs), or a list of ops to save."
         )
-    if is_by_operator(policy):
-        return _C.by_operator_policy(policy, _context)
-    return _C.callable_policy(policy, _context)
+    return (_C.by_operator_policy if is_by_operator(policy) else _C.callable_policy)(_Functions(policy))

@@ -4,9 +4,10 @@ import atexit
 import threading
 import warnings
 import weakref
-from typing import Any, Callable, Optional, TypeVar, Union
+from typing import Any, Callable, Optional, TypeVar
 
 from ac2 import _C, _compiled, _higher_order, _out_of_memory, _pointers
+from ac2._budgets import BudgetLike, as_budget
 from ac2._policy import PolicyLike, as_policy
 
 _R = TypeVar("_R")
@@ -48,7 +49,8 @@ class PolicyScope:
         policy: a name ("recompute_all", "speed", ...), a policy of ``ac2.policies``, a callable
             ``policy_fn(ctx, op, *args, **kwargs)``, or a list of ops to save. Without one all is recomputed; with a
             ``memory_budget`` and no policy what fits is kept.
-        memory_budget: bytes that the region may hold for backward, or an ``ac2.MemoryBudget`` that regions share.
+        memory_budget: bytes that the region may hold for backward, as a number or as a text ("64MiB"), or an
+            ``ac2.MemoryBudget`` that regions share.
         modelled_costs: with a number of bytes: the budget takes costs of ops from their shapes, not from their times,
             so that the same program drops the same values in every run.
         verify: compares each replayed value with what forward computed. For trying ops of your own; slow.
@@ -64,7 +66,7 @@ class PolicyScope:
         self,
         policy: PolicyLike = None,
         *,
-        memory_budget: Union[None, int, "_C.MemoryBudget"] = None,
+        memory_budget: BudgetLike = None,
         modelled_costs: bool = False,
         verify: bool = False,
         timeline: bool = False,
@@ -74,7 +76,7 @@ class PolicyScope:
             _compiled.break_graph("ac2.PolicyScope")
         if offload is not None and not isinstance(offload, _C.OffloadOptions):
             raise TypeError(f"offload is {offload!r}; expected an ac2.OffloadOptions.")
-        self._arguments = (as_policy(policy), memory_budget, bool(modelled_costs), bool(verify), bool(timeline), offload)
+        self._arguments = (as_policy(policy), as_budget(memory_budget), bool(modelled_costs), bool(verify), bool(timeline), offload)
         self._scope: Optional[_C.Scope] = None
         self._closed = False
 
@@ -86,6 +88,7 @@ class PolicyScope:
             )
         _watch_python()
         self._scope = _C.Scope(*self._arguments)
+        del self._arguments  # a scope that is kept keeps no policy alive
         self._thread = threading.current_thread().name
         _open_scopes.add(self)
         return self

@@ -66,12 +66,42 @@ py::dict& known_members() {
   return *members;
 }
 
+PySaveWithHooks* constructed_hooks(PyObject* self) {
+  const auto value = reinterpret_cast<py::detail::instance*>(self)->get_value_and_holder();
+  return value.holder_constructed() ? value.value_ptr<PySaveWithHooks>() : nullptr;
+}
+
+// A function is often a method of what has the hooks.
+void take_part_in_collection(PyHeapTypeObject* heap_type) {
+  PyTypeObject& type = heap_type->ht_type;
+  type.tp_flags |= Py_TPFLAGS_HAVE_GC;
+  type.tp_traverse = [](PyObject* self, visitproc visit, void* arg) -> int {
+    Py_VISIT(Py_TYPE(self));
+    const PySaveWithHooks* hooks = constructed_hooks(self);
+    if (hooks != nullptr && hooks->is_sole_owner()) {
+      Py_VISIT(hooks->pack().ptr());
+      Py_VISIT(hooks->unpack().ptr());
+    }
+    return 0;
+  };
+  type.tp_clear = [](PyObject* self) -> int {
+    if (PySaveWithHooks* hooks = constructed_hooks(self)) {
+      hooks->clear();
+    }
+    return 0;
+  };
+}
+
 }  // namespace
 
 PySaveWithHooks::PySaveWithHooks(py::function pack, py::function unpack)
-    : pack_(pack),
-      unpack_(unpack),
-      decision_(call_python(HeldObject(std::move(pack)), HeldObject(std::move(unpack)))) {}
+    : pack_(std::move(pack)), unpack_(std::move(unpack)), decision_(call_python(pack_, unpack_)) {}
+
+void PySaveWithHooks::clear() {
+  decision_ = CheckpointPolicy::MUST_SAVE;
+  pack_ = HeldObject(py::none());
+  unpack_ = HeldObject(py::none());
+}
 
 PolicyDecision to_decision(py::handle answer, const std::string& where) {
   if (answer.ptr() == Py_True || answer.ptr() == Py_False) {
@@ -106,7 +136,7 @@ py::object from_decision(const PolicyDecision& decision) {
 }
 
 void add_decisions(py::module_& module) {
-  py::class_<PySaveWithHooks>(module, "SaveWithHooks",
+  py::class_<PySaveWithHooks>(module, "SaveWithHooks", py::custom_type_setup(&take_part_in_collection),
                               R"(SaveWithHooks(pack, unpack)
 
 A decision of a policy: saves a result in another form.

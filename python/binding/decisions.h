@@ -8,6 +8,7 @@
 #include <string>
 
 #include "ac2/policy.h"
+#include "python/binding/held_object.h"
 
 namespace ac2::python {
 
@@ -17,13 +18,17 @@ class PySaveWithHooks {
   PySaveWithHooks(pybind11::function pack, pybind11::function unpack);
 
   const PolicyDecision& decision() const { return decision_; }
-  pybind11::object pack() const { return pack_; }
-  pybind11::object unpack() const { return unpack_; }
+  pybind11::handle pack() const { return pack_.get(); }
+  pybind11::handle unpack() const { return unpack_.get(); }
+
+  // For Python's collector. Nobody else has the hooks, and through them the functions.
+  bool is_sole_owner() const { return decision_.hooks().use_count() == 1; }
+  void clear();
 
  private:
-  pybind11::object pack_;
-  pybind11::object unpack_;
-  PolicyDecision decision_;
+  HeldObject pack_;
+  HeldObject unpack_;
+  PolicyDecision decision_;  // its hooks have the same two
 };
 
 // Of a member of a CheckpointPolicy (ours or PyTorch's), a bool, or an ac2.SaveWithHooks. Raises TypeError, which names

@@ -134,14 +134,16 @@ void add_composed(py::module_& module) {
       "first_of",
       [](const py::args& listed) {
         std::vector<Policy> all;
+        py::list held;
         const py::object as_policy = py::module_::import("ac2._policy").attr("as_policy");
         const bool is_list =
             listed.size() == 1 && (py::isinstance<py::list>(listed[0]) || py::isinstance<py::tuple>(listed[0]));
         for (const py::handle policy :
              is_list ? py::reinterpret_borrow<py::iterable>(listed[0]) : py::iterable(listed)) {
-          all.push_back(as_policy(policy).cast<Policy>());
+          held.append(as_policy(policy));
+          all.push_back(held[held.size() - 1].cast<Policy>());
         }
-        return make([&] { return policies::first_of(std::move(all)); });
+        return holding(make([&] { return policies::first_of(std::move(all)); }), held);
       },
       "first_of(a, b, ...) or first_of([a, b, ...]): the first policy that insists (a MUST) decides; if all prefer, "
       "the\n"
@@ -150,9 +152,10 @@ void add_composed(py::module_& module) {
       "save_from_both_policies",
       [](const py::object& first, const py::object& second) {
         const py::object as_policy = py::module_::import("ac2._policy").attr("as_policy");
-        auto a = as_policy(first).cast<Policy>();
-        auto b = as_policy(second).cast<Policy>();
-        return make([&] { return policies::save_from_both_policies(std::move(a), std::move(b)); });
+        const py::tuple held = py::make_tuple(as_policy(first), as_policy(second));
+        auto a = held[0].cast<Policy>();
+        auto b = held[1].cast<Policy>();
+        return holding(make([&] { return policies::save_from_both_policies(std::move(a), std::move(b)); }), held);
       },
       py::arg("first"), py::arg("second"), "Saves what either of two policies saves.");
   module.def(
@@ -167,8 +170,9 @@ void add_composed(py::module_& module) {
           const std::string name = op_name(entry.first);
           entries.emplace_back(name, to_decision(entry.second, "per_op_override: the decision for " + name));
         }
-        auto base = py::module_::import("ac2._policy").attr("as_policy")(policy).cast<Policy>();
-        return make([&] { return policies::per_op_override(std::move(base), entries); });
+        const py::object held = py::module_::import("ac2._policy").attr("as_policy")(policy);
+        auto base = held.cast<Policy>();
+        return holding(make([&] { return policies::per_op_override(std::move(base), entries); }), held);
       },
       py::arg("policy"), py::arg("overrides"),
       "A policy with other decisions for single ops: {op: decision}, or a list of such pairs, of which the first "
@@ -179,7 +183,7 @@ void add_composed(py::module_& module) {
 
 void add_policies(py::module_& module) {
   py::class_<Policy>(
-      module, "Policy",
+      module, "Policy", py::dynamic_attr(),  // see holding()
       "A policy of the runtime's. Made by the functions of ac2.policies; a name, a callable or a list of ops\n"
       "serves wherever a policy is taken.")
       .def_property_readonly("name", &Policy::name, "What reports call it.")

@@ -23,35 +23,61 @@ std::string answer_for(const c10::OperatorHandle& op) {
   return "What the policy returned for " + name.name + (name.overload_name.empty() ? "" : "." + name.overload_name);
 }
 
+// A policy's functions, referred to weakly. With the GIL.
+class Functions {
+ public:
+  explicit Functions(const py::object& functions) : weak_(py::weakref(functions)) {}
+
+  py::object get() const {
+    py::object functions = weak_.get()();
+    TORCH_CHECK(!functions.is_none(), "A policy that is written in Python was asked after its object had died.");
+    return functions;
+  }
+
+ private:
+  HeldObject weak_;
+};
+
 }  // namespace
 
-Policy callable_policy(py::object policy_fn, py::object make_context) {
-  return [fn = HeldObject(std::move(policy_fn)), make = HeldObject(std::move(make_context))](const OpContext& op) {
+py::object holding(Policy policy, py::object held) {
+  py::object object = py::cast(std::move(policy));
+  object.attr("_held") = std::move(held);
+  return object;
+}
+
+py::object callable_policy(const py::object& functions) {
+  Policy policy = [weak = Functions(functions)](const OpContext& op) {
     const py::gil_scoped_acquire gil;
     return calling_python([&] {
+      const py::object functions = weak.get();
       const CallArguments call = call_arguments(op.op(), op.inputs());
       py::tuple results(op.outputs().size());
       for (size_t i = 0; i < results.size(); ++i) {
         results[i] = object_of(op.outputs()[i]);
       }
-      const py::object context = make.get()(results);
-      const py::object answer = fn.get()(context, op_overload(op.op()), *call.args, **call.kwargs);
+      const py::object context = functions.attr("make_context")(results);
+      const py::object answer = functions.attr("policy_fn")(context, op_overload(op.op()), *call.args, **call.kwargs);
       return to_decision(answer, answer_for(op.op()));
     });
   };
+  return holding(std::move(policy), functions);
 }
 
-Policy by_operator_policy(py::object policy_fn, py::object make_context) {
-  return Policy::by_operator([fn = HeldObject(std::move(policy_fn)),
-                              make = HeldObject(std::move(make_context))](const c10::OperatorHandle& op) {
+py::object by_operator_policy(const py::object& functions) {
+  Policy policy = Policy::by_operator([weak = Functions(functions)](const c10::OperatorHandle& op) {
     const py::gil_scoped_acquire gil;
-    return calling_python(
-        [&] { return to_decision(fn.get()(make.get()(py::none()), op_overload(op)), answer_for(op)); });
+    return calling_python([&] {
+      const py::object functions = weak.get();
+      const py::object context = functions.attr("make_context")(py::none());
+      return to_decision(functions.attr("policy_fn")(context, op_overload(op)), answer_for(op));
+    });
   });
+  return holding(std::move(policy), functions);
 }
 
-py::object operator_decisions(const Policy& policy) {
-  return py::cpp_function([instance = policy.enter()](const py::handle op) -> py::object {
+py::object operator_decisions(const py::object& policy) {
+  return py::cpp_function([policy, instance = policy.cast<const Policy&>().enter()](const py::handle op) -> py::object {
     const auto schema = op.attr("_schema");
     const c10::OperatorHandle handle = c10::Dispatcher::singleton().findSchemaOrThrow(
         schema.attr("name").cast<std::string>().c_str(), schema.attr("overload_name").cast<std::string>().c_str());

@@ -18,6 +18,7 @@
 #include "ac2/trace.h"
 #include "python/binding/decisions.h"
 #include "python/binding/errors.h"
+#include "python/binding/held_object.h"
 #include "python/binding/scope.h"
 
 namespace ac2::python {
@@ -45,8 +46,10 @@ std::vector<std::shared_ptr<const Trace>> traces_of(const std::vector<PyTrace>& 
 // An open scope. RAII is Python's with statement, so that it is closed by name.
 class PyScope {
  public:
-  PyScope(const std::optional<Policy>& policy, const ScopeOptions& options)
-      : scope_(policy ? std::make_unique<PolicyScope>(*policy, options) : std::make_unique<PolicyScope>(options)),
+  // `held` is the Python object of the policy: see callable_policy().
+  PyScope(const std::optional<Policy>& policy, const ScopeOptions& options, HeldObject held)
+      : held_(std::move(held)),
+        scope_(policy ? std::make_unique<PolicyScope>(*policy, options) : std::make_unique<PolicyScope>(options)),
         trace_{scope_->trace()} {}
 
   // A scope that is closed where it cannot be is an error of its owner, which close() reports.
@@ -60,10 +63,14 @@ class PyScope {
   PyScope& operator=(const PyScope&) = delete;
 
   // Not by the pointer's destructor, through which no exception comes.
-  void close() { delete scope_.release(); }
+  void close() {
+    const std::optional<HeldObject> held = std::exchange(held_, std::nullopt);
+    delete scope_.release();
+  }
   const PyTrace& trace() const { return trace_; }
 
  private:
+  std::optional<HeldObject> held_;
   std::unique_ptr<PolicyScope> scope_;
   PyTrace trace_;
 };
@@ -107,16 +114,17 @@ BudgetOption budget_option(const py::object& budget) {
   return budget.attr("__index__")().cast<int64_t>();
 }
 
-std::unique_ptr<PyScope> open_scope(const std::optional<Policy>& policy, const py::object& memory_budget,
-                                    bool modelled_costs, bool verify, bool timeline,
-                                    const std::optional<OffloadOptions>& offload) {
+std::unique_ptr<PyScope> open_scope(const py::object& policy, const py::object& memory_budget, bool modelled_costs,
+                                    bool verify, bool timeline, const std::optional<OffloadOptions>& offload) {
   ScopeOptions options{.modelled_costs = modelled_costs, .verify = verify, .timeline = timeline, .offload = offload};
   // A number is checked here, so that it is Python's kind of error.
   if (const auto budget = with_value_errors([&] { return budget_option(memory_budget).budget(modelled_costs); })) {
     options.memory_budget = *budget;
   }
+  const auto opened = policy.cast<std::optional<Policy>>();
+  HeldObject held(policy);
   const py::gil_scoped_release no_gil;
-  return std::make_unique<PyScope>(policy, options);
+  return std::make_unique<PyScope>(opened, options, std::move(held));
 }
 
 std::string repr_of(const TraceStats& stats) {

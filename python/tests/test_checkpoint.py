@@ -148,6 +148,12 @@ def test_patch_torch_checkpoint_is_undone():
     assert torch.utils.checkpoint.checkpoint is before
 
 
+def test_contexts_are_made_of_ops_policies_or_functions():
+    for wrong in ([2], ["aten::no_such_op"], 3, "sped"):
+        with pytest.raises((TypeError, ValueError)):
+            ac2.create_selective_checkpoint_contexts(wrong)
+
+
 def opens_regions(step):
     before = ac2.live_node_count()
     result = step()

@@ -98,6 +98,14 @@ def test_wrong_arguments_are_errors_and_change_nothing():
     for error, arguments, options in [
         (ValueError, ("sped",), {}),
         (TypeError, (), {"budget": 3}),
+        (ValueError, (), {"memory_budget": "64MB"}),
+        (ValueError, (), {"memory_budget": "MiB"}),
+        (ValueError, (), {"memory_budget": -5}),
+        (ValueError, (), {"memory_budget": 0}),
+        (ValueError, (), {"memory_budget": 1 << 63}),
+        (ValueError, (), {"memory_budget": "0.0000001KiB"}),
+        (TypeError, (), {"memory_budget": 0.5}),
+        (TypeError, (), {"memory_budget": True}),
         (ValueError, (), {"use_reentrant": True}),
         (ValueError, (), {"checkpoint_fn": print}),
     ]:
@@ -142,6 +150,12 @@ def test_apply_checkpointing_names_what_picks_nothing():
     for modules in ("blocks.*", torch.nn.Conv2d, ["layers.*", "blocks.*"]):
         with pytest.raises(ValueError, match="picks no module of Model"):
             ac2.apply_checkpointing(model, modules=modules)
+    with pytest.raises(ValueError, match="check_fn picks no module of Model.*'layers'"):
+        ac2.apply_checkpointing(model, check_fn=lambda module: False)
+    with pytest.raises(ValueError, match="picks no module of Linear, which has no submodules"):
+        ac2.apply_checkpointing(torch.nn.Linear(2, 2), modules="*")
+    with pytest.raises(TypeError, match="apply_checkpointing was given 'budget', which is no option.*memory_budget"):
+        ac2.apply_checkpointing(model, modules="*", budget=3)
     with pytest.raises(ValueError, match="needs either"):
         ac2.apply_checkpointing(model)
     with pytest.raises(ValueError, match="needs either"):
@@ -363,3 +377,25 @@ def test_remove_checkpointing_leaves_parametrizations():
     assert not layer.enabled and type(layer).__name__ == "ParametrizedNoting"
     torch.nn.utils.parametrize.remove_parametrizations(layer, "weight")
     assert type(layer) is Noting
+
+
+def test_a_module_can_be_off_in_eval_and_under_no_grad():
+    block, x = ac2.checkpoint_wrapper(Block(), off_in_eval=True), torch.randn(5, 16)
+    other = pickle.loads(pickle.dumps(ac2.checkpoint_wrapper(Block(), off_under_no_grad=True)))
+    for module, training, grad, expected in [
+        (block, True, True, True), (block, False, True, False), (block, True, False, True),
+        (other, True, True, True), (other, False, True, True), (other, True, False, False),
+    ]:  # fmt: skip
+        with torch.set_grad_enabled(grad):
+            module.train(training)(x)
+        assert module.enabled == expected
+
+
+def test_a_budget_may_be_a_text():
+    for text, count in [("64MiB", 64 << 20), ("1.5 KiB", 1536), ("8", 8)]:
+        assert ac2.checkpoint_wrapper(Block(), memory_budget=text).__dict__["_ac2_checkpointing"].options["memory_budget"] == count
+    x = torch.randn(64, 64, requires_grad=True)
+    with ac2.PolicyScope(memory_budget="40KiB") as scope:
+        y = x.sin().cos().tanh().sin().cos().tanh()
+    assert scope.trace.stats().evicted_values > 0
+    y.sum().backward()

@@ -1,5 +1,6 @@
 """ac2.integrations.transformers."""
 
+import functools
 import inspect
 
 import pytest
@@ -159,8 +160,50 @@ def test_offload_of_transformers_offloads_the_inputs_of_layers():
     expected = run(model, loss)
     integration.install()
     model.activation_checkpointing_enable(offload=True)
-    options = [module.__dict__["_ac2_checkpointing"][1] for module in model.model.layers]
+    options = [module.__dict__["_ac2_checkpointing"].options for module in model.model.layers]
     assert [option["offload"].inputs for option in options] == [True] * len(model.model.layers)
     assert_same(run(model, loss), expected)
     model.activation_checkpointing_enable()
-    assert "offload" not in model.model.layers[0].__dict__["_ac2_checkpointing"][1]
+    assert "offload" not in model.model.layers[0].__dict__["_ac2_checkpointing"].options
+
+
+def test_a_models_own_context_fn_wins():
+    asked = []
+
+    def policy(ctx, op, *args, **kwargs):
+        asked.append(op)
+        return torch.utils.checkpoint.CheckpointPolicy.MUST_SAVE
+
+    model = llama()
+    integration.install("recompute_all")
+    for contexts in (ac2.create_selective_checkpoint_contexts, torch.utils.checkpoint.create_selective_checkpoint_contexts):
+        enable(model, use_reentrant=False, context_fn=functools.partial(contexts, policy))
+        loss(model).backward()
+        assert asked
+        asked.clear()
+
+
+def test_no_region_is_opened_in_eval_and_under_no_grad():
+    model = llama()
+    integration.install()
+    enable(model)
+    model.eval()
+    loss(model)
+    with torch.no_grad():
+        loss(model.train())
+    assert [ac2.last_trace(layer) for layer in model.model.layers] == [None] * 3
+    loss(model)
+    assert None not in [ac2.last_trace(layer) for layer in model.model.layers]
+    integration.install(off_in_eval=False)
+    enable(model)
+    loss(model.eval())
+    assert None not in [ac2.last_trace(layer) for layer in model.model.layers]
+
+
+def test_an_unknown_key_is_an_error_that_names_it():
+    model = llama()
+    integration.install()
+    with pytest.raises(TypeError, match="gradient_checkpointing_kwargs was given 'budget'"):
+        enable(model, budget=3)
+    with pytest.raises(TypeError, match="install was given 'budget'"):
+        integration.install(budget=3)

@@ -16,11 +16,12 @@ import threading
 from typing import Any, Callable, Dict, List, Optional
 
 import torch
+import torch.utils.checkpoint as torch_checkpoint
 import transformers
 
 from ac2._C import OffloadOptions
-from ac2._checkpointed_class import settings_of, unwrap
-from ac2._modules import _WITHOUT_EFFECT, checkpoint_wrapper
+from ac2._checkpointed_class import Settings, settings_of, unwrap, wrap
+from ac2._modules import settings_from
 from ac2._policy import PolicyLike
 from ac2._regions import opened_for
 from ac2._scope import PolicyScope
@@ -36,14 +37,17 @@ def install(policy: PolicyLike = None, **options: Any) -> None:
 
     Args:
         policy: as for ac2.PolicyScope. Without one nothing of a layer is saved but its inputs.
-        **options: as for ac2.PolicyScope (memory_budget, offload, ...). A MemoryBudget is shared by all layers.
+        **options: as for ac2.checkpoint_wrapper (memory_budget, offload, ...). A MemoryBudget is shared by all layers. Here
+            off_in_eval and off_under_no_grad are True: to generate text takes no region.
 
-    Both are defaults: ``gradient_checkpointing_kwargs={"policy": ..., "memory_budget": ...}`` overrides them for a model.
+    Both are defaults: ``gradient_checkpointing_kwargs={"policy": ..., "memory_budget": ...}`` overrides them for a model,
+    as does a ``context_fn`` that create_selective_checkpoint_contexts (ac2's or PyTorch's) made.
     What else is passed there for PyTorch's checkpoint (use_reentrant, ...) has no effect. To install again exchanges the
     defaults. transformers' own ``offload=True`` offloads the inputs of layers (``ac2.OffloadOptions(inputs=True)``). Raises
     as PolicyScope does for wrong arguments.
     """
-    PolicyScope(policy, **options)  # wrong arguments are errors here
+    options = {"off_in_eval": True, "off_under_no_grad": True, **options}
+    settings_from("install", policy, options)  # wrong arguments are errors here
     with _lock:
         _uninstall()
         model = transformers.PreTrainedModel
@@ -95,12 +99,15 @@ def _setter(default_policy: PolicyLike, default_options: Dict[str, Any]) -> Call
         if not enable:
             original(self, enable=False)
             return
-        settings = {**default_options, "policy": default_policy}
-        settings.update(getattr(gradient_checkpointing_func, "keywords", None) or {})
+        given = dict(getattr(gradient_checkpointing_func, "keywords", None) or {})
+        if given.get("context_fn") is torch_checkpoint.noop_context_fn:  # PyTorch's way to say that there is none
+            del given["context_fn"]
+        # A model's own context_fn says what is saved.
+        options = {**default_options, **({} if "context_fn" in given else {"policy": default_policy}), **given}
         if _asks_for_offload(gradient_checkpointing_func):
-            settings.setdefault("offload", OffloadOptions(inputs=True))
-        for name in ("use_reentrant", *_WITHOUT_EFFECT):  # some releases of transformers pass it unasked
-            settings.pop(name, None)
+            options.setdefault("offload", OffloadOptions(inputs=True))
+        options.pop("use_reentrant", None)  # some releases of transformers pass it unasked
+        settings = settings_from("gradient_checkpointing_kwargs", options.pop("policy", None), options)
         flagged = [module for module in self.modules() if hasattr(module, "gradient_checkpointing")]
         if not flagged:
             original(self, enable=True)  # says what is missing
@@ -112,7 +119,7 @@ def _setter(default_policy: PolicyLike, default_options: Dict[str, Any]) -> Call
             if calls_it:
                 module._gradient_checkpointing_func = functools.partial(_in_a_region, settings)
         for layer in layers[::every_n_layers]:
-            checkpoint_wrapper(layer, **settings)
+            wrap(layer, settings)
 
     return _set_gradient_checkpointing
 
@@ -132,7 +139,9 @@ def _layers(model: torch.nn.Module) -> List[torch.nn.Module]:
     return [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
 
 
-def _in_a_region(settings: Dict[str, Any], function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    with PolicyScope(**settings):
+def _in_a_region(settings: Settings, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    if settings.off_under_no_grad and not torch.is_grad_enabled():
+        return function(*args, **kwargs)
+    with PolicyScope(settings.policy, **settings.options):
         opened_for(function)
         return function(*args, **kwargs)

@@ -1,0 +1,42 @@
+"""What people give as a memory budget."""
+
+import re
+from typing import Any, Union
+
+from ac2 import _C
+
+_UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+BudgetLike = Union[None, int, str, "_C.MemoryBudget"]
+
+
+def as_budget(budget: Any) -> Union[None, int, "_C.MemoryBudget"]:
+    """The number of bytes, the MemoryBudget, or None.
+
+    Raises ValueError for what is no positive number of bytes, TypeError for what is none of the kinds of a budget.
+    """
+    if budget is None or isinstance(budget, _C.MemoryBudget):
+        return budget
+    if isinstance(budget, str):
+        return _checked(_bytes_of(budget), budget)
+    if isinstance(budget, bool) or not hasattr(budget, "__index__"):
+        raise TypeError(
+            f"memory_budget is {budget!r}; expected a number of bytes, a text such as \"64MiB\", or an ac2.MemoryBudget."
+        )
+    return _checked(budget.__index__(), budget)
+
+
+def _bytes_of(text: str) -> int:
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    if found is None or found[2] not in _UNITS:
+        raise ValueError(
+            f"memory_budget is {text!r}; expected a number of bytes, or a text of a number and one of KiB, MiB, GiB and TiB "
+            "(powers of 1024), such as \"64MiB\" or \"1.5GiB\"."
+        )
+    return int(float(found[1]) * _UNITS[found[2]]) if "." in found[1] else int(found[1]) * _UNITS[found[2]]
+
+
+def _checked(count: int, given: Any) -> int:
+    if not 0 < count < 1 << 63:
+        raise ValueError(f"memory_budget is {given!r}; expected a positive number of bytes, below 2**63.")
+    return count
