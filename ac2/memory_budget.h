@@ -19,7 +19,7 @@
 // identical to those without a budget. Results that policies prefer to recompute are dropped first, then those that
 // policies prefer to save. What a MUST_SAVE or SaveWithHooks decision saves is never dropped.
 // Not guaranteed: the memory that kernels use besides, and, for an op in backward, the tensors that autograd has just
-// taken out.
+// taken out. Where regions hold more than 64 tensors from outside, one that the program drops may count some ops later.
 //
 // If memory runs out in an op of a region or in a replay, the budget drops all that it can, and the op is tried once
 // more. From then on the budget is three quarters of what was held, so that a budget larger than the machine's memory

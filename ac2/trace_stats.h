@@ -12,7 +12,9 @@ struct TraceStats {
   int64_t saved_bytes = 0;       // held for backward now, with the inputs and parameters that ops need
   int64_t recomputed_ops = 0;    // ops replayed so far
   int64_t recomputed_bytes = 0;  // bytes of replayed results held now
-  int64_t copied_bytes = 0;      // copied so far because an op was about to overwrite a value that was still needed
+  // Copied so far because an op was about to overwrite a value that was still needed, or had read memory that LibTorch
+  // did not allocate and that may change at any time.
+  int64_t copied_bytes = 0;
   int64_t evicted_values = 0;    // values that a memory budget dropped so far
   int64_t offloaded_bytes = 0;   // now in another memory, or on the way there; these are not in saved_bytes
   // Should have been offloaded so far, but stayed on the device because no pinned memory was left. In saved_bytes while

@@ -215,7 +215,7 @@ def mapped_file(path):
 BUFFERS = [numpy_array, byte_buffer, capsule, as_tensor, shared_memory, mapped_file]
 
 
-def must_recompute(op):
+def must_recompute(context, op, *args, **kwargs):
     return ac2.CheckpointPolicy.MUST_RECOMPUTE
 
 
@@ -257,12 +257,12 @@ def test_a_write_through_an_alias_is_a_write_to_the_tensor(alias, policy):
 
 
 def test_weights_in_a_mapped_file_are_not_copied(tmp_path):
-    torch.save({"w": torch.randn(16, 16)}, tmp_path / "weights.pt")
+    torch.save({"w": torch.randn(128, 256)}, tmp_path / "weights.pt")
     w = torch.load(tmp_path / "weights.pt", mmap=True)["w"]
-    x = torch.randn(16, 16, requires_grad=True)
+    x = torch.randn(128, 256, requires_grad=True)
     with ac2.PolicyScope() as scope:
         y = (x + w).sin().cos().sum()
     stats = scope.trace.stats()
-    assert stats.copied_bytes == 0 and stats.saved_bytes == 2 * 16 * 16 * 4  # x and w
+    assert stats.copied_bytes == 0 and stats.saved_bytes == 2 * 128 * 256 * 4  # x and w
     y.backward()
     assert scope.trace.stats().recomputed_ops == 2
