@@ -22,10 +22,10 @@
 
 namespace ac2 {
 
-// At most about 40 lines: what is held, why, and for whom; what was recomputed, and for whom; and, for the largest
-// saved values, what recomputing them would save and cost. If nothing is held now, the text is about the moment when
-// most was held. With a timeline costs are times of forward, without one they are numbers of ops. Bytes are of whole
-// storages.
+// At most about 45 lines: what is held, why, and for whom; with a timeline, what each policy decided, and for how many
+// ops; what was recomputed, and for whom; and, for the largest saved values, what recomputing them would save and cost.
+// If nothing is held now, the text is about the moment when most was held. With a timeline costs are times of forward,
+// without one they are numbers of ops. Bytes are of whole storages.
 std::string explain(const Trace& trace);
 
 // What the regions of the whole process hold at this moment, by device: how many bytes, and the ten places of the

@@ -50,6 +50,20 @@ TEST_F(ExplainTest, SaysWhatIsHeldWhyAndWhatItWouldSaveToRecomputeIt) {
   gradient_of(y, x);
 }
 
+TEST_F(ExplainTest, WithATimelineSaysWhatEachPolicyDecidedAndSoWhichNeverSaves) {
+  at::Tensor x = sample({256});
+  PolicyScope scope(policies::save_ops({"aten::mm"}), {.timeline = true});
+  at::Tensor y = x.sin().cos();
+  {
+    PolicyScope inner(policies::save_ops({"aten::tan"}));
+    y = y.tan().exp();
+  }
+  EXPECT_THAT(explain(*scope.trace()), HasSubstr("Decided, in ops that compute something:\n"
+                                                 "  save_ops at depth 0: 2 PREFER_RECOMPUTE\n"
+                                                 "  save_ops at depth 1: 1 MUST_SAVE, 1 PREFER_RECOMPUTE\n"));
+  gradient_of(y, x);
+}
+
 TEST_F(ExplainTest, WithATimelineTellsTheWholeStoryAfterBackward) {
   at::Tensor x = sample({256});
   std::shared_ptr<const Trace> trace;

@@ -24,6 +24,7 @@ constexpr size_t kHeldLines = 12;
 constexpr size_t kReplayLines = 9;
 constexpr size_t kLongReplayLines = 5;
 constexpr size_t kSavingLines = 8;
+constexpr size_t kDecidingLines = 4;
 constexpr size_t kNames = 3;
 
 std::string time_text(int64_t ns) {
@@ -89,6 +90,7 @@ class Explanation {
         "."));
     explain_held();
     explain_whole();
+    explain_decisions();
     explain_replays();
     explain_long_replays();
     explain_savings();
@@ -203,6 +205,34 @@ class Explanation {
     for (const auto& [name, kind] : kinds) {
       line(absl::StrCat("  ", pad(count_text(kind.count, "tensor"), 10), "  ", name,
                         kind.consumers.empty() ? "" : ": for ", some_of(kind.consumers, as_is)));
+    }
+  }
+
+  // So that a policy whose ops or names never occur can be told from one that decides: nothing is said of it, or not
+  // what it was meant to say. Only a timeline knows who decided.
+  void explain_decisions() {
+    std::vector<std::map<CheckpointPolicy, int64_t>> counts(log_.scopes.size());
+    for (const TraceLog::Op& op : log_.ops) {
+      if (op.is_node && op.scope != kNone) {
+        ++counts[op.scope][op.decision];
+      }
+    }
+    if (counts.empty()) {
+      return;
+    }
+    line("");
+    line("Decided, in ops that compute something:");
+    for (size_t i = 0; i < std::min(counts.size(), kDecidingLines); ++i) {
+      std::vector<std::string> parts;
+      for (const auto& [decision, count] : counts[i]) {
+        parts.push_back(absl::StrCat(count, " ", to_string(decision)));
+      }
+      const TraceLog::Scope& scope = log_.scopes[i];
+      line(absl::StrCat("  ", scope.policy.empty() ? "a policy" : scope.policy, " at depth ", scope.depth, ": ",
+                        parts.empty() ? "nothing" : absl::StrJoin(parts, ", ")));
+    }
+    if (counts.size() > kDecidingLines) {
+      line(absl::StrCat("  ... and ", counts.size() - kDecidingLines, " more scopes"));
     }
   }
 
