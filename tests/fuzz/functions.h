@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 
 #include <memory>
 
@@ -14,6 +15,13 @@ at::Tensor whole(const at::Tensor& tensor);
 at::Tensor wave(const at::Tensor& x);
 // x *= 0.75, by one that marks its input as written, and saves what it wrote.
 at::Tensor damp_(const at::Tensor& x);
+
+// What `fn` does, in no_grad.
+template <class Fn>
+void no_gradient(const Fn& fn) {
+  const at::NoGradGuard no_grad;
+  fn();
+}
 
 // The gradient of the sum of `of` with respect to `input`, or zeros where there is none. The graph is kept. What
 // autograd refuses ends the program, as it would in the last backward: with regions it refuses fewer writes.

@@ -15,6 +15,10 @@ uint32_t mixed(uint32_t bits) {
   return bits ^ (bits >> 16);
 }
 
+std::shared_ptr<Frozen> frozen_by(bool saved, bool outside = false) {
+  return std::make_shared<Frozen>(Frozen{.saved = saved, .outside = outside});
+}
+
 }  // namespace
 
 Machine::Machine(const Tensors& inputs, Regions& regions, std::vector<std::string>* source, const Limits& limits)
@@ -28,7 +32,7 @@ Machine::Machine(const Tensors& inputs, Regions& regions, std::vector<std::strin
   for (size_t i = 0; i < inputs.size(); ++i) {
     std::string name = next_name();
     say("at::Tensor " + name + " = in[" + std::to_string(i) + "];");
-    add(inputs[i], std::move(name), std::make_shared<bool>(true));
+    add(inputs[i], std::move(name), frozen_by(false, /*outside=*/true));
   }
 }
 
@@ -40,7 +44,7 @@ void Machine::say(const std::string& line) {
   if (source_ != nullptr) source_->push_back(line);
 }
 
-void Machine::add(at::Tensor tensor, std::string name, std::shared_ptr<bool> frozen) {
+void Machine::add(at::Tensor tensor, std::string name, std::shared_ptr<Frozen> frozen) {
   variables_.push_back({mixed(step_ + made_by_step_++), std::move(name), std::move(tensor), std::move(frozen)});
 }
 
@@ -82,7 +86,7 @@ void Machine::let(const std::string& text, const std::function<at::Tensor()>& fn
   if (attempt(text, [&] { result = fn(); })) {
     std::string name = next_name();
     say("at::Tensor " + name + " = " + text + ";");
-    add(std::move(result), std::move(name), std::make_shared<bool>(frozen));
+    add(std::move(result), std::move(name), frozen_by(frozen));
   }
 }
 
@@ -92,19 +96,50 @@ void Machine::let_several(const std::string& text, const std::function<Tensors()
   const std::string all = next_name();
   say("Tensors " + all + " = " + text + ";");
   // They may be views of one storage.
-  const auto flag = std::make_shared<bool>(frozen);
+  const auto flag = frozen_by(frozen);
   for (size_t i = 0; i < results.size(); ++i) {
     add(results[i], all + "[" + std::to_string(i) + "]", flag);
   }
 }
 
 void Machine::let_view(const Variable& of, const std::string& text, const std::function<at::Tensor()>& fn) {
-  const std::shared_ptr<bool> frozen = of.frozen;
+  const std::shared_ptr<Frozen> frozen = of.frozen;
   at::Tensor result;
   if (attempt(text, [&] { result = fn(); })) {
     std::string name = next_name();
     say("at::Tensor " + name + " = " + text + ";");
     add(std::move(result), std::move(name), frozen);
+  }
+}
+
+void Machine::let_last(Variable v, const std::string& before, const std::string& behind,
+                       const std::function<at::Tensor(const at::Tensor& last)>& fn) {
+  if (variables_.size() == 1) return;
+  const auto own = std::find_if(variables_.begin(), variables_.end(), [&](const Variable& other) {
+    return other.id == v.id && other.tensor.is_same(v.tensor);
+  });
+  v.tensor.reset();
+  say("last_use() = std::move(" + v.name + ");");
+  last_use() = std::move(own->tensor);
+  variables_.erase(own);
+  try {
+    let(
+        before + "last_use()" + behind, [&] { return fn(last_use()); }, /*frozen=*/true);
+  } catch (...) {
+    last_use().reset();
+    throw;
+  }
+  say("last_use().reset();");
+  last_use().reset();
+}
+
+void Machine::move(const Variable& v, const std::string& text, const std::function<void()>& fn, const Variable* other,
+                   bool saved_as_it_is) {
+  if (!attempt(text, fn)) return;
+  say(text + ";");
+  const auto moved = other != nullptr ? other->frozen : frozen_by(saved_as_it_is && v.frozen->saved, v.frozen->outside);
+  for (Variable& variable : variables_) {
+    if (variable.tensor.is_same(v.tensor)) variable.frozen = moved;
   }
 }
 
@@ -121,17 +156,21 @@ void Machine::forget(Dice& dice) {
 }
 
 void Machine::freeze_all() {
-  for (Variable& v : variables_) v.freeze();
+  for (Variable& v : variables_) v.frozen->outside = true;
   // What is made from here on does not share the flag of what was made before, unless it is a view of it.
 }
 
 bool Machine::may_write(const Variable& v) const {
-  return may_write() && !*v.frozen && v.tensor.numel() > 0;
+  return may_write() && !v.is_frozen() && v.tensor.numel() > 0;
 }
 
 bool Machine::may_hook(const Variable& v) const {
   return std::none_of(inputs_.begin(), inputs_.end(),
                       [&v](const at::Tensor& input) { return input.is_same(v.tensor); });
+}
+
+bool Machine::may_move(const Variable& v) const {
+  return limits_.moves && may_write() && !v.tensor.is_view() && !v.tensor.is_inference();
 }
 
 void Machine::begin_region() {
@@ -183,6 +222,14 @@ void Machine::end_no_grad() {
   no_grad_.reset();
 }
 
+void Machine::set_default_dtype(at::ScalarType type) {
+  default_dtype_.reset();
+  say("default_dtype.reset();");
+  if (type == at::kFloat) return;
+  say(std::string("default_dtype.emplace(at::k") + c10::toString(type) + ");");
+  default_dtype_.emplace(type);
+}
+
 void Machine::begin_autocast() {
   if (autocast_) return;
   say("autocast.emplace();");
@@ -198,6 +245,7 @@ void Machine::end_autocast() {
 Tensors Machine::finish() {
   end_no_grad();
   end_autocast();
+  if (default_dtype_) set_default_dtype(at::kFloat);
   enable();
   Tensors outputs = {at::scalar_tensor(refused_)};
   std::string text = "at::scalar_tensor(" + std::to_string(refused_) + ")";

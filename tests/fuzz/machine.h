@@ -13,18 +13,24 @@
 #include "tests/fuzz/functions.h"
 #include "tests/fuzz/regions_switch.h"
 #include "tests/support/autocast.h"
+#include "tests/support/default_dtype.h"
 
 namespace ac2::test {
 
-// A tensor, and whether its storage must not be written any more, because plain autograd has saved it. Views share
-// that.
+// Why a storage must not be written any more. Views share that.
+struct Frozen {
+  bool saved = false;    // plain autograd has saved it
+  bool outside = false;  // a region may have taken it from outside: a write there is an error of the program's
+};
+
 struct Variable {
   uint32_t id;  // drawn from the seed of the step that made it
   std::string name;
   at::Tensor tensor;
-  std::shared_ptr<bool> frozen;
+  std::shared_ptr<Frozen> frozen;
 
-  void freeze() const { *frozen = true; }
+  void freeze() const { frozen->saved = true; }
+  bool is_frozen() const { return frozen->saved || frozen->outside; }
 };
 
 // What a program must not do: some of it because others run beside it.
@@ -32,6 +38,8 @@ struct Limits {
   bool draws = true;         // from the default generator
   bool hooks_inputs = true;  // with hooks on their gradients
   bool slopes = true;        // gradients in the middle of forward
+  bool moves = true;         // tensors to other storages, by set_() and set_data()
+  bool dtypes = false;       // another default dtype in forward, which is the process's; not replayed yet
 };
 
 class Machine {
@@ -56,6 +64,14 @@ class Machine {
   void let(const std::string& text, const std::function<at::Tensor()>& fn, bool frozen = false);
   void let_several(const std::string& text, const std::function<Tensors()>& fn, bool frozen = false);
   void let_view(const Variable& of, const std::string& text, const std::function<at::Tensor()>& fn);
+  // What `fn` makes of `v`, which the program has no more afterwards: its last reference is last_use(), where user code
+  // that an op calls drops it. `text` goes before and behind that.
+  void let_last(Variable v, const std::string& before, const std::string& behind,
+                const std::function<at::Tensor(const at::Tensor& last)>& fn);
+  // `fn` lays `v` over another storage, that of `other` or, where that is null, a new one. A tensor that plain autograd
+  // holds itself (`saved_as_it_is`) is still the one that it saved.
+  void move(const Variable& v, const std::string& text, const std::function<void()>& fn, const Variable* other,
+            bool saved_as_it_is);
   void run(const std::string& text, const std::function<void()>& fn);
 
   void forget(Dice& dice);
@@ -68,6 +84,8 @@ class Machine {
   bool is_writing() const { return writing_; }
   bool may_take_gradients() const { return limits_.slopes; }
   bool may_hook(const Variable& v) const;
+  // To another storage: neither what plain autograd has saved nor a view, which would no longer be one.
+  bool may_move(const Variable& v) const;
 
   void begin_region();
   void open_scope(Dice& dice);
@@ -77,6 +95,8 @@ class Machine {
   void tag(const Variable& v, uint32_t decision);
   void begin_no_grad();
   void end_no_grad();
+  void set_default_dtype(at::ScalarType type);
+  bool may_set_default_dtype() const { return limits_.dtypes; }
   void begin_autocast();
   void end_autocast();
 
@@ -85,7 +105,7 @@ class Machine {
 
  private:
   void say(const std::string& line);
-  void add(at::Tensor tensor, std::string name, std::shared_ptr<bool> frozen);
+  void add(at::Tensor tensor, std::string name, std::shared_ptr<Frozen> frozen);
   std::string next_name();
   size_t pick_index(Dice& dice) const;
   bool attempt(const std::string& text, const std::function<void()>& fn);
@@ -105,6 +125,7 @@ class Machine {
   bool writing_ = false;
   std::optional<at::NoGradGuard> no_grad_;
   std::optional<Autocast> autocast_;
+  std::optional<DefaultDtype> default_dtype_;
 };
 
 }  // namespace ac2::test

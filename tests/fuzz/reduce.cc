@@ -34,7 +34,8 @@ std::string as_test(const Program& program, uint32_t input_seed, const Way& way,
   text << "TEST_F(" << fixture << ", Program" << input_seed << ") {\n"
        << "  const ProgramFn program = [](const Tensors& in, Regions& regions) -> Tensors {\n"
        << "    std::optional<at::NoGradGuard> no_grad;\n"
-       << "    std::optional<Autocast> autocast;\n";
+       << "    std::optional<Autocast> autocast;\n"
+       << "    std::optional<DefaultDtype> default_dtype;\n";
   for (const std::string& line : program.source(inputs_of(input_seed, way.device))) text << "    " << line << "\n";
   text << "  };\n"
        << "  EXPECT_EQ(" << judge << "(program, " << input_seed << ", " << way.source() << ").difference, \"\");\n"

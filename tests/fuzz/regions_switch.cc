@@ -17,6 +17,11 @@ const PolicyDecision& clone_and_hand_back() {
 
 }  // namespace
 
+at::Tensor& last_use() {
+  thread_local at::Tensor tensor;
+  return tensor;
+}
+
 bool is_of_budget(const std::string& message) {
   return message.find("memory budget") != std::string::npos;
 }
@@ -26,7 +31,8 @@ bool ends_program(const std::string& message) {
 }
 
 Regions::Regions(const Setting* setting, ProgramEnd* end) : setting_(setting), end_(end) {
-  if (setting != nullptr && setting->budget > 0) budget_.emplace(setting->budget, /*modelled_costs=*/true);
+  if (setting == nullptr || setting->budget == 0) return;
+  budget_ = setting->shared_budget ? setting->shared_budget : MemoryBudget(setting->budget, /*modelled_costs=*/true);
 }
 
 PolicyDecision Regions::the_must() const {
@@ -54,6 +60,21 @@ PolicyDecision Regions::decision_of(uint32_t decision) const {
 }
 
 Policy Regions::policy_of(uint32_t policy) const {
+  const Policy given = given_policy(policy);
+  if (!setting_->drops) return given;
+  return Policy::per_region([given] {
+    Policy::Instance instance = given.enter();
+    instance.fn = [inner = given.enter()](const OpContext& op) {
+      last_use().reset();
+      return inner.decide(op);
+    };
+    instance.constant.reset();
+    instance.by_operator = nullptr;
+    return instance;
+  });
+}
+
+Policy Regions::given_policy(uint32_t policy) const {
   if (policy == 0) return "recompute_all";
   if (policy == 1) return Policy::constant(decision_of(0));
   if (policy == 2) return Policy::constant(decision_of(1));
@@ -67,8 +88,11 @@ Policy Regions::policy_of(uint32_t policy) const {
 // By what is written in the name.
 Policy Regions::with_names(const Policy& policy) const {
   if (!setting_->names) return policy;
-  return policy.with_names([decisions = std::array{decision_of(0), decision_of(1), decision_of(2)}](
-                               const NamedTensor& tensor) { return decisions.at(tensor.name[0] - '0'); });
+  return policy.with_names(
+      [decisions = std::array{decision_of(0), decision_of(1), decision_of(2)}](const NamedTensor& tensor) {
+        last_use().reset();
+        return decisions.at(tensor.name[0] - '0');
+      });
 }
 
 void Regions::begin() {

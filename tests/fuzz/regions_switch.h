@@ -35,9 +35,18 @@ struct Setting {
   bool prefers_offload = false;  // PREFER_CPU_OFFLOAD is said for PREFER_SAVE
   OffloadOptions offload = {};
   bool timeline = false;
+  // All policies drop what last_use() has, as those of names always do. Pack functions do not: one that runs while an op
+  // saves its arguments would take them from that op.
+  bool drops = false;
+  // Of all programs that run at once; without one each has a budget of its own.
+  std::optional<MemoryBudget> shared_budget = std::nullopt;
   // Called for each region after forward and after each backward.
   std::function<void(const Trace&)> look = nullptr;
 };
+
+// The program's last reference to a tensor that an op has been called with, on this thread. User code that runs during
+// the op may drop it.
+at::Tensor& last_use();
 
 // Whether this is what a budget says that is too small.
 bool is_of_budget(const std::string& message);
@@ -86,6 +95,7 @@ class Regions {
   PolicyDecision decision_of(uint32_t decision) const;
   // 0 to 2 decide the same for all ops, the others by the op's index.
   Policy policy_of(uint32_t policy) const;
+  Policy given_policy(uint32_t policy) const;
   Policy with_names(const Policy& policy) const;
 
   const Setting* setting_;

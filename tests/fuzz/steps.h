@@ -31,6 +31,15 @@ void metadata_step(Machine& machine, Dice& dice);
 // steps_foreign.cc: memory that LibTorch did not allocate, and that others write to.
 void foreign_step(Machine& machine, Dice& dice);
 
+// steps_move.cc: tensors that the program lets go of, or lays over other storages.
+void last_use_step(Machine& machine, Dice& dice);
+void set_step(Machine& machine, Dice& dice);
+void set_data_step(Machine& machine, Dice& dice);
+
+// steps_dtype.cc: the default dtype, and ops that depend on it.
+void default_dtype_step(Machine& machine, Dice& dice);
+void by_default_dtype_step(Machine& machine, Dice& dice);
+
 // steps_autograd.cc: gradients in the middle of forward, and the user's own functions.
 void backward_step(Machine& machine, Dice& dice);
 void custom_function_step(Machine& machine, Dice& dice);

@@ -32,7 +32,7 @@ void write_step(Machine& machine, Dice& dice) {
       return machine.run("at::_foreach_mul_({" + v.name + "}, 1.25)", [&] { at::_foreach_mul_({t}, 1.25); });
     case 7:
       other.freeze();
-      if (*v.frozen) return;  // an alias of it
+      if (v.is_frozen()) return;  // an alias of it
       return machine.run(v.name + ".addcmul_(" + other.name + ", " + other.name + ", 0.125)",
                          [&] { t.addcmul_(other.tensor, other.tensor, 0.125); });
     case 8:

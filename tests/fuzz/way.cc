@@ -17,6 +17,7 @@ Way Way::draw(uint32_t seed) {
   const int backward = dice.roll(4);
   way.backward = backward == 0 ? Backward::kThreeTimes : backward == 1 ? Backward::kTwoDerivatives : Backward::kOnce;
   way.setting.names = dice.roll(2) == 0;
+  way.setting.drops = dice.roll(2) == 0;
   return way;
 }
 
@@ -55,6 +56,7 @@ std::string Way::source() const {
          << ", .max_pinned_bytes = " << offload.max_pinned_bytes << "}";
   }
   if (setting.timeline) text << ", .timeline = true";
+  if (setting.drops) text << ", .drops = true";
   text << "}, .backward = Backward::" << kNames[static_cast<int>(backward)];
   if (!device.is_cpu()) text << ", .device = device";
   text << "}";
