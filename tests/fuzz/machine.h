@@ -39,7 +39,7 @@ struct Limits {
   bool hooks_inputs = true;  // with hooks on their gradients
   bool slopes = true;        // gradients in the middle of forward
   bool moves = true;         // tensors to other storages, by set_() and set_data()
-  bool dtypes = false;       // another default dtype in forward, which is the process's; not replayed yet
+  bool dtypes = true;        // another default dtype in forward, which is the process's
 };
 
 class Machine {

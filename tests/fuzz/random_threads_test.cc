@@ -143,12 +143,13 @@ Verdict compare_threads(const ProgramFn& program, uint32_t input_seed, const Way
 }
 
 TEST_F(RandomThreadsTest, GiveWhatPlainAutogradGivesOneAfterTheOther) {
-  const Tally tally = run_campaign({.seeds = 1000,
-                                    .draw = &Way::draw,
-                                    .judge = &compare_threads,
-                                    .fixture = "RandomThreadsTest",
-                                    .judge_name = "compare_threads",
-                                    .limits = {.draws = false, .hooks_inputs = false, .moves = false}});
+  const Tally tally =
+      run_campaign({.seeds = 1000,
+                    .draw = &Way::draw,
+                    .judge = &compare_threads,
+                    .fixture = "RandomThreadsTest",
+                    .judge_name = "compare_threads",
+                    .limits = {.draws = false, .hooks_inputs = false, .moves = false, .dtypes = false}});
   EXPECT_GE(tally.compared, tally.programs / 3) << "of " << tally.programs;
   EXPECT_GE(tally.replayed_ops, tally.compared);
 }

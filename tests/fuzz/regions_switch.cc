@@ -8,9 +8,13 @@ namespace ac2::test {
 
 namespace {
 
-// One for all, because two different SaveWithHooks for one op are a conflict.
+// One for all, because two different SaveWithHooks for one op are a conflict. Drops what last_use() has.
 const PolicyDecision& clone_and_hand_back() {
-  static const PolicyDecision decision = SaveWithHooks{[](const at::Tensor& t) { return c10::IValue(t.clone()); },
+  static const PolicyDecision decision = SaveWithHooks{[](const at::Tensor& t) {
+                                                         c10::IValue copy = t.clone();
+                                                         last_use().reset();
+                                                         return copy;
+                                                       },
                                                        [](const c10::IValue& v) { return v.toTensor(); }};
   return decision;
 }
