@@ -164,9 +164,8 @@ bool Machine::may_write(const Variable& v) const {
   return may_write() && !v.is_frozen() && v.tensor.numel() > 0;
 }
 
-bool Machine::may_hook(const Variable& v) const {
-  return std::none_of(inputs_.begin(), inputs_.end(),
-                      [&v](const at::Tensor& input) { return input.is_same(v.tensor); });
+bool Machine::is_input(const Variable& v) const {
+  return std::any_of(inputs_.begin(), inputs_.end(), [&v](const at::Tensor& input) { return input.is_same(v.tensor); });
 }
 
 bool Machine::may_move(const Variable& v) const {

@@ -83,7 +83,7 @@ class Machine {
   // The step is one that writes to what is there: had it failed, nobody could say how far it came.
   bool is_writing() const { return writing_; }
   bool may_take_gradients() const { return limits_.slopes; }
-  bool may_hook(const Variable& v) const;
+  bool is_input(const Variable& v) const;
   // To another storage: neither what plain autograd has saved nor a view, which would no longer be one.
   bool may_move(const Variable& v) const;
 

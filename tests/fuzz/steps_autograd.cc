@@ -38,7 +38,7 @@ void custom_function_step(Machine& machine, Dice& dice) {
 
 void gradient_hook_step(Machine& machine, Dice& dice) {
   const Variable v = machine.pick(dice);
-  if (!v.tensor.requires_grad() || !machine.may_hook(v)) return;
+  if (!v.tensor.requires_grad() || machine.is_input(v)) return;
   machine.run(v.name + ".register_hook(damped_gradient)", [&] { v.tensor.register_hook(damped_gradient); });
 }
 

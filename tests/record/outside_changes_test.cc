@@ -229,6 +229,24 @@ TEST_F(OutsideChangesTest, OtherDataOfAnotherLayoutIsReadToo) {
                            [](const Tensors& in) { in[1].set_data(in[1].t().contiguous().t()); });
 }
 
+TEST_F(OutsideChangesTest, OtherDataOfAResultWithoutAGradientIsReadToo) {
+  for (const char* policy : kPolicies) {
+    const at::Tensor x = sample({4}), w = constant({4});
+    const auto run = [&x](const std::function<at::Tensor()>& call, at::Tensor& mask) {
+      const at::Tensor y = call();
+      mask.set_data(at::ones({4}));  // its old storage dies
+      return gradient_of(y, x);
+    };
+    at::Tensor mask;
+    const auto fn = [&] {
+      mask = w.sin();
+      return x * mask;
+    };
+    const at::Tensor expected = run(fn, mask);
+    EXPECT_TRUE(same_bits(run([&] { return apply_ac_policy_fn(fn, policy); }, mask), expected)) << policy;
+  }
+}
+
 TEST_F(OutsideChangesTest, OtherDataThatIsWrittenLaterIsAnErrorAsInPlainAutograd) {
   for (const char* policy : kPolicies) {
     at::Tensor x = sample({4}), w = constant({4});

@@ -93,13 +93,24 @@ C10_NOINLINE void SavedTensorHook::pack_whole(const at::Tensor& tensor) {
 void SavedTensorHook::call_pack_hook(const at::Tensor& tensor) {
   tape_->observers().tell([&](Observer& observer) { observer.before_save(tensor); });
   if (tensor.is_leaf()) {
-    leaf_ = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
+    leaf_ = std::make_unique<Leaf>(Leaf{.tensor = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr()),
+                                        .version = version_of(*tensor.unsafeGetTensorImpl()),
+                                        .held = {}});
   }
   if (!has_plain_storage(*tensor.unsafeGetTensorImpl())) {
     pack_whole(tensor);
   } else {
     pack(tensor, nullptr);
+    if (leaf_ != nullptr && !tensor.requires_grad() && is_held_by_reference()) {
+      leaf_->held = tensor;
+    }
   }
+}
+
+// Whether the tape holds the bytes of a value from outside as long as this hook lives.
+bool SavedTensorHook::is_held_by_reference() const {
+  const Tape::Lock tape(*tape_);
+  return value()->producer == nullptr && value()->form == nullptr && value()->held;
 }
 
 // Autograd may be saving the arguments of an op that is about to run. The op uses them through the program's own
@@ -152,20 +163,22 @@ at::Tensor SavedTensorHook::unpack_pinned() {
 // Its storage and layout are read without a strong reference, for which Python's lock may be needed. A leaf that dies
 // meanwhile has no data.
 at::Tensor SavedTensorHook::new_data_of_leaf() {
-  if (meta() == nullptr || leaf_.expired()) {
+  if (leaf_ == nullptr || meta() == nullptr || leaf_->tensor.expired()) {
     return {};
   }
   {
     const Tape::Lock tape(*tape_);
-    const c10::TensorImpl& leaf = *leaf_._unsafe_get_target();
+    const c10::TensorImpl& leaf = *leaf_->tensor._unsafe_get_target();
     const c10::StorageImpl* storage = value()->watched_storage();
-    const bool elsewhere = storage != nullptr && leaf.unsafe_storage().unsafeGetStorageImpl() != storage;
-    if (leaf_.expired() || (!elsewhere && (meta()->describes(leaf) || value()->changed_outside()))) {
+    // The storage of a value that no op has overwritten is null when it is gone. Then a leaf that lives lies elsewhere.
+    const bool elsewhere =
+        storage != nullptr ? leaf.unsafe_storage().unsafeGetStorageImpl() != storage : !value()->overwritten;
+    if (leaf_->tensor.expired() || (!elsewhere && (meta()->describes(leaf) || value()->changed_outside()))) {
       return {};
     }
-    check_not_written_elsewhere(*value());
+    check_version_of_leaf(leaf, leaf_->version);
   }
-  const auto leaf = leaf_.lock();
+  const auto leaf = leaf_->tensor.lock();
   return leaf ? at::Tensor(leaf).variable_data() : at::Tensor();
 }
 

@@ -29,11 +29,15 @@ void check_unchanged(const Value& value) {
       "not asked in it: enter them inside.");
 }
 
-void check_not_written_elsewhere(const Value& value) {
-  // Without a storage every counter counts, wherever its tensor lies.
-  TORCH_CHECK(!value.versions.changed(nullptr), kModifiedInPlace,
-              "a leaf that was given other data after it was saved ", versions_text(value, nullptr),
-              " Write to it after backward.");
+uint32_t version_of(const c10::TensorImpl& tensor) {
+  const c10::VariableVersion& counter = tensor.version_counter();
+  return counter.enabled() ? counter.current_version() : 0;
+}
+
+void check_version_of_leaf(const c10::TensorImpl& leaf, uint32_t expected) {
+  const uint32_t found = version_of(leaf);
+  TORCH_CHECK(found == expected, kModifiedInPlace, "a leaf that was given other data after it was saved is at version ",
+              found, "; expected version ", expected, " instead. Write to it after backward.");
 }
 
 void check_offloaded_unchanged(const Value& value) {

@@ -1,6 +1,10 @@
 // Errors for tensors that were saved and then written to where the region could not see it.
 #pragma once
 
+#include <c10/core/TensorImpl.h>
+
+#include <cstdint>
+
 #include "ac2/internal/graph/node.h"
 
 namespace ac2::internal {
@@ -11,9 +15,11 @@ inline constexpr const char* kModifiedInPlace =
 
 // Throws c10::Error if the bytes that `value` holds, or its original, have changed since they were saved.
 void check_unchanged(const Value& value);
-// Throws if a tensor over the bytes of `value` has been written to since they were saved, also where the tensor lay
-// elsewhere by then.
-void check_not_written_elsewhere(const Value& value);
+// 0 for inference tensors, which count no versions.
+uint32_t version_of(const c10::TensorImpl& tensor);
+// Throws c10::Error if a leaf whose data the program has exchanged since it was saved has been written to, as plain
+// autograd does: its version must be the one that it had then.
+void check_version_of_leaf(const c10::TensorImpl& leaf, uint32_t expected);
 // The same as check_unchanged() for what was offloaded: nobody can say whether the bytes were copied before the change
 // or after it.
 void check_offloaded_unchanged(const Value& value);
