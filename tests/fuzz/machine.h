@@ -38,7 +38,7 @@ struct Limits {
   bool draws = true;         // from the default generator
   bool hooks_inputs = true;  // with hooks on their gradients
   bool slopes = true;        // gradients in the middle of forward
-  bool moves = true;         // tensors to other storages, by set_() and set_data()
+  bool moves = true;         // tensors to other storages, by set_data()
   bool dtypes = true;        // another default dtype in forward, which is the process's
 };
 

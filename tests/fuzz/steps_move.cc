@@ -47,31 +47,6 @@ void last_use_step(Machine& machine, Dice& dice) {
                    [with](const at::Tensor& last) { return at::mul(last, with); });
 }
 
-// The version that autograd looks at is the tensor's, which stays; the storage is another one.
-void set_step(Machine& machine, Dice& dice) {
-  const Variable v = machine.pick(dice), other = machine.pick(dice);
-  const bool is_new = dice.roll(2) == 0;
-  const at::Tensor& t = v.tensor;
-  if (!machine.may_move(v) || v.frozen->saved || t.requires_grad()) return;
-  if (is_new) {
-    return machine.move(
-        v, "no_gradient([&] { " + v.name + ".set_(at::full_like(" + v.name + ", 0.25)); })",
-        [&] {
-          const at::NoGradGuard no_grad;
-          t.set_(at::full_like(t, 0.25));
-        },
-        nullptr, /*saved_as_it_is=*/false);
-  }
-  if (other.tensor.scalar_type() != t.scalar_type() || other.tensor.is_same(t) || other.tensor.is_neg()) return;
-  machine.move(
-      v, "no_gradient([&] { " + v.name + ".set_(" + other.name + ".detach()); })",
-      [&] {
-        const at::NoGradGuard no_grad;
-        t.set_(other.tensor.detach());
-      },
-      &other, /*saved_as_it_is=*/false);
-}
-
 // Autograd holds a leaf itself, and reads in backward what it has then.
 void set_data_step(Machine& machine, Dice& dice) {
   const Variable v = machine.pick(dice);

@@ -262,55 +262,5 @@ TEST_F(OutsideChangesTest, WhatReplaysTakeOfALeafThatWasGivenOtherDataIsTheOldDa
                            [](const Tensors& in) { in[1].set_data(at::ones({4})); });
 }
 
-TEST_F(OutsideChangesTest, SetLeavesTheOldBytesAsTheyAre) {
-  expect_same_after_change([](const Tensors& in) { return (in[0] + in[1]).sin(); }, {sample({4}), constant({4})},
-                           [](const Tensors& in) {
-                             at::NoGradGuard guard;
-                             in[1].set_(at::ones({4}));
-                             in[1].add_(1);  // somewhere else
-                           });
-  expect_same_after_change([](const Tensors& in) { return (in[0] + in[1]).sin(); }, {sample({4}), constant({4})},
-                           [](const Tensors& in) {
-                             in[1].set_data(at::ones({4}));
-                             at::NoGradGuard guard;
-                             in[1].add_(1);
-                           });
-}
-
-TEST_F(OutsideChangesTest, SetInTheRegionLeavesTheOldBytesAsTheyAre) {
-  for (const char* policy : kPolicies) {
-    at::Tensor x = sample({4}), s = constant({4});
-    const at::Tensor old = s.clone();
-    const at::Tensor y = apply_ac_policy_fn(
-        [&] {
-          at::Tensor sum = (x + s).sin();
-          at::NoGradGuard guard;
-          s.set_(at::ones({4}));
-          s.add_(1);
-          return sum;
-        },
-        policy);
-    EXPECT_TRUE(same_bits(gradient_of(y, x), gradient_of((x + old).sin(), x))) << policy;
-  }
-}
-
-TEST_F(OutsideChangesTest, AStateThatIsSetInEachRoundOfALoopIsReadAsItWas) {
-  for (const char* policy : kPolicies) {
-    const at::Tensor x = sample({4}), first = constant({4});
-    const auto loop = [&] {
-      at::Tensor state = first.clone(), sum = at::zeros({4});
-      for (int round = 0; round < 5; ++round) {
-        at::Tensor h = (x + state).sin();
-        sum = sum + h.exp();
-        at::NoGradGuard guard;
-        state.set_(h.detach());
-        state.mul_(0.5);
-      }
-      return sum;
-    };
-    EXPECT_TRUE(same_bits(gradient_of(apply_ac_policy_fn(loop, policy), x), gradient_of(loop(), x))) << policy;
-  }
-}
-
 }  // namespace
 }  // namespace ac2::test

@@ -121,7 +121,7 @@ struct Value {
   bool is_packed() const { return packed_form() != nullptr && packed_form()->stage == PackedForm::Stage::kPacked; }
   bool is_offloaded() const { return is_packed() && packed_form()->is_offload; }
   // Somebody whom ac2 does not see has written to it since its versions were noted.
-  bool changed_outside() const { return versions.changed(watched_storage()); }
+  bool changed_outside() const { return versions.changed(); }
   // The storage that the versions are about; null for a tensor without a plain one.
   const c10::StorageImpl* watched_storage() const {
     return held && !held_is_private ? held.unsafeGetStorageImpl() : origin._unsafe_get_target();

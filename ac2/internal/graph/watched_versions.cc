@@ -23,22 +23,7 @@ WatchedVersions::Other* WatchedVersions::find_other(const c10::VariableVersion& 
   return nullptr;
 }
 
-WatchedVersions::WeakTensor WatchedVersions::owner_of(const at::Tensor& tensor) {
-  return WeakTensor((tensor.is_view() ? tensor._base() : tensor).getIntrusivePtr());
-}
-
-// Without a strong reference: from LibTorch 2.10 on, to take one of a tensor that Python has may take Python's lock,
-// which must not happen under the tape's. A tensor that dies meanwhile lies nowhere else.
-bool WatchedVersions::lies_elsewhere(const WeakTensor& tensor, const c10::StorageImpl* storage) {
-  if (storage == nullptr || tensor.expired()) {
-    return false;
-  }
-  const c10::StorageImpl* now = tensor._unsafe_get_target()->unsafe_storage().unsafeGetStorageImpl();
-  return now != storage && !tensor.expired();
-}
-
-void WatchedVersions::note_other(const at::Tensor& tensor) {
-  const c10::VariableVersion& counter = counter_of(tensor);
+void WatchedVersions::note_other(const c10::VariableVersion& counter) {
   if (find_other(counter) != nullptr) {
     return;
   }
@@ -55,13 +40,13 @@ void WatchedVersions::note_other(const at::Tensor& tensor) {
     some_unwatched_ = true;
     return;
   }
-  others_->emplace_back(counter, owner_of(tensor)).note();
+  others_->emplace_back(counter).note();
 }
 
-WatchedVersions::Change WatchedVersions::first_change(const c10::StorageImpl* storage) const {
+WatchedVersions::Change WatchedVersions::first_change() const {
   if (others_) {
     for (const Other& other : *others_) {
-      if (other.changed(storage)) {
+      if (other.changed()) {
         return {other.counter.current_version(), other.version};
       }
     }
@@ -80,7 +65,6 @@ void WatchedVersions::expect_increment(const at::Tensor& tensor) {
 
 void WatchedVersions::release() {
   counter_ = c10::VariableVersion();
-  tensor_ = no_tensor();
   others_.reset();
 }
 
@@ -92,7 +76,7 @@ void WatchedVersions::watch_after_write(const WatchedVersions& old, const at::Te
     others_->push_back(std::move(seen));
   };
   if (old.counter_.enabled()) {
-    Other first(old.counter_, old.tensor_);
+    Other first(old.counter_);
     first.version = old.version_;
     first.noted = true;
     watch(std::move(first));
@@ -107,7 +91,6 @@ void WatchedVersions::watch_after_write(const WatchedVersions& old, const at::Te
 void WatchedVersions::watch_as(const WatchedVersions& old) {
   noted_ = old.noted_;
   counter_ = old.counter_;
-  tensor_ = old.tensor_;
   version_ = old.version_;
   some_unwatched_ = old.some_unwatched_;
   if (old.others_) {

@@ -3,25 +3,17 @@
 //   WatchedVersions versions;
 //   versions.note(tensor);           // from here on, a write through `tensor` or a view of it shows
 //   versions.note_also(other);       // the same for a tensor over the same storage with a counter of its own
-//   versions.note_tensor(tensor);    // `tensor` may be given another storage (set_(), set_data())
-//   if (versions.changed(storage)) … // somebody has written to `storage` whom the region did not see
+//   if (versions.changed()) …        // somebody has written whom the region did not see
 //
 // A storage may be seen through tensors that do not share a counter (unsafe_chunk(), .data). The first one is noted in
 // place, all others in a list that few values have.
-//
-// A counter belongs to a tensor and its views, and goes along when the tensor is given another storage. What it counts
-// from then on are writes to that storage, so the counter of a tensor that lies elsewhere tells of no change here. A
-// view of such a tensor that was made before still lies here and shares the counter: a write through the view then goes
-// unseen.
 //
 // Threads: guarded by the tape's lock.
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/util/SmallVector.h>
-#include <c10/util/intrusive_ptr.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -56,31 +48,21 @@ class WatchedVersions {
   void note_also(const at::Tensor& tensor) {
     if (const c10::VariableVersion& counter = counter_of(tensor);
         !same_counter(counter, counter_) && counter.enabled()) {
-      note_other(tensor);
+      note_other(counter);
     }
   }
-  // Remembers the tensor that the counter of note() belongs to, which for a view is its base. For values that come from
-  // outside the region: a changed value of another kind is computed again.
-  void note_tensor(const at::Tensor& tensor) {
-    if (same_counter(counter_of(tensor), counter_)) {
-      tensor_ = owner_of(tensor);
-    }
-  }
-  bool knows_tensor() const { return tensor_._unsafe_get_target() != nullptr; }
   // Notes those counters that were about to go up when they were found.
   void note_late();
   // Every change would show: false for inference tensors, which have no counter, and where the list of others was full.
   bool are_complete() const { return noted_ && counter_.enabled() && !some_unwatched_; }
 
-  // `storage` is the one that is watched, or null if the value has none.
-  bool changed(const c10::StorageImpl* storage) const {
-    return (noted_ && counter_.enabled() && counter_.current_version() != version_ &&
-            !lies_elsewhere(tensor_, storage)) ||
-           (others_ && std::any_of(others_->begin(), others_->end(),
-                                   [storage](const Other& other) { return other.changed(storage); }));
+  bool changed() const {
+    return (noted_ && counter_.enabled() && counter_.current_version() != version_) ||
+           (others_ &&
+            std::any_of(others_->begin(), others_->end(), [](const Other& other) { return other.changed(); }));
   }
   // What the first counter says that has changed.
-  Change first_change(const c10::StorageImpl* storage) const;
+  Change first_change() const;
 
   // The counter of `tensor` is about to go up by one, though nothing is written.
   void expect_increment(const at::Tensor& tensor);
@@ -94,39 +76,27 @@ class WatchedVersions {
   void watch_as(const WatchedVersions& old);
 
  private:
-  using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl>;
-
   struct Other {
     c10::VariableVersion counter;
-    WeakTensor tensor;  // that the counter belongs to; may be none
     uint32_t version = 0;
     bool noted = false;  // else `version` is yet to be set
 
-    explicit Other(c10::VariableVersion counter, WeakTensor tensor)
-        : counter(std::move(counter)), tensor(std::move(tensor)) {}
+    explicit Other(c10::VariableVersion counter) : counter(std::move(counter)) {}
     void note() {
       version = counter.current_version();
       noted = true;
     }
-    bool changed(const c10::StorageImpl* storage) const {
-      return noted && counter.current_version() != version && !lies_elsewhere(tensor, storage);
-    }
+    bool changed() const { return noted && counter.current_version() != version; }
   };
   using Others = c10::SmallVector<Other, 2>;
 
   static const c10::VariableVersion& counter_of(const at::Tensor& tensor) {
     return tensor.unsafeGetTensorImpl()->version_counter();
   }
-  // Of a view, its base: the view itself may be gone soon, and shares the counter.
-  static WeakTensor owner_of(const at::Tensor& tensor);
-  static WeakTensor no_tensor() { return WeakTensor(c10::intrusive_ptr<c10::TensorImpl>()); }
-  // Whether `tensor` lives and has another storage by now.
-  static bool lies_elsewhere(const WeakTensor& tensor, const c10::StorageImpl* storage);
-  void note_other(const at::Tensor& tensor);
+  void note_other(const c10::VariableVersion& counter);
   Other* find_other(const c10::VariableVersion& counter) const;
 
   c10::VariableVersion counter_;
-  WeakTensor tensor_ = no_tensor();  // that the counter belongs to; none unless note_tensor() was called
   std::unique_ptr<Others> others_;
   uint32_t version_ = 0;
   bool noted_ = false;

@@ -94,23 +94,13 @@ void SavedTensorHook::call_pack_hook(const at::Tensor& tensor) {
   tape_->observers().tell([&](Observer& observer) { observer.before_save(tensor); });
   if (tensor.is_leaf()) {
     leaf_ = std::make_unique<Leaf>(Leaf{.tensor = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr()),
-                                        .version = version_of(*tensor.unsafeGetTensorImpl()),
-                                        .held = {}});
+                                        .version = version_of(*tensor.unsafeGetTensorImpl())});
   }
   if (!has_plain_storage(*tensor.unsafeGetTensorImpl())) {
     pack_whole(tensor);
   } else {
     pack(tensor, nullptr);
-    if (leaf_ != nullptr && !tensor.requires_grad() && is_held_by_reference()) {
-      leaf_->held = tensor;
-    }
   }
-}
-
-// Whether the tape holds the bytes of a value from outside as long as this hook lives.
-bool SavedTensorHook::is_held_by_reference() const {
-  const Tape::Lock tape(*tape_);
-  return value()->producer == nullptr && value()->form == nullptr && value()->held;
 }
 
 // Autograd may be saving the arguments of an op that is about to run. The op uses them through the program's own

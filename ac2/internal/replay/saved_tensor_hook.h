@@ -50,19 +50,15 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks, public
   // Undefined if the value, which is opaque, is kept whole.
   at::Tensor unpack_parts();
 
-  bool is_held_by_reference() const;
   // What the leaf holds now, if the program has given it other data since; else undefined.
   at::Tensor new_data_of_leaf();
 
   // A leaf that was saved. Autograd keeps such a tensor itself and so reads the data that it has in backward, which
   // set_data() and `.data =` exchange. While the graph lives, a leaf with a gradient lives too, because autograd
-  // accumulates there.
+  // accumulates there. No strong reference to others: it would keep the bytes of what is recomputed.
   struct Leaf {
     c10::weak_intrusive_ptr<c10::TensorImpl> tensor;
     uint32_t version;  // when it was saved
-    // A leaf without a gradient whose bytes the region holds anyway: the program may drop it after it has given it
-    // other data. To hold a result of the region would keep the bytes of what is recomputed.
-    at::Tensor held;
   };
 
   std::shared_ptr<Tape> tape_;

@@ -8,8 +8,8 @@ namespace ac2::internal {
 
 namespace {
 
-std::string versions_text(const Value& value, const c10::StorageImpl* storage) {
-  const WatchedVersions::Change change = value.versions.first_change(storage);
+std::string versions_text(const Value& value) {
+  const WatchedVersions::Change change = value.versions.first_change();
   return c10::str("is at version ", change.found, "; expected version ", change.expected, " instead.");
 }
 
@@ -22,7 +22,7 @@ void check_unchanged(const Value& value) {
   const std::string what = value.producer != nullptr ? "the result of " + describe(*value.producer)
                                                      : std::string("a tensor that the region took as input");
   TORCH_CHECK(
-      false, kModifiedInPlace, what, " of ", value.nbytes, " bytes ", versions_text(value, value.watched_storage()),
+      false, kModifiedInPlace, what, " of ", value.nbytes, " bytes ", versions_text(value),
       " It was saved by reference in an ac2 region and written to where the region could not see it "
       "(after it, in DisableCheckpointing or in another thread). Write to a clone() of it, or after backward. "
       "Saved-tensor hooks that are entered around a region, as PyTorch's allow_mutation_on_saved_tensors() is, are "
@@ -50,7 +50,7 @@ void check_offloaded_unchanged(const Value& value) {
 void check_opaque_unchanged(const Value& value) {
   const at::Tensor& held = value.opaque_form()->held;
   TORCH_CHECK(!value.changed_outside(), kModifiedInPlace, "a ", held.defined() ? held.toString() : "tensor", " ",
-              versions_text(value, value.watched_storage()), " Write to a clone() of it, or after backward.");
+              versions_text(value), " Write to a clone() of it, or after backward.");
 }
 
 }  // namespace ac2::internal

@@ -31,9 +31,6 @@ C10_ALWAYS_INLINE Value* StorageIndex::find_plain(const at::Tensor& tensor) {
   } else {
     value->versions.note_also(tensor);
   }
-  if (value->producer == nullptr && !value->versions.knows_tensor()) {
-    value->versions.note_tensor(tensor);
-  }
   return value;
 }
 
@@ -59,7 +56,6 @@ Value* StorageIndex::current_plain(const at::Tensor& tensor) {
 C10_NOINLINE Value* StorageIndex::add_outside(const at::Tensor& tensor) {
   Value* value = lifetimes_.make_value(tensor.unsafeGetTensorImpl()->unsafe_storage());
   value->versions.note(tensor);
-  value->versions.note_tensor(tensor);
   value->foreign = is_foreign_memory(*value->origin._unsafe_get_target());
   lifetimes_.ref(value);
   map_.add(value);
