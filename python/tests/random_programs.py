@@ -1,0 +1,261 @@
+"""Programs drawn at random: Python source, the same for the same seed everywhere, that runs with regions and without.
+
+Every step is a statement over the same few names, each of them always a tensor of 4 x 4, so that a program from which
+steps are taken out is still a program.
+"""
+
+import dataclasses
+import random
+import textwrap
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+from torch._higher_order_ops.map import map as map_over
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import ac2
+
+VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
+aten = torch.ops.aten
+BOX: List[torch.Tensor] = []  # the program's only references to some tensors, which policies and pack functions drop
+
+
+class Passes(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+class Sine(TorchDispatchMode):
+    """Returns the sine of what one op returns."""
+
+    def __init__(self, op: torch._ops.OpOverload):
+        super().__init__()
+        self.op = op
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        return result.sin() if func is self.op and result.is_floating_point() else result
+
+
+class Doubled(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        return result * 2 if func is aten.sin.default else result
+
+
+class RandomPolicy:
+    """Decides op by op, and drops what the program has in BOX wherever it is called."""
+
+    def __init__(self, seed: int):
+        self.dice = random.Random(seed)
+        # It is an error that an outer and an inner region say different MUSTs.
+        self.decisions = DECISIONS[:2] if ac2.is_checkpoint_enabled() else DECISIONS
+
+    def __call__(self, ctx: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
+        BOX.clear()
+        return self.dice.choice(self.decisions)
+
+
+def pack(tensor: torch.Tensor) -> Any:
+    BOX.clear()
+    return tensor.tolist(), tensor.dtype
+
+
+def unpack(packed: Any) -> torch.Tensor:
+    values, dtype = packed
+    return torch.tensor(values, dtype=dtype)
+
+
+# Lists of Python hold doubles, which hold all smaller numbers exactly.
+DECISIONS = [
+    ac2.CheckpointPolicy.PREFER_SAVE,
+    ac2.CheckpointPolicy.PREFER_RECOMPUTE,
+    ac2.CheckpointPolicy.MUST_SAVE,
+    ac2.CheckpointPolicy.MUST_RECOMPUTE,
+    ac2.SaveWithHooks(pack, unpack),
+]
+
+
+# At the top of a module, so that torch.compile keeps what it has compiled of them.
+def positive(t):
+    return t.cos() * t
+
+
+def negative(t):
+    return t.exp() + t.sin()
+
+
+def goes_on(i, t):
+    return i < 2
+
+
+def round_of(i, t):
+    return i + 1, t.sin() * 1.5
+
+
+def scanned(carry, row):
+    return carry + row.sin(), carry * row
+
+
+def mapped(row, other):
+    return row.sin() * other
+
+
+HEAD = """\
+def program(region):
+    p, q = (torch.randn(4, 4).requires_grad_() for _ in range(2))
+    x, y, z = (torch.randn(4, 4) for _ in range(3))
+    a, b, c, d = p, q, x, y
+    numbers = torch.arange(16).view(4, 4) + 1
+    array = numpy.linspace(0, 1, 16, dtype=numpy.float32).reshape(4, 4)
+    memory, shared = torch.from_numpy(array), torch.from_dlpack(array)
+    octets = bytearray(range(16))
+    image = torch.frombuffer(octets, dtype=torch.uint8).view(4, 4)
+"""
+
+Step = Tuple[int, str]  # of which part: in the region, before the first backward, between that and the second
+
+
+@dataclasses.dataclass
+class Program:
+    steps: List[Step]
+    around: Optional[str]  # a mode around all of it
+    backwards: int
+
+    def source(self) -> Tuple[str, Dict[int, int]]:
+        """And which step each line of it belongs to."""
+        lines = HEAD.splitlines()
+        step_of_line: Dict[int, int] = {}
+
+        def put(text: str, depth: int, step: Optional[int] = None) -> None:
+            for line in textwrap.indent(text, "    " * depth).splitlines():
+                lines.append(line)
+                if step is not None:
+                    step_of_line[len(lines)] = step
+
+        def put_part(part: int, depth: int) -> None:
+            for i, (part_of_step, text) in enumerate(self.steps):
+                if part_of_step == part:
+                    put(text, depth, i)
+
+        depth = 1
+        if self.around:
+            put(f"with {self.around}:", 1)
+            depth = 2
+        put("with region(), contextlib.ExitStack() as modes:", depth)
+        put_part(0, depth + 1)
+        put("modes.close()", depth + 1)
+        put("loss = (a * c + b + d + p.cos() * q).sum()", depth + 1)
+        put_part(1, depth)
+        for i in range(self.backwards):
+            put(f"loss.backward(retain_graph={i + 1 < self.backwards})", depth)
+            if i == 0 and self.backwards == 2:
+                put_part(2, depth)
+        put("return [loss, a, b, c, d, p, q, x, y, z, memory, image, p.grad, q.grad]", 1)
+        return "\n".join(lines) + "\n", step_of_line
+
+    def without(self, begin: int, end: int) -> "Program":
+        return dataclasses.replace(self, steps=self.steps[:begin] + self.steps[end:])
+
+
+CHANGED_OPS = ["mul.Tensor", "add.Tensor", "div.Tensor", "cos.default", "mm.default", "rand.default"]
+MODES = ["Passes()", "Doubled()"] + [f"Sine(aten.{op})" for op in CHANGED_OPS]
+SLOTS, INPUTS = "abcd", "pqxy"
+
+# {t} and {o} are slots that are assigned, {u}, {v}, {w} and {s} slots or inputs, {i} an input, {m} and {n} modes. Drawn
+# are programs of which docs/reliability.md says that they are exact: nothing that a region holds is written to by an op
+# after the region, and hooks around a nested region, which are not asked in it, change nothing.
+PURE = [
+    "{t} = {u}.sin()", "{t} = {u}.cos() * {v}", "{t} = {u}.exp() / 9", "{t} = {u} + {v}", "{t} = {u} * {v}",
+    "{t} = {u}.tanh() - {v}", "{t} = {u}.to({v}.dtype).mm({v}) / 4", "{t} = {u}.softmax(1)",
+    "{t} = torch.where({u} > {v}, {u}, {w}.sigmoid())", "{t} = {u}.sum(0) * {v}",
+    "{t} = torch.cat([{u}[:2], {v}[2:].exp()])", "{t} = {u} / ({v} * {v} + 1)", "{t} = {u}.detach().sin() * {v}",
+    "{t} = {u}.cumsum(1)", "{t} = torch.nn.functional.dropout({u}, 0.3)", "{t} = torch.nn.functional.gelu({u})",
+    "{t}, {o} = {u}.sort(1)[0], {v}.relu()",
+]  # fmt: skip
+WRITES = [
+    "{t} = {u}.clone()\n{t}.mul_({s})", "{t} = {u} + 1\n{t}[1:3].add_({s}[:2])", "{t} = {u} * 2\n{t}.t().copy_({s})",
+    "{t}.add_({s})", "{t}.mul_(0.5)", "{t}.sin_()", "{t}[0].zero_()", "{t}.clamp_(-2, 2)", "x.add_(1)",
+    "y[:, 1].mul_(0.5)", "{t} = torch.sin({u}.detach(), out=y)", "{t} = torch.nn.functional.relu_({u} - 0.1)",
+    "{t}.uniform_()",
+]  # fmt: skip
+VIEWS = [
+    "{t} = {u}.t()", "{t} = {u}.reshape(2, 8).view(4, 4)", "{t} = {u}.detach()", "{t} = torch.cat([{u}[2:], {u}[:2]])",
+    "{t} = {u}[0].expand(4, 4)", "{t} = torch.stack({u}.unbind(0)[::-1])",
+    "{t}, {o} = torch.stack([{u}, {v}]).unbind(0)", "{t} = {u}.view(torch.int32).view(torch.float32)",
+]  # fmt: skip
+HIGHER = [
+    "{t} = torch.cond({u}.sum() > 0, positive, negative, ({v},))",
+    "{t} = map_over(mapped, {u}.sin(), {v}[0].cos())",
+]
+if VERSION >= (2, 11):  # before, there is no derivative
+    HIGHER += [
+        "{t} = while_loop(goes_on, round_of, (torch.tensor(0), {u}.cos()))[1]",
+        "{t} = scan(scanned, {u}[0].sin(), {v}.cos(), dim=0)[1]",
+    ]
+MODAL = [
+    "modes.enter_context({m})", "modes.close()", "modes.enter_context(torch.no_grad())",
+    "modes.enter_context(region())",
+    "modes.enter_context(torch.autograd.graph.saved_tensors_hooks(torch.neg, torch.neg))",
+    "with {m}:\n    {t} = {u}.sin() * {v}", "with {m}, {n}:\n    {t} = ({u} / 3 + {v}.sin()).cos()",
+    "with {m}:\n    {t} = {u}.exp().mul_({v})", "with {m}:\n    {t} = torch.rand(4, 4) * {u}",
+]  # fmt: skip
+# Autograd keeps nothing of what lies in this memory itself, so that plain PyTorch sees no write to it.
+FOREIGN = [
+    "{t} = {u} + memory", "{t} = {u} * memory.cos()", "{t} = {u} * (image.float() / 255)",
+    "{t} = image / numbers * {u}", "{t} = {u} * (shared - 1)", "array[:] = 2", "array *= 0.5", "octets[4:8] = b'ABCD'",
+    "memory.mul_(0.5)", "memory.copy_({u}.detach())", "shared[0] = 3", "image.add_(1)",
+    "array[1] = memory[0].sin().numpy()", "{t} = torch.from_numpy({u}.detach().clone().numpy()) * {v}",
+    "{t} = torch.from_dlpack({u}.detach().exp()).sin() * {v}",
+]  # fmt: skip
+TYPES = [
+    "torch.set_default_dtype(torch.float64)", "torch.set_default_dtype(torch.float32)", "{t} = numbers / 3 * {u}",
+    "{t} = numbers.sqrt() * {u}", "{t} = torch.rand(4, 4) * {u}", "{t} = {u} * torch.full((4, 4), 0.3)",
+    "{t} = {u} + (numbers / numbers.sum()).exp()",
+]  # fmt: skip
+DROPPED = [
+    "BOX[:] = [{u}.sin(), {v}.cos()]\n{t} = torch.stack(BOX).sum(0)\nBOX.clear()",
+    "BOX[:] = [{u} * {v}]\n{t} = BOX[0].exp() / 9\nBOX.clear()",
+    "BOX[:] = [{u} + 1]\n{t} = BOX[0].mul_({s})\nBOX.clear()",
+    "BOX[:] = [numbers / 7]\n{t} = torch.cat(BOX) * {u}\nBOX.clear()",
+    "BOX[:] = [{u}.exp()]\n{t} = BOX[0].t()\nBOX.clear()",
+    "BOX[:] = [{u}.cos(), {v}.sin()]\n{t} = torch._foreach_mul(BOX, BOX[::-1])[0]\nBOX.clear()",
+]  # fmt: skip
+# Autograd holds a leaf itself, so that plain PyTorch reads in backward what the leaf has then.
+DATA = ["{i}.data = torch.rand(4, 4)", "{i}.data = {i}.detach() * 2", "p.data = q.data", "q.data = p.detach().exp()"]
+# `z` moves to other storages after the region. It has no aliases and does not move back: whoever counts up a version is
+# taken for one who writes to where the tensor lies that the version belongs to.
+MOVED = [
+    "{t} = {u} + z", "{t} = {u} * z.sin()", "{t} = {u} * z.t().exp()", "{t} = z[0].cos() - {u}",
+    "{t} = torch.addmm(z, x, x) * {u}",
+]  # fmt: skip
+MOVES = ["z.set_(torch.ones(4, 4))", "z.set_(x.sin())", "z.set_(torch.rand(4, 4))\nz.add_(1)"]
+REGION = [
+    (PURE, 8), (WRITES, 4), (VIEWS, 3), (MODAL, 4), (FOREIGN, 4), (TYPES, 3), (DROPPED, 3), (DATA, 1),
+    (MOVED, 2),
+]  # fmt: skip
+AFTER = [
+    (DATA, 4), (MOVES, 3), (TYPES[:2], 2),
+    (["array[:] = 7", "octets[:8] = b'12345678'", "a = b = c = d = x", "{t} = {u}.detach() * 2"], 4),
+]  # fmt: skip
+
+
+def draw_step(dice: random.Random, kinds: List[Tuple[List[str], int]]) -> str:
+    texts = dice.choices([texts for texts, _ in kinds], [weight for _, weight in kinds])[0]
+    t, o = dice.sample(SLOTS, 2)
+    u, v, w, s = dice.choices(SLOTS * 3 + INPUTS, k=4)
+    i = dice.choice(INPUTS)
+    m, n = dice.choices(MODES, k=2)
+    return dice.choice(texts).format(t=t, o=o, u=u, v=v, w=w, s=s, i=i, m=m, n=n)
+
+
+def draw(seed: int) -> Program:
+    """Some steps of it may be refused by PyTorch."""
+    dice = random.Random(seed)
+    region = REGION + [(HIGHER, 6)] * (dice.random() < 0.08)  # each of them takes as long as a hundred other steps
+    parts = [(0, region, dice.randint(4, 18)), (1, AFTER, dice.randint(0, 3)), (2, AFTER, dice.randint(0, 2))]
+    steps = [(part, draw_step(dice, kinds)) for part, kinds, count in parts for _ in range(count)]
+    around = dice.choice(MODES) if dice.random() < 0.25 else None
+    return Program(steps, around, dice.randint(1, 2))
