@@ -223,8 +223,14 @@ DROPPED = [
     "BOX[:] = [{u}.exp()]\n{t} = BOX[0].t()\nBOX.clear()",
     "BOX[:] = [{u}.cos(), {v}.sin()]\n{t} = torch._foreach_mul(BOX, BOX[::-1])[0]\nBOX.clear()",
 ]  # fmt: skip
-# Autograd holds a leaf itself, so that plain PyTorch reads in backward what the leaf has then.
-DATA = ["{i}.data = torch.rand(4, 4)", "{i}.data = {i}.detach() * 2", "p.data = q.data", "q.data = p.detach().exp()"]
+# Autograd holds a leaf itself, so that plain PyTorch reads in backward what the leaf has then. A write may have made
+# something else of an input.
+DATA = [
+    "if {i}.is_leaf:\n    {i}.data = torch.rand(4, 4)",
+    "if {i}.is_leaf:\n    {i}.data = {i}.detach() * 2",
+    "p.data = q.data",
+    "q.data = p.detach().exp()",
+]
 # `z` moves to other storages after the region. It has no aliases and does not move back: whoever counts up a version is
 # taken for one who writes to where the tensor lies that the version belongs to.
 MOVED = [
