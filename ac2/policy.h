@@ -48,14 +48,13 @@ enum class CheckpointPolicy : uint8_t {
 const char* to_string(CheckpointPolicy policy);
 
 // Saves a result in another form. `pack` runs in forward, once, when something first needs the result for backward; it
-// does not run if nothing does. It may drop any tensor of the program's: where autograd saves the arguments of an op
-// that is about to run, `pack` runs after that op. `unpack` runs in backward, each time the value is needed. A packed
-// value may be any IValue: a tensor, a tuple of codes and scales, a file name.
+// does not run if nothing does. `unpack` runs in backward, each time the value is needed. A packed value may be any
+// IValue: a tensor, a tuple of codes and scales, a file name.
 //
 // `unpack` must return a tensor of the sizes, dtype and device of the one that was packed; its strides may differ.
-// Neither function may write into the tensor that it is given. The ops inside both run as if no region were open. What
-// `pack` throws reaches the program from the next op of the region, or from the end of the region; what `unpack`
-// throws, from backward.
+// Neither function may write into the tensor that it is given, and `pack` may not drop the program's last reference to
+// an argument of an op: the op may be about to run. The ops inside both run as if no region were open. What
+// `pack` throws reaches the program from the op that needed the value; what `unpack` throws, from backward.
 struct SaveWithHooks {
   std::function<c10::IValue(const at::Tensor&)> pack;
   std::function<at::Tensor(const c10::IValue&)> unpack;

@@ -8,13 +8,9 @@ namespace ac2::test {
 
 namespace {
 
-// One for all, because two different SaveWithHooks for one op are a conflict. Drops what last_use() has.
+// One for all, because two different SaveWithHooks for one op are a conflict.
 const PolicyDecision& clone_and_hand_back() {
-  static const PolicyDecision decision = SaveWithHooks{[](const at::Tensor& t) {
-                                                         c10::IValue copy = t.clone();
-                                                         last_use().reset();
-                                                         return copy;
-                                                       },
+  static const PolicyDecision decision = SaveWithHooks{[](const at::Tensor& t) { return c10::IValue(t.clone()); },
                                                        [](const c10::IValue& v) { return v.toTensor(); }};
   return decision;
 }

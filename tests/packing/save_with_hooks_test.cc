@@ -308,31 +308,5 @@ TEST_F(SaveWithHooksTest, CountsAsAMust) {
   expect_next_region_works();
 }
 
-// Autograd saves an op's arguments before the op runs.
-TEST_F(SaveWithHooksTest, PackMayDropTheProgramsLastReference) {
-  const at::Tensor x = sample({4});
-  at::Tensor s;
-  const auto dropping = [&s] {
-    return SaveWithHooks{[&s](const at::Tensor& t) {
-                           const at::Tensor copy = t.clone();
-                           s = at::Tensor();
-                           return c10::IValue(copy);
-                         },
-                         [](const c10::IValue& packed) { return packed.toTensor(); }};
-  };
-  for (const bool twice : {false, true}) {
-    at::Tensor y;
-    {
-      PolicyScope scope(for_sin(dropping()));
-      s = x.sin();
-      y = s.cos();
-      if (twice) y = y.exp();
-    }
-    EXPECT_FALSE(s.defined());
-    const at::Tensor expected = twice ? x.sin().cos().exp() : x.sin().cos();
-    EXPECT_TRUE(same_bits(gradient_of(y, x), gradient_of(expected, x)));
-  }
-}
-
 }  // namespace
 }  // namespace ac2::test

@@ -46,7 +46,6 @@ struct PackedForm {
   int64_t packed_bytes = 0;
   Stage stage = Stage::kInPlace;
   bool is_offload = false;              // the functions are those of offloading; see tape/offloading.h
-  bool is_packed_at_once = false;       // see policy_names/pack_at_once.h; so is what is offloaded
   c10::StreamId packed_on = kNoStream;  // the stream whose work pack's was
 };
 

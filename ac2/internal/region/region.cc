@@ -5,14 +5,11 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
-#include <exception>
-#include <utility>
 
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/libtorch/unrecorded.h"
 #include "ac2/internal/region/compiler_tracing.h"
 #include "ac2/internal/region/trace_access.h"
-#include "ac2/internal/replay/packing.h"
 
 namespace ac2::internal {
 
@@ -105,7 +102,6 @@ std::string ThreadRegions::close(const std::shared_ptr<ScopeState>& scope) {
   const bool in_order = !scopes_.empty() && scopes_.back() == scope;
   scope->closed = true;
   remove(*scope);
-  pack_what_waits();
   return in_order
              ? ""
              : "PolicyScopes were closed out of order: one was closed before a scope opened inside it. Both are closed "
@@ -121,7 +117,6 @@ void ThreadRegions::remove(ScopeState& scope) {
   region->policies.remove(scope.policy);
   const bool last = std::none_of(scopes_.begin(), scopes_.end(), [&](const auto& s) { return s->region == region; });
   if (last) {
-    take_what_waits_to_be_packed(region->tape);
     region->tape->close();
     if (OffloadForm* form = region->tape->offload_form()) {
       form->poll();
@@ -130,33 +125,6 @@ void ThreadRegions::remove(ScopeState& scope) {
                    regions_.end());
   }
   update_dispatch_key();
-}
-
-void ThreadRegions::take_what_waits_to_be_packed(const std::shared_ptr<Tape>& tape) {
-  const Tape::Lock locked(*tape);
-  if (locked->bytes().has_pending_packs()) {
-    to_be_packed_.push_back({tape, locked->bytes().take_pending_packs()});
-  }
-}
-
-// An exception that is on its way already must arrive, so no code of the program runs then: the values stay as they are.
-// The same holds for what waits after a pack function that threw.
-void ThreadRegions::pack_what_waits() {
-  std::exception_ptr failure;
-  for (const ToBePacked& one : std::exchange(to_be_packed_, {})) {
-    if (failure || std::uncaught_exceptions() > 0) {
-      leave_unpacked(*one.tape, one.values);
-      continue;
-    }
-    try {
-      pack_values(*one.tape, one.values);
-    } catch (...) {
-      failure = std::current_exception();
-    }
-  }
-  if (failure) {
-    std::rethrow_exception(failure);
-  }
 }
 
 void ThreadRegions::remove_closed_elsewhere() {
@@ -169,7 +137,6 @@ void ThreadRegions::remove_closed_elsewhere() {
       remove(*scope);
     }
   }
-  pack_what_waits();
 }
 
 Region* ThreadRegions::saving() {

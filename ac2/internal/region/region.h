@@ -5,7 +5,6 @@
 #pragma once
 
 #include <ATen/SavedTensorHooks.h>
-#include <c10/util/SmallVector.h>
 
 #include <atomic>
 #include <cstdint>
@@ -89,22 +88,13 @@ class ThreadRegions {
  private:
   ThreadRegions();
 
-  // Values of a region that is over which autograd saved and no op came to pack.
-  struct ToBePacked {
-    std::shared_ptr<Tape> tape;
-    c10::SmallVector<Value*, 2> values;
-  };
-
   void remove(ScopeState& scope);
-  void take_what_waits_to_be_packed(const std::shared_ptr<Tape>& tape);
-  void pack_what_waits();
   void remove_closed_elsewhere();
   void update_dispatch_key();
 
   const at::impl::SavedTensorDefaultHooksTLS* const hooks_;  // the program's own, of this thread
   std::vector<std::unique_ptr<Region>> regions_;
   std::vector<std::shared_ptr<ScopeState>> scopes_;
-  std::vector<ToBePacked> to_be_packed_;
   int disabled_ = 0;
   bool includes_key_ = false;
   bool found_key_included_ = false;  // if includes_key_

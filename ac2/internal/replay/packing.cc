@@ -122,13 +122,6 @@ void pack_values(Tape& tape, const c10::SmallVector<Value*, 2>& values) {
   }
 }
 
-void leave_unpacked(Tape& tape, const c10::SmallVector<Value*, 2>& values) {
-  const Tape::Lock locked(tape);
-  for (Value* value : values) {
-    locked->lifetimes().unref(value);
-  }
-}
-
 c10::Storage unpack_value(const Value& value) {
   const PackedForm& form = *value.packed_form();
   const std::string op = value.producer != nullptr ? "the result of " + value.producer->facts->name

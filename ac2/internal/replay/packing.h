@@ -12,9 +12,6 @@ namespace ac2::internal {
 // pack throws, that value and the ones after it stay held by reference, and the exception goes on.
 void pack_values(Tape& tape, const c10::SmallVector<Value*, 2>& values);
 
-// Gives the references back instead: the values stay held by reference.
-void leave_unpacked(Tape& tape, const c10::SmallVector<Value*, 2>& values);
-
 // The storage of a packed and pinned value, in the layout that pack saw.
 c10::Storage unpack_value(const Value& value);
 

@@ -103,15 +103,12 @@ void SavedTensorHook::call_pack_hook(const at::Tensor& tensor) {
   }
 }
 
-// Autograd may be saving the arguments of an op that is about to run. The op uses them through the program's own
-// references, which a pack function of the program's may drop. So such a function is called when the next op has been
-// recorded, or the region is closed.
 C10_ALWAYS_INLINE void SavedTensorHook::pack(const at::Tensor& tensor, const OpaqueForm* made) {
   c10::SmallVector<Value*, 2> packs;
   {
     const Tape::Lock tape(*tape_);
     attach(*tape, tensor, made);
-    if (tape->bytes().has_pending_packs() && tape->bytes().pending_packs_can_be_taken_at_once()) {
+    if (tape->bytes().has_pending_packs()) {
       packs = tape->bytes().take_pending_packs();
     }
   }

@@ -7,7 +7,6 @@
 #include <variant>
 
 #include "absl/container/flat_hash_set.h"
-#include "ac2/internal/policy_names/pack_at_once.h"
 
 namespace ac2::internal {
 
@@ -112,7 +111,6 @@ void Decisions::set_form(Value* value, std::shared_ptr<const SaveWithHooks> func
   if (functions != nullptr) {
     const TensorMeta meta = TensorMeta(*tensor.unsafeGetTensorImpl()).as_stored();
     PackedForm form;
-    form.is_packed_at_once = is_packed_at_once(*functions);
     form.functions = std::move(functions);
     form.meta = meta.covers(value->nbytes) ? meta : meta.flattened(value->nbytes);
     value->form = std::make_unique<std::variant<PackedForm, OpaqueForm>>(std::move(form));
@@ -126,7 +124,6 @@ void Decisions::set_offload_form(Value* value, std::shared_ptr<const SaveWithHoo
                                  const at::Tensor& tensor) {
   set_form(value, std::move(functions), tensor);
   value->packed_form()->is_offload = true;
-  value->packed_form()->is_packed_at_once = true;
 }
 
 void Decisions::keep_in_place(Value* value) {

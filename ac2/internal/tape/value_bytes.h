@@ -13,7 +13,6 @@
 #include <c10/util/ArrayRef.h>
 #include <c10/util/SmallVector.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -40,13 +39,6 @@ class ValueBytes {
 
   // Values whose SaveWithHooks must be packed, with a reference to each: the caller packs them without the lock.
   bool has_pending_packs() const { return !pending_packs_.empty(); }
-  // Whether packing them runs no function of the program's.
-  bool pending_packs_can_be_taken_at_once() const {
-    return std::all_of(pending_packs_.begin(), pending_packs_.end(), [](const Value* value) {
-      const PackedForm* form = value->packed_form();
-      return form == nullptr || form->is_packed_at_once;
-    });
-  }
   c10::SmallVector<Value*, 2> take_pending_packs() { return std::exchange(pending_packs_, {}); }
   // Values whose storages only the tape had, which has let go of them, with a reference to each: the storages die with
   // the lock. The caller takes them out of the storage index then.

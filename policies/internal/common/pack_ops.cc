@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "ac2/internal/policy_names/pack_at_once.h"
 #include "policies/internal/common/op_names.h"
 
 namespace ac2::policies::internal {
@@ -23,10 +22,7 @@ class OpenRegion {
   PolicyDecision decide(const c10::OperatorHandle& op) {
     const std::string name = c10::toString(op.operator_name());
     const auto found = decisions_.find(name);
-    if (found != decisions_.end()) return found->second;
-    SaveWithHooks hooks = make_(name);
-    hooks.pack = ac2::internal::PackAtOnce{std::move(hooks.pack)};
-    return decisions_.emplace(name, std::move(hooks)).first->second;
+    return found != decisions_.end() ? found->second : decisions_.emplace(name, make_(name)).first->second;
   }
 
  private:
