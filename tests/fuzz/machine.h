@@ -38,6 +38,7 @@ struct Limits {
   bool draws = true;         // from the default generator
   bool hooks_inputs = true;  // with hooks on their gradients
   bool slopes = true;        // gradients in the middle of forward
+  bool last_uses = true;     // of tensors that the program has no more afterwards, even if the step fails
   bool moves = true;         // tensors to other storages, by set_data()
   bool dtypes = true;        // another default dtype in forward, which is the process's
 };
@@ -83,6 +84,7 @@ class Machine {
   // The step is one that writes to what is there: had it failed, nobody could say how far it came.
   bool is_writing() const { return writing_; }
   bool may_take_gradients() const { return limits_.slopes; }
+  bool may_use_last() const { return limits_.last_uses; }
   bool is_input(const Variable& v) const;
   // To another storage: neither what plain autograd has saved nor a view, which would no longer be one.
   bool may_move(const Variable& v) const;

@@ -105,7 +105,7 @@ TEST_F(RandomFaultsTest, WhatWasMadeBeforeAFaultHasTheGradientsOfPlainAutograd) 
                                     .judge = &compare_up_to_fault,
                                     .fixture = "RandomFaultsTest",
                                     .judge_name = "compare_up_to_fault",
-                                    .limits = {.draws = false}});
+                                    .limits = {.draws = false, .last_uses = false}});
   EXPECT_GE(tally.compared, tally.programs / 10) << "of " << tally.programs;
   EXPECT_GE(tally.replayed_ops, tally.compared);
 }

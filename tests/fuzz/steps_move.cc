@@ -37,6 +37,7 @@ void last_use_step(Machine& machine, Dice& dice) {
   const int kind = dice.roll(3);
   Variable v = machine.pick(dice);
   const Variable other = machine.pick(dice);
+  if (!machine.may_use_last()) return;
   v.freeze();
   if (kind > 0) return machine.let_last(std::move(v), use.before, use.behind, use.fn);
   other.freeze();
