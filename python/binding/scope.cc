@@ -56,7 +56,7 @@ class PyScope {
   ~PyScope() {
     try {
       close();
-    } catch (const std::exception&) {
+    } catch (const c10::Error&) {
     }
   }
   PyScope(const PyScope&) = delete;

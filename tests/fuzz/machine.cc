@@ -133,11 +133,10 @@ void Machine::let_last(Variable v, const std::string& before, const std::string&
   last_use().reset();
 }
 
-void Machine::move(const Variable& v, const std::string& text, const std::function<void()>& fn, const Variable* other,
-                   bool saved_as_it_is) {
+void Machine::move(const Variable& v, const std::string& text, const std::function<void()>& fn) {
   if (!attempt(text, fn)) return;
   say(text + ";");
-  const auto moved = other != nullptr ? other->frozen : frozen_by(saved_as_it_is && v.frozen->saved, v.frozen->outside);
+  const auto moved = frozen_by(v.frozen->saved, v.frozen->outside);
   for (Variable& variable : variables_) {
     if (variable.tensor.is_same(v.tensor)) variable.frozen = moved;
   }

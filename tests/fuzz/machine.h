@@ -69,10 +69,8 @@ class Machine {
   // that an op calls drops it. `text` goes before and behind that.
   void let_last(Variable v, const std::string& before, const std::string& behind,
                 const std::function<at::Tensor(const at::Tensor& last)>& fn);
-  // `fn` lays `v` over another storage, that of `other` or, where that is null, a new one. A tensor that plain autograd
-  // holds itself (`saved_as_it_is`) is still the one that it saved.
-  void move(const Variable& v, const std::string& text, const std::function<void()>& fn, const Variable* other,
-            bool saved_as_it_is);
+  // `fn` lays `v` over a new storage. Plain autograd holds a leaf itself, so what it has saved stays saved.
+  void move(const Variable& v, const std::string& text, const std::function<void()>& fn);
   void run(const std::string& text, const std::function<void()>& fn);
 
   void forget(Dice& dice);

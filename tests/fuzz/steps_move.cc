@@ -1,5 +1,3 @@
-#include <ATen/core/grad_mode.h>
-
 #include <iterator>
 #include <string>
 
@@ -55,9 +53,7 @@ void set_data_step(Machine& machine, Dice& dice) {
   // A region cannot tell what a result without a gradient was given before the program dropped it.
   if (!t.requires_grad() && !machine.is_input(v)) return;
   if (!machine.may_move(v) || !t.is_leaf() || !at::isFloatingType(t.scalar_type()) || t.is_neg() || t.is_conj()) return;
-  machine.move(
-      v, v.name + ".set_data(" + v.name + ".detach() * 0.5)", [&] { t.set_data(t.detach() * 0.5); }, nullptr,
-      /*saved_as_it_is=*/true);
+  machine.move(v, v.name + ".set_data(" + v.name + ".detach() * 0.5)", [&] { t.set_data(t.detach() * 0.5); });
 }
 
 }  // namespace ac2::test

@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <optional>
-#include <utility>
 
 #include "ac2/internal/budget/budget.h"
 #include "ac2/internal/libtorch/for_each_tensor.h"
@@ -62,14 +61,14 @@ void run_op(const OpFacts& facts, c10::DispatchKeySet keys, c10::ArrayRef<c10::I
     return;
   }
   const size_t below = stack->size() - facts.num_arguments;
-  bool again = false;
-  call_with_room(budget, [&] {
-    if (std::exchange(again, true)) {
-      stack->resize(below);
-      stack->insert(stack->end(), arguments.begin(), arguments.end());
-    }
-    facts.op.redispatchBoxed(keys, stack);
-  });
+  const auto run = [&] { facts.op.redispatchBoxed(keys, stack); };
+  const auto run_again = [&] {
+    stack->resize(below);
+    stack->insert(stack->end(), arguments.begin(), arguments.end());
+    run();
+  };
+  call_with_room(
+      budget, run, [] {}, run_again);
 }
 
 }  // namespace
