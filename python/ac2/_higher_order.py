@@ -18,10 +18,11 @@ from ac2 import _C
 def watch() -> None:
     """Replaces the function that collects the keys. To be called once."""
     original = torch._ops.key_extractor
-    key_set = torch._C.DispatchKeySet.from_raw_repr
+    key_sets = functools.cache(lambda name: torch._C.DispatchKeySet(torch._C._parse_dispatch_key(name)))
 
     @functools.wraps(original)
     def key_extractor(*args: Any, **kwargs: Any) -> Any:
-        return original(*args, **kwargs) - key_set(_C.keys_of_regions())
+        keys, name = original(*args, **kwargs), _C.key_of_regions()
+        return keys if name is None else keys - key_sets(name)
 
     torch._ops.key_extractor = key_extractor

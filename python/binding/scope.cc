@@ -1,5 +1,7 @@
 #include "ac2/scope.h"
 
+#include <c10/core/DispatchKey.h>
+#include <c10/core/DispatchKeySet.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <memory>
@@ -290,8 +292,11 @@ void add_scope(py::module_& module) {
       "does. Of the calling thread.");
   PyGuard<internal::CompilerTracing>::add(module, "CompilerTracing", "While a compiler traces: nothing is recorded.");
   module.def("is_checkpoint_enabled", &is_checkpoint_enabled, "Whether a region is open on this thread.");
-  // As torch._C.DispatchKeySet.raw_repr(): a class of pybind11's is known to those who were built by the same compiler.
-  module.def("keys_of_regions", [] { return internal::keys_of_regions().raw_repr(); });
+  // By its name: pybind11's class of a set of keys is known to those alone who were built by the same compiler.
+  module.def("key_of_regions", [] {
+    const c10::DispatchKeySet keys = internal::keys_of_regions();
+    return keys.empty() ? std::nullopt : std::optional<std::string>(c10::toString(keys.highestPriorityTypeId()));
+  });
   module.def("is_recomputing", &is_recomputing, "Whether an op is being replayed on this thread.");
 }
 
