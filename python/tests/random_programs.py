@@ -230,14 +230,19 @@ DATA = [
     "p.data = q.data",
     "q.data = p.detach().exp()",
 ]
-# `z` is read and never written.
+# `z` is an input that lies elsewhere now and then, with the same version counter, and is written to there.
 READS_Z = [
     "{t} = {u} + z", "{t} = {u} * z.sin()", "{t} = {u} * z.t().exp()", "{t} = z[0].cos() - {u}",
     "{t} = torch.addmm(z, x, x) * {u}",
 ]  # fmt: skip
+MOVES = [
+    "z.set_(torch.ones(4, 4))", "z.set_(x.detach().sin())", "z.set_(torch.rand(4, 4))\nz.add_(1)", "z.add_(1)",
+    "with torch.no_grad():\n    z.set_({u}.detach().float())", "z.data = torch.rand(4, 4)\nz.mul_(2)", "z.t_()",
+    "with torch.no_grad():\n    {t} = {u}.detach().exp()\n    {t}.set_(torch.ones(4, 4))\n    {t}.add_(1)",
+]  # fmt: skip
 REGION = [
     (PURE, 8), (WRITES, 4), (VIEWS, 3), (MODAL, 4), (FOREIGN, 4), (TYPES, 3), (DROPPED, 3),
-    (READS_Z, 2),
+    (READS_Z, 2), (MOVES, 2), (DATA, 1),
 ]  # fmt: skip
 AFTER = [
     (DATA, 4), (TYPES[:2], 2),

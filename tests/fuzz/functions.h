@@ -16,6 +16,13 @@ at::Tensor wave(const at::Tensor& x);
 // x *= 0.75, by one that marks its input as written, and saves what it wrote.
 at::Tensor damp_(const at::Tensor& x);
 
+// What `fn` does, in no_grad.
+template <class Fn>
+void no_gradient(const Fn& fn) {
+  const at::NoGradGuard no_grad;
+  fn();
+}
+
 // The gradient of the sum of `of` with respect to `input`, or zeros where there is none. The graph is kept. What
 // autograd refuses ends the program, as it would in the last backward: with regions it refuses fewer writes.
 at::Tensor slope(const at::Tensor& of, const at::Tensor& input, bool create_graph);

@@ -133,12 +133,12 @@ void Machine::let_last(Variable v, const std::string& before, const std::string&
   last_use().reset();
 }
 
-void Machine::move(const Variable& v, const std::string& text, const std::function<void()>& fn) {
+void Machine::move(const Variable& v, const std::string& text, const std::function<void()>& fn,
+                   const std::shared_ptr<Frozen>& there) {
   if (!attempt(text, fn)) return;
   say(text + ";");
-  const auto moved = frozen_by(v.frozen->saved, v.frozen->outside);
   for (Variable& variable : variables_) {
-    if (variable.tensor.is_same(v.tensor)) variable.frozen = moved;
+    if (variable.tensor.is_same(v.tensor)) variable.frozen = there;
   }
 }
 
@@ -172,6 +172,7 @@ bool Machine::may_move(const Variable& v) const {
 }
 
 void Machine::begin_region() {
+  ++regions_begun_;
   freeze_all();
   disabled_ = false;
   say("regions.begin();");

@@ -39,7 +39,7 @@ struct Limits {
   bool hooks_inputs = true;  // with hooks on their gradients
   bool slopes = true;        // gradients in the middle of forward
   bool last_uses = true;     // of tensors that the program has no more afterwards, even if the step fails
-  bool moves = true;         // tensors to other storages, by set_data()
+  bool moves = true;         // tensors to other storages, by set_() and set_data()
   bool dtypes = true;        // another default dtype in forward, which is the process's
 };
 
@@ -69,8 +69,9 @@ class Machine {
   // that an op calls drops it. `text` goes before and behind that.
   void let_last(Variable v, const std::string& before, const std::string& behind,
                 const std::function<at::Tensor(const at::Tensor& last)>& fn);
-  // `fn` lays `v` over a new storage. Plain autograd holds a leaf itself, so what it has saved stays saved.
-  void move(const Variable& v, const std::string& text, const std::function<void()>& fn);
+  // `fn` lays `v` over another storage, from where on it is frozen as `there` says.
+  void move(const Variable& v, const std::string& text, const std::function<void()>& fn,
+            const std::shared_ptr<Frozen>& there);
   void run(const std::string& text, const std::function<void()>& fn);
 
   void forget(Dice& dice);
@@ -86,6 +87,8 @@ class Machine {
   bool is_input(const Variable& v) const;
   // To another storage: neither what plain autograd has saved nor a view, which would no longer be one.
   bool may_move(const Variable& v) const;
+  // No earlier region can have taken it. To such a region set_() is a change from outside.
+  bool is_of_this_region(const Variable& v) const { return !v.frozen->outside || regions_begun_ == 1; }
 
   void begin_region();
   void open_scope(Dice& dice);
@@ -118,6 +121,7 @@ class Machine {
   const Tensors inputs_;  // if they must not be hooked
   std::vector<Variable> variables_;
   int names_ = 0;
+  int regions_begun_ = 0;
   uint32_t step_ = 0;
   uint32_t made_by_step_ = 0;
   int64_t refused_ = 0;

@@ -33,6 +33,7 @@ void foreign_step(Machine& machine, Dice& dice);
 
 // steps_move.cc: tensors that the program lets go of, or lays over other storages.
 void last_use_step(Machine& machine, Dice& dice);
+void set_step(Machine& machine, Dice& dice);
 void set_data_step(Machine& machine, Dice& dice);
 
 // steps_dtype.cc: the default dtype, and ops that depend on it.

@@ -1,4 +1,7 @@
+#include <ATen/core/grad_mode.h>
+
 #include <iterator>
+#include <memory>
 #include <string>
 
 #include "tests/fuzz/functions.h"
@@ -46,6 +49,31 @@ void last_use_step(Machine& machine, Dice& dice) {
                    [with](const at::Tensor& last) { return at::mul(last, with); });
 }
 
+// The version that autograd looks at is the tensor's, which stays; the storage is another one.
+void set_step(Machine& machine, Dice& dice) {
+  const Variable v = machine.pick(dice), other = machine.pick(dice);
+  const bool is_new = dice.roll(2) == 0;
+  const at::Tensor& t = v.tensor;
+  if (!machine.may_move(v) || !machine.is_of_this_region(v) || v.frozen->saved || t.requires_grad()) return;
+  if (is_new) {
+    return machine.move(
+        v, "no_gradient([&] { " + v.name + ".set_(at::full_like(" + v.name + ", 0.25)); })",
+        [&] {
+          const at::NoGradGuard no_grad;
+          t.set_(at::full_like(t, 0.25));
+        },
+        std::make_shared<Frozen>());
+  }
+  if (other.tensor.scalar_type() != t.scalar_type() || other.tensor.is_same(t) || other.tensor.is_neg()) return;
+  machine.move(
+      v, "no_gradient([&] { " + v.name + ".set_(" + other.name + ".detach()); })",
+      [&] {
+        const at::NoGradGuard no_grad;
+        t.set_(other.tensor.detach());
+      },
+      other.frozen);
+}
+
 // Autograd holds a leaf itself, and reads in backward what it has then.
 void set_data_step(Machine& machine, Dice& dice) {
   const Variable v = machine.pick(dice);
@@ -53,7 +81,10 @@ void set_data_step(Machine& machine, Dice& dice) {
   // A region cannot tell what a result without a gradient was given before the program dropped it.
   if (!t.requires_grad() && !machine.is_input(v)) return;
   if (!machine.may_move(v) || !t.is_leaf() || !at::isFloatingType(t.scalar_type()) || t.is_neg() || t.is_conj()) return;
-  machine.move(v, v.name + ".set_data(" + v.name + ".detach() * 0.5)", [&] { t.set_data(t.detach() * 0.5); });
+  // What plain autograd has saved stays saved.
+  machine.move(
+      v, v.name + ".set_data(" + v.name + ".detach() * 0.5)", [&] { t.set_data(t.detach() * 0.5); },
+      std::make_shared<Frozen>(*v.frozen));
 }
 
 }  // namespace ac2::test

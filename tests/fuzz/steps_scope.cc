@@ -69,6 +69,7 @@ void any_step(Machine& machine, Dice& dice) {
       {2, foreign_step},
       {4, [](Machine& machine, Dice& d) { machine.forget(d); }},
       {2, last_use_step},
+      {1, set_step},
       {1, set_data_step},
       {1, default_dtype_step},
       {1, by_default_dtype_step},

@@ -107,6 +107,40 @@ TEST_F(BudgetTest, AtMostTheBudgetIsHeldAfterOpsThatAreNotRecorded) {
   }
 }
 
+// A gradient that the program lets go of while the region wants it counts from the next op on, as any tensor does.
+TEST_F(BudgetTest, AtMostTheBudgetIsHeldInALoopThatTakesGradientsOfGradients) {
+  for (const int64_t values : {10, 12, 16}) {
+    const at::Tensor x = sample({kElements});
+    MemoryBudget budget(values * kBytes);
+    const auto expect_within = [&budget](const char* op, int round) {
+      EXPECT_LE(budget.held_bytes(), budget.bytes()) << "after " << op << " of round " << round;
+    };
+    const auto loop = [&](const auto& after) {
+      at::Tensor h = x, slope;
+      for (int round = 0; round < 3; ++round) {
+        const at::Tensor a = (h * x).sin();
+        after("sin", round);
+        const at::Tensor sum = (a.exp() * h).sum();
+        after("sum", round);
+        const at::Tensor next = torch::autograd::grad({sum}, {x}, {}, true, /*create_graph=*/true)[0];
+        after("the gradient", round);
+        slope = next;
+        h = h - slope.tanh();
+        after("sub", round);
+      }
+      return h.sum();
+    };
+    at::Tensor y;
+    {
+      const PolicyScope scope({.memory_budget = budget});
+      y = loop(expect_within);
+    }
+    const at::Tensor expected = gradient_of(loop([](const char*, int) {}), x);
+    EXPECT_TRUE(same_bits(gradient_of(y, x), expected));
+    expect_within("backward", 3);
+  }
+}
+
 // Of each region at each budget: bit-equal gradients, and never more held than the budget, the outputs, and what plain
 // autograd's backward takes besides (gradients, and the saved tensors that the op under way has taken out).
 TEST_F(BudgetTest, BackwardStaysWithinTheBudgetAndGradientsAreExact) {

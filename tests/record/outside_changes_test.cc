@@ -262,5 +262,137 @@ TEST_F(OutsideChangesTest, WhatReplaysTakeOfALeafThatWasGivenOtherDataIsTheOldDa
                            [](const Tensors& in) { in[1].set_data(at::ones({4})); });
 }
 
+// Without a gradient, as LibTorch requires it of set_() and of writes to leaves.
+void move_and_write(const at::Tensor& tensor) {
+  const at::NoGradGuard guard;
+  tensor.set_(at::ones_like(tensor));
+  tensor.add_(1);
+}
+
+TEST_F(OutsideChangesTest, SetInTheRegionLeavesTheOldBytesAsTheyAre) {
+  for (const char* policy : kPolicies) {
+    at::Tensor x = sample({4}), s = constant({4});
+    const at::Tensor old = s.clone();
+    const auto sum = [&](const at::Tensor& s) { return (x + s).sin(); };
+    const at::Tensor y = apply_ac_policy_fn(
+        [&] {
+          const at::Tensor before = sum(s);
+          move_and_write(s);
+          return before * sum(s);
+        },
+        policy);
+    EXPECT_TRUE(same_bits(gradient_of(y, x), gradient_of(sum(old) * sum(at::full({4}, 2.)), x))) << policy;
+  }
+}
+
+TEST_F(OutsideChangesTest, AWriteAfterSetDataInTheRegionLeavesTheOldBytesAsTheyAre) {
+  for (const char* policy : kPolicies) {
+    at::Tensor x = sample({4}), s = constant({4});
+    const at::Tensor old = s.clone();
+    const at::Tensor y = apply_ac_policy_fn(
+        [&] {
+          const at::Tensor before = (x + s.detach()).sin();  // detach() shares the version counter
+          s.set_data(at::ones({4}));
+          s.add_(1);
+          s.unsqueeze_(0);
+          return before * s.mul_(2).squeeze_(0);
+        },
+        policy);
+    EXPECT_TRUE(same_bits(gradient_of(y, x), gradient_of((x + old).sin() * 4, x))) << policy;
+  }
+}
+
+// The kernel of such an op counts up the versions itself.
+TEST_F(OutsideChangesTest, AWriteToAListAfterSetLeavesTheOldBytesAsTheyAre) {
+  for (const char* policy : kPolicies) {
+    at::Tensor x = sample({4}), s = constant({4});
+    const at::Tensor old = s.clone();
+    const at::Tensor y = apply_ac_policy_fn(
+        [&] {
+          const at::Tensor sum = (x + s).sin();
+          const at::NoGradGuard guard;
+          s.set_(at::ones({4}));
+          at::_foreach_mul_({s, at::ones({4})}, 1.25);
+          return sum;
+        },
+        policy);
+    EXPECT_TRUE(same_bits(gradient_of(y, x), gradient_of((x + old).sin(), x))) << policy;
+  }
+}
+
+TEST_F(OutsideChangesTest, AStateThatIsSetInEachRoundOfALoopIsReadAsItWas) {
+  for (const char* policy : kPolicies) {
+    const at::Tensor x = sample({4}), first = constant({4});
+    const auto loop = [&] {
+      at::Tensor state = first.clone(), sum = at::zeros({4});
+      for (int round = 0; round < 5; ++round) {
+        at::Tensor h = (x + state).sin();
+        sum = sum + h.exp();
+        at::NoGradGuard guard;
+        state.set_(h.detach());
+        state.mul_(0.5);
+      }
+      return sum;
+    };
+    const at::Tensor expected = gradient_of(loop(), x);
+    EXPECT_TRUE(same_bits(gradient_of(apply_ac_policy_fn(loop, policy), x), expected)) << policy;
+  }
+}
+
+TEST_F(OutsideChangesTest, ASavedResultThatIsSetIsReadAsItWas) {
+  at::Tensor x = sample({4});
+  const at::Tensor w = constant({4});
+  const at::Tensor y = apply_ac_policy_fn(
+      [&] {
+        at::Tensor z = w.sin();
+        const at::Tensor product = (x * z.detach()).cos();
+        move_and_write(z);
+        return product;
+      },
+      "must_save_all");
+  EXPECT_TRUE(same_bits(gradient_of(y, x), gradient_of((x * w.sin()).cos(), x)));
+}
+
+TEST_F(OutsideChangesTest, AWriteToTheOldBytesOfATensorThatWasSetIsAnErrorIfTheRegionDidNotSeeIt) {
+  for (const bool before_the_move : {true, false}) {
+    at::Tensor x = sample({4}), s = constant({4});
+    const at::Tensor stays = s.detach();  // with the version counter of `s`
+    const at::Tensor y = apply_ac_policy_fn(
+        [&] {
+          const at::Tensor sum = (x + s).sin();
+          if (before_the_move) {
+            const DisableCheckpointing off;
+            s.add_(1);
+          }
+          move_and_write(s);
+          if (!before_the_move) {
+            const DisableCheckpointing off;
+            stays.add_(1);
+          }
+          move_and_write(s);
+          return sum;
+        },
+        "recompute_all");
+    expect_error([&] { gradient_of(y, x); }, {kModified});
+  }
+}
+
+TEST_F(OutsideChangesTest, AWriteToTheOldBytesOfATensorThatWasSetIsSeenInTheRegion) {
+  for (const char* policy : kPolicies) {
+    at::Tensor x = sample({4}), s = constant({4});
+    const at::Tensor stays = s.detach(), old = s.clone();
+    const at::Tensor y = apply_ac_policy_fn(
+        [&] {
+          const at::Tensor sum = (x + s).sin();
+          move_and_write(s);
+          stays.add_(1);
+          move_and_write(s);
+          return sum * (x + stays).cos();
+        },
+        policy);
+    EXPECT_TRUE(same_bits(gradient_of(y, x), gradient_of((x + old).sin() * (x + (old + 1)).cos(), x))) << policy;
+  }
+}
+
 }  // namespace
 }  // namespace ac2::test

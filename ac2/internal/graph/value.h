@@ -27,6 +27,7 @@
 #include <variant>
 
 #include "ac2/internal/eviction/evictor_ids.h"
+#include "ac2/internal/graph/seen_writes.h"
 #include "ac2/internal/graph/watched_versions.h"
 #include "ac2/internal/libtorch/stream_order.h"
 #include "ac2/internal/libtorch/tensor_meta.h"
@@ -96,6 +97,7 @@ struct Value {
   bool without_gradient = false;  // surely no graph led to it where an op made it, or took it last
   BudgetedValue budget;
   WatchedVersions versions;
+  const SeenWrites* seen_writes = nullptr;  // the tape's
   size_t nbytes = 0;
 
   c10::weak_intrusive_ptr<c10::StorageImpl> origin;  // what forward computed
@@ -120,7 +122,10 @@ struct Value {
   bool is_packed() const { return packed_form() != nullptr && packed_form()->stage == PackedForm::Stage::kPacked; }
   bool is_offloaded() const { return is_packed() && packed_form()->is_offload; }
   // Somebody whom ac2 does not see has written to it since its versions were noted.
-  bool changed_outside() const { return versions.changed(); }
+  bool changed_outside() const {
+    return C10_UNLIKELY(versions.changed()) && (seen_writes == nullptr || watched_storage() == nullptr ||
+                                                versions.changed(*seen_writes, watched_storage()));
+  }
   // The storage that the versions are about; null for a tensor without a plain one.
   const c10::StorageImpl* watched_storage() const {
     return held && !held_is_private ? held.unsafeGetStorageImpl() : origin._unsafe_get_target();

@@ -12,19 +12,13 @@ void WatchedVersions::note_late() {
   }
 }
 
-WatchedVersions::Other* WatchedVersions::find_other(const c10::VariableVersion& counter) const {
-  if (others_) {
-    for (Other& other : *others_) {
-      if (same_counter(other.counter, counter)) {
-        return &other;
-      }
-    }
-  }
-  return nullptr;
+bool WatchedVersions::has_other(const c10::VariableVersion& counter) const {
+  return others_ && std::any_of(others_->begin(), others_->end(),
+                                [&](const Other& other) { return same_counter(other.counter, counter); });
 }
 
 void WatchedVersions::note_other(const c10::VariableVersion& counter) {
-  if (find_other(counter) != nullptr) {
+  if (has_other(counter)) {
     return;
   }
   if (!others_) {
@@ -54,12 +48,26 @@ WatchedVersions::Change WatchedVersions::first_change() const {
   return {counter_.current_version(), version_};
 }
 
-void WatchedVersions::expect_increment(const at::Tensor& tensor) {
-  const c10::VariableVersion& counter = counter_of(tensor);
-  if (same_counter(counter, counter_)) {
-    ++version_;
-  } else if (Other* other = find_other(counter)) {
-    ++other->version;
+bool WatchedVersions::changed(const SeenWrites& writes, const c10::StorageImpl* storage) const {
+  if (noted_ && counter_.enabled() && counter_.current_version() != version_ &&
+      !writes.are_elsewhere(counter_, version_, storage)) {
+    return true;
+  }
+  return others_ && std::any_of(others_->begin(), others_->end(), [&](const Other& other) {
+           return other.changed() && !writes.are_elsewhere(other.counter, other.version, storage);
+         });
+}
+
+void WatchedVersions::catch_up() {
+  if (noted_ && counter_.enabled()) {
+    version_ = counter_.current_version();
+  }
+  if (others_) {
+    for (Other& other : *others_) {
+      if (other.noted) {
+        other.note();
+      }
+    }
   }
 }
 

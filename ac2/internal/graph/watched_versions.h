@@ -3,7 +3,8 @@
 //   WatchedVersions versions;
 //   versions.note(tensor);           // from here on, a write through `tensor` or a view of it shows
 //   versions.note_also(other);       // the same for a tensor over the same storage with a counter of its own
-//   if (versions.changed()) …        // somebody has written whom the region did not see
+//   if (versions.changed()) …        // something was written, or a tensor that was noted has been moved and written to
+//   if (versions.changed(writes, storage)) …  // somebody has written to `storage` whom the region did not see
 //
 // A storage may be seen through tensors that do not share a counter (unsafe_chunk(), .data). The first one is noted in
 // place, all others in a list that few values have.
@@ -12,6 +13,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/util/SmallVector.h>
 
@@ -21,6 +23,7 @@
 #include <memory>
 #include <utility>
 
+#include "ac2/internal/graph/seen_writes.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 
 namespace ac2::internal {
@@ -61,11 +64,13 @@ class WatchedVersions {
            (others_ &&
             std::any_of(others_->begin(), others_->end(), [](const Other& other) { return other.changed(); }));
   }
+  // The same, but for writes of the region's own ops to other storages than `storage`.
+  bool changed(const SeenWrites& writes, const c10::StorageImpl* storage) const;
+  // The counters stand as they should.
+  void catch_up();
   // What the first counter says that has changed.
   Change first_change() const;
 
-  // The counter of `tensor` is about to go up by one, though nothing is written.
-  void expect_increment(const at::Tensor& tensor);
   // Forgets all counters, and that any was noted stays known.
   void release();
 
@@ -94,7 +99,7 @@ class WatchedVersions {
     return tensor.unsafeGetTensorImpl()->version_counter();
   }
   void note_other(const c10::VariableVersion& counter);
-  Other* find_other(const c10::VariableVersion& counter) const;
+  bool has_other(const c10::VariableVersion& counter) const;
 
   c10::VariableVersion counter_;
   std::unique_ptr<Others> others_;

@@ -100,10 +100,16 @@ void set_float32_precisions(const Float32Precisions& precisions);
 uint32_t reduced_precision_of_cublas();
 void set_reduced_precision_of_cublas(uint32_t bits);
 
-// Whether both are the same version counter, for which LibTorch has no function. Two that count nothing are the same.
-inline bool same_counter(const c10::VariableVersion& a, const c10::VariableVersion& b) {
+// What tells a version counter from others, for which LibTorch has no function: its address, null if it counts nothing.
+inline const void* address_of(const c10::VariableVersion& counter) {
   static_assert(sizeof(c10::VariableVersion) == sizeof(void*), "VariableVersion is no longer just a pointer");
-  return std::memcmp(&a, &b, sizeof(a)) == 0;
+  const void* address = nullptr;
+  std::memcpy(&address, &counter, sizeof(address));
+  return address;
+}
+// Whether both are the same version counter. Two that count nothing are the same.
+inline bool same_counter(const c10::VariableVersion& a, const c10::VariableVersion& b) {
+  return address_of(a) == address_of(b);
 }
 
 }  // namespace ac2::internal

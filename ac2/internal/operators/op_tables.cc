@@ -143,7 +143,7 @@ constexpr std::array<std::string_view, 6> kMetadataWrites = {
 
 // A row: an op with Tag::inplace_view for which ADInplaceOrView counts no new version. (It counts one for the others,
 // though no byte has changed.)
-constexpr std::array<std::string_view, 2> kWithoutVersion = {"aten::set_", "aten::detach_"};
+constexpr std::array<std::string_view, 1> kWithoutVersion = {"aten::detach_"};
 
 // --- Results -------------------------------------------------------------------------------------------------------
 //

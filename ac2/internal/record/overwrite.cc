@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "ac2/internal/libtorch/foreign_memory.h"
 #include "ac2/internal/libtorch/storage_copy.h"
+#include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/record/part_writes.h"
 #include "ac2/internal/record/unseen_writes.h"
 
@@ -44,6 +45,10 @@ void Overwrites::add(LockedTape& tape, const at::Tensor& tensor, uint16_t argume
   }
   c10::StorageImpl* storage = impl.storage().unsafeGetStorageImpl();
   int target = target_of(storage);
+  if (target < 0 ||
+      !same_counter(impl.version_counter(), targets_[target].tensor.unsafeGetTensorImpl()->version_counter())) {
+    writes_.emplace_back(tensor, storage);
+  }
   if (target < 0) {
     target = static_cast<int>(targets_.size());
     Target& added = targets_.emplace_back();
@@ -255,6 +260,14 @@ Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IVal
   copy_bytes(copies);
   const Tape::Lock locked(tape);
   commit(*locked);
+}
+
+void Overwrites::note_versions(LockedTape& tape) const {
+  for (const SeenWrites::Write& write : writes_) {
+    if (!targets_[target_of(write.storage)].accumulates) {
+      tape.seen_writes().note(write);
+    }
+  }
 }
 
 Overwrites::~Overwrites() {

@@ -85,6 +85,8 @@ class Overwrites {
   c10::ArrayRef<Argument> arguments() const { return arguments_; }
   // The elements that are written of a target, if one argument says it all, else null.
   const TensorMeta* only_argument_of(const Target& target) const;
+  // The op has run: ADInplaceOrView counts its writes next.
+  void note_versions(LockedTape& tape) const;
   // Writes into a tensor without plain storage, which cannot be replayed.
   bool opaque() const { return opaque_; }
   // Index of the target that is `storage`, or -1.
@@ -117,6 +119,8 @@ class Overwrites {
   c10::SmallVector<Target, 1> targets_;
   size_t num_targets_ = 0;
   c10::SmallVector<Argument, 1> arguments_;
+  // What version counters will tell of: for each target its first argument, and those that count by themselves.
+  c10::SmallVector<SeenWrites::Write, 1> writes_;
   bool opaque_ = false;
 };
 

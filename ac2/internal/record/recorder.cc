@@ -40,15 +40,18 @@ void change_metadata(Tape& tape, const OpFacts& facts, c10::DispatchKeySet keys,
   if (facts.detaches) {
     note_detached(tape, stack->back().toTensor());
   }
-  c10::SmallVector<at::Tensor, 1> tensors;
+  c10::SmallVector<SeenWrites::Write, 1> writes;
   if (facts.bumps_version_only && !c10::InferenceMode::is_enabled()) {
-    for_each_tensor(top(*stack, facts.num_arguments), [&](const at::Tensor& tensor) { tensors.push_back(tensor); });
+    const c10::ArrayRef<c10::IValue> arguments = top(*stack, facts.num_arguments);
+    for (const uint16_t i : facts.written) {
+      for_each_tensor(arguments.slice(i, 1), [&](const at::Tensor& tensor) { writes.emplace_back(tensor, nullptr); });
+    }
   }
   facts.op.redispatchBoxed(keys, stack);
-  if (!tensors.empty()) {
+  if (!writes.empty()) {
     const Tape::Lock locked(tape);
-    for (const at::Tensor& tensor : tensors) {
-      locked->storages().expect_new_version(tensor);
+    for (const SeenWrites::Write& write : writes) {
+      locked->seen_writes().note(write);
     }
   }
 }
@@ -77,6 +80,8 @@ void run_unrecorded(Region& region, const OpFacts& facts, c10::DispatchKeySet ke
   if (!facts.written.empty() && !facts.writes_metadata_only) {
     const Overwrites writes(*region.tape, facts, top(*stack, facts.num_arguments), {.in_place = true});
     facts.op.redispatchBoxed(keys, stack);
+    const Tape::Lock locked(*region.tape);
+    writes.note_versions(*locked);
     return;
   }
   facts.op.redispatchBoxed(keys, stack);

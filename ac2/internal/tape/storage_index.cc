@@ -16,13 +16,26 @@ const Value* StorageIndex::peek(const at::Tensor& tensor) const {
   return map_.find(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
 }
 
+namespace {
+
+// Whether nobody has written to the value, although a counter that it watches has gone up.
+C10_NOINLINE bool catch_up(Value& value) {
+  if (value.changed_outside()) {
+    return false;
+  }
+  value.versions.catch_up();
+  return true;
+}
+
+}  // namespace
+
 C10_ALWAYS_INLINE Value* StorageIndex::find_plain(const at::Tensor& tensor) {
   c10::StorageImpl* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   Value* value = map_.find(storage);
   if (value == nullptr) {
     return nullptr;
   }
-  if (value->changed_outside() || value->nbytes != storage->nbytes()) {
+  if (value->nbytes != storage->nbytes() || (C10_UNLIKELY(value->versions.changed()) && !catch_up(*value))) {
     remove(value);
     return nullptr;
   }
@@ -81,15 +94,6 @@ Value* StorageIndex::add_written(const at::Tensor& tensor) {
   Value* value = lifetimes_.make_value(tensor.unsafeGetTensorImpl()->unsafe_storage());
   add_young(value);
   return value;
-}
-
-void StorageIndex::expect_new_version(const at::Tensor& tensor) {
-  if (!has_plain_storage(tensor)) {
-    return;
-  }
-  if (Value* value = find(tensor)) {
-    value->versions.expect_increment(tensor);
-  }
 }
 
 void StorageIndex::add_young(Value* value) {

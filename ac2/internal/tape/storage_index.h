@@ -46,8 +46,6 @@ class StorageIndex {
   // A new value for a storage that an op has just written, and that the index has forgotten. Its version is noted when
   // it is first used: ADInplaceOrView counts it only after the op.
   Value* add_written(const at::Tensor& tensor);
-  // The version counter is about to go up by one, though nothing is written.
-  void expect_new_version(const at::Tensor& tensor);
   // The storage is about to be written, so the value that it held is no longer there.
   void forget(c10::StorageImpl* storage);
 

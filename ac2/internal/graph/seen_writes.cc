@@ -1,0 +1,68 @@
+#include "ac2/internal/graph/seen_writes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ac2/internal/libtorch/torch_compat.h"
+
+namespace ac2::internal {
+
+namespace {
+
+const c10::VariableVersion& counter_of(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->version_counter();
+}
+
+}  // namespace
+
+SeenWrites::Write::Write(at::Tensor through, const c10::StorageImpl* storage)
+    : through(std::move(through)),
+      storage(storage),
+      version(counter_of(this->through).enabled() ? counter_of(this->through).current_version() : 0) {}
+
+void SeenWrites::note(const Write& write) {
+  const c10::VariableVersion& counter = counter_of(write.through);
+  if (!counter.enabled()) {
+    return;
+  }
+  if (counted_.size() >= sweep_at_) {
+    sweep();
+  }
+  auto& runs = counted_.try_emplace(address_of(counter), Counted{counter, {}}).first->second.runs;
+  if (!runs.empty() && runs.back().end > write.version) {
+    runs.back().end = write.version;  // the last write was not counted
+    if (runs.back().begin == write.version) {
+      runs.pop_back();
+    }
+  }
+  const uint32_t end = std::max(counter.current_version(), write.version + 1);
+  if (!runs.empty() && runs.back().end == write.version && runs.back().storage == write.storage) {
+    runs.back().end = end;
+  } else {
+    runs.push_back({write.storage, write.version, end});
+  }
+}
+
+bool SeenWrites::are_elsewhere(const c10::VariableVersion& counter, uint32_t version,
+                               const c10::StorageImpl* storage) const {
+  const auto it = counted_.find(address_of(counter));
+  if (it == counted_.end()) {
+    return false;
+  }
+  // What is not known to be elsewhere ends here.
+  uint32_t unknown = counter.current_version();
+  for (auto run = it->second.runs.rbegin(); run != it->second.runs.rend() && unknown > version; ++run) {
+    if (run->end < unknown || (run->storage == storage && run->begin < unknown)) {
+      return false;
+    }
+    unknown = std::min(unknown, run->begin);
+  }
+  return unknown <= version;
+}
+
+void SeenWrites::sweep() {
+  absl::erase_if(counted_, [](const auto& entry) { return entry.second.counter.unique(); });
+  sweep_at_ = std::max(kLeastSwept, 2 * counted_.size());
+}
+
+}  // namespace ac2::internal

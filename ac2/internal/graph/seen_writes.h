@@ -1,0 +1,67 @@
+// Which storages a region's ops have written through each version counter.
+//
+//   SeenWrites writes;
+//   const SeenWrites::Write write(tensor, storage);          // an op is about to write to `storage` through `tensor`
+//   writes.note(write);                                      // it has
+//   if (writes.are_elsewhere(counter, version, storage)) …   // nothing that `counter` counted was in `storage`
+//
+// A version counter belongs to a tensor and its views, and goes along when the tensor is given another storage (set_(),
+// set_data()). It then counts writes to that storage, while values of the old one still watch it. To ask where the
+// tensor lies now would not do: it may have been written to before it moved, and another tensor with the same counter
+// (detach()) may have stayed.
+//
+// Most writes are noted before they are counted, because ADInplaceOrView does so and ac2's kernel runs below it. Others
+// are counted by the kernel (those of _foreach ops). A count that does not come, because the caller has left
+// ADInplaceOrView out, is noticed with the counter's next write.
+//
+// Threads: guarded by the tape's lock.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/StorageImpl.h>
+#include <c10/core/TensorImpl.h>
+#include <c10/util/SmallVector.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/container/flat_hash_map.h"
+
+namespace ac2::internal {
+
+class SeenWrites {
+ public:
+  struct Write {
+    at::Tensor through;
+    const c10::StorageImpl* storage = nullptr;  // null if no byte is written
+    uint32_t version = 0;                       // before the op
+
+    Write(at::Tensor through, const c10::StorageImpl* storage);
+  };
+  // The op has run. The counter has gone up for it, or is about to.
+  void note(const Write& write);
+  // Whether all that `counter` has counted since `version` were writes to other storages than `storage`.
+  bool are_elsewhere(const c10::VariableVersion& counter, uint32_t version, const c10::StorageImpl* storage) const;
+
+ private:
+  // Versions from `begin` to `end` - 1 were followed by a write to the same storage. A storage that has died, and whose
+  // address another one has, is older than any version that a value of the other one watches.
+  struct Run {
+    const c10::StorageImpl* storage;
+    uint32_t begin;
+    uint32_t end;
+  };
+  struct Counted {
+    c10::VariableVersion counter;  // so that no other counter gets its address
+    c10::SmallVector<Run, 1> runs;
+  };
+  // Forgets the counters of which neither a tensor nor a value is left.
+  void sweep();
+
+  static constexpr size_t kLeastSwept = 64;
+
+  absl::flat_hash_map<const void*, Counted> counted_;
+  size_t sweep_at_ = kLeastSwept;
+};
+
+}  // namespace ac2::internal
