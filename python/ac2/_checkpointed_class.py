@@ -16,6 +16,9 @@ from ac2._scope import PolicyScope
 _SETTINGS = "_ac2_checkpointing"
 _REGIONS = "_ac2_regions"
 _IS_CHECKPOINTED = "_ac2_is_checkpointed"
+# What a module looks for among the members of its own class, not of bases: torch.fx's recompile() would make another, whose call
+# of the base's __call__ comes back to itself.
+_OWN_MEMBERS = ("_wrapped_call",)
 
 
 class Settings(NamedTuple):
@@ -212,6 +215,7 @@ def _make_class(original: type) -> type:
         "__module__": original.__module__,
         "__qualname__": original.__qualname__,
         _IS_CHECKPOINTED: True,
+        **{name: vars(original)[name] for name in _OWN_MEMBERS if name in vars(original)},
     }
     made = types.new_class(
         original.__name__, (original,), {"metaclass": Kind}, exec_body=lambda namespace: namespace.update(members)

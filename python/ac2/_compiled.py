@@ -114,9 +114,14 @@ def is_tracing() -> bool:
     return torch.compiler.is_dynamo_compiling()
 
 
-def break_graph(what: str) -> None:
-    """Ends the graph that Dynamo is tracing, and says why."""
-    torch._dynamo.graph_break(msg=f"{what} cannot be in a compiled graph: the ac2 region is opened outside of it")
+def keep_out_of_graphs(cls: type, *methods: str) -> None:
+    """Dynamo traces none of the methods, whose calls of C++ it would warn of: the graph of a caller ends there."""
+
+    def make_opaque(dynamo: Any) -> None:
+        for name in methods:
+            setattr(cls, name, dynamo.disable(getattr(cls, name)))
+
+    _when_imported("torch._dynamo", make_opaque)
 
 
 def _needs_arguments(policy: str) -> bool:

@@ -72,8 +72,6 @@ class PolicyScope:
         timeline: bool = False,
         offload: Optional["_C.OffloadOptions"] = None,
     ) -> None:
-        if _compiled.is_tracing():
-            _compiled.break_graph("ac2.PolicyScope")
         if offload is not None and not isinstance(offload, _C.OffloadOptions):
             raise TypeError(f"offload is {offload!r}; expected an ac2.OffloadOptions.")
         self._arguments = (as_policy(policy), as_budget(memory_budget), bool(modelled_costs), bool(verify), bool(timeline), offload)
@@ -121,6 +119,9 @@ class PolicyScope:
     def __repr__(self) -> str:
         state = "not entered" if self._scope is None else "closed" if self._closed else "open"
         return f"<ac2.PolicyScope, {state}>"
+
+
+_compiled.keep_out_of_graphs(PolicyScope, "__init__", "__enter__", "__exit__")
 
 
 def apply_ac_policy_fn(fn: Callable[..., _R], *args: Any, policy: PolicyLike = None, **kwargs: Any) -> _R:

@@ -1,6 +1,8 @@
 """Regions in functions that torch.compile compiles: PyTorch's selective checkpointing with ac2's decisions."""
 
 import functools
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -138,3 +140,25 @@ def test_what_a_graph_cannot_do_breaks_it_and_is_a_region(options):
     ours = gradients(torch.compile(function, backend="eager"), block, x)
     assert all(same_bits(a, b) for a, b in zip(ours, expected, strict=True))
     assert nodes[-1] > 0
+
+
+def test_a_scope_in_compiled_code_brings_no_warning():
+    # In a process of its own: the first region, and Dynamo's first look at it, are what may warn.
+    program = """
+import warnings
+import torch, ac2
+
+def function(x):
+    with ac2.PolicyScope("save_compute_intensive", memory_budget=1 << 20) as scope:
+        y = x.sin().cos()
+    return y.exp(), scope
+
+x = torch.randn(3, requires_grad=True)
+compiled = torch.compile(function, backend="eager")
+with warnings.catch_warnings():
+    warnings.filterwarnings("error", message=".*Dynamo.*")
+    y, scope = compiled(x)
+y.sum().backward()
+assert scope.trace.stats().recorded_ops == 2
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -399,3 +399,25 @@ def test_a_budget_may_be_a_text():
         y = x.sin().cos().tanh().sin().cos().tanh()
     assert scope.trace.stats().evicted_values > 0
     y.sum().backward()
+
+
+@pytest.mark.parametrize("wrapped_by", [
+    ac2.checkpoint_wrapper, lambda module: ac2.apply_checkpointing(torch.nn.ModuleDict({"graph": module}), modules="graph"),
+])
+def test_a_graph_module_can_be_recompiled_while_it_is_wrapped(wrapped_by):
+    graph, x = torch.fx.symbolic_trace(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())), torch.randn(2, 4)
+    plain = type(graph)
+    wrapped_by(graph)
+    for _ in range(2):
+        with graph.graph.inserting_before(output := list(graph.graph.nodes)[-1]):
+            output.args = (graph.graph.call_function(torch.sin, output.args),)
+        graph.recompile()
+        before = ac2.last_trace(graph)
+        y = graph(x)
+        assert ac2.last_trace(graph) is not before
+    linear = getattr(graph, "0")
+    assert same_bits(y, linear(x).relu().sin().sin())
+    ac2.remove_checkpointing(graph)
+    assert type(graph) is plain and same_bits(graph(x), y)
+    graph.recompile()
+    assert same_bits(graph(x), y)
