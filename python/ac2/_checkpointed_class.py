@@ -110,31 +110,35 @@ def _restore(original: type, protocol_result: Tuple[Any, ...]) -> Any:
     return module
 
 
-class _Forward:
+class _Forward(property):
     """``forward`` of a checkpointed class.
 
     A data descriptor, which Python asks before the instance's dictionary. There accelerate's mixed precision and hooks, and
-    others, put a forward: this runs in the region in the place of the class's.
+    others, put a forward: this runs in the region in the place of the class's. A property, because Dynamo of torch 2.7 looks
+    into no other descriptor.
     """
 
     def __init__(self, of_class: Callable[..., Any]) -> None:
+        def get(module: Any) -> Any:
+            if "forward" not in module.__dict__:
+                return _bound(of_class, module)
+            own = module.__dict__["forward"]
+            return _bound(_around(own), module) if _SETTINGS in module.__dict__ else own
+
+        def put(module: Any, value: Any) -> None:
+            module.__dict__["forward"] = value
+
+        def delete(module: Any) -> None:
+            if "forward" not in module.__dict__:
+                raise AttributeError("forward")
+            del module.__dict__["forward"]
+
+        super().__init__(get, put, delete)
         self._of_class = of_class
+        of_class.fget = get  # type: ignore[attr-defined]  # Dynamo's guards ask the class for the property
 
     def __get__(self, module: Any, cls: Any = None) -> Any:
-        if module is None:
-            return self._of_class
-        if "forward" not in module.__dict__:
-            return _bound(self._of_class, module)
-        own = module.__dict__["forward"]
-        return _bound(_around(own), module) if _SETTINGS in module.__dict__ else own
-
-    def __set__(self, module: Any, value: Any) -> None:
-        module.__dict__["forward"] = value
-
-    def __delete__(self, module: Any) -> None:
-        if "forward" not in module.__dict__:
-            raise AttributeError("forward")
-        del module.__dict__["forward"]
+        return self._of_class if module is None else super().__get__(module, cls)
 
 
 def _bound(function: Callable[..., Any], module: Any) -> Callable[..., Any]:

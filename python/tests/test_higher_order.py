@@ -28,8 +28,9 @@ def repeated(x):
 
 
 def scanned(x):
-    carry, rows = scan(lambda carry, row: (carry + row.sin(), carry * row), x[0].sin(), x.cos(), dim=0)
-    return (rows.sin() + carry) * x  # torch 2.7 has no derivative of a scan
+    with torch.set_grad_enabled(VERSION >= (2, 11)):  # torch 2.7 has no derivative of a scan
+        carry, rows = scan(lambda carry, row: (carry + row.sin(), carry * row), x[0].sin(), x.cos(), dim=0)
+    return (rows.sin() + carry) * x
 
 
 def mapped(x):
@@ -121,7 +122,7 @@ def test_what_an_operator_of_higher_order_runs_is_recorded():
         y = associative_scan(lambda a, b: a * b, x.sin(), dim=0, combine_mode="generic").cos()
     held = region.trace.stats().saved_bytes
     y.sum().backward()
-    assert held == 4 * 4  # x
+    assert held == 4 * 4 * (1 if VERSION >= (2, 11) else 2)  # x; of so many ops as torch 2.7 runs the sine is kept, too
     assert region.trace.stats().recomputed_ops > 1
 
 
