@@ -24,7 +24,7 @@ struct Product {
   Depth depth;
 };
 
-constexpr std::array<Product, 12> kProducts = {{
+constexpr std::array<Product, 12> kCostsOfProducts = {{
     {"aten::mm", Depth::kLastOfFirst},
     {"aten::bmm", Depth::kLastOfFirst},
     {"aten::matmul", Depth::kLastOfFirst},
@@ -46,12 +46,12 @@ const at::Tensor* tensor_at(c10::ArrayRef<c10::IValue> values, size_t i) {
 double flops(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments, c10::ArrayRef<c10::IValue> results) {
   const std::string_view name = std::string_view(facts.name).substr(0, facts.name.find('.'));
   const auto* product =
-      std::find_if(kProducts.begin(), kProducts.end(), [&](const Product& p) { return p.op == name; });
+      std::find_if(kCostsOfProducts.begin(), kCostsOfProducts.end(), [&](const Product& p) { return p.op == name; });
   const at::Tensor* result = tensor_at(results, 0);
   const at::Tensor* first = tensor_at(arguments, 0);
   const at::Tensor* second = tensor_at(arguments, 1);
-  if (product == kProducts.end() || result == nullptr || first == nullptr || second == nullptr || first->dim() == 0 ||
-      second->dim() == 0) {
+  if (product == kCostsOfProducts.end() || result == nullptr || first == nullptr || second == nullptr ||
+      first->dim() == 0 || second->dim() == 0) {
     return 0;
   }
   const auto elements = static_cast<double>(result->numel());

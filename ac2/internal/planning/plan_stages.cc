@@ -12,7 +12,7 @@ using Fate = StepGraph::Fate;
 
 namespace {
 
-constexpr uint32_t kNone = ~uint32_t{0};
+constexpr uint32_t kNowhere = ~uint32_t{0};
 
 }  // namespace
 
@@ -38,7 +38,7 @@ void Staging::find_relevant() {
       }
     }
   }
-  position_.assign(graph_.ops.size(), kNone);
+  position_.assign(graph_.ops.size(), kNowhere);
   for (uint32_t op = 0; op < graph_.ops.size(); ++op) {
     if (needed[op] != 0 && graph_.ops[op].fate != Fate::kSaved) {
       position_[op] = static_cast<uint32_t>(relevant_.size());
@@ -50,7 +50,7 @@ void Staging::find_relevant() {
     last_use_[i] = i;
     for (const uint32_t input : graph_.ops[relevant_[i]].inputs) {
       const uint32_t maker = graph_.values[input].op;
-      if (maker != StepGraph::kOutside && position_[maker] != kNone) {
+      if (maker != StepGraph::kOutside && position_[maker] != kNowhere) {
         last_use_[position_[maker]] = i;
       }
     }
@@ -108,7 +108,7 @@ std::vector<Staging::Crossing> Staging::crossings(const std::vector<uint8_t>& al
     while (!open.empty() && last_use_[open.top()] <= i) {
       open.pop();
     }
-    crossings[i].oldest = open.empty() ? kNone : open.top();
+    crossings[i].oldest = open.empty() ? kNowhere : open.top();
   }
   crossings.pop_back();
   // So far each place has the difference to the one before it.
@@ -131,7 +131,7 @@ absl::btree_set<uint32_t> Staging::boundaries(const std::vector<Crossing>& cross
                    [&](uint32_t a, uint32_t b) { return crossings[a].bytes < crossings[b].bytes; });
   absl::btree_set<uint32_t> chosen;
   const auto none_crosses_both = [&](uint32_t earlier, uint32_t later) {
-    return crossings[later].oldest == kNone || crossings[later].oldest > earlier;
+    return crossings[later].oldest == kNowhere || crossings[later].oldest > earlier;
   };
   for (const uint32_t place : by_bytes) {
     const auto next = chosen.lower_bound(place);
@@ -173,7 +173,7 @@ StagedStep Staging::cut(uint32_t span) const {
 
 uint32_t Staging::maker(uint32_t value, const std::vector<uint8_t>& always_kept) const {
   const uint32_t op = graph_.values[value].op;
-  return op == StepGraph::kOutside || always_kept[op] != 0 ? kNone : position_[op];
+  return op == StepGraph::kOutside || always_kept[op] != 0 ? kNowhere : position_[op];
 }
 
 void Staging::describe(StagedStep& step) const {
@@ -192,7 +192,7 @@ void Staging::describe(StagedStep& step) const {
 }
 
 void Staging::describe_boundary(Stage& stage) const {
-  stage.boundary_taken = kNone;
+  stage.boundary_taken = kNowhere;
   for (const uint32_t op : stage.boundary) {
     stage.boundary_bytes += simulator_.kept_bytes(op);
     for (const uint32_t result : graph_.ops[op].results) {
@@ -212,7 +212,7 @@ void Staging::describe_replay(Stage& stage, const std::vector<uint8_t>& always_k
     int64_t passing = 0, passing_here = 0;
     for (const uint32_t input : graph_.ops[op].inputs) {
       const uint32_t from = maker(input, always_kept);
-      if (from != kNone && !simulator_.wanted(input)) {
+      if (from != kNowhere && !simulator_.wanted(input)) {
         passing += graph_.values[input].bytes;
         passing_here += from >= position_[stage.ops[0]] ? graph_.values[input].bytes : 0;
       }
@@ -260,7 +260,7 @@ StageChoice Staging::choose(const Stage& stage, const std::vector<uint8_t>& alwa
     cut.add_edge(2 * i + 1, sink, graph_.ops[op].cost);
     for (const uint32_t input : graph_.ops[op].inputs) {
       const uint32_t from = maker(input, always_kept);
-      if (from != kNone && from >= first && given[from - first] == 0) {
+      if (from != kNowhere && from >= first && given[from - first] == 0) {
         cut.add_edge(2 * i + 1, 2 * (from - first), MinCut::kInfinite);
       }
     }
@@ -280,7 +280,7 @@ StageChoice Staging::choose(const Stage& stage, const std::vector<uint8_t>& alwa
     choice.replay_cost += graph_.ops[op].cost;
     for (const uint32_t input : graph_.ops[op].inputs) {
       const uint32_t from = maker(input, always_kept);
-      choice.wants_previous |= from != kNone && from < first;
+      choice.wants_previous |= from != kNowhere && from < first;
     }
   }
   return choice;
