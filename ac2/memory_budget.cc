@@ -7,10 +7,17 @@
 
 namespace ac2 {
 
-MemoryBudget::MemoryBudget(int64_t bytes, bool modelled_costs) {
+MemoryBudget::MemoryBudget(int64_t bytes, bool modelled_costs) : MemoryBudget(bytes, modelled_costs, false) {}
+
+MemoryBudget MemoryBudget::soft(int64_t bytes, bool modelled_costs) {
+  return MemoryBudget(bytes, modelled_costs, true);
+}
+
+MemoryBudget::MemoryBudget(int64_t bytes, bool modelled_costs, bool soft) {
   TORCH_CHECK(bytes > 0, "A memory budget must be a positive number of bytes, but is ", bytes,
               ". To recompute everything, use the policy \"recompute_all\" without a budget.");
-  budget_ = std::make_shared<internal::Budget>(bytes, internal::cost_source(modelled_costs));
+  budget_ = std::make_shared<internal::Budget>(internal::Budget::Limit{.bytes = bytes, .soft = soft},
+                                               internal::cost_source(modelled_costs));
 }
 
 int64_t MemoryBudget::bytes() const {
@@ -19,6 +26,14 @@ int64_t MemoryBudget::bytes() const {
 
 int64_t MemoryBudget::held_bytes() const {
   return budget_->held_bytes();
+}
+
+int64_t MemoryBudget::times_over() const {
+  return budget_->times_over();
+}
+
+int64_t MemoryBudget::most_bytes_over() const {
+  return budget_->most_bytes_over();
 }
 
 std::optional<MemoryBudget> BudgetOption::budget(bool modelled_costs) const {

@@ -17,7 +17,11 @@
 //
 // Guaranteed: after every op, in forward and in backward, at most that many bytes are held. Gradients are bitwise
 // identical to those without a budget. Results that policies prefer to recompute are dropped first, then those that
-// policies prefer to save. What a MUST_SAVE or SaveWithHooks decision saves is never dropped.
+// policies prefer to save, and last of all those for which there would be no room if they were computed again. What a
+// MUST_SAVE or SaveWithHooks decision saves is never dropped. If a replay does not fit, what it takes is gathered once
+// more in the order that takes the fewest bytes, with all else dropped. Only if that does not fit either is it an
+// error, a c10::Error, which says with which budget it would have.
+//
 // Not guaranteed: the memory that kernels use besides, and, for an op in backward, the tensors that autograd has just
 // taken out. Where regions hold more than 64 tensors from outside, one that the program drops may count some ops later.
 //
@@ -48,14 +52,21 @@ class MemoryBudget {
   // dropped first. With `modelled_costs` the costs of ops come from their shapes instead, so that the same program
   // drops the same values in every run.
   explicit MemoryBudget(int64_t bytes, bool modelled_costs = false);
+  // The same, but no error where that many bytes are not enough: then more is held, a warning says so once, and it is
+  // counted. Among the budgets of nested scopes the smallest strict one is still an error.
+  static MemoryBudget soft(int64_t bytes, bool modelled_costs = false);
 
   int64_t bytes() const;
   // Held now.
   int64_t held_bytes() const;
+  // For how many ops and saved tensors a soft budget had no room so far, and by how many bytes it was exceeded at most.
+  int64_t times_over() const;
+  int64_t most_bytes_over() const;
 
  private:
   friend class BudgetOption;
   friend class internal::BudgetAccess;
+  MemoryBudget(int64_t bytes, bool modelled_costs, bool soft);
   std::shared_ptr<internal::Budget> budget_;
 };
 
@@ -79,8 +90,8 @@ class BudgetOption {
   bool has_value() const { return !std::holds_alternative<std::monostate>(given_); }
   void reset() { given_ = std::monostate(); }
   // The budget itself: the shared one, or a new one of the given bytes; null if there is none. Throws as MemoryBudget's
-  // constructor, to which `modelled_costs` goes with a number of bytes. Throws c10::Error also if `modelled_costs` would
-  // have no effect: if there is no budget, or a shared one that times ops.
+  // constructor, to which `modelled_costs` goes with a number of bytes. Throws c10::Error also if `modelled_costs`
+  // would have no effect: if there is no budget, or a shared one that times ops.
   std::optional<MemoryBudget> budget(bool modelled_costs = false) const;
 
  private:

@@ -57,10 +57,10 @@ struct PlanOptions {
   std::optional<int64_t> recording_budget = std::nullopt;
 };
 
-// What a plan comes to at most, as computed from the recording. Where the program itself still has results when backward
-// begins, in a local variable or a list, backward takes those as they are: a step then replays fewer ops, and holds
-// fewer bytes in backward, than the summary says. It says exactly what happens where the program has let go of all that
-// it computed but the loss.
+// What a plan comes to at most, as computed from the recording. Where the program itself still has results when
+// backward begins, in a local variable or a list, backward takes those as they are: a step then replays fewer ops, and
+// holds fewer bytes in backward, than the summary says. It says exactly what happens where the program has let go of
+// all that it computed but the loss.
 struct PlanSummary {
   int64_t forward_bytes = 0;  // held when backward begins
   int64_t peak_bytes = 0;     // the most held at any time, and so a budget that the plan fits

@@ -15,8 +15,8 @@ struct TraceStats {
   // Copied so far because an op was about to overwrite a value that was still needed, or had read memory that LibTorch
   // did not allocate and that may change at any time.
   int64_t copied_bytes = 0;
-  int64_t evicted_values = 0;    // values that a memory budget dropped so far
-  int64_t offloaded_bytes = 0;   // now in another memory, or on the way there; these are not in saved_bytes
+  int64_t evicted_values = 0;   // values that a memory budget dropped so far
+  int64_t offloaded_bytes = 0;  // now in another memory, or on the way there; these are not in saved_bytes
   // Should have been offloaded so far, but stayed on the device because no pinned memory was left. In saved_bytes while
   // they are held.
   int64_t not_offloaded_bytes = 0;

@@ -195,8 +195,24 @@ Args:
              return with_value_errors([&] { return MemoryBudget(bytes, modelled_costs); });
            }),
            py::arg("bytes"), py::arg("modelled_costs") = false)
+      .def_static(
+          "soft",
+          [](int64_t bytes, bool modelled_costs) {
+            return with_value_errors([&] { return MemoryBudget::soft(bytes, modelled_costs); });
+          },
+          R"(A budget that is exceeded where there is no other way, instead of an error.
+
+    with ac2.PolicyScope(memory_budget=ac2.MemoryBudget.soft(2 << 30)):
+        ...
+
+The first time is a warning; times_over() and most_bytes_over() count.)",
+          py::arg("bytes"), py::arg("modelled_costs") = false)
       .def("bytes", &MemoryBudget::bytes, "The bytes of the budget.")
       .def("held_bytes", &MemoryBudget::held_bytes, WithoutGil(), "Held now.")
+      .def("times_over", &MemoryBudget::times_over, WithoutGil(),
+           "Of a soft budget: for how many ops and saved tensors there was no room so far.")
+      .def("most_bytes_over", &MemoryBudget::most_bytes_over, WithoutGil(),
+           "Of a soft budget: by how many bytes it was exceeded at most.")
       .def("__repr__", [](const MemoryBudget& budget) { return c10::str("MemoryBudget(", budget.bytes(), ")"); });
   const OffloadOptions defaults;
   py::class_<OffloadOptions>(

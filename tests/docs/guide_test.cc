@@ -80,6 +80,14 @@ TEST_F(GuideTest, AllRegionsWithinSoManyBytes) {
   EXPECT_GT(held, 0);
 }
 
+TEST_F(GuideTest, MoreBytesWhereThereIsNoOtherWay) {
+  const ac2::MemoryBudget soft = ac2::MemoryBudget::soft(64 << 20);
+  ac2::PolicyScope scope({.memory_budget = soft});
+  x.sin().cos().sum().backward();
+  EXPECT_EQ(soft.times_over(), 0);
+  EXPECT_EQ(soft.most_bytes_over(), 0);
+}
+
 TEST_F(GuideTest, APlanForAStep) {
   const auto step = [&] { x.sin().cos().sum().backward(); };
   const ac2::Policy policy = ac2::plan(step, 64 << 20);

@@ -214,11 +214,12 @@ TEST_F(BudgetTest, WhatPoliciesPreferToRecomputeGoesBeforeWhatTheyPreferToSave) 
 
 TEST_F(BudgetTest, WhatItTakesToMakeIsCountedOnceTheProgramHasLetGoOfIt) {
   at::Tensor x = sample({64, 64}), w = constant({64, 64});
-  PolicyScope scope({.memory_budget = 64 * 64 * 4, .modelled_costs = true});
+  PolicyScope scope({.memory_budget = 2 * 64 * 64 * 4, .modelled_costs = true});
   at::Tensor y = x.mm(w);
   y = y + 1;
   y = y * 2;
   y = y.sin();
+  y = y.exp();
   y = y.exp();
   EXPECT_EQ(scope.trace()->stats().evicted_values, 1);
   // There is room for the sine's input or for exp()'s result. The first is older, but would take a product.
@@ -267,10 +268,189 @@ TEST_F(BudgetTest, BelowThePossibleMinimumIsAnErrorThatSaysTheLeast) {
     return sines(x, 6);
   }();
   // To replay an op its input and its result must be there.
-  expect_error([&] { gradient_of(y, x); }, {"memory budget of 4096 bytes", "replay of aten::sin", "8192 bytes"});
+  expect_error([&] { gradient_of(y, x); }, {"memory budget of 4096 bytes", "replay of aten::sin", "8192 bytes",
+                                            "smallest budget that would have done is 8192 bytes"});
   y.reset();
   expect_nothing_left();
   expect_next_region_works();
+}
+
+// The budget that its error says would have been enough, each time that there is one.
+int64_t smallest_budget(const std::function<void(const MemoryBudget&)>& step) {
+  for (int64_t bytes = 1;;) {
+    try {
+      step(MemoryBudget(bytes));
+      return bytes;
+    } catch (const c10::Error& error) {
+      const std::string text = error.what_without_backtrace(), before = "would have done is ";
+      const size_t at = text.find(before);
+      if (at == std::string::npos) throw;
+      const int64_t enough = std::stoll(text.substr(at + before.size()));
+      if (enough <= bytes) throw;
+      bytes = enough;
+    }
+  }
+}
+
+// A large result at hand, and a small one that takes two large ones to compute again.
+TEST_F(BudgetTest, WhatIsAtHandIsDroppedWhileTheOtherInputsAreGatheredIfThereIsNoOtherWay) {
+  at::Tensor x = sample({kElements});
+  const auto network = [](const at::Tensor& t) {
+    const at::Tensor large = t.sin();
+    return (large * t.cos().exp().sum()).sin();
+  };
+  const at::Tensor expected = gradient_of(network(x), x);
+  const Policy policy = [](const OpContext& op) {
+    return op.is("aten::sin") ? CheckpointPolicy::PREFER_SAVE : CheckpointPolicy::MUST_RECOMPUTE;
+  };
+  const int64_t large_ones = 2 * kBytes, small = 4;
+  const auto step = [&](const MemoryBudget& budget) {
+    at::Tensor y;
+    {
+      PolicyScope scope(policy, {.memory_budget = budget});
+      y = network(x);
+    }
+    EXPECT_TRUE(same_bits(gradient_of(y, x), expected));
+    EXPECT_EQ(budget.held_bytes(), 0);
+  };
+  step(MemoryBudget(large_ones + small, /*modelled_costs=*/true));
+  EXPECT_EQ(smallest_budget(step), large_ones + small);
+}
+
+// Residual blocks with two products of one input each: more depth takes no more bytes.
+at::Tensor residual_blocks(at::Tensor x, const at::Tensor& w, int n) {
+  for (int i = 0; i < n; ++i) {
+    const at::Tensor h = at::layer_norm(x, {x.size(-1)});
+    x = x + at::gelu(h.mm(w)) * h.mm(w).sigmoid();
+  }
+  return x;
+}
+
+TEST_F(BudgetTest, TheBudgetThatTheErrorNamesIsEnoughAndDoesNotGrowWithDepth) {
+  const at::Tensor x = sample({16, 32}), w = constant({32, 32});
+  const auto smallest = [&](int depth) {
+    const at::Tensor expected = gradient_of(residual_blocks(x, w, depth), x);
+    return smallest_budget([&](const MemoryBudget& budget) {
+      at::Tensor y;
+      {
+        PolicyScope scope({.memory_budget = budget});
+        y = residual_blocks(x, w, depth);
+      }
+      EXPECT_TRUE(same_bits(gradient_of(y, x), expected));
+    });
+  };
+  EXPECT_LE(smallest(4), 6 * 16 * 32 * 4);
+  EXPECT_LE(smallest(8), 6 * 16 * 32 * 4);
+}
+
+// What is dropped first is drawn at random, in place of times.
+TEST_F(BudgetTest, WhetherABudgetIsMetDoesNotDependOnWhatIsDroppedFirst) {
+  const at::Tensor x = sample({16, 32}), w = constant({32, 32});
+  constexpr int64_t kOne = 16 * 32 * 4;
+  const at::Tensor expected = gradient_of(residual_blocks(x, w, 4), x);
+  const auto is_met = [&](int64_t bytes, uint64_t seed) {
+    const Policy policy = [seed](const OpContext& op) {
+      return (seed * 0x9E3779B97F4A7C15 + op.index() * 0xD1B54A32D192ED03) >> 63 != 0
+                 ? CheckpointPolicy::PREFER_SAVE
+                 : CheckpointPolicy::PREFER_RECOMPUTE;
+    };
+    at::Tensor y;
+    {
+      PolicyScope scope(policy, {.memory_budget = MemoryBudget(bytes)});
+      y = residual_blocks(x, w, 4);
+    }
+    try {
+      EXPECT_TRUE(same_bits(gradient_of(y, x), expected));
+      return true;
+    } catch (const c10::Error&) {
+      return false;
+    }
+  };
+  bool was_met = false, was_not_met = false;
+  for (int64_t quarters = 8; quarters <= 24; quarters += 2) {
+    const bool first = is_met(quarters * kOne / 4, 0);
+    (first ? was_met : was_not_met) = true;
+    EXPECT_EQ(first, was_met) << "a smaller budget was met, but not " << quarters;
+    for (uint64_t seed = 1; seed <= 4; ++seed) {
+      EXPECT_EQ(is_met(quarters * kOne / 4, seed), first) << quarters << " quarters, seed " << seed;
+    }
+  }
+  EXPECT_TRUE(was_met && was_not_met);
+}
+
+TEST_F(BudgetTest, WhatThereWouldBeNoRoomToComputeAgainIsDroppedLast) {
+  const at::Tensor x = sample({2, kElements});
+  // The sum takes four times its own bytes: it must not be dropped, though the policy would rather drop it.
+  const auto network = [](const at::Tensor& t) { return sines((t.cos() * 2).sum(0), 4); };
+  const Policy policy = [](const OpContext& op) {
+    return op.is("aten::sin") ? CheckpointPolicy::PREFER_SAVE : CheckpointPolicy::PREFER_RECOMPUTE;
+  };
+  const at::Tensor expected = gradient_of(network(x), x);
+  at::Tensor y;
+  std::shared_ptr<const Trace> trace;
+  {
+    PolicyScope scope(policy, {.memory_budget = 3 * kBytes});
+    trace = scope.trace();
+    y = network(x);
+  }
+  EXPECT_TRUE(same_bits(gradient_of(y, x), expected));
+  EXPECT_EQ(trace->stats().recomputed_ops, 1);  // a sine
+}
+
+class Warnings : public c10::WarningHandler {
+ public:
+  Warnings() : guard_(this) {}
+  void process(const c10::Warning& warning) override { messages.push_back(warning.msg()); }
+  std::vector<std::string> messages;
+
+ private:
+  c10::WarningUtils::WarningHandlerGuard guard_;
+};
+
+TEST_F(BudgetTest, ASoftBudgetIsExceededWhereThereIsNoOtherWayAndCountsIt) {
+  const at::Tensor x = sample({kElements});
+  const at::Tensor expected = gradient_of(sines(x, 6), x);
+  Warnings warnings;
+  const MemoryBudget budget = MemoryBudget::soft(kBytes);
+  for (int i = 0; i < 2; ++i) {
+    at::Tensor y;
+    {
+      PolicyScope scope({.memory_budget = budget});
+      y = sines(x, 6);
+    }
+    EXPECT_EQ(budget.times_over() > 0, i > 0) << "forward fits";
+    EXPECT_TRUE(same_bits(gradient_of(y, x), expected));
+    EXPECT_GT(budget.times_over(), 0);
+    EXPECT_EQ(budget.most_bytes_over(), kBytes);  // an op's input and its result
+  }
+  ASSERT_EQ(warnings.messages.size(), 1);
+  EXPECT_NE(warnings.messages[0].find("soft memory budget of 4096 bytes"), std::string::npos) << warnings.messages[0];
+  EXPECT_EQ(budget.held_bytes(), 0);
+}
+
+TEST_F(BudgetTest, ASoftBudgetIsExceededByWhatMustBeSaved) {
+  const at::Tensor x = sample({kElements});
+  const Warnings warnings;
+  const MemoryBudget budget = MemoryBudget::soft(3 * kBytes);
+  PolicyScope scope("must_save_all", {.memory_budget = budget});
+  const at::Tensor y = sines(x, 6);
+  EXPECT_EQ(budget.most_bytes_over(), 2 * kBytes);
+  EXPECT_EQ(budget.held_bytes(), 5 * kBytes);
+}
+
+TEST_F(BudgetTest, AStrictBudgetIsAnErrorBesideASoftOne) {
+  const at::Tensor x = sample({kElements});
+  const Warnings warnings;
+  const auto save_six = [&](const MemoryBudget& outer, const MemoryBudget& inner) {
+    PolicyScope scope("must_save_all", {.memory_budget = outer});
+    PolicyScope inside("must_save_all", {.memory_budget = inner});
+    sines(x, 6);
+  };
+  save_six(MemoryBudget(8 * kBytes), MemoryBudget::soft(2 * kBytes));
+  expect_error([&] { save_six(MemoryBudget(4 * kBytes), MemoryBudget::soft(2 * kBytes)); },
+               {"memory budget of 16384 bytes", "20480 bytes must be held"});
+  expect_error([&] { save_six(MemoryBudget::soft(2 * kBytes), MemoryBudget(4 * kBytes)); },
+               {"memory budget of 16384 bytes"});
 }
 
 TEST_F(BudgetTest, ALargerInnerBudgetChangesNothing) {

@@ -13,6 +13,7 @@
 #include "ac2/internal/eviction/eviction_rule.h"
 #include "ac2/internal/eviction/evictor_graph.h"
 #include "ac2/internal/eviction/foresight.h"
+#include "ac2/internal/eviction/replay_needs.h"
 
 namespace ac2::internal {
 namespace {
@@ -281,6 +282,85 @@ TEST(EvictorTest, MisuseIsAnError) {
   EXPECT_THROW(program.evictor.remove_hook(program.input), std::logic_error);
   EXPECT_THROW(program.evictor.set_retention(program.input, Retention::kPreferSave), std::logic_error);
   EXPECT_THROW(program.evictor.add_outside(-1, Place::kHeld), std::logic_error);
+}
+
+// A graph whose nodes are noted as they are added.
+class Needs {
+ public:
+  ValueId run(const std::vector<ValueId>& inputs, int64_t bytes) {
+    const NodeId node = graph.add_node(1, inputs);
+    const ValueId result = graph.add_result(node, bytes);
+    needs.note(graph, node, nothing);
+    return result;
+  }
+  int64_t bytes_for(ValueId value) const { return needs.bytes_for(graph, value); }
+  std::vector<ValueId> order_for(ValueId value) const {
+    const auto order = needs.order_for(graph, graph.value(value).producer, nothing);
+    return {order.begin(), order.end()};
+  }
+
+  static bool nothing(ValueId /*value*/) { return false; }
+  EvictorGraph graph;
+  ReplayNeeds needs;
+  const ValueId outside = graph.add_outside(1000);
+};
+
+TEST(ReplayNeedsTest, AnOpOfAChainTakesItsInputAndItsResult) {
+  Needs program;
+  ValueId value = program.run({program.outside}, 5);
+  EXPECT_EQ(program.bytes_for(value), 5);
+  value = program.run({value}, 7);
+  EXPECT_EQ(program.bytes_for(value), 12);
+  value = program.run({value}, 1);
+  EXPECT_EQ(program.bytes_for(value), 12) << "the widest place of the chain";
+}
+
+TEST(ReplayNeedsTest, OfTwoBranchesTheOneThatTakesMoreIsGatheredFirst) {
+  Needs program;
+  const ValueId large = program.run({program.outside}, 10);
+  const ValueId small = program.run({program.run({program.outside}, 20)}, 1);  // takes 21, leaves 1
+  const ValueId both = program.run({large, small}, 10);
+  EXPECT_EQ(program.bytes_for(both), 21);  // 1 + 10 + 10
+  EXPECT_EQ(program.order_for(both), (std::vector<ValueId>{small, large}));
+}
+
+TEST(ReplayNeedsTest, AResidualIsGatheredBeforeWhatWasComputedFromIt) {
+  Needs program;
+  ValueId x = program.run({program.outside}, 10);
+  for (int i = 0; i < 100; ++i) {
+    const ValueId inner = program.run({program.run({x}, 10)}, 10);
+    const ValueId sum = program.run({inner, x}, 10);
+    EXPECT_EQ(program.order_for(sum), (std::vector<ValueId>{x, inner}));
+    x = sum;
+  }
+  EXPECT_EQ(program.bytes_for(x), 30);
+}
+
+TEST(ReplayNeedsTest, WhatTwoInputsWereComputedFromStaysWhileBothAre) {
+  Needs program;
+  ValueId x = program.run({program.outside}, 10);
+  for (int i = 0; i < 20; ++i) {
+    const ValueId base = program.run({x}, 10);
+    const ValueId left = program.run({program.run({base}, 10)}, 10), right = program.run({program.run({base}, 10)}, 10);
+    x = program.run({left, right}, 10);
+    EXPECT_EQ(program.order_for(x).front() == base, i > 0) << "at first it takes less to compute it twice";
+  }
+  EXPECT_EQ(program.bytes_for(x), 40);
+}
+
+TEST(EvictorTest, WhatWouldNotFitIfItCameBackIsTheLastVictimAndSparedIfAsked) {
+  Program program({.budget = 20});
+  const auto note = [&](ValueId value) {
+    program.evictor.note_needs(program.evictor.graph().value(value).producer, /*fixed=*/0);
+    return value;
+  };
+  const ValueId wide = note(program.run(1, {program.input}, 15));
+  const ValueId narrow = note(program.run(1, {wide}, 10, Retention::kPreferRecompute));  // 25 with its input
+  const ValueId dear = note(program.run(1000, {program.input}, 2));
+  EXPECT_EQ(program.drop_next(), wide);
+  EXPECT_EQ(program.drop_next(), dear);
+  EXPECT_EQ(program.evictor.next_victim(/*spare_last=*/true), kNoId);
+  EXPECT_EQ(program.drop_next(), narrow);
 }
 
 TEST(EvictorGraphTest, AMillionValuesInAChainTurnNeededAndBackWithoutRecursion) {

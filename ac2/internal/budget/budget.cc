@@ -8,12 +8,22 @@
 
 namespace ac2::internal {
 
-Budget::Budget(int64_t bytes, CostSource costs)
-    : limit_(bytes), evictor_({.budget = bytes}), limits_{bytes}, costs_(costs) {}
+Budget::Budget(Limit limit, CostSource costs)
+    : limit_(limit.bytes), evictor_({.budget = limit.bytes}), limits_{limit}, costs_(costs) {}
 
-int64_t Budget::bytes() const {
+Budget::Limit Budget::limit() const {
   const std::lock_guard lock(mutex_);
-  return evictor_.budget();
+  return *limits_.begin();
+}
+
+int64_t Budget::times_over() const {
+  const std::lock_guard lock(mutex_);
+  return times_over_;
+}
+
+int64_t Budget::most_bytes_over() const {
+  const std::lock_guard lock(mutex_);
+  return most_bytes_over_;
 }
 
 int64_t Budget::held_bytes() {
@@ -23,17 +33,17 @@ int64_t Budget::held_bytes() {
 }
 
 void Budget::set_limit() {
-  evictor_.set_budget(*limits_.begin());
-  limit_.store(*limits_.begin(), std::memory_order_relaxed);
+  evictor_.set_budget(limits_.begin()->bytes);
+  limit_.store(limits_.begin()->bytes, std::memory_order_relaxed);
 }
 
-std::shared_ptr<void> Budget::limit_to(int64_t bytes) {
+std::shared_ptr<void> Budget::limit_to(Limit limit) {
   const std::lock_guard lock(mutex_);
-  limits_.insert(bytes);
+  limits_.insert(limit);
   set_limit();
-  return {nullptr, [budget = shared_from_this(), bytes](void*) {
+  return {nullptr, [budget = shared_from_this(), limit](void*) {
             const std::lock_guard unlimit(budget->mutex_);
-            budget->limits_.erase(budget->limits_.find(bytes));
+            budget->limits_.erase(budget->limits_.find(limit));
             budget->set_limit();
           }};
 }
@@ -66,6 +76,9 @@ void Budget::start_tracking() {
     tracks_new_tapes_ = true;
   }
   for_each_tape([](BudgetedTape& tape) { tape.start_tracking(); });
+  const std::lock_guard lock(mutex_);
+  // Until now nobody knew what is held, and what hooks want.
+  evictor_.note_all_needs(fixed_bytes());
   // Not before: other threads would make room by an evictor that knows half of what is held.
   tracking_.store(true, std::memory_order_release);
 }
@@ -93,6 +106,7 @@ void Budget::add_call(const std::weak_ptr<BudgetedTape>& tape, Node& node) {
   for (const ValueId input : inputs) {
     evictor_.used(input);
   }
+  evictor_.note_needs(node.budget_node, fixed_bytes());
 }
 
 void Budget::forget(Value& value) {
@@ -132,9 +146,9 @@ void Budget::set_place(const Value& value, Place place) {
   this->place(value, place);
 }
 
-ValueId Budget::next_victim() {
+ValueId Budget::next_victim(bool spare_last) {
   look_elsewhere();
-  return evictor_.next_victim();
+  return evictor_.next_victim(spare_last);
 }
 
 void Budget::look_elsewhere() {
@@ -234,26 +248,91 @@ bool Budget::drop_next(c10::function_ref<ValueId()> choose) {
   return true;
 }
 
-void Budget::make_room(int64_t bytes, c10::function_ref<std::string()> at) {
+bool Budget::is_short_of(int64_t bytes) {
   if (!tracking_.load(std::memory_order_acquire)) {
     if (untracked_bytes_.load(std::memory_order_relaxed) + bytes <= limit_.load(std::memory_order_relaxed)) {
-      return;
+      return false;
     }
     start_tracking();
   }
-  if (!drop_until_room(bytes)) {
-    return;
-  }
-  for_each_tape([](BudgetedTape& tape) { tape.forget_for_room(); });
-  const std::optional<Shortage> shortage = drop_until_room(bytes);
-  TORCH_CHECK(!shortage, "The memory budget of ", shortage->budget, " bytes cannot be met: at ", at(), ", ",
-              shortage->least, " bytes must be held at once (", shortage->fixed,
-              " of them saved by decisions that a budget does not override, or not to be computed again, as what the "
-              "region took from outside; the rest is what this op takes and makes). Give the budget at least that "
-              "many bytes, or let policies save less.");
+  return true;
 }
 
-std::optional<Budget::Shortage> Budget::drop_until_room(int64_t bytes) {
+bool Budget::find_room(int64_t bytes) {
+  return !is_short_of(bytes) || !drop_until_room(bytes, /*spare_last=*/true);
+}
+
+void Budget::make_room(int64_t bytes, c10::function_ref<std::string()> at, int64_t enough) {
+  if (!is_short_of(bytes)) {
+    return;
+  }
+  std::optional<Shortage> shortage = drop_until_room(bytes, /*spare_last=*/false);
+  if (!shortage) {
+    return;
+  }
+  if (forgets_for_room()) {
+    for_each_tape([](BudgetedTape& tape) { tape.forget_for_room(); });
+    shortage = drop_until_room(bytes, /*spare_last=*/false);
+    if (!shortage) {
+      return;
+    }
+  }
+  bool is_first = false;
+  const std::optional<int64_t> strict = go_over(shortage->least, is_first);
+  TORCH_CHECK(!strict, "The memory budget of ", *strict, " bytes cannot be met: at ", at(), ", ", shortage->least,
+              " bytes must be held at once (", shortage->fixed,
+              " of them saved by decisions that a budget does not override, or not to be computed again, as what the "
+              "region took from outside; the rest is what ops take and make that must run again). Nothing else that "
+              "could be dropped is there. The smallest budget that would have done is ",
+              std::max(enough, shortage->least),
+              " bytes. Give the budget that many, let policies save less, or make the budget soft "
+              "(ac2::MemoryBudget::soft), so that more is held where there is no other way.");
+  if (is_first) {
+    TORCH_WARN("The soft memory budget of ", shortage->budget, " bytes is exceeded: at ", at(), ", ", shortage->least,
+               " bytes must be held at once. This is said once for a budget; MemoryBudget::times_over() and "
+               "most_bytes_over() count.");
+  }
+}
+
+bool Budget::forgets_for_room() const {
+  const std::lock_guard lock(mutex_);
+  // What goes over a soft budget all the time asks all tapes only now and then.
+  return (times_over_ & (times_over_ - 1)) == 0;
+}
+
+std::optional<int64_t> Budget::go_over(int64_t held, bool& is_first) {
+  const std::lock_guard lock(mutex_);
+  for (const Limit& limit : limits_) {
+    if (!limit.soft && limit.bytes < held) {
+      return limit.bytes;
+    }
+  }
+  is_first = times_over_++ == 0;
+  most_bytes_over_ = std::max(most_bytes_over_, held - limits_.begin()->bytes);
+  return std::nullopt;
+}
+
+int64_t Budget::enough_to_replay(const Value& value) {
+  const std::lock_guard lock(mutex_);
+  const int64_t replay = value.budget.id != kNoId ? evictor_.bytes_to_replay(value.budget.id) : 0;
+  return evictor_.unevictable_bytes() + fixed_bytes_ + outside_.ours() + replay;
+}
+
+std::vector<Value*> Budget::order_to_replay(const Value& value) {
+  const std::lock_guard lock(mutex_);
+  std::vector<Value*> order;
+  if (value.budget.id == kNoId) {
+    return order;
+  }
+  for (const ValueId id : evictor_.order_to_replay(value.budget.id)) {
+    if (entries_[id].value != nullptr) {
+      order.push_back(entries_[id].value);
+    }
+  }
+  return order;
+}
+
+std::optional<Budget::Shortage> Budget::drop_until_room(int64_t bytes, bool spare_last) {
   std::optional<Shortage> shortage;
   const auto choose = [&]() -> ValueId {
     const int64_t room = evictor_.budget() - evictor_.held_bytes() - fixed_bytes_ - bytes;
@@ -264,7 +343,7 @@ std::optional<Budget::Shortage> Budget::drop_until_room(int64_t bytes) {
     if (outside <= room) {
       return kNoId;
     }
-    const ValueId victim = next_victim();
+    const ValueId victim = next_victim(spare_last);
     if (victim == kNoId) {
       const int64_t fixed = fixed_bytes_ + outside;
       shortage = {.budget = evictor_.budget(), .least = evictor_.unevictable_bytes() + fixed + bytes, .fixed = fixed};
@@ -293,10 +372,10 @@ bool Budget::drop_all_and_lower() {
   start_tracking();
   bool dropped = false;
   const auto choose = [&]() -> ValueId {
-    const ValueId victim = next_victim();
+    const ValueId victim = next_victim(/*spare_last=*/false);
     if (victim != kNoId && !std::exchange(dropped, true)) {
       const int64_t held = evictor_.held_bytes() + fixed_bytes_ + outside_.ours();
-      limits_.insert(std::max<int64_t>(1, held / 4 * 3));
+      limits_.insert({.bytes = std::max<int64_t>(1, held / 4 * 3), .soft = limits_.begin()->soft});
       set_limit();
     }
     return victim;

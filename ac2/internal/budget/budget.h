@@ -12,6 +12,8 @@
 // time that they do not fit, tracking starts: the tapes tell the evictor all that they know, and from then on every
 // change.
 //
+// A budget may be soft: then more is held where there is no other way, which is counted, and warned of once.
+//
 // Threads: all functions may be called from any thread. Those that take values or nodes need the lock of their tape;
 // those that make room must be called without any lock. A tape's lock is never taken while the budget's own is held.
 #pragma once
@@ -40,16 +42,28 @@ namespace ac2::internal {
 
 class Budget : public std::enable_shared_from_this<Budget> {
  public:
-  Budget(int64_t bytes, CostSource costs);
+  struct Limit {
+    int64_t bytes;
+    bool soft = false;
+    auto operator<=>(const Limit&) const = default;  // of two with the same bytes the strict one is the smaller
+  };
+
+  Budget(Limit limit, CostSource costs);
+  Budget(int64_t bytes, CostSource costs) : Budget(Limit{bytes}, costs) {}
   Budget(const Budget&) = delete;
   Budget& operator=(const Budget&) = delete;
 
-  int64_t bytes() const;
+  int64_t bytes() const { return limit().bytes; }
+  // That rules now.
+  Limit limit() const;
   // Held now, of what counts.
   int64_t held_bytes();
+  // Of a soft budget: for how many ops and saved tensors there was no room, and by how many bytes at most.
+  int64_t times_over() const;
+  int64_t most_bytes_over() const;
   // A further scope has a budget of its own. The smallest of all budgets rules; this one counts until the returned
   // object is destroyed.
-  std::shared_ptr<void> limit_to(int64_t bytes);
+  std::shared_ptr<void> limit_to(Limit limit);
   CostSource costs() const { return costs_; }
   // Among the backwards that replay under this budget.
   BackwardTurn& backward_turn() { return backward_turn_; }
@@ -83,8 +97,17 @@ class Budget : public std::enable_shared_from_this<Budget> {
   void add_outside(const c10::Storage& storage);
   void remove_outside(const c10::Storage& storage);
 
-  // Drops values until `bytes` more may be held. Throws c10::Error, with what `at` says in it, if that cannot be.
-  void make_room(int64_t bytes, c10::function_ref<std::string()> at);
+  // Drops values until `bytes` more may be held. If that cannot be, throws c10::Error with what `at` says in it, or
+  // goes over a soft budget. `enough` is a budget that would have done, if it is more than what must be held at once
+  // now.
+  void make_room(int64_t bytes, c10::function_ref<std::string()> at, int64_t enough = 0);
+  // The same for what may be done in another way, that takes less: false if there is no room, unless values are dropped
+  // that are kept to the last.
+  bool find_room(int64_t bytes);
+  // With the lock of the value's tape: with which budget a replay that gets by with
+  // few bytes has room, and in which order it gathers what the value's node takes.
+  int64_t enough_to_replay(const Value& value);
+  std::vector<Value*> order_to_replay(const Value& value);
   // An allocation failed, so the budget is more than there is: drops all that can be dropped, and lowers the budget for
   // good to three quarters of what was held. False if nothing could be dropped.
   bool drop_all_and_lower();
@@ -116,10 +139,18 @@ class Budget : public std::enable_shared_from_this<Budget> {
   void place(const Value& value, Place place);
   // Finds results that the program has dropped since the last look: LibTorch does not tell when it does.
   void look_elsewhere();
-  ValueId next_victim();
+  ValueId next_victim(bool spare_last);
   void set_limit();
+  // What is held and never dropped.
+  int64_t fixed_bytes() const { return fixed_bytes_ + outside_.last_ours(); }
+  // False if there is room for `bytes` already; else the budget tracks from now on.
+  bool is_short_of(int64_t bytes);
   // Drops values until `bytes` more may be held.
-  std::optional<Shortage> drop_until_room(int64_t bytes);
+  std::optional<Shortage> drop_until_room(int64_t bytes, bool spare_last);
+  // Whether tapes are asked to forget before more is held, or an error says that it cannot be.
+  bool forgets_for_room() const;
+  // Counts it if only soft limits are exceeded. Else returns the strict one.
+  std::optional<int64_t> go_over(int64_t held, bool& is_first);
   // Drops what `choose`, called with the lock, says. False if that is kNoId.
   bool drop_next(c10::function_ref<ValueId()> choose);
   void drop(ValueId id, const Entry& entry);
@@ -139,11 +170,13 @@ class Budget : public std::enable_shared_from_this<Budget> {
   std::vector<std::weak_ptr<BudgetedTape>> tapes_;  // and some that are gone
   size_t most_tapes_ = kFewTapes;                   // when those are looked for
   Evictor evictor_;
-  std::vector<Entry> entries_;            // by ValueId
-  absl::btree_multiset<int64_t> limits_;  // the first is the evictor's
-  std::vector<Elsewhere> elsewhere_;      // results that the program keeps by itself, or did
+  std::vector<Entry> entries_;          // by ValueId
+  absl::btree_multiset<Limit> limits_;  // the first is the evictor's
+  std::vector<Elsewhere> elsewhere_;    // results that the program keeps by itself, or did
   uint64_t serial_ = 0;
   int64_t fixed_bytes_ = 0;
+  int64_t times_over_ = 0;
+  int64_t most_bytes_over_ = 0;
   OutsideBytes outside_;
   BackwardTurn backward_turn_;
   const CostSource costs_;

@@ -82,6 +82,8 @@ void Evictor::count(ValueId id, int64_t sign) {
     held_bytes_ += bytes;
     if (!is_evictable(id)) {
       unevictable_bytes_ += bytes;
+    } else if (states_[id].kept_last) {
+      kept_last_bytes_ += bytes;
     }
   }
 }
@@ -125,6 +127,56 @@ void Evictor::set_retention(ValueId id, Retention retention) {
   states_[id].retention = retention;
   count(id, 1);
   mark_stale(id);
+}
+
+// --- what would not come back ----------------------------------------------------------------------------------------
+
+bool Evictor::stays(ValueId id) const {
+  const State& state = states_[id];
+  return state.retention == Retention::kMustSave ||
+         (state.kept_last && state.place == Place::kHeld && graph_.value(id).hooks > 0);
+}
+
+void Evictor::set_kept_last(ValueId id, bool kept_last) {
+  if (states_[id].kept_last != kept_last) {
+    unindex(id);
+    count(id, -1);
+    states_[id].kept_last = kept_last;
+    count(id, 1);
+    mark_stale(id);
+  }
+}
+
+void Evictor::note_needs(NodeId node, int64_t fixed) {
+  needs_.note(graph_, node, [this](ValueId id) { return stays(id); });
+  for (const ValueId result : graph_.node(node).results) {
+    // Later values are gone when this one comes back in backward, and so are their bytes.
+    set_kept_last(result, bytes_to_replay(result) > budget_ - fixed - unevictable_bytes_ - kept_last_bytes_);
+  }
+}
+
+void Evictor::note_all_needs(int64_t fixed) {
+  std::vector<NodeId> nodes;
+  for (NodeId node = 0; node < graph_.node_limit(); ++node) {
+    if (!graph_.node(node).results.empty()) {
+      nodes.push_back(node);
+    }
+  }
+  std::sort(nodes.begin(), nodes.end(), [this](NodeId a, NodeId b) { return needs_.age(a) < needs_.age(b); });
+  for (const NodeId node : nodes) {
+    for (const ValueId result : graph_.node(node).results) {
+      set_kept_last(result, false);
+    }
+  }
+  for (const NodeId node : nodes) {
+    note_needs(node, fixed);
+  }
+}
+
+ReplayNeeds::Order Evictor::order_to_replay(ValueId value) const {
+  const NodeId producer = graph_.value(value).producer;
+  return producer == kNoId ? ReplayNeeds::Order()
+                           : needs_.order_for(graph_, producer, [this](ValueId id) { return stays(id); });
 }
 
 void Evictor::add_hook(ValueId id) {
@@ -231,6 +283,11 @@ void Evictor::score(ValueId id) {
     unindex(id);
     return;
   }
+  if (states_[id].kept_last) {
+    // The oldest first, whatever they cost: what comes of it must not depend on times.
+    index_of(id).insert(id, 1, key(id));
+    return;
+  }
   double cost = rule_.cost_of_dropping(graph_, id);
   if (foresight_ != nullptr) {
     cost *= foresight_->cost_factor(id);
@@ -262,6 +319,9 @@ void Evictor::refresh_some() {
 
 // The smaller, the longer ago the value was used, or, if that is known, the later it is used next.
 double Evictor::key(ValueId id) const {
+  if (states_[id].kept_last) {
+    return static_cast<double>(needs_.age(graph_.value(id).producer));
+  }
   return knows_uses_ ? -foresight_->next_use(id) : states_[id].last_use;
 }
 
@@ -288,7 +348,7 @@ ValueId Evictor::best_of(CandidateIndex& index) {
   return index.best(key_now, weight_of);
 }
 
-ValueId Evictor::next_victim() {
+ValueId Evictor::next_victim(bool spare_last) {
   const ValueId unneeded = take_unneeded();
   if (unneeded != kNoId) {
     return unneeded;
@@ -299,8 +359,8 @@ ValueId Evictor::next_victim() {
   }
   score_stale();
   refresh_some();
-  for (CandidateIndex& index : indices_) {
-    const ValueId best = best_of(index);
+  for (size_t i = 0; i < indices_.size() - (spare_last ? 1 : 0); ++i) {
+    const ValueId best = best_of(indices_[i]);
     if (best != kNoId) {
       return best;
     }

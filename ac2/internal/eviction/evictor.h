@@ -47,6 +47,7 @@
 #include "ac2/internal/eviction/evictor_graph.h"
 #include "ac2/internal/eviction/evictor_ids.h"
 #include "ac2/internal/eviction/foresight.h"
+#include "ac2/internal/eviction/replay_needs.h"
 #include "ac2/internal/eviction/unneeded_queue.h"
 
 namespace ac2::internal {
@@ -79,6 +80,11 @@ class Evictor {
   // Once for each storage that the op of `node` has made or written. A write makes a new value: the old one is an input
   // of the node, and is set to kNowhere when its bytes are overwritten. The new value is nowhere until set_place().
   ValueId add_result(NodeId node, int64_t bytes, Retention retention);
+  // The node has all its results, and beside what the evictor knows of `fixed` bytes are held. Says of each result
+  // whether it is to be kept to the last: whether there would not be room to bring it back once it is evicted.
+  void note_needs(NodeId node, int64_t fixed);
+  // The same anew for all nodes.
+  void note_all_needs(int64_t fixed);
   // The value is gone for good. No hook may want it and no node may take it. A node goes with the last of its results.
   void forget(ValueId value);
   // It cannot be computed again from now on. Its bytes must be there.
@@ -108,9 +114,10 @@ class Evictor {
   // --- answers ---
 
   // The value to evict next, or kNoId if there is none. Values that are no longer needed come first, the largest before
-  // the others; then those of Retention::kPreferRecompute, the best first; then those of kPreferSave. A value that is
-  // pinned, kMustSave, without a producer or not kHeld is never chosen.
-  ValueId next_victim();
+  // the others; then those of Retention::kPreferRecompute, the best first; then those of kPreferSave; then, unless
+  // `spare_last`, those that are kept to the last. A value that is pinned, kMustSave, without a producer or not kHeld
+  // is never chosen.
+  ValueId next_victim(bool spare_last = false);
   // A held value that is no longer needed, which can be dropped at no cost, or kNoId. To be called after a replay, and
   // when a hook is gone.
   ValueId take_unneeded();
@@ -119,6 +126,10 @@ class Evictor {
   // that next_victim() and take_unneeded() return, until the caller reports the next event.
   bool may_drop(ValueId value) const { return states_[value].place == Place::kHeld && is_evictable(value); }
   bool is_needed(ValueId value) const { return graph_.is_needed(value); }
+  // For a replay that gets by with few bytes: how many bytes it takes to bring the value back, beside those that cannot
+  // be evicted or are kept to the last; and in which order it gathers what the value's node takes. See ReplayNeeds.
+  int64_t bytes_to_replay(ValueId value) const { return needs_.bytes_for(graph_, value); }
+  ReplayNeeds::Order order_to_replay(ValueId value) const;
   Place place(ValueId value) const { return states_[value].place; }
   Retention retention(ValueId value) const { return states_[value].retention; }
   int64_t held_bytes() const { return held_bytes_; }
@@ -134,12 +145,16 @@ class Evictor {
     Retention retention = Retention::kPreferSave;
     bool in_stale = false;
     bool in_unneeded = false;
+    bool kept_last = false;
     int32_t pins = 0;
     double last_use = 0;
   };
 
   bool is_evictable(ValueId id) const;
   bool is_candidate(ValueId id) const;
+  // Its bytes are there, and stay as long as there is anything else to evict.
+  bool stays(ValueId id) const;
+  void set_kept_last(ValueId id, bool kept_last);
   // Marks values whose place in the index is out of date.
   void mark_stale(ValueId id);
   void mark_neighbours_stale(ValueId id);
@@ -153,7 +168,9 @@ class Evictor {
   // Puts the value where it belongs in the index, or takes it out if it is no candidate.
   void score(ValueId id);
   CandidateIndex& index_of(ValueId id) {
-    return states_[id].retention == Retention::kPreferRecompute ? indices_[0] : indices_[1];
+    return states_[id].kept_last                                  ? indices_[2]
+           : states_[id].retention == Retention::kPreferRecompute ? indices_[0]
+                                                                  : indices_[1];
   }
   void unindex(ValueId id);
   double key(ValueId id) const;
@@ -166,7 +183,8 @@ class Evictor {
   EvictorGraph graph_;
   EvictionRule rule_;
   std::vector<State> states_;
-  std::array<CandidateIndex, 2> indices_;  // of kPreferRecompute, and of kPreferSave
+  ReplayNeeds needs_;
+  std::array<CandidateIndex, 3> indices_;  // of kPreferRecompute, of kPreferSave, and of what is kept to the last
   UnneededQueue unneeded_;
   std::vector<ValueId> stale_;
   std::vector<ValueId> affected_;
@@ -180,6 +198,7 @@ class Evictor {
   double pressed_since_ = 0;  // the last time at which every needed value had its bytes
   int64_t held_bytes_ = 0;
   int64_t unevictable_bytes_ = 0;
+  int64_t kept_last_bytes_ = 0;  // of the held bytes that are evictable
 };
 
 }  // namespace ac2::internal

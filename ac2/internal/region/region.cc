@@ -31,7 +31,7 @@ void apply_budgets(Tape& tape, const RegionOptions& options) {
       tape.set_budget(budget);
     } else if (budget && tape.budget() != budget.get()) {
       const Tape::Lock locked(tape);
-      locked->budget().limit(budget->bytes());
+      locked->budget().limit(budget->limit());
     }
   }
 }

@@ -16,6 +16,8 @@ class BudgetPins {
   // The inputs of `node`.
   BudgetPins(Tape& tape, const Node& node);
   BudgetPins(Tape& tape, Value* value);
+  // Nothing yet.
+  explicit BudgetPins(Tape& tape) : budget_(tape.budget()), tape_(tape) {}
   ~BudgetPins();
   BudgetPins(const BudgetPins&) = delete;
   BudgetPins& operator=(const BudgetPins&) = delete;
@@ -24,9 +26,10 @@ class BudgetPins {
     other.budget_ = nullptr;
   }
 
- private:
+  // With the tape's lock. `value`, which may be null, must live as long as this.
   void add(Value* value);
 
+ private:
   Budget* budget_;
   Tape& tape_;
   std::vector<Value*> values_;

@@ -103,23 +103,17 @@ void publish(LockedTape& tape, Node* node, const Storages& storages, const Repla
   keep_results_instead_of_inputs(tape, node);
 }
 
-// Before what the op takes and makes stands side by side.
-void make_room_for_results(Tape& tape, const Node& node) {
-  Budget* budget = tape.budget();
-  if (budget == nullptr) {
-    return;
-  }
+// Of what stands beside what the op takes when it has run.
+int64_t bytes_of_results(Tape& tape, const Node& node) {
   int64_t bytes = 0;
-  {
-    const Tape::Lock lock(tape);
-    for (const NodeOutput& output : node.outputs) {
-      bytes += output.value != nullptr ? output.value->bytes() : 0;
-    }
-    for (const NodeWrite& write : node.writes()) {
-      bytes -= write.old != nullptr && may_take(node, *write.old) ? write.old->bytes() : 0;
-    }
+  const Tape::Lock lock(tape);
+  for (const NodeOutput& output : node.outputs) {
+    bytes += output.value != nullptr ? output.value->bytes() : 0;
   }
-  budget->make_room(bytes, [&] { return "the replay of " + node.facts->name; });
+  for (const NodeWrite& write : node.writes()) {
+    bytes -= write.old != nullptr && may_take(node, *write.old) ? write.old->bytes() : 0;
+  }
+  return bytes;
 }
 
 void tell_budget(Tape& tape, const Node& node) {
@@ -213,10 +207,7 @@ void run(Tape& tape, Node* node, const PrivateWrites& writes) {
   publish(*locked, node, wanted_storages(*locked, *node, writes, results), results);
 }
 
-}  // namespace
-
-void replay(Tape& tape, Node* node) {
-  make_room_for_results(tape, *node);
+void replay_in_room(Tape& tape, Node* node) {
   const std::optional<c10::Device> device = device_of(*node);
   if (device) {
     follow_current_device(*device);
@@ -233,6 +224,24 @@ void replay(Tape& tape, Node* node) {
     throw;
   }
   tell_budget(tape, *node);
+}
+
+}  // namespace
+
+void replay(Tape& tape, Node* node, int64_t enough_budget) {
+  if (Budget* budget = tape.budget()) {
+    budget->make_room(
+        bytes_of_results(tape, *node), [&] { return "the replay of " + node->facts->name; }, enough_budget);
+  }
+  replay_in_room(tape, node);
+}
+
+bool replay_if_there_is_room(Tape& tape, Node* node) {
+  if (Budget* budget = tape.budget(); budget != nullptr && !budget->find_room(bytes_of_results(tape, *node))) {
+    return false;
+  }
+  replay_in_room(tape, node);
+  return true;
 }
 
 }  // namespace ac2::internal

@@ -9,6 +9,7 @@
 #include "ac2/internal/libtorch/storage_copy.h"
 #include "ac2/internal/libtorch/stream_order.h"
 #include "ac2/internal/libtorch/unrecorded.h"
+#include "ac2/internal/tape/outside_writes.h"
 
 namespace ac2::internal {
 
@@ -147,6 +148,20 @@ c10::Storage unpack_value(const Value& value) {
   at::Tensor same_layout = at::empty_strided(meta.sizes(), meta.strides(), tensor.options());
   same_layout.copy_(tensor);
   return same_layout.storage();
+}
+
+bool must_unpack(const Value& value) {
+  if (value.is_offloaded()) {
+    check_offloaded_unchanged(value);
+  }
+  return value.is_packed();
+}
+
+void unpack_again(Tape& tape, Value* value) {
+  c10::Storage storage = unpack_value(*value);
+  tape.observers().tell([&](Observer& observer) { observer.after_unpack(*value, storage); });
+  const Tape::Lock locked(tape);
+  locked->bytes().set_real(value, std::move(storage), at::Tensor());
 }
 
 }  // namespace ac2::internal

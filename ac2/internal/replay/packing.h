@@ -15,4 +15,10 @@ void pack_values(Tape& tape, const c10::SmallVector<Value*, 2>& values);
 // The storage of a packed and pinned value, in the layout that pack saw.
 c10::Storage unpack_value(const Value& value);
 
+// Whether the bytes of a value that is not at hand come back by unpacking, not by a replay. With the tape's lock.
+// Throws if the value was offloaded and has been changed since.
+bool must_unpack(const Value& value);
+// Without the lock: the value is at hand afterwards.
+void unpack_again(Tape& tape, Value* value);
+
 }  // namespace ac2::internal

@@ -14,8 +14,8 @@
 #include "ac2/internal/replay/budget_pins.h"
 #include "ac2/internal/replay/node_replay.h"
 #include "ac2/internal/replay/packing.h"
+#include "ac2/internal/replay/sparing_replay.h"
 #include "ac2/internal/replay/value_tensor.h"
-#include "ac2/internal/tape/outside_writes.h"
 
 namespace ac2::internal {
 
@@ -57,10 +57,7 @@ Step next_step(Tape& tape, Missing& missing) {
     if (is_at_hand(*locked, value)) {
       return step;
     }
-    if (value.is_offloaded()) {
-      check_offloaded_unchanged(value);
-    }
-    if (value.is_packed()) {
+    if (must_unpack(value)) {
       step.kind = Step::Kind::kUnpack;
       return step;
     }
@@ -74,13 +71,6 @@ Step next_step(Tape& tape, Missing& missing) {
   }
   step.kind = step.inputs.empty() ? Step::Kind::kReplay : Step::Kind::kGatherInputs;
   return step;
-}
-
-void unpack(Tape& tape, Value* value) {
-  c10::Storage storage = unpack_value(*value);
-  tape.observers().tell([&](Observer& observer) { observer.after_unpack(*value, storage); });
-  const Tape::Lock locked(tape);
-  locked->bytes().set_real(value, std::move(storage), at::Tensor());
 }
 
 // A budget must know everything before anything is pinned in it.
@@ -99,9 +89,9 @@ void start_tracking_for(Tape& tape, const Value& target) {
   }
 }
 
-// Depth first over what is missing, with a stack of our own: a chain may be a million ops long.
-void realize(Tape& tape, Value* target) {
-  start_tracking_for(tape, *target);
+// Depth first over what is missing, with a stack of our own: a chain may be a million ops long. False if a budget has
+// no room for it: all that is there is then still there, or can be computed again.
+bool realize_if_there_is_room(Tape& tape, Value* target) {
   c10::SmallVector<Missing, 4> missing;
   missing.push_back({target, std::nullopt});
   while (!missing.empty()) {
@@ -111,10 +101,12 @@ void realize(Tape& tape, Value* target) {
         missing.pop_back();
         break;
       case Step::Kind::kUnpack:
-        unpack(tape, missing.back().value);
+        unpack_again(tape, missing.back().value);
         break;
       case Step::Kind::kReplay:
-        replay(tape, step.node);
+        if (!replay_if_there_is_room(tape, step.node)) {
+          return false;
+        }
         break;
       case Step::Kind::kGatherInputs:
         for (Value* input : step.inputs) {
@@ -122,6 +114,14 @@ void realize(Tape& tape, Value* target) {
         }
         break;
     }
+  }
+  return true;
+}
+
+void realize(Tape& tape, Value* target) {
+  start_tracking_for(tape, *target);
+  if (!realize_if_there_is_room(tape, target)) {
+    realize_sparingly(tape, target);
   }
 }
 

@@ -24,10 +24,11 @@ class BudgetShare {
   // By the recording thread, before anything is recorded that shall count.
   void set(std::shared_ptr<Budget> budget, std::weak_ptr<BudgetedTape> tape);
   // The smaller of the two rules for as long as the tape lives.
-  void limit(int64_t bytes) {
-    if (bytes < limit_) {
-      limit_ = bytes;
-      limits_.push_back(budget_->limit_to(bytes));
+  void limit(Budget::Limit limit) {
+    int64_t& smallest = limit.soft ? soft_limit_ : limit_;
+    if (limit.bytes < smallest) {
+      smallest = limit.bytes;
+      limits_.push_back(budget_->limit_to(limit));
     }
   }
 
@@ -135,8 +136,9 @@ class BudgetShare {
   int64_t nodes_ = 0;    // when the backwards under way began
   int64_t replays_ = 0;  // since then
   std::vector<std::shared_ptr<void>> limits_;
-  int64_t limit_ = std::numeric_limits<int64_t>::max();  // the smallest
-  std::atomic<Budget*> shown_{nullptr};                  // budget_, for those without the lock
+  int64_t limit_ = std::numeric_limits<int64_t>::max();       // the smallest strict one
+  int64_t soft_limit_ = std::numeric_limits<int64_t>::max();  // the smallest soft one
+  std::atomic<Budget*> shown_{nullptr};                       // budget_, for those without the lock
 };
 
 }  // namespace ac2::internal

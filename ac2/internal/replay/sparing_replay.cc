@@ -1,0 +1,114 @@
+#include "ac2/internal/replay/sparing_replay.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "ac2/internal/replay/budget_pins.h"
+#include "ac2/internal/replay/node_replay.h"
+#include "ac2/internal/replay/packing.h"
+#include "ac2/internal/replay/value_tensor.h"
+
+namespace ac2::internal {
+
+namespace {
+
+// A value without bytes, and what has been gathered to compute it.
+struct Wanted {
+  Wanted(Tape& tape, Value* wanted) : value(wanted), gathered(tape) {}
+
+  Value* value;
+  Node* node = nullptr;       // that computes it, once that is known
+  std::vector<Value*> order;  // in which its inputs are gathered
+  size_t next = 0;
+  bool has_inputs_pinned = false;
+  BudgetPins gathered;
+};
+
+struct Step {
+  enum class Kind : uint8_t { kDone, kUnpack, kGather, kReplay };
+  Kind kind;
+  Value* input = nullptr;  // to gather
+};
+
+// Keeps those inputs that are there, and returns the first that is not and that something waits for.
+Value* gather_next(LockedTape& tape, Wanted& wanted) {
+  for (; wanted.next < wanted.order.size(); ++wanted.next) {
+    Value* input = wanted.order[wanted.next];
+    if (is_at_hand(tape, *input)) {
+      wanted.gathered.add(input);
+    } else if (input->pins > 0) {
+      return input;
+    }  // Else what was computed from it is there, and the value does not need it.
+  }
+  return nullptr;
+}
+
+// The same for those that no budget drops, which the order leaves out. They stay as well: to make room for the results
+// would otherwise drop what is kept to the last.
+Value* gather_others(LockedTape& tape, Wanted& wanted) {
+  for (const NodeInput& input : wanted.node->inputs) {
+    const bool is_pinned = wanted.has_inputs_pinned || input.value == nullptr ||
+                           std::find(wanted.order.begin(), wanted.order.end(), input.value) != wanted.order.end();
+    if (!is_pinned) {
+      wanted.gathered.add(input.value);
+    }
+  }
+  wanted.has_inputs_pinned = true;
+  for (const NodeInput& input : wanted.node->inputs) {
+    if (input.value != nullptr && !is_at_hand(tape, *input.value)) {
+      return input.value;
+    }
+  }
+  return nullptr;
+}
+
+Step next_step(Tape& tape, Wanted& wanted) {
+  const Tape::Lock locked(tape);
+  if (is_at_hand(*locked, *wanted.value)) {
+    return {Step::Kind::kDone};
+  }
+  if (must_unpack(*wanted.value)) {
+    return {Step::Kind::kUnpack};
+  }
+  if (wanted.node == nullptr) {
+    wanted.node = wanted.value->producer;
+    wanted.order = tape.budget()->order_to_replay(*wanted.value);
+  }
+  Value* input = gather_next(*locked, wanted);
+  if (input == nullptr) {
+    input = gather_others(*locked, wanted);
+  }
+  return input != nullptr ? Step{Step::Kind::kGather, input} : Step{Step::Kind::kReplay};
+}
+
+}  // namespace
+
+void realize_sparingly(Tape& tape, Value* target) {
+  int64_t enough = 0;
+  {
+    const Tape::Lock locked(tape);
+    enough = tape.budget()->enough_to_replay(*target);
+  }
+  std::vector<Wanted> stack;
+  stack.emplace_back(tape, target);
+  while (!stack.empty()) {
+    const Step step = next_step(tape, stack.back());
+    switch (step.kind) {
+      case Step::Kind::kDone:
+        stack.pop_back();
+        break;
+      case Step::Kind::kUnpack:
+        unpack_again(tape, stack.back().value);
+        break;
+      case Step::Kind::kGather:
+        stack.emplace_back(tape, step.input);
+        break;
+      case Step::Kind::kReplay:
+        replay(tape, stack.back().node, enough);
+        break;
+    }
+  }
+}
+
+}  // namespace ac2::internal
