@@ -74,6 +74,80 @@ def test_with_a_budget_and_no_policy_what_fits_is_kept():
     assert scope.trace.stats().recomputed_ops == 0
 
 
+def test_a_budget_that_cannot_be_met_is_an_error_that_names_one_that_can():
+    x = torch.randn(8, requires_grad=True)
+
+    def step(budget):
+        with ac2.PolicyScope(memory_budget=budget):
+            y = x.sin().cos().sin().cos().sum()
+        return torch.autograd.grad(y, x)[0]
+
+    with pytest.raises(RuntimeError, match="The smallest budget that would have done is 64 bytes"):
+        step(32)
+    assert same_bits(step(64), step(1 << 20))
+
+
+def test_a_soft_budget_is_exceeded_warned_of_once_and_counted():
+    x = torch.randn(8, requires_grad=True)
+    budget = ac2.MemoryBudget.soft(32)
+    with pytest.warns(UserWarning, match="soft memory budget of 32 bytes") as warned:
+        for _ in range(2):
+            with ac2.PolicyScope(memory_budget=budget):
+                y = x.sin().cos().sin().cos().sum()
+            gradient, = torch.autograd.grad(y, x)
+    assert len(warned) == 1 and budget.times_over() > 0 and budget.most_bytes_over() == 32
+    y = x.sin().cos().sin().cos().sum()
+    assert same_bits(gradient, torch.autograd.grad(y, x)[0])
+    with pytest.raises(ValueError, match="positive"):
+        ac2.MemoryBudget.soft(0)
+
+
+REPLAYED_AT_ONCE = """
+    import torch, ac2, warnings
+
+    torch.manual_seed(0)
+    blocks = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(1024, 1024), torch.nn.GELU()) for _ in range(4)])
+    x = torch.randn(2048, 1024)  # 8 MiB, and twice that for each block
+
+    def said(step):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            step().sum().backward()
+        return [str(warning.message) for warning in caught if "replayed at once" in str(warning.message)]
+
+    def whole(*args, **options):
+        with ac2.PolicyScope(*args, **options):
+            return blocks(x)
+
+    def by_block(count=4):
+        y = x
+        for i, block in enumerate(blocks):
+            if i < count:
+                with ac2.PolicyScope():
+                    y = block(y)
+            else:
+                y = block(y)
+        return y
+
+    assert not said(by_block), "a region a block"
+    assert not said(lambda: by_block(1)), "a region around one block, which others follow"
+    assert not said(lambda: whole(memory_budget="32MiB")), "a budget"
+    assert not said(lambda: whole("save_compute_intensive")), "a replay that is kept small"
+    x = x[:16]
+    assert not said(whole), "little"
+    x = torch.randn(2048, 1024)
+    warned = said(whole)
+    assert len(warned) == 1 and 'apply_checkpointing(model, modules="blocks.*")' in warned[0], warned
+    assert 'memory_budget="2GiB"' in warned[0]
+    assert not said(whole), "said once"
+"""
+
+
+def test_a_region_that_saves_nothing_around_a_whole_model_is_warned_of_once():
+    result = run_program(REPLAYED_AT_ONCE)
+    assert result.returncode == 0, result.stderr
+
+
 def test_regions_share_a_budget():
     budget = ac2.MemoryBudget(4 * 32)
     x = torch.randn(8, requires_grad=True)

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <ostream>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -215,6 +216,49 @@ TEST_F(MemoryTest, AdjacentRegionsHoldTheirInputsAlone) {
   at::Tensor plain = sines(x, 20);
   // Never more than one region's three results at a time.
   EXPECT_EQ(backward(y, x).second, backward(plain, x).second + 3 * kBytes);
+}
+
+class Warnings : public c10::WarningHandler {
+ public:
+  Warnings() : guard_(this) {}
+  void process(const c10::Warning& warning) override { messages.push_back(warning.msg()); }
+  std::vector<std::string> messages;
+
+ private:
+  c10::WarningUtils::WarningHandlerGuard guard_;
+};
+
+// The warning is given once in a process, so all that brings none comes first.
+TEST_F(MemoryTest, ARegionThatBackwardHasThereAtOnceIsWarnedOfOnceAndNoOther) {
+  constexpr int64_t kLarge = 1 << 20;  // 4 MiB
+  const at::Tensor x = sample({kLarge});
+  const auto region = [](const at::Tensor& t, int n, const Policy& policy = "recompute_all",
+                         const ScopeOptions& options = {}) {
+    PolicyScope scope(policy, options);
+    return sines(t, n);
+  };
+  const Warnings warnings;
+  gradient_of(region(region(x, 6), 6), x);
+  EXPECT_TRUE(warnings.messages.empty()) << "regions around blocks";
+  gradient_of(sines(region(x, 6), 12), x);
+  EXPECT_TRUE(warnings.messages.empty()) << "a region around a block that others follow";
+  gradient_of(region(x, 6, "recompute_all", {.memory_budget = 3 * 4 * kLarge}), x);
+  EXPECT_TRUE(warnings.messages.empty()) << "a memory budget";
+  int64_t ops = 0;
+  const auto save_every_other = [&ops](const OpContext& /*op*/) {
+    return ++ops % 2 == 0 ? CheckpointPolicy::MUST_SAVE : CheckpointPolicy::PREFER_RECOMPUTE;
+  };
+  gradient_of(region(x, 12, save_every_other), x);
+  EXPECT_TRUE(warnings.messages.empty()) << "little replayed at once";
+  gradient_of(region(x, 4), x);
+  EXPECT_TRUE(warnings.messages.empty()) << "12 MiB";
+  gradient_of(region(x, 6), x);
+  ASSERT_EQ(warnings.messages.size(), 1);
+  EXPECT_NE(warnings.messages[0].find("had 20 MiB of one ac2 region replayed at once"), std::string::npos)
+      << warnings.messages[0];
+  EXPECT_NE(warnings.messages[0].find("memory budget"), std::string::npos);
+  gradient_of(region(x, 6), x);
+  EXPECT_EQ(warnings.messages.size(), 1);
 }
 
 }  // namespace

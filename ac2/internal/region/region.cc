@@ -76,6 +76,7 @@ std::shared_ptr<ScopeState> ThreadRegions::open(Policy::Instance policy, const R
     region->tape = Tape::make();
     region->trace = TraceAccess::make(region->tape);
     region->graph_task = graph_task;
+    Tape::Lock(*region->tape)->autograd_span().begin();
     regions_.push_back(std::move(region));
   }
   apply(options, *regions_.back());
@@ -117,6 +118,9 @@ void ThreadRegions::remove(ScopeState& scope) {
   region->policies.remove(scope.policy);
   const bool last = std::none_of(scopes_.begin(), scopes_.end(), [&](const auto& s) { return s->region == region; });
   if (last) {
+    if (scope.thread == std::this_thread::get_id()) {
+      Tape::Lock(*region->tape)->autograd_span().end();
+    }
     region->tape->close();
     if (OffloadForm* form = region->tape->offload_form()) {
       form->poll();

@@ -1,13 +1,17 @@
 #include "ac2/internal/replay/backward_run.h"
 
 #include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/engine.h>
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "ac2/internal/replay/read_ahead.h"
+#include "ac2/internal/replay/replayed_at_once.h"
 #include "ac2/internal/tape/tape.h"
 
 namespace ac2::internal {
@@ -30,6 +34,14 @@ Unattended& unattended() {
   return *state;
 }
 
+// A handler of warnings may throw, and this may be a destructor.
+void warn(const std::string& text) noexcept {
+  try {
+    TORCH_WARN(text);
+  } catch (...) {
+  }
+}
+
 void leave(Tape& tape, const EnteredTape& entered) {
   const Tape::Lock locked(tape);
   auto& active = locked->active_backwards();
@@ -48,6 +60,9 @@ void leave(Tape& tape, const EnteredTape& entered) {
 
 void leave(const Entered& entered) {
   for (const EnteredTape& one : entered) {
+    if (const std::optional<std::string> warning = backward_leaves(one.graph_task)) {
+      warn(*warning);
+    }
     const std::shared_ptr<Tape> tape = one.tape.lock();
     if (!tape) {
       continue;
@@ -121,6 +136,7 @@ void BackwardRun::enter(Tape& tape, int graph_task) {
     for (TapeHook* hook = locked->hooks().first(); hook != nullptr; hook = hook->next()) {
       hook->pin(*locked);
     }
+    backward_enters(*locked, graph_task);
   }
   // The engine runs a backward that creates a graph in grad mode.
   const EnteredTape entered{tape.weak_from_this(), graph_task, at::GradMode::is_enabled()};

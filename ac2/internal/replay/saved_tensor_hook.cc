@@ -12,6 +12,7 @@
 #include "ac2/internal/replay/backward_run.h"
 #include "ac2/internal/replay/packing.h"
 #include "ac2/internal/replay/read_ahead.h"
+#include "ac2/internal/replay/replayed_at_once.h"
 #include "ac2/internal/replay/replayer.h"
 #include "ac2/internal/replay/subclass_codec.h"
 #include "ac2/internal/tape/outside_writes.h"
@@ -214,6 +215,7 @@ at::Tensor SavedTensorHook::unpack_in_turn(int graph_task) {
   try {
     at::Tensor tensor = unpack_pinned();
     const Tape::Lock tape(*tape_);
+    backward_has_unpacked(*tape, graph_task);
     unpin(*tape);
     return tensor;
   } catch (...) {

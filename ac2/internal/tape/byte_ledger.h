@@ -4,6 +4,7 @@
 // Threads: guarded by the tape's lock.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "ac2/internal/graph/node.h"
@@ -37,6 +38,9 @@ class ByteLedger {
 
   int64_t saved_bytes() const { return saved_bytes_; }
   int64_t recomputed_bytes() const { return recomputed_bytes_; }
+  // From now on most_recomputed_bytes() is counted anew.
+  void backward_begins() { most_recomputed_bytes_ = recomputed_bytes_; }
+  int64_t most_recomputed_bytes() const { return most_recomputed_bytes_; }
   void write_to(TraceStats& stats) const;
 
  private:
@@ -46,6 +50,7 @@ class ByteLedger {
   }
   void recomputed(const Value& value, int64_t bytes, ByteChange::Kind kind) {
     recomputed_bytes_ += bytes;
+    most_recomputed_bytes_ = std::max(most_recomputed_bytes_, recomputed_bytes_);
     tell(value, bytes < 0 ? -bytes : bytes, kind);
   }
   void tell(const Value& value, int64_t bytes, ByteChange::Kind kind) const {
@@ -58,6 +63,7 @@ class ByteLedger {
   int64_t saved_bytes_ = 0;
   int64_t offloaded_bytes_ = 0;
   int64_t recomputed_bytes_ = 0;
+  int64_t most_recomputed_bytes_ = 0;
   int64_t copied_bytes_ = 0;
   int64_t evicted_values_ = 0;
   int64_t replayed_nodes_ = 0;

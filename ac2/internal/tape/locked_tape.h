@@ -30,6 +30,7 @@
 #include "ac2/internal/libtorch/meta_table.h"
 #include "ac2/internal/libtorch/op_environment.h"
 #include "ac2/internal/tape/anchors.h"
+#include "ac2/internal/tape/autograd_span.h"
 #include "ac2/internal/tape/byte_ledger.h"
 #include "ac2/internal/tape/decisions.h"
 #include "ac2/internal/tape/exposed_storages.h"
@@ -99,6 +100,9 @@ class LockedTape {
     return std::find(active_backwards_.begin(), active_backwards_.end(), graph_task) != active_backwards_.end();
   }
 
+  // Which nodes of autograd's were made while the region was open.
+  AutogradSpan& autograd_span() { return autograd_span_; }
+
   // Those that hooks or living tensors can still come to need, in the order in which they ran.
   std::vector<Node*> reachable_nodes() const;
   TraceStats stats();
@@ -136,6 +140,7 @@ class LockedTape {
   EnvironmentTable environments_;
   ExposedStorages exposed_;
   c10::SmallVector<int, 2> active_backwards_;
+  AutogradSpan autograd_span_;
   bool tidying_is_due_ = false;  // the recording thread's alone
   bool closed_ = false;
 };

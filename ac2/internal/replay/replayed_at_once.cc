@@ -1,0 +1,119 @@
+#include "ac2/internal/replay/replayed_at_once.h"
+
+#include <c10/util/StringUtil.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+#include "absl/container/flat_hash_map.h"
+
+namespace ac2::internal {
+
+namespace {
+
+constexpr int64_t kEnoughToMatter = 16 << 20;
+
+// The regions of one backward.
+struct Backward {
+  int regions = 0;  // that have not left
+  int64_t wanted = 0;
+  int64_t at_once = 0;  // the most of one region, of those that had nearly all of theirs there at once
+  absl::flat_hash_map<const LockedTape*, int64_t> watched;  // what they want: those that may yet have it
+};
+
+struct Backwards {
+  std::mutex mutex;
+  absl::flat_hash_map<int, Backward> by_graph_task;
+};
+
+Backwards& backwards() {
+  static auto* state = new Backwards;  // leaked: the engine's threads outlive static destruction
+  return *state;
+}
+
+std::atomic<bool> has_warned{false};
+std::atomic<int64_t> watched_regions{0};
+
+bool is_nearly_all_of(int64_t part, int64_t whole) {
+  return part >= whole / 10 * 9;
+}
+
+// Of the values that hooks want and that must be replayed.
+int64_t bytes_to_replay(LockedTape& tape) {
+  double bytes = 0;
+  for (const TapeHook* hook = tape.hooks().first(); hook != nullptr; hook = hook->next()) {
+    const Value& value = *hook->value();
+    if (value.waits) {
+      bytes += static_cast<double>(value.bytes()) / value.hooks;  // each value once
+    }
+  }
+  return static_cast<int64_t>(bytes);
+}
+
+std::string text_for(int64_t replayed) {
+  return c10::str(
+      "Backward had ", replayed >> 20,
+      " MiB of one ac2 region replayed at once, which is nearly all that its regions "
+      "recompute, so that they save next to no memory. This is what one region around a whole model does under a "
+      "policy "
+      "that saves nothing, such as recompute_all, which a PolicyScope without arguments means. Open a region for each "
+      "block of the model (ac2::nn::apply_checkpointing(model, {.modules = {\"blocks.*\"}}); in Python "
+      "ac2.apply_checkpointing(model, modules=\"blocks.*\")), or give the region a memory budget "
+      "(ac2::PolicyScope scope({.memory_budget = int64_t{2} << 30}); in Python "
+      "ac2.PolicyScope(memory_budget=\"2GiB\")). This is said once.");
+}
+
+}  // namespace
+
+void backward_enters(LockedTape& tape, int graph_task) {
+  tape.ledger().backward_begins();
+  const int64_t wanted = has_warned.load(std::memory_order_relaxed) ? 0 : bytes_to_replay(tape);
+  const std::lock_guard lock(backwards().mutex);
+  Backward& backward = backwards().by_graph_task[graph_task];
+  ++backward.regions;
+  backward.wanted += wanted;
+  if (wanted >= kEnoughToMatter && tape.budget().get() == nullptr && tape.autograd_span().is_followed_by_little() &&
+      backward.watched.insert_or_assign(&tape, wanted).second) {
+    watched_regions.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+void backward_has_unpacked(LockedTape& tape, int graph_task) {
+  if (watched_regions.load(std::memory_order_relaxed) == 0) {
+    return;
+  }
+  const std::lock_guard lock(backwards().mutex);
+  const auto found = backwards().by_graph_task.find(graph_task);
+  if (found == backwards().by_graph_task.end()) {
+    return;
+  }
+  Backward& backward = found->second;
+  const auto watched = backward.watched.find(&tape);
+  if (watched != backward.watched.end() && is_nearly_all_of(tape.ledger().most_recomputed_bytes(), watched->second)) {
+    backward.at_once = std::max(backward.at_once, watched->second);
+    backward.watched.erase(watched);
+    watched_regions.fetch_sub(1, std::memory_order_relaxed);
+  }
+}
+
+std::optional<std::string> backward_leaves(int graph_task) {
+  int64_t at_once = 0;
+  {
+    const std::lock_guard lock(backwards().mutex);
+    const auto found = backwards().by_graph_task.find(graph_task);
+    if (found == backwards().by_graph_task.end() || --found->second.regions > 0) {
+      return std::nullopt;
+    }
+    const Backward& backward = found->second;
+    if (is_nearly_all_of(backward.at_once, backward.wanted)) {
+      at_once = backward.at_once;
+    }
+    watched_regions.fetch_sub(static_cast<int64_t>(backward.watched.size()), std::memory_order_relaxed);
+    backwards().by_graph_task.erase(found);
+  }
+  return at_once > 0 && !has_warned.exchange(true) ? std::optional(text_for(at_once)) : std::nullopt;
+}
+
+}  // namespace ac2::internal
