@@ -24,10 +24,11 @@ def of_scope(scope: Any) -> str:
             ("live nodes", stats.live_nodes),
         )
     )
-    return f"<table>{rows}</table>" + _page(trace)
+    return f"<table>{rows}</table>" + page(trace)
 
 
-def _page(trace: "_C.Trace") -> str:
+def page(trace: "_C.Trace") -> str:
+    """A frame with the page of write_report()."""
     directory = tempfile.mkdtemp()
     path = os.path.join(directory, "report.html")
     try:

@@ -6,8 +6,9 @@ from typing import Iterator, List, Sequence, Tuple, Union
 
 import torch
 
-from ac2 import _C, _out_of_memory, _regions
+from ac2 import _C, _html, _out_of_memory, _regions
 from ac2._checkpointed_class import regions_of, settings_of
+from ac2._scope import PolicyScope
 
 
 def explain(trace: "_C.Trace") -> str:
@@ -72,14 +73,83 @@ class Report(str):
         return f"<pre>{html.escape(self)}</pre>"
 
 
-def report() -> Report:
-    """Which wrapped modules of the process have had regions, and which never did; what ac2.checkpoint() has run.
+class _RegionReport(Report):
+    """The same, in a notebook with the page of write_report() below it."""
+
+    trace: "_C.Trace"
+
+    def _repr_html_(self) -> str:
+        return super()._repr_html_() + _html.page(self.trace)
+
+
+def report(scope: Union[None, PolicyScope, "_C.Trace"] = None) -> Report:
+    """Without an argument: which wrapped modules of the process have had regions, and which never did; what ac2.checkpoint()
+    has run. Of a scope or trace: what its region holds and has held at most, what was replayed, and what to change.
 
         print(ac2.report())
+        print(ac2.report(scope))    # after backward
 
     Modules are those of checkpoint_wrapper(), apply_checkpointing() and the integrations. Calls that come by
-    patch_torch_checkpoint() are listed by the function that was run. For a single region see explain().
+    patch_torch_checkpoint() are listed by the function that was run. A notebook shows the page of write_report() as well.
+
+    Raises:
+        TypeError: ``scope`` is something else.
     """
+    if scope is None:
+        return _of_process()
+    trace = scope.trace if isinstance(scope, PolicyScope) else scope
+    if not isinstance(trace, _C.Trace):
+        raise TypeError(f"report() takes a PolicyScope, a trace (scope.trace) or nothing, not {scope!r}.")
+    stats = trace.stats()
+    replays = f"{_counted(stats.recomputed_ops, 'op')} replayed so far"
+    lines = [
+        f"ac2: a region of {_counted(stats.recorded_ops, 'op')}.",
+        f"  held now      {_bytes(stats.saved_bytes + stats.recomputed_bytes)}",
+        f"  held at most  {_bytes(stats.peak_bytes)}",
+        f"  replayed      {replays}" + (f", {_counted(stats.evicted_values, 'value')} evicted" if stats.evicted_values else ""),
+        "What to change:",
+        *(f"  {line}" for line in _advice(stats)),
+    ]
+    text = _RegionReport("\n".join([*lines, "", _C.explain(trace)]))
+    text.trace = trace
+    return text
+
+
+def _advice(stats: "_C.TraceStats") -> List[str]:
+    """What the counts of a region speak for. The thresholds are where a change is worth a try, and promise nothing."""
+    lines = []
+    if stats.not_offloaded_bytes:
+        lines.append(f"{_bytes(stats.not_offloaded_bytes)} stayed on the device, for which no pinned memory was left: allow more of it.")
+    if stats.evicted_values and stats.recomputed_ops > 2 * stats.recorded_ops:
+        lines.append("Each op was replayed more than twice on an average: a larger memory_budget costs less time.")
+    elif not stats.evicted_values and stats.recorded_ops >= 100 and 2 * stats.recomputed_ops > stats.recorded_ops:
+        lines.append(
+            "Most ops were replayed in one backward. If that peaks too high, give PolicyScope a memory_budget, or open "
+            "a region for each block (apply_checkpointing). If it takes too long, try \"save_compute_intensive\"."
+        )
+    if 2 * stats.copied_bytes > stats.peak_bytes > 0:
+        lines.append(
+            f"{_bytes(stats.copied_bytes)} were copied before ops wrote over them, or from memory of others: ops that write to "
+            "new tensors need no copies."
+        )
+    if not stats.recomputed_ops and not stats.live_nodes and stats.peak_bytes:
+        lines.append(
+            "Nothing was replayed: the region saved all that backward asked for. To hold less, take another policy or a memory_budget."
+        )
+    if not stats.recomputed_ops and stats.live_nodes:
+        lines.append("Nothing was replayed so far: ask again after backward.")
+    return lines or ["Nothing stands out."]
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _bytes(count: int) -> str:
+    return f"{count / 2**20:,.1f} MiB" if count >= 2**20 else f"{count:,} bytes"
+
+
+def _of_process() -> Report:
     modules = list(_wrapped_modules())
     had = sum(1 for _, module in modules if regions_of(module).count)
     lines = [f"ac2: {had} of {len(modules)} wrapped modules have had a region."]
@@ -92,7 +162,7 @@ def report() -> Report:
     functions = sorted(_regions.of_functions().items())
     if functions:
         lines.append("Run by ac2.checkpoint:")
-        lines += [f"  {name}: {_regions_in_words(count)}" for name, count in functions]
+        lines += [f"  {name}: {_counted(count, 'region')}" for name, count in functions]
     return Report("\n".join(lines))
 
 
@@ -102,13 +172,9 @@ def _of_module(module: torch.nn.Module) -> str:
         return "no region"
     stats = regions.trace.stats()
     return (
-        f"{_regions_in_words(regions.count)}; the last one recorded {stats.recorded_ops} ops, has replayed "
+        f"{_counted(regions.count, 'region')}; the last one recorded {stats.recorded_ops} ops, has replayed "
         f"{stats.recomputed_ops}, and holds {stats.saved_bytes} bytes"
     )
-
-
-def _regions_in_words(count: int) -> str:
-    return f"{count} region{'' if count == 1 else 's'}"
 
 
 def _wrapped_modules() -> Iterator[Tuple[str, torch.nn.Module]]:

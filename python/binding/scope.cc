@@ -132,9 +132,10 @@ std::unique_ptr<PyScope> open_scope(const py::object& policy, const py::object& 
 std::string repr_of(const TraceStats& stats) {
   return c10::str("TraceStats(recorded_ops=", stats.recorded_ops, ", live_nodes=", stats.live_nodes,
                   ", saved_bytes=", stats.saved_bytes, ", recomputed_ops=", stats.recomputed_ops,
-                  ", recomputed_bytes=", stats.recomputed_bytes, ", copied_bytes=", stats.copied_bytes,
-                  ", evicted_values=", stats.evicted_values, ", offloaded_bytes=", stats.offloaded_bytes,
-                  ", not_offloaded_bytes=", stats.not_offloaded_bytes, ")");
+                  ", recomputed_bytes=", stats.recomputed_bytes, ", peak_bytes=", stats.peak_bytes,
+                  ", copied_bytes=", stats.copied_bytes, ", evicted_values=", stats.evicted_values,
+                  ", offloaded_bytes=", stats.offloaded_bytes, ", not_offloaded_bytes=", stats.not_offloaded_bytes,
+                  ")");
 }
 
 void add_trace(py::module_& module) {
@@ -146,6 +147,8 @@ void add_trace(py::module_& module) {
                     "Held for backward now, with the inputs and parameters that ops need.")
       .def_readonly("recomputed_ops", &TraceStats::recomputed_ops, "Ops replayed so far.")
       .def_readonly("recomputed_bytes", &TraceStats::recomputed_bytes, "Bytes of replayed results held now.")
+      .def_readonly("peak_bytes", &TraceStats::peak_bytes,
+                    "The most of saved_bytes and recomputed_bytes together so far.")
       .def_readonly("copied_bytes", &TraceStats::copied_bytes,
                     "Copied so far because an op was about to overwrite a value that was still needed.")
       .def_readonly("evicted_values", &TraceStats::evicted_values, "Values that a memory budget dropped so far.")

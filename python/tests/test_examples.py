@@ -1,5 +1,6 @@
 """examples/python."""
 
+import json
 import pathlib
 import re
 import sys
@@ -47,3 +48,20 @@ def test_train_gpt_says_what_is_wrong_with_its_options(arguments, capsys):
     with pytest.raises(SystemExit):
         train_gpt.main(arguments)
     assert arguments[0] in capsys.readouterr().err
+
+
+def test_the_cells_of_the_notebook_run_one_after_the_other():
+    notebook = json.loads((pathlib.Path(train_gpt.__file__).parent / "first_steps.ipynb").read_text())
+    sources = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    names = {}
+    shown = []
+    for source in sources:
+        try:
+            shown.append(eval(source, names))
+        except SyntaxError:  # statements, of which a notebook shows the last if that is an expression
+            exec(source, names)
+            shown.append(eval(source.splitlines()[-1], names) if source.splitlines()[-1].startswith("ac2.report") else None)
+    text, page = str(shown[3]), shown[3]._repr_html_()
+    assert "held at most" in text and "What to change:" in text and "<iframe" in page
+    assert "4 of 4 wrapped modules have had a region" in str(shown[4])
+    assert shown[5] == ["0", "1", "2", "3"]

@@ -431,6 +431,27 @@ def test_apply_ac_policy_fn_passes_arguments_and_result_on():
     assert x.grad is not None
 
 
+def test_the_report_of_a_region_says_what_was_held_and_what_to_change():
+    x = torch.linspace(-1, 1, 1000).requires_grad_()
+    scopes = {policy: ac2.PolicyScope(policy) for policy in ("recompute_all", "must_save_all")}
+    for policy, scope in scopes.items():
+        with scope:
+            y = x
+            for _ in range(60):
+                y = y.sin().cos()
+        assert "ask again after backward" in str(ac2.report(scope)) or policy == "must_save_all"
+        y.sum().backward()
+        stats = scope.trace.stats()
+        lines = str(ac2.report(scope)).splitlines()
+        assert lines[:2] == ["ac2: a region of 120 ops.", "  held now      0 bytes"]
+        assert lines[2] == f"  held at most  {stats.peak_bytes:,} bytes" and stats.peak_bytes >= 119 * 4000
+        assert lines[3] == f"  replayed      {stats.recomputed_ops} ops replayed so far"
+        assert ("memory_budget, or open a region for each block" if policy == "recompute_all" else "take another policy") in lines[5]
+        assert ac2.report(scope.trace) == ac2.report(scope) and "<iframe" in ac2.report(scope)._repr_html_()
+    with pytest.raises(TypeError, match="takes a PolicyScope, a trace .* not 3"):
+        ac2.report(3)
+
+
 def test_reports_of_a_region(tmp_path):
     x = torch.randn(8, requires_grad=True)
     with ac2.PolicyScope(timeline=True) as scope:

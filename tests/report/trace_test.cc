@@ -35,6 +35,29 @@ TEST_F(TraceTest, OutlivesScopeAndGraph) {
   EXPECT_EQ(stats.offloaded_bytes, 0);
 }
 
+TEST_F(TraceTest, ThePeakIsTheMostThatWasHeldAndReplayedAtOnce) {
+  constexpr int64_t kBytes = 256 * 4;
+  const at::Tensor x = sample({256});
+  const auto peaks = [&x](const char* policy) {
+    std::vector<int64_t> peaks;
+    at::Tensor y;
+    std::shared_ptr<const Trace> trace;
+    {
+      const PolicyScope scope(policy);
+      trace = scope.trace();
+      y = x.sin().cos().sum();
+    }
+    peaks.push_back(trace->stats().peak_bytes / kBytes);
+    gradient_of(y, x);
+    peaks.push_back(trace->stats().peak_bytes / kBytes);
+    EXPECT_EQ(trace->stats().saved_bytes, 0);
+    return peaks;
+  };
+  // x and its sine: saved both, or one saved and the other replayed.
+  EXPECT_EQ(peaks("must_save_all"), (std::vector<int64_t>{2, 2}));
+  EXPECT_EQ(peaks("recompute_all"), (std::vector<int64_t>{1, 2}));
+}
+
 TEST_F(TraceTest, KeepsNoTensorAlive) {
   std::shared_ptr<const Trace> trace;
   c10::weak_intrusive_ptr<c10::StorageImpl> input(c10::intrusive_ptr<c10::StorageImpl>{});

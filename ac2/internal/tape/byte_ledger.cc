@@ -24,6 +24,7 @@ void ByteLedger::write_to(TraceStats& stats) const {
   stats.saved_bytes = saved_bytes_;
   stats.offloaded_bytes = offloaded_bytes_;
   stats.recomputed_bytes = recomputed_bytes_;
+  stats.peak_bytes = peak_bytes_;
   stats.copied_bytes = copied_bytes_;
   stats.evicted_values = evicted_values_;
   stats.recomputed_ops = replayed_nodes_;

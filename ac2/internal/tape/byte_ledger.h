@@ -46,13 +46,16 @@ class ByteLedger {
  private:
   void saved(const Value& value, int64_t bytes, ByteChange::Kind kind) {
     saved_bytes_ += bytes;
+    note_peak();
     tell(value, bytes < 0 ? -bytes : bytes, kind);
   }
   void recomputed(const Value& value, int64_t bytes, ByteChange::Kind kind) {
     recomputed_bytes_ += bytes;
     most_recomputed_bytes_ = std::max(most_recomputed_bytes_, recomputed_bytes_);
+    note_peak();
     tell(value, bytes < 0 ? -bytes : bytes, kind);
   }
+  void note_peak() { peak_bytes_ = std::max(peak_bytes_, saved_bytes_ + recomputed_bytes_); }
   void tell(const Value& value, int64_t bytes, ByteChange::Kind kind) const {
     observers_.tell([&](Observer& observer) {
       observer.bytes_changed({value, kind, bytes, saved_bytes_, recomputed_bytes_});
@@ -64,6 +67,7 @@ class ByteLedger {
   int64_t offloaded_bytes_ = 0;
   int64_t recomputed_bytes_ = 0;
   int64_t most_recomputed_bytes_ = 0;
+  int64_t peak_bytes_ = 0;
   int64_t copied_bytes_ = 0;
   int64_t evicted_values_ = 0;
   int64_t replayed_nodes_ = 0;
