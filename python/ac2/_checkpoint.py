@@ -57,7 +57,7 @@ def create_selective_checkpoint_contexts(
     return _PolicyContext(policy_fn_or_list), contextlib.nullcontext()
 
 
-def _policy_of_context(forward: Any) -> Tuple[PolicyLike, Optional[ContextManager[Any]]]:
+def policy_of_context(forward: Any) -> Tuple[PolicyLike, Optional[ContextManager[Any]]]:
     """What a context of ``context_fn`` says: a policy, and the context that is still to be entered."""
     if isinstance(forward, _PolicyContext):
         return forward.policy, None
@@ -70,7 +70,7 @@ def _policy_of_context(forward: Any) -> Tuple[PolicyLike, Optional[ContextManage
 def _contexts_in_a_graph(context_fn: Callable[[], Tuple[Any, Any]]) -> Tuple[Any, Any]:
     """``context_fn()`` for PyTorch: a context of ours holds a policy and cannot be entered in a graph."""
     forward, recompute = context_fn()
-    policy, _ = _policy_of_context(forward)
+    policy, _ = policy_of_context(forward)
     return (forward, recompute) if policy is None else _compiled.contexts(policy)
 
 
@@ -144,7 +144,7 @@ def checkpoint(
     entered: Optional[ContextManager[Any]] = None
     if context_fn is not None:
         forward, _ = context_fn()
-        from_context, entered = _policy_of_context(forward)
+        from_context, entered = policy_of_context(forward)
         if from_context is not None and policy is not None:
             raise ValueError("ac2.checkpoint was given a policy twice: by policy= and by context_fn=. Pass one of them.")
         policy = policy if policy is not None else from_context

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Set, Tuple
 import torch
 
 from ac2 import _C, _compiled
+from ac2._checkpoint import policy_of_context
 from ac2._policy import PolicyLike
 from ac2._regions import Regions
 from ac2._scope import PolicyScope
@@ -26,6 +27,10 @@ class Settings(NamedTuple):
     options: Dict[str, Any]  # of PolicyScope
     off_in_eval: bool = False
     off_under_no_grad: bool = False
+    context_fn: Optional[Callable[[], Any]] = None  # makes the policy anew for each region
+
+    def policy_of_a_region(self) -> PolicyLike:
+        return self.policy if self.context_fn is None else policy_of_context(self.context_fn()[0])[0]
 
 
 _classes: Dict[type, type] = {}
@@ -176,7 +181,7 @@ def _run(
     if id(module) in modules and _C.is_checkpoint_enabled():
         return forward(*args, **kwargs)
     is_first = id(module) not in modules
-    with PolicyScope(settings.policy, **settings.options) as scope:
+    with PolicyScope(settings.policy_of_a_region(), **settings.options) as scope:
         regions_of(module).opened(scope.trace)
         modules.add(id(module))
         try:

@@ -7,6 +7,7 @@ import torch.utils.checkpoint as torch_checkpoint
 
 from ac2 import _C, _checkpointed_class
 from ac2._budgets import as_budget
+from ac2._checkpoint import policy_of_context
 from ac2._checkpointed_class import Settings
 from ac2._policy import PolicyLike
 from ac2._scope import PolicyScope
@@ -75,15 +76,15 @@ def settings_from(function: str, policy: PolicyLike, given: Dict[str, Any]) -> S
     if options.pop("offload_to_cpu", False):
         options.setdefault("offload", _C.OffloadOptions(inputs=True))
     if context_fn is not None and context_fn is not torch_checkpoint.noop_context_fn:
-        from ac2._checkpoint import _policy_of_context
-
-        of_context, entered = _policy_of_context(context_fn()[0])
+        of_context, entered = policy_of_context(context_fn()[0])
         if entered is not None or policy is not None:
             raise ValueError(
                 "checkpoint_wrapper takes a context_fn that create_selective_checkpoint_contexts made, and not together "
                 "with policy=. Open other contexts in the module's forward."
             )
         policy = of_context
+    else:
+        context_fn = None
     off_in_eval, off_under_no_grad = bool(options.pop("off_in_eval", False)), bool(options.pop("off_under_no_grad", False))
     unknown = [name for name in options if name not in _OPTIONS]
     if unknown:
@@ -91,7 +92,7 @@ def settings_from(function: str, policy: PolicyLike, given: Dict[str, Any]) -> S
     if "memory_budget" in options:
         options["memory_budget"] = as_budget(options["memory_budget"])
     PolicyScope(policy, **options)  # wrong arguments are errors here, not in the first forward
-    return Settings(policy, options, off_in_eval, off_under_no_grad)
+    return Settings(policy, options, off_in_eval, off_under_no_grad, context_fn)
 
 
 def apply_checkpointing(

@@ -130,6 +130,32 @@ def test_it_takes_what_pytorchs_wrapper_takes():
         ac2.checkpoint_wrapper(Block(), checkpoint_impl=CheckpointImpl.REENTRANT)
 
 
+def test_a_context_fn_is_called_for_each_forward():
+    """torchtitan's counts matmuls, and begins anew in each."""
+
+    def every_second_mm():
+        count = 0
+
+        def policy(ctx, op, *args, **kwargs):
+            nonlocal count
+            count += op is torch.ops.aten.mm.default
+            save = op is torch.ops.aten.mm.default and count % 2 == 1
+            return ac2.CheckpointPolicy.MUST_SAVE if save else ac2.CheckpointPolicy.PREFER_RECOMPUTE
+
+        return torch_checkpoint.create_selective_checkpoint_contexts(policy)
+
+    weights = [torch.nn.Linear(16, 16, bias=False) for _ in range(3)]
+    model = torch.nn.Sequential(*[part for weight in weights for part in (weight, torch.nn.Tanh())])
+    ac2.checkpoint_wrapper(model, context_fn=every_second_mm)
+    held = []
+    for _ in range(2):
+        loss = model(torch.randn(4, 16)).sum()
+        held.append(ac2.last_trace(model).stats().saved_bytes)
+        loss.backward()
+    assert held[0] == held[1]
+
+
+
 def test_apply_checkpointing_picks_by_name_class_or_function():
     for selection, expected in [
         ({"modules": "layers.*"}, ["layers.0", "layers.1", "layers.2"]),
