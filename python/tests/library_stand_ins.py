@@ -1,0 +1,204 @@
+"""What ac2.integrations replaces in libraries that tests cannot install, written after their sources: the same names
+and signatures, and PyTorch's checkpoint below them."""
+
+import dataclasses
+import importlib.util
+import sys
+import types
+from typing import Any, Callable, Dict
+
+import torch
+import torch.utils.checkpoint as torch_checkpoint
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper as ptd_checkpoint_wrapper
+
+
+def provide(library: str) -> bool:
+    """Whether the library is there by itself; its stand-in is in sys.modules otherwise, from now on."""
+    module = sys.modules.get(library)
+    if module is not None:
+        return not getattr(module, "is_a_stand_in", False)
+    if importlib.util.find_spec(library) is not None:
+        return True
+    for name, members in _STAND_INS[library]().items():
+        module = types.ModuleType(name)
+        module.__path__ = []  # type: ignore[attr-defined]
+        vars(module).update(members, is_a_stand_in=True)
+        sys.modules[name] = module
+        parent, _, child = name.rpartition(".")
+        if parent:
+            setattr(sys.modules[parent], child, module)
+    return False
+
+
+def _deepspeed() -> Dict[str, Dict[str, Any]]:
+    """DeepSpeed 0.19: runtime/activation_checkpointing/checkpointing.py, runtime/pipe/module.py."""
+
+    def checkpoint(function: Any, *args: Any, **kwargs: Any) -> Any:
+        return torch_checkpoint.checkpoint(function, *args, use_reentrant=True, **kwargs)
+
+    def non_reentrant_checkpoint(function: Any, *args: Any) -> Any:
+        return torch_checkpoint.checkpoint(function, *args, use_reentrant=False)
+
+    class PipelineModule(torch.nn.Module):
+        def __init__(
+            self,
+            layers: Any,
+            num_stages: Any = None,
+            activation_checkpoint_interval: int = 0,
+            activation_checkpoint_func: Callable[..., Any] = checkpoint,
+        ) -> None:
+            super().__init__()
+            self.activation_checkpoint_func = activation_checkpoint_func
+            self.forward_funcs = torch.nn.ModuleList(layers)
+            self.set_checkpoint_interval(activation_checkpoint_interval)
+
+        def set_checkpoint_interval(self, interval: int) -> None:
+            self.activation_checkpoint_interval = interval
+
+        def forward(self, x: Any) -> Any:
+            size = self.activation_checkpoint_interval or len(self.forward_funcs)
+            for start in range(0, len(self.forward_funcs), size):
+                part = torch.nn.Sequential(*self.forward_funcs[start : start + size])
+
+                def exec_func(*inputs: Any, part: Any = part) -> Any:
+                    return part(inputs[0])
+
+                x = (
+                    self.activation_checkpoint_func(exec_func, x)
+                    if self.activation_checkpoint_interval
+                    else exec_func(x)
+                )
+            return x
+
+    checkpointing = {
+        "PARTITION_ACTIVATIONS": False,
+        "CPU_CHECKPOINT": False,
+        "checkpoint": checkpoint,
+        "non_reentrant_checkpoint": non_reentrant_checkpoint,
+    }
+    return {
+        "deepspeed": {"init_distributed": lambda *args, **kwargs: None},
+        "deepspeed.runtime": {},
+        "deepspeed.runtime.activation_checkpointing": {},
+        "deepspeed.runtime.activation_checkpointing.checkpointing": checkpointing,
+        "deepspeed.runtime.pipe": {},
+        "deepspeed.runtime.pipe.module": {"PipelineModule": PipelineModule},
+    }
+
+
+def _megatron() -> Dict[str, Dict[str, Any]]:
+    """Megatron Core 0.16: core/tensor_parallel/random.py. Its checkpoint() asks for a GPU's generator, so that this is
+    the function in its place alone."""
+
+    def checkpoint(function: Any, distribute_saved_activations: bool, *args: Any) -> Any:
+        raise RuntimeError("it needs a GPU")
+
+    class CheckpointWithoutOutput:
+        def __init__(self, fp8: Any = False) -> None:
+            self.ctx = None
+            self.outputs: Any = None
+
+        def checkpoint(self, run_function: Any, *args: Any) -> Any:
+            raise RuntimeError("it needs a GPU")
+
+        def _recompute(self, _: Any) -> None:
+            if self.ctx is not None:
+                raise RuntimeError("it needs a GPU")
+
+        def discard_output_and_register_recompute(self, hook_tensor: torch.Tensor) -> None:
+            for output in self.outputs:
+                output.untyped_storage().resize_(0)
+            if hook_tensor.requires_grad:
+                hook_tensor.register_hook(self._recompute)
+
+    members = {"checkpoint": checkpoint, "CheckpointWithoutOutput": CheckpointWithoutOutput}
+    return {
+        "megatron": {},
+        "megatron.core": {"__version__": "0.16"},
+        "megatron.core.tensor_parallel": members,
+        "megatron.core.tensor_parallel.random": members,
+    }
+
+
+def _torchtitan() -> Dict[str, Dict[str, Any]]:
+    """torchtitan 0.3: distributed/activation_checkpoint.py, config/configurable.py."""
+
+    class Configurable:
+        @dataclasses.dataclass(kw_only=True, slots=True)
+        class Config:
+            def build(self, **kwargs: Any) -> Any:
+                return self._owner(config=dataclasses.replace(self), **kwargs)  # type: ignore[attr-defined]
+
+        def __init_subclass__(cls, **kwargs: Any) -> None:
+            super().__init_subclass__(**kwargs)
+            cls.Config._owner = cls  # type: ignore[attr-defined]
+
+    class ActivationCheckpointing(Configurable):
+        @dataclasses.dataclass(kw_only=True, slots=True)
+        class Config(Configurable.Config):
+            preserve_rng_state: bool = True
+            determinism_check: str = "default"
+            debug: bool = False
+
+        def __init__(self, config: Any, dump_folder: str = "") -> None:
+            self.config = config
+
+        def apply(self, model: torch.nn.Module) -> None:
+            layers = model.get_submodule("layers")
+            for layer_id, block in layers.named_children():
+                layers.register_module(layer_id, self._wrap_block(block, base_fqn=f"layers.{layer_id}"))
+
+        def _wrap(self, module: torch.nn.Module, **kwargs: Any) -> torch.nn.Module:
+            # The module's name, which ac2 replaces.
+            function = sys.modules["torchtitan.distributed.activation_checkpoint"].ptd_checkpoint_wrapper
+            config = self.config
+            return function(
+                module,
+                preserve_rng_state=config.preserve_rng_state,
+                determinism_check=config.determinism_check,
+                early_stop=False,
+                debug=config.debug,
+                **kwargs,
+            )
+
+    class FullAC(ActivationCheckpointing):
+        @dataclasses.dataclass(kw_only=True, slots=True)
+        class Config(ActivationCheckpointing.Config):
+            pass
+
+        def _wrap_block(self, module: torch.nn.Module, *, base_fqn: Any = None) -> torch.nn.Module:
+            return self._wrap(module)
+
+    class SelectiveAC(ActivationCheckpointing):
+        @dataclasses.dataclass(kw_only=True, slots=True)
+        class Config(ActivationCheckpointing.Config):
+            force_recompute_mm_shapes_by_fqns: list = dataclasses.field(default_factory=list)
+
+        def _wrap_block(self, module: torch.nn.Module, *, base_fqn: Any = None) -> torch.nn.Module:
+            mm = torch.ops.aten.mm.default
+            policies = torch_checkpoint.CheckpointPolicy
+
+            def make_policy() -> Callable[..., Any]:
+                meta = {"forward_mm_count": 0, "recompute_mm_count": 0}
+
+                def policy(ctx: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+                    mode = "recompute" if ctx.is_recompute else "forward"
+                    meta[f"{mode}_mm_count"] += func == mm
+                    save = func == mm and meta[f"{mode}_mm_count"] % 2 == 1
+                    return policies.MUST_SAVE if save else policies.PREFER_RECOMPUTE
+
+                return policy
+
+            contexts = torch_checkpoint.create_selective_checkpoint_contexts
+            return self._wrap(module, context_fn=lambda: contexts(make_policy()))
+
+    members = {
+        "ptd_checkpoint_wrapper": ptd_checkpoint_wrapper,
+        "ActivationCheckpointing": ActivationCheckpointing,
+        "FullAC": FullAC,
+        "SelectiveAC": SelectiveAC,
+    }
+    return {"torchtitan": {}, "torchtitan.distributed": {}, "torchtitan.distributed.activation_checkpoint": members}
+
+
+_STAND_INS = {"deepspeed": _deepspeed, "megatron": _megatron, "torchtitan": _torchtitan}
