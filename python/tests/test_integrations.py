@@ -5,6 +5,7 @@ A library that is not installed is skipped. Of torchtitan, DeepSpeed and Megatro
 (library_stand_ins.py).
 """
 
+import gc
 import importlib
 import re
 import sys
@@ -42,14 +43,13 @@ def integration(library: str) -> Any:
         library_stand_ins.provide(library)
     else:
         pytest.importorskip(REPLACED[library][0], reason=f"{library} is not installed", exc_type=ImportError)
-    if library == "trl":
-        pytest.importorskip("datasets", reason="datasets is not installed")
     return importlib.import_module(f"ac2.integrations.{library}")
 
 
 @pytest.fixture(autouse=True)
 def uninstalls():
     torch.set_num_threads(1)
+    gc.freeze()  # libraries' classes, which the collections around each test need not visit
     yield
     for library in REPLACED:
         module = sys.modules.get(f"ac2.integrations.{library}")
@@ -544,7 +544,7 @@ def test_peft_models_train_as_without_checkpointing(accelerate):
 
 
 def trained_by_trl(**kwargs: Any) -> Run:
-    import datasets
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
     import pyarrow
     import tokenizers
     import transformers
