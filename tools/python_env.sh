@@ -5,8 +5,9 @@
 #   tools/python_env.sh --check               nothing; fails if there is no Python with venv
 #
 # What it takes to import torch (some 3 GB where that is the pinned wheel: torch loads its CUDA libraries even to compute
-# on a CPU), NumPy, pytest, and transformers and torchvision, whose models are tested, are installed once into
-# ~/.cache/ac2/python-VERSION-torchVERSION, never into the repository. Safe to run twice or in parallel.
+# on a CPU), NumPy, pytest, transformers and torchvision, whose models are tested, and libraries that ac2.integrations is
+# tested with are installed once into ~/.cache/ac2/python-VERSION-torchVERSION, never into the repository. What an
+# environment lacks is added to it. Safe to run twice or in parallel.
 # Exits with 2 if there is no such Python. Environment: PYTHON (default python3, which needs venv), AC2_CACHE.
 set -euo pipefail
 home="${1:?usage: tools/python_env.sh LIBTORCH_HOME}"
@@ -50,10 +51,17 @@ with_torch() {
   command=(env "LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH-}" "PYTHONPATH=$packages"
     "PYTHONPYCACHEPREFIX=$environment/pycache" "$environment/bin/python")
 }
+# Of ac2.integrations; with what they need besides. Those are left out that are large or need others of another version:
+# datasets (trl's trainers), torchtune, torchtitan, DeepSpeed, Megatron.
+libraries="accelerate diffusers lightning peft timm trl"
+helpers="lightning-utilities psutil requests"
 works() {
   with_torch
+  # To import the libraries would take half a minute.
   "${command[@]}" -W ignore -c "
-import numpy, pytest, torch, torchvision, transformers
+import importlib.util, numpy, pytest, torch, torchvision, transformers
+missing = [name for name in '$libraries lightning_utilities torchmetrics'.split() if not importlib.util.find_spec(name)]
+assert not missing, 'not installed: ' + ', '.join(missing)
 assert torch.__version__.split('+')[0] == '$torch', 'torch is ' + torch.__version__ + ', LibTorch is $torch'"
 }
 
@@ -64,13 +72,16 @@ if ! works 2>/dev/null; then
     echo numpy
     echo pytest
     echo pillow
-    echo transformers; } >"$environment/requirements.txt"
+    echo transformers
+    tr ' ' '\n' <<<"$helpers"; } >"$environment/requirements.txt"
   echo "python_env: installing into $environment what torch $torch needs" >&2
   "$environment/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir \
     -r "$environment/requirements.txt" >&2 || fail "pip could not install what torch $torch needs"
-  # Its newest for this torch or an older one. It requires a torch to be installed, which is elsewhere.
+  # torchvision's newest for this torch or an older one. These require a torch to be installed, which is elsewhere.
+  # shellcheck disable=SC2086
   "$environment/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps \
-    "torchvision<0.$((minor + 16))" >&2 || fail "pip could not install torchvision for torch $torch"
+    "torchvision<0.$((minor + 16))" torchmetrics $libraries >&2 ||
+    fail "pip could not install torchvision for torch $torch, or one of torchmetrics $libraries"
   works || fail "torch $torch cannot be imported in $environment; see above"
 fi
 printf '%q ' "${command[@]}"
