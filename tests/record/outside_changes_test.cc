@@ -262,6 +262,22 @@ TEST_F(OutsideChangesTest, WhatReplaysTakeOfALeafThatWasGivenOtherDataIsTheOldDa
                            [](const Tensors& in) { in[1].set_data(at::ones({4})); });
 }
 
+TEST_F(OutsideChangesTest, OtherDataOfALeafIsReadAlsoIfTheOldWasWrittenTo) {
+  for (const char* policy : kPolicies) {
+    const at::Tensor w = sample({4}), x = constant({4});
+    const at::Tensor alias = x.variable_data();
+    const at::Tensor y = apply_ac_policy_fn(
+        [&] {
+          const at::Tensor product = w * x;
+          x.set_data(at::full({4}, 7.));
+          alias.mul_(5);
+          return product;
+        },
+        policy);
+    EXPECT_TRUE(same_bits(gradient_of(y, w), gradient_of(w * at::full({4}, 7.), w))) << policy;
+  }
+}
+
 // Without a gradient, as LibTorch requires it of set_() and of writes to leaves.
 void move_and_write(const at::Tensor& tensor) {
   const at::NoGradGuard guard;

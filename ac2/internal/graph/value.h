@@ -93,7 +93,6 @@ struct Value {
   bool real_is_original = false;  // `real` is `origin`, not what a replay made
   bool let_go = false;            // in ValueBytes' list of these, which has a reference of its own
   bool foreign = false;           // its bytes lie in memory that others may write to; see libtorch/foreign_memory.h
-  bool overwritten = false;       // an op has written over what forward computed, so that `origin` is null
   bool without_gradient = false;  // surely no graph led to it where an op made it, or took it last
   BudgetedValue budget;
   WatchedVersions versions;

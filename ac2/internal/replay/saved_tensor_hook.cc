@@ -93,15 +93,16 @@ C10_NOINLINE void SavedTensorHook::pack_whole(const at::Tensor& tensor) {
 // No op may be recorded here: autograd is in the middle of one.
 void SavedTensorHook::call_pack_hook(const at::Tensor& tensor) {
   tape_->observers().tell([&](Observer& observer) { observer.before_save(tensor); });
-  if (tensor.is_leaf()) {
-    leaf_ = std::make_unique<Leaf>(Leaf{.tensor = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr()),
-                                        .version = version_of(*tensor.unsafeGetTensorImpl())});
-  }
   if (!has_plain_storage(*tensor.unsafeGetTensorImpl())) {
     pack_whole(tensor);
-  } else {
-    pack(tensor, nullptr);
+    return;
   }
+  if (tensor.is_leaf()) {
+    leaf_ = std::make_unique<Leaf>(Leaf{.tensor = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr()),
+                                        .storage = tensor.storage().getWeakStorageImpl(),
+                                        .version = version_of(*tensor.unsafeGetTensorImpl())});
+  }
+  pack(tensor, nullptr);
 }
 
 C10_ALWAYS_INLINE void SavedTensorHook::pack(const at::Tensor& tensor, const OpaqueForm* made) {
@@ -157,10 +158,7 @@ at::Tensor SavedTensorHook::new_data_of_leaf() {
   {
     const Tape::Lock tape(*tape_);
     const c10::TensorImpl& leaf = *leaf_->tensor._unsafe_get_target();
-    const c10::StorageImpl* storage = value()->watched_storage();
-    // The storage of a value that no op has overwritten is null when it is gone. Then a leaf that lives lies elsewhere.
-    const bool elsewhere =
-        storage != nullptr ? leaf.unsafe_storage().unsafeGetStorageImpl() != storage : !value()->overwritten;
+    const bool elsewhere = leaf.unsafe_storage().unsafeGetStorageImpl() != leaf_->storage._unsafe_get_target();
     if (leaf_->tensor.expired() || (!elsewhere && (meta()->describes(leaf) || value()->changed_outside()))) {
       return {};
     }

@@ -58,6 +58,8 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks, public
   // accumulates there. No strong reference to others: it would keep the bytes of what is recomputed.
   struct Leaf {
     c10::weak_intrusive_ptr<c10::TensorImpl> tensor;
+    // Where it lay when it was saved. The reference keeps the address from being another storage's.
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage;
     uint32_t version;  // when it was saved
   };
 

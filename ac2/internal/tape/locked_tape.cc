@@ -21,7 +21,6 @@ void LockedTape::forget_origin(Value* value) {
   observers_.tell([&](Observer& observer) { observer.overwritten(*value); });
   kept_.drop_before_overwrite(value);
   value->origin.reset();
-  value->overwritten = true;
   budget_.update_place(*value);
 }
 

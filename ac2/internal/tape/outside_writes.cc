@@ -49,8 +49,11 @@ void check_offloaded_unchanged(const Value& value) {
 
 void check_opaque_unchanged(const Value& value) {
   const at::Tensor& held = value.opaque_form()->held;
-  TORCH_CHECK(!value.changed_outside(), kModifiedInPlace, "a ", held.defined() ? held.toString() : "tensor", " ",
-              versions_text(value), " Write to a clone() of it, or after backward.");
+  TORCH_CHECK(
+      !value.changed_outside(), kModifiedInPlace, "a ", held.defined() ? held.toString() : "tensor", " ",
+      versions_text(value),
+      " An ac2 region holds such a tensor whole, and its ops wrote to it, or others did, before backward. Write to a "
+      "clone() of it or after backward, or save the results of the ops that read it (MUST_SAVE).");
 }
 
 }  // namespace ac2::internal
