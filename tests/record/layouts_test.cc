@@ -1,7 +1,9 @@
 // Tensors that are more, or other, than strided real numbers: sparse, complex, conjugated, negated.
 #include <torch/csrc/autograd/autograd.h>
 
+#include <functional>
 #include <ostream>
+#include <vector>
 
 #include "tests/support/regions.h"
 
@@ -62,6 +64,42 @@ TEST_F(SparseTest, CompressedRows) {
         return Tensors{csr.matmul(in[0].sin()).cos()};
       },
       {sample({4, 2})});
+}
+
+// The tensor is copied before the write, as storages are.
+TEST_F(SparseTest, AWriteToATensorThatIsHeldWholeDoesNotReachWhatWasRead) {
+  const auto square = [] { return at::eye(4) * 1.5; };
+  const std::vector<std::function<at::Tensor()>> layouts = {
+      [&] { return square().to_sparse(); },
+      [&] { return square().to_sparse_csr(); },
+      [&] { return square().to_mkldnn(); },
+      [&] { return at::quantize_per_tensor(square(), 0.5, 0, at::kQInt8); },
+  };
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    for (const char* policy : {"recompute_all", "must_save_all"}) {
+      const at::Tensor w = sample({4, 4}), outside = layouts[i]();
+      const auto fn = [&](const at::Tensor& outside) {
+        const at::Tensor inside = layouts[i]();
+        at::Tensor sum = at::zeros({4, 4});
+        for (const at::Tensor& whole : {outside, inside}) {
+          const auto dense = [&] { return whole.is_quantized() ? whole.dequantize() : whole.to_dense(); };
+          sum = sum + (dense() * w).sin();
+          if (whole.is_quantized()) {
+            whole.copy_(square() * 2);
+          } else if (whole.is_mkldnn()) {
+            whole.mul_(whole.clone());
+          } else {
+            whole.mul_(2);
+          }
+          sum = sum + (dense() * w).cos();
+        }
+        return sum;
+      };
+      const at::Tensor expected = gradient_of(fn(layouts[i]()), w);
+      const at::Tensor y = apply_ac_policy_fn([&] { return fn(outside); }, policy);
+      EXPECT_TRUE(same_bits(gradient_of(y, w), expected)) << i << " under " << policy;
+    }
+  }
 }
 
 TEST_F(ComplexTest, ElementwiseOpsAndProducts) {

@@ -7,6 +7,7 @@
 #include "ac2/internal/libtorch/foreign_memory.h"
 #include "ac2/internal/libtorch/storage_copy.h"
 #include "ac2/internal/libtorch/torch_compat.h"
+#include "ac2/internal/libtorch/unrecorded.h"
 #include "ac2/internal/record/part_writes.h"
 #include "ac2/internal/record/unseen_writes.h"
 
@@ -41,6 +42,7 @@ void Overwrites::add(LockedTape& tape, const at::Tensor& tensor, uint16_t argume
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   if (!has_plain_storage(impl)) {
     opaque_ = true;
+    add_whole(tape, tensor);
     return;
   }
   c10::StorageImpl* storage = impl.storage().unsafeGetStorageImpl();
@@ -63,6 +65,31 @@ void Overwrites::add(LockedTape& tape, const at::Tensor& tensor, uint16_t argume
   added.list_index = list_index;
   added.target = static_cast<int16_t>(target);
   added.meta = tape.intern(tensor);
+}
+
+// A copy of a subclass of Python's would call Python; its parts have storages, and values, of their own.
+C10_NOINLINE void Overwrites::add_whole(LockedTape& tape, const at::Tensor& tensor) {
+  Value* value = tape.storages().find(tensor);
+  if (value != nullptr && value->users > 0 && value->opaque_form()->held.defined() &&
+      !tensor.key_set().has(c10::DispatchKey::Python)) {
+    tape.lifetimes().ref(value);
+    whole_.push_back({value, tensor});
+  }
+  tape.storages().forget_opaque(tensor);
+}
+
+void Overwrites::copy_whole() {
+  for (const Whole& whole : whole_) {
+    at::Tensor copy;
+    try {
+      const Unrecorded unrecorded;
+      copy = whole.tensor.clone();
+    } catch (const c10::NotImplementedError&) {
+      continue;  // held by reference: if backward needs it, it says that it has changed
+    }
+    const Tape::Lock locked(tape_);
+    locked->bytes().hold_whole_copy(whole.value, std::move(copy));
+  }
 }
 
 int Overwrites::target_of(const c10::StorageImpl* storage) const {
@@ -258,6 +285,7 @@ Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IVal
     offloaded->before_write();
   }
   copy_bytes(copies);
+  copy_whole();
   const Tape::Lock locked(tape);
   commit(*locked);
 }
@@ -272,10 +300,13 @@ void Overwrites::note_versions(LockedTape& tape) const {
 
 Overwrites::~Overwrites() {
   const bool any = std::any_of(targets_.begin(), targets_.end(), [](const Target& t) { return t.old != nullptr; });
-  if (!any) {
+  if (!any && whole_.empty()) {
     return;
   }
   const Tape::Lock locked(tape_);
+  for (const Whole& whole : whole_) {
+    locked->lifetimes().unref(whole.value);
+  }
   for (const Target& target : targets_) {
     if (target.old == nullptr) {
       continue;

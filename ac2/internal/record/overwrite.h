@@ -99,6 +99,11 @@ class Overwrites {
     bool of_real;  // an original that a backward under way has pinned
   };
   using Copies = c10::SmallVector<Copy, 1>;
+  // A value without plain storage, which something still needs, and the tensor that it is.
+  struct Whole {
+    Value* value;  // referenced
+    at::Tensor tensor;
+  };
   using OnTheWay = c10::SmallVector<c10::intrusive_ptr<OffloadedValue>, 1>;
 
   explicit Overwrites(Tape& tape) : tape_(tape) {}
@@ -112,6 +117,8 @@ class Overwrites {
   bool hand_on(LockedTape& tape, const Target& target, const Fate& fate);
   void add_copies(const Target& target, bool must_know, Copies& copies) const;
   void copy_bytes(Copies& copies);
+  void add_whole(LockedTape& tape, const at::Tensor& tensor);
+  void copy_whole();
   void commit(LockedTape& tape);
 
   Tape& tape_;
@@ -121,6 +128,7 @@ class Overwrites {
   c10::SmallVector<Argument, 1> arguments_;
   // What version counters will tell of: for each target its first argument, and those that count by themselves.
   c10::SmallVector<SeenWrites::Write, 1> writes_;
+  c10::SmallVector<Whole, 1> whole_;
   bool opaque_ = false;
 };
 

@@ -121,6 +121,14 @@ void StorageIndex::forget(c10::StorageImpl* storage) {
   }
 }
 
+void StorageIndex::forget_opaque(const at::Tensor& tensor) {
+  if (const auto it = opaque_.find(tensor.unsafeGetTensorImpl()); it != opaque_.end()) {
+    Value* value = it->second;
+    opaque_.erase(it);
+    lifetimes_.unref(value);
+  }
+}
+
 Value* StorageIndex::current_opaque(const at::Tensor& tensor, bool create) {
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   const auto it = opaque_.find(impl);

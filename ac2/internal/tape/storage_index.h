@@ -49,6 +49,9 @@ class StorageIndex {
   // The storage is about to be written, so the value that it held is no longer there.
   void forget(c10::StorageImpl* storage);
 
+  // The same for a tensor without plain storage.
+  void forget_opaque(const at::Tensor& tensor);
+
   // A name may yet decide that a saved value is recomputed, so what computed a saved value is known even after it died.
   void set_names_decide(bool names_decide) { names_decide_ = names_decide; }
   // Forgets values whose storages have died. At the end of an op, not while it is being recorded: what dies may be what

@@ -61,6 +61,15 @@ void ValueBytes::hold_copy(Value* value, c10::Storage copy) {
   budget_.update_place(*value);
 }
 
+void ValueBytes::hold_whole_copy(Value* value, at::Tensor copy) {
+  OpaqueForm* form = value->opaque_form();
+  if (form->held.defined()) {
+    trash_.put(form->held);
+    form->held = std::move(copy);
+    value->versions.release();
+  }
+}
+
 void ValueBytes::drop_held(Value* value) {
   observers_.tell([&](Observer& observer) { observer.before_drop(*value); });
   if (value->held) {

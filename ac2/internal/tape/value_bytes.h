@@ -34,6 +34,8 @@ class ValueBytes {
   void hold(Value* value);
   // From now on it holds `copy`, which nobody else can write to.
   void hold_copy(Value* value, c10::Storage copy);
+  // The same for a tensor without plain storage, if it is held.
+  void hold_whole_copy(Value* value, at::Tensor copy);
   // In whatever form.
   void drop_held(Value* value);
 
