@@ -51,6 +51,11 @@ with_torch() {
   command=(env "LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH-}" "PYTHONPATH=$packages"
     "PYTHONPYCACHEPREFIX=$environment/pycache" "$environment/bin/python")
 }
+# It compiles what it installs where Python looks for it, see with_torch.
+pip_install() {
+  PYTHONPYCACHEPREFIX="$environment/pycache" "$environment/bin/python" -m pip install --quiet \
+    --disable-pip-version-check --no-cache-dir "$@" >&2
+}
 # Of ac2.integrations; with what they need besides. Those are left out that are large or need others of another version:
 # datasets (trl's trainers), torchtune, torchtitan, DeepSpeed, Megatron.
 libraries="accelerate diffusers lightning peft timm trl"
@@ -75,12 +80,10 @@ if ! works 2>/dev/null; then
     echo transformers
     tr ' ' '\n' <<<"$helpers"; } >"$environment/requirements.txt"
   echo "python_env: installing into $environment what torch $torch needs" >&2
-  "$environment/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir \
-    -r "$environment/requirements.txt" >&2 || fail "pip could not install what torch $torch needs"
+  pip_install -r "$environment/requirements.txt" || fail "pip could not install what torch $torch needs"
   # torchvision's newest for this torch or an older one. These require a torch to be installed, which is elsewhere.
   # shellcheck disable=SC2086
-  "$environment/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps \
-    "torchvision<0.$((minor + 16))" torchmetrics $libraries >&2 ||
+  pip_install --no-deps "torchvision<0.$((minor + 16))" torchmetrics $libraries ||
     fail "pip could not install torchvision for torch $torch, or one of torchmetrics $libraries"
   works || fail "torch $torch cannot be imported in $environment; see above"
 fi
