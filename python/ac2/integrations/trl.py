@@ -35,8 +35,12 @@ def install(policy: PolicyLike = None, **options: Any) -> None:
 
     Raises what that raises, and RuntimeError if trl has not what is replaced.
     """
-    _switch.install(policy, options)
     transformers.install(policy, **options)
+    try:
+        _switch.install(policy, options)
+    except RuntimeError:
+        transformers.uninstall()
+        raise
 
 
 def uninstall() -> None:
