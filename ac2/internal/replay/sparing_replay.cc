@@ -25,7 +25,7 @@ struct Wanted {
   BudgetPins gathered;
 };
 
-struct Step {
+struct SparingStep {
   enum class Kind : uint8_t { kDone, kUnpack, kGather, kReplay };
   Kind kind;
   Value* input = nullptr;  // to gather
@@ -63,13 +63,13 @@ Value* gather_others(LockedTape& tape, Wanted& wanted) {
   return nullptr;
 }
 
-Step next_step(Tape& tape, Wanted& wanted) {
+SparingStep next_sparing_step(Tape& tape, Wanted& wanted) {
   const Tape::Lock locked(tape);
   if (is_at_hand(*locked, *wanted.value)) {
-    return {Step::Kind::kDone};
+    return {SparingStep::Kind::kDone};
   }
   if (must_unpack(*wanted.value)) {
-    return {Step::Kind::kUnpack};
+    return {SparingStep::Kind::kUnpack};
   }
   if (wanted.node == nullptr) {
     wanted.node = wanted.value->producer;
@@ -79,7 +79,7 @@ Step next_step(Tape& tape, Wanted& wanted) {
   if (input == nullptr) {
     input = gather_others(*locked, wanted);
   }
-  return input != nullptr ? Step{Step::Kind::kGather, input} : Step{Step::Kind::kReplay};
+  return input != nullptr ? SparingStep{SparingStep::Kind::kGather, input} : SparingStep{SparingStep::Kind::kReplay};
 }
 
 }  // namespace
@@ -93,18 +93,18 @@ void realize_sparingly(Tape& tape, Value* target) {
   std::vector<Wanted> stack;
   stack.emplace_back(tape, target);
   while (!stack.empty()) {
-    const Step step = next_step(tape, stack.back());
+    const SparingStep step = next_sparing_step(tape, stack.back());
     switch (step.kind) {
-      case Step::Kind::kDone:
+      case SparingStep::Kind::kDone:
         stack.pop_back();
         break;
-      case Step::Kind::kUnpack:
+      case SparingStep::Kind::kUnpack:
         unpack_again(tape, stack.back().value);
         break;
-      case Step::Kind::kGather:
+      case SparingStep::Kind::kGather:
         stack.emplace_back(tape, step.input);
         break;
-      case Step::Kind::kReplay:
+      case SparingStep::Kind::kReplay:
         replay(tape, stack.back().node, enough);
         break;
     }
