@@ -65,10 +65,8 @@ def process_group():
 
 
 @pytest.fixture
-def accelerate(process_group, monkeypatch):
-    """accelerate, in the only process of a group."""
-    module = integration("accelerate")
-    state = importlib.import_module("accelerate.state").AcceleratorState
+def only_rank(process_group, monkeypatch):
+    """The variables that torchrun sets, for the only process of a group."""
     for name, value in {
         "RANK": "0",
         "WORLD_SIZE": "1",
@@ -77,6 +75,13 @@ def accelerate(process_group, monkeypatch):
         "MASTER_PORT": "29500",
     }.items():
         monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def accelerate(only_rank):
+    """accelerate, in the only process of a group."""
+    module = integration("accelerate")
+    state = importlib.import_module("accelerate.state").AcceleratorState
     state._reset_state(True)
     yield module
     state._reset_state(True)
@@ -676,15 +681,7 @@ def test_torchtitans_config_refuses_wrong_arguments_where_it_is_made():
 
 
 @pytest.fixture
-def deepspeed(process_group, monkeypatch):
-    for name, value in {
-        "RANK": "0",
-        "WORLD_SIZE": "1",
-        "LOCAL_RANK": "0",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": "29500",
-    }.items():
-        monkeypatch.setenv(name, value)
+def deepspeed(only_rank):
     module = integration("deepspeed")
     importlib.import_module("deepspeed").init_distributed("gloo")
     return module

@@ -13,6 +13,7 @@
 #include "ac2/report.h"
 #include "ac2/testing/counting_allocator.h"
 #include "tests/support/regions.h"
+#include "tests/support/warnings.h"
 
 namespace ac2::test {
 namespace {
@@ -396,16 +397,6 @@ TEST_F(BudgetTest, WhatThereWouldBeNoRoomToComputeAgainIsDroppedLast) {
   EXPECT_TRUE(same_bits(gradient_of(y, x), expected));
   EXPECT_EQ(trace->stats().recomputed_ops, 1);  // a sine
 }
-
-class Warnings : public c10::WarningHandler {
- public:
-  Warnings() : guard_(this) {}
-  void process(const c10::Warning& warning) override { messages.push_back(warning.msg()); }
-  std::vector<std::string> messages;
-
- private:
-  c10::WarningUtils::WarningHandlerGuard guard_;
-};
 
 TEST_F(BudgetTest, ASoftBudgetIsExceededWhereThereIsNoOtherWayAndCountsIt) {
   const at::Tensor x = sample({kElements});

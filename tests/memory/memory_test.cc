@@ -9,6 +9,7 @@
 
 #include "ac2/testing/counting_allocator.h"
 #include "tests/support/regions.h"
+#include "tests/support/warnings.h"
 
 namespace ac2::test {
 namespace {
@@ -217,16 +218,6 @@ TEST_F(MemoryTest, AdjacentRegionsHoldTheirInputsAlone) {
   // Never more than one region's three results at a time.
   EXPECT_EQ(backward(y, x).second, backward(plain, x).second + 3 * kBytes);
 }
-
-class Warnings : public c10::WarningHandler {
- public:
-  Warnings() : guard_(this) {}
-  void process(const c10::Warning& warning) override { messages.push_back(warning.msg()); }
-  std::vector<std::string> messages;
-
- private:
-  c10::WarningUtils::WarningHandlerGuard guard_;
-};
 
 // The warning is given once in a process, so all that brings none comes first.
 TEST_F(MemoryTest, ARegionThatBackwardHasThereAtOnceIsWarnedOfOnceAndNoOther) {

@@ -15,6 +15,7 @@
 #include "ac2/memory_budget.h"
 #include "ac2/testing/counting_allocator.h"
 #include "tests/support/regions.h"
+#include "tests/support/warnings.h"
 
 namespace ac2::test {
 namespace {
@@ -143,17 +144,6 @@ class PlanTest : public CleanTest {
   }
 
   testing::CountingAllocator& memory_ = testing::CountingAllocator::install();
-};
-
-// What is said while it lives, in place of standard error.
-class Warnings : public c10::WarningHandler {
- public:
-  Warnings() : guard_(this) {}
-  void process(const c10::Warning& warning) override { messages.push_back(warning.msg()); }
-  std::vector<std::string> messages;
-
- private:
-  c10::WarningUtils::WarningHandlerGuard guard_;
 };
 
 TEST_F(PlanTest, KeepsItsPromisesOnAChain) {

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/warnings.h"
+
 namespace ac2::policies {
 namespace {
 
@@ -35,6 +37,8 @@ CheckpointPolicy decide(const Policy& policy, const char* op, const char* overlo
   return instance.by_operator(c10::Dispatcher::singleton().findSchemaOrThrow(op, overload)).policy();
 }
 
+using test::warnings_of;
+
 std::string error_of(const std::function<void()>& make) {
   try {
     make();
@@ -46,16 +50,6 @@ std::string error_of(const std::function<void()>& make) {
 
 std::string save_ops_error(const std::string& op) {
   return error_of([&] { save_ops({op}); });
-}
-
-std::vector<std::string> warnings_of(const std::function<void()>& make) {
-  struct Collector : c10::WarningHandler {
-    std::vector<std::string> messages;
-    void process(const c10::Warning& warning) override { messages.push_back(warning.msg()); }
-  } collector;
-  const c10::WarningUtils::WarningHandlerGuard guard(&collector);
-  make();
-  return collector.messages;
 }
 
 TEST(RecomputeAllTest, PrefersToRecomputeWhateverTheOp) {

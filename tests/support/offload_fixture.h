@@ -16,6 +16,7 @@
 #include "tests/support/fake_accelerator.h"
 #include "tests/support/regions.h"
 #include "tests/support/wait_for_engine.h"
+#include "tests/support/warnings.h"
 
 namespace ac2::test {
 
@@ -124,17 +125,6 @@ class OffloadTest : public CleanTest {
 // Of every tensor here: what pinned memory is rounded up to.
 inline constexpr int64_t kBytes = 512;
 inline constexpr int64_t kNumbers = kBytes / 4;
-
-// What `fn` warns of.
-inline std::vector<std::string> warnings_of(const std::function<void()>& fn) {
-  struct Collector : c10::WarningHandler {
-    std::vector<std::string> messages;
-    void process(const c10::Warning& warning) override { messages.push_back(warning.msg()); }
-  } collector;
-  const c10::WarningUtils::WarningHandlerGuard guard(&collector);
-  fn();
-  return collector.messages;
-}
 
 // Each op's backward needs its input; op 0's is x.
 inline at::Tensor sines(const at::Tensor& x, int count) {
