@@ -296,7 +296,7 @@ void Budget::make_room(int64_t bytes, c10::function_ref<std::string()> at, int64
 
 bool Budget::forgets_for_room() const {
   const std::lock_guard lock(mutex_);
-  // What goes over a soft budget all the time asks all tapes only now and then.
+  // A program that goes over a soft budget all the time asks all tapes only now and then.
   return (times_over_ & (times_over_ - 1)) == 0;
 }
 

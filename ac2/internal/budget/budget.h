@@ -104,8 +104,8 @@ class Budget : public std::enable_shared_from_this<Budget> {
   // The same for what may be done in another way, that takes less: false if there is no room, unless values are dropped
   // that are kept to the last.
   bool find_room(int64_t bytes);
-  // With the lock of the value's tape: with which budget a replay that gets by with
-  // few bytes has room, and in which order it gathers what the value's node takes.
+  // With the lock of the value's tape: with which budget a replay that gets by with few bytes has room, and in which
+  // order it gathers the inputs of the value's node.
   int64_t enough_to_replay(const Value& value);
   std::vector<Value*> order_to_replay(const Value& value);
   // An allocation failed, so the budget is more than there is: drops all that can be dropped, and lowers the budget for
@@ -141,7 +141,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   void look_elsewhere();
   ValueId next_victim(bool spare_last);
   void set_limit();
-  // What is held and never dropped.
+  // Held bytes that are never dropped.
   int64_t fixed_bytes() const { return fixed_bytes_ + outside_.last_ours(); }
   // False if there is room for `bytes` already; else the budget tracks from now on.
   bool is_short_of(int64_t bytes);

@@ -32,7 +32,7 @@ class OutsideBytes {
   // looks at reference counts, of up to 64 storages a call. With more storages, a dropped tensor may count some calls
   // later.
   int64_t ours();
-  // What it was found to be when it was last looked at.
+  // The result of the last call of ours().
   int64_t last_ours() const { return ours_; }
 
  private:

@@ -126,7 +126,7 @@ ReplayNeeds::Gathering ReplayNeeds::best_gathering(const EvictorGraph& graph, co
     const Plan* plan = plan_of(graph, value);
     return plan != nullptr ? plan->number : 0;
   };
-  // What takes much and leaves little goes first.
+  // An input that takes much to compute and leaves little goes first.
   std::vector<std::pair<int64_t, ValueId>> by_gain;
   for (const ValueId input : missing) {
     const int64_t bytes = missing.size() <= kMostInputs ? bytes_beside(graph, input, there) : bytes_for(graph, input);

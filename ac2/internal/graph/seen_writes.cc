@@ -49,7 +49,7 @@ bool SeenWrites::are_elsewhere(const c10::VariableVersion& counter, uint32_t ver
   if (it == counted_.end()) {
     return false;
   }
-  // What is not known to be elsewhere ends here.
+  // The counts from `version` up to this one are not yet known to be elsewhere.
   uint32_t unknown = counter.current_version();
   for (auto run = it->second.runs.rbegin(); run != it->second.runs.rend() && unknown > version; ++run) {
     if (run->end < unknown || (run->storage == storage && run->begin < unknown)) {
