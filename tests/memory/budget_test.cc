@@ -109,6 +109,26 @@ TEST_F(BudgetTest, AtMostTheBudgetIsHeldAfterOpsThatAreNotRecorded) {
 }
 
 // A gradient that the program lets go of while the region wants it counts from the next op on, as any tensor does.
+// The region holds the tensor itself, beside its bytes: the program may yet give it other data.
+TEST_F(BudgetTest, ATensorWithoutAGradientCountsOnceTheProgramHasDroppedIt) {
+  MemoryBudget budget(3 * kBytes);
+  const at::Tensor x = sample({kElements});
+  at::Tensor s = constant({kElements}), gradient;
+  {
+    const PolicyScope scope({.memory_budget = budget});
+    at::Tensor y = x;
+    for (int i = 0; i < 6; ++i) y = (y * s).sin();
+    const int64_t before = budget.held_bytes();
+    EXPECT_LE(before, 3 * kBytes);
+    s = at::Tensor();
+    EXPECT_EQ(budget.held_bytes(), before + kBytes);
+    y = y.exp();
+    EXPECT_LE(budget.held_bytes(), 3 * kBytes);
+    gradient = gradient_of(y, x);
+  }
+  EXPECT_EQ(budget.held_bytes(), 0);
+}
+
 TEST_F(BudgetTest, AtMostTheBudgetIsHeldInALoopThatTakesGradientsOfGradients) {
   for (const int64_t values : {10, 12, 16}) {
     const at::Tensor x = sample({kElements});

@@ -91,6 +91,32 @@ TEST_F(SaveWithHooksTest, WhatIsUnpackedIsWhatBackwardSees) {
   EXPECT_FALSE(at::equal(gradient, unchanged));
 }
 
+// Autograd saves an op's arguments before the op runs, and the op reads them through the caller's references.
+TEST_F(SaveWithHooksTest, PackThatDropsTheArgumentOfAnOpIsAnErrorAndTheNextStepWorks) {
+  for (const bool others_have_it : {false, true}) {
+    at::Tensor x = sample({4}), h, other;
+    bool drops = true;
+    SaveWithHooks hooks{[&](const at::Tensor& t) {
+                          if (drops) h = at::Tensor();
+                          return c10::IValue(t.clone());
+                        },
+                        [](const c10::IValue& packed) { return packed.toTensor(); }};
+    const auto step = [&] {
+      PolicyScope scope(for_sin(hooks));
+      h = x.sin();
+      if (others_have_it) other = h;
+      return h.cos();
+    };
+    if (others_have_it) {
+      EXPECT_ANY_THROW(step());
+    } else {
+      expect_error(step, {"A pack function dropped the program's last reference", "[4]", "Drop it after the op"});
+    }
+    drops = false;
+    EXPECT_TRUE(same_bits(gradient_of(step(), x), gradient_of(x.sin().cos(), x)));
+  }
+}
+
 TEST_F(SaveWithHooksTest, PacksIntoAnyIValue) {
   const std::vector<std::pair<const char*, SaveWithHooks>> forms = {
       {"a tuple of codes and scale",

@@ -247,6 +247,33 @@ TEST_F(OutsideChangesTest, OtherDataOfAResultWithoutAGradientIsReadToo) {
   }
 }
 
+TEST_F(OutsideChangesTest, OtherDataOfATensorThatTheProgramDropsIsReadToo) {
+  for (const char* policy : kPolicies) {
+    const at::Tensor x = sample({4}), data = constant({4});
+    const auto run = [&](const std::function<at::Tensor(const at::Tensor&)>& call) {
+      at::Tensor s = data.clone();
+      const at::Tensor y = call(s);
+      s.set_data(at::full({4}, 3.));
+      s = at::Tensor();
+      return gradient_of(y, x);
+    };
+    const auto fn = [&](const at::Tensor& s) { return (x * s).sin() * s; };
+    EXPECT_TRUE(same_bits(run([&](const at::Tensor& s) { return apply_ac_policy_fn(fn, policy, s); }), run(fn)))
+        << policy;
+  }
+}
+
+TEST_F(OutsideChangesTest, ATensorThatTheProgramDropsDiesWithWhatAutogradSaved) {
+  const at::Tensor x = sample({4});
+  at::Tensor s = constant({4});
+  const c10::weak_intrusive_ptr<c10::TensorImpl> weak(s.getIntrusivePtr());
+  at::Tensor y = apply_ac_policy_fn([&] { return x * s; }, "must_save_all");
+  s = at::Tensor();
+  EXPECT_FALSE(weak.expired());
+  y = at::Tensor();
+  EXPECT_TRUE(weak.expired());
+}
+
 TEST_F(OutsideChangesTest, OtherDataThatIsWrittenLaterIsAnErrorAsInPlainAutograd) {
   for (const char* policy : kPolicies) {
     at::Tensor x = sample({4}), w = constant({4});
@@ -353,6 +380,42 @@ TEST_F(OutsideChangesTest, AStateThatIsSetInEachRoundOfALoopIsReadAsItWas) {
     const at::Tensor expected = gradient_of(loop(), x);
     EXPECT_TRUE(same_bits(gradient_of(apply_ac_policy_fn(loop, policy), x), expected)) << policy;
   }
+}
+
+TEST_F(OutsideChangesTest, AStateThatIsSetInARegionOfEachRoundIsReadAsItWas) {
+  for (const char* policy : kPolicies) {
+    const at::Tensor x = sample({4}), first = constant({4});
+    const auto loop = [&](const std::function<at::Tensor(const std::function<at::Tensor()>&)>& region) {
+      at::Tensor state = first.clone(), sum = at::zeros({4});
+      for (int round = 0; round < 5; ++round) {
+        sum = sum + region([&] {
+                at::Tensor h = (x + state).sin();
+                at::NoGradGuard guard;
+                state.set_(h.detach());
+                state.mul_(0.5);
+                at::AutoGradMode enable(true);
+                return h.exp();
+              });
+      }
+      return gradient_of(sum, x);
+    };
+    const auto in_region = [&](const auto& fn) { return apply_ac_policy_fn(fn, policy); };
+    EXPECT_TRUE(same_bits(loop(in_region), loop([](const auto& fn) { return fn(); }))) << policy;
+  }
+}
+
+TEST_F(OutsideChangesTest, OfATensorThatWasMovedTooOftenEveryWriteCountsAsFromOutside) {
+  at::Tensor x = sample({4}), s = constant({4});
+  const at::Tensor y = apply_ac_policy_fn(
+      [&] {
+        const at::Tensor sum = (x + s).sin();
+        for (int round = 0; round < 5000; ++round) {
+          move_and_write(s);
+        }
+        return sum;
+      },
+      "recompute_all");
+  expect_error([&] { gradient_of(y, x); }, {kModified});
 }
 
 TEST_F(OutsideChangesTest, ASavedResultThatIsSetIsReadAsItWas) {

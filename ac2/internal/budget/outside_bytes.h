@@ -4,6 +4,8 @@
 //
 //   OutsideBytes outside;
 //   outside.add(storage);                  // a tape holds it; as often as tapes do
+//   outside.add_leaf(storage, leaf);       // it holds a tensor over that storage too
+//   outside.remove_leaf(storage, leaf);
 //   outside.remove(storage);
 //   if (held + outside.most() > budget) {  // cheap: nothing is looked at
 //     … held + outside.ours() …
@@ -12,7 +14,10 @@
 // Not thread-safe: its owner has a lock.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Storage.h>
+#include <c10/core/TensorImpl.h>
+#include <c10/util/SmallVector.h>
 
 #include <cstdint>
 #include <vector>
@@ -25,6 +30,8 @@ class OutsideBytes {
  public:
   void add(const c10::Storage& storage);
   void remove(const c10::Storage& storage);
+  void add_leaf(const c10::Storage& storage, const at::Tensor& leaf);
+  void remove_leaf(const c10::Storage& storage, const at::Tensor& leaf);
 
   // Bytes of all that was added: what ours() can be at most.
   int64_t most() const { return most_; }
@@ -36,13 +43,20 @@ class OutsideBytes {
   int64_t last_ours() const { return ours_; }
 
  private:
+  struct Leaf {
+    c10::weak_intrusive_ptr<c10::TensorImpl> tensor;
+    int32_t holds;
+  };
   struct Entry {
     c10::weak_intrusive_ptr<c10::StorageImpl> storage;
     int64_t nbytes;
     int32_t holds;
     bool ours;
+    c10::SmallVector<Leaf, 1> leaves;
   };
 
+  static Leaf* find(Entry& entry, const at::Tensor& leaf);
+  static bool is_ours(const Entry& entry);
   void look_at(Entry& entry);
 
   std::vector<Entry> entries_;

@@ -25,6 +25,7 @@ void SeenWrites::note(const Write& write) {
   if (!counter.enabled()) {
     return;
   }
+  const std::lock_guard lock(mutex_);
   if (counted_.size() >= sweep_at_) {
     sweep();
   }
@@ -39,12 +40,16 @@ void SeenWrites::note(const Write& write) {
   if (!runs.empty() && runs.back().end == write.version && runs.back().storage == write.storage) {
     runs.back().end = end;
   } else {
+    if (runs.size() == kMostRuns) {
+      runs.erase(runs.begin(), runs.begin() + kMostRuns / 2);
+    }
     runs.push_back({write.storage, write.version, end});
   }
 }
 
 bool SeenWrites::are_elsewhere(const c10::VariableVersion& counter, uint32_t version,
                                const c10::StorageImpl* storage) const {
+  const std::lock_guard lock(mutex_);
   const auto it = counted_.find(address_of(counter));
   if (it == counted_.end()) {
     return false;
@@ -63,6 +68,12 @@ bool SeenWrites::are_elsewhere(const c10::VariableVersion& counter, uint32_t ver
 void SeenWrites::sweep() {
   absl::erase_if(counted_, [](const auto& entry) { return entry.second.counter.unique(); });
   sweep_at_ = std::max(kLeastSwept, 2 * counted_.size());
+}
+
+SeenWrites& seen_writes() {
+  // Never destroyed: values of graphs that outlive main() look at it.
+  static SeenWrites* const writes = new SeenWrites;
+  return *writes;
 }
 
 }  // namespace ac2::internal

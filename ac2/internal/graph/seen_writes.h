@@ -1,9 +1,8 @@
-// Which storages a region's ops have written through each version counter.
+// Which storages the ops of regions have written through each version counter.
 //
-//   SeenWrites writes;
 //   const SeenWrites::Write write(tensor, storage);          // an op is about to write to `storage` through `tensor`
-//   writes.note(write);                                      // it has
-//   if (writes.are_elsewhere(counter, version, storage)) …   // nothing that `counter` counted was in `storage`
+//   seen_writes().note(write);                               // it has
+//   if (seen_writes().are_elsewhere(counter, version, storage)) …   // nothing that `counter` counted was in `storage`
 //
 // A version counter belongs to a tensor and its views, and goes along when the tensor is given another storage (set_(),
 // set_data()). It then counts writes to that storage, while values of the old one still watch it. To ask where the
@@ -14,7 +13,13 @@
 // are counted by the kernel (those of _foreach ops). A count that does not come, because the caller has left
 // ADInplaceOrView out, is noticed with the counter's next write.
 //
-// Threads: guarded by the tape's lock.
+// All regions share one, because a later region moves tensors that an earlier one has read: a loop that carries its
+// state by set_() may have a region a round.
+//
+// Not guaranteed: of a counter through which more than kMostRuns storages were written to in turns, the older half is
+// forgotten. What is forgotten counts as a write to any storage.
+//
+// Threads: safe. Its lock is taken below a tape's.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,6 +29,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 
 #include "absl/container/flat_hash_map.h"
 
@@ -31,6 +37,8 @@ namespace ac2::internal {
 
 class SeenWrites {
  public:
+  static constexpr size_t kMostRuns = 4096;
+
   struct Write {
     at::Tensor through;
     const c10::StorageImpl* storage = nullptr;  // null if no byte is written
@@ -60,8 +68,12 @@ class SeenWrites {
 
   static constexpr size_t kLeastSwept = 64;
 
+  mutable std::mutex mutex_;
   absl::flat_hash_map<const void*, Counted> counted_;
   size_t sweep_at_ = kLeastSwept;
 };
+
+// That of the process.
+SeenWrites& seen_writes();
 
 }  // namespace ac2::internal

@@ -96,14 +96,14 @@ struct Value {
   bool without_gradient = false;  // surely no graph led to it where an op made it, or took it last
   BudgetedValue budget;
   WatchedVersions versions;
-  const SeenWrites* seen_writes = nullptr;  // the tape's
   size_t nbytes = 0;
 
   c10::weak_intrusive_ptr<c10::StorageImpl> origin;  // what forward computed
   c10::Storage held;                                 // while saved and used
-  c10::Storage real;                                 // while pinned
-  at::Tensor replayed;                               // over `real`, as the op returned it
-  c10::StreamId stream = kNoStream;                  // on which a replay made `real`, or it was last used since
+  at::Tensor leaf;      // over `held` when autograd saved it, which reads what data it has in backward; few have one
+  c10::Storage real;    // while pinned
+  at::Tensor replayed;  // over `real`, as the op returned it
+  c10::StreamId stream = kNoStream;  // on which a replay made `real`, or it was last used since
   std::unique_ptr<std::variant<PackedForm, OpaqueForm>> form;  // null for a value that is simply a storage
   std::unique_ptr<std::string> name;                           // that name_tensor() gave it; null if none
 
@@ -122,8 +122,8 @@ struct Value {
   bool is_offloaded() const { return is_packed() && packed_form()->is_offload; }
   // Somebody whom ac2 does not see has written to it since its versions were noted.
   bool changed_outside() const {
-    return C10_UNLIKELY(versions.changed()) && (seen_writes == nullptr || watched_storage() == nullptr ||
-                                                versions.changed(*seen_writes, watched_storage()));
+    return C10_UNLIKELY(versions.changed()) &&
+           (watched_storage() == nullptr || versions.changed(seen_writes(), watched_storage()));
   }
   // The storage that the versions are about; null for a tensor without a plain one.
   const c10::StorageImpl* watched_storage() const {
@@ -131,7 +131,11 @@ struct Value {
   }
   int64_t bytes() const { return static_cast<int64_t>(nbytes); }
   // Nobody but the tape has the bytes.
-  bool is_held_by_us_alone() const { return held && held.use_count() == 1; }
+  bool is_held_by_us_alone() const { return held && held.use_count() == (leaf_is_ours_alone() ? 2 : 1); }
+  // Nobody but the tape has the leaf, and it lies where it lay.
+  bool leaf_is_ours_alone() const {
+    return leaf.defined() && leaf.use_count() == 1 && leaf.storage().is_alias_of(held);
+  }
 };
 
 }  // namespace ac2::internal

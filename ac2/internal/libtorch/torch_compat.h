@@ -77,6 +77,16 @@ bool is_used_by_idle_python_object(Impl& impl) {
   }
 }
 
+// Whether the tensor has an object in Python that may become such a one. Takes no lock.
+template <class Impl>
+bool may_get_idle_python_object(Impl& impl) {
+  if constexpr (requires { impl.pyobj_slot()->has_unique_reference(); }) {
+    return impl.pyobj_slot()->load_pyobj() != nullptr;
+  } else {
+    return false;
+  }
+}
+
 // What programs have asked the allocator of an accelerator for and not given back.
 struct RequestedBytes {
   int64_t current = 0;
@@ -100,7 +110,7 @@ void set_float32_precisions(const Float32Precisions& precisions);
 uint32_t reduced_precision_of_cublas();
 void set_reduced_precision_of_cublas(uint32_t bits);
 
-// What tells a version counter from others, for which LibTorch has no function: its address, null if it counts nothing.
+// The address of a version counter, which tells it from others; null if it counts nothing. LibTorch has no function for it.
 inline const void* address_of(const c10::VariableVersion& counter) {
   static_assert(sizeof(c10::VariableVersion) == sizeof(void*), "VariableVersion is no longer just a pointer");
   const void* address = nullptr;

@@ -26,7 +26,8 @@ int64_t references_of_ours(const Value& value, const c10::Storage& storage) {
   const auto is_it = [&](const c10::Storage& other) {
     return other && other.unsafeGetStorageImpl() == storage.unsafeGetStorageImpl() ? 1 : 0;
   };
-  return is_it(value.held) + is_it(value.real) + (value.replayed.defined() ? is_it(value.replayed.storage()) : 0);
+  return is_it(value.held) + is_it(value.real) + (value.replayed.defined() ? is_it(value.replayed.storage()) : 0) +
+         (value.leaf_is_ours_alone() ? 1 : 0);
 }
 
 // The values of one tape.

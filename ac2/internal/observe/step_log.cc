@@ -108,7 +108,7 @@ void StepLog::look_outside() {
 
 void StepLog::look_at(const Value& value, uint32_t id) {
   if (value.producer == nullptr && (value.held || value.is_packed())) {
-    graph_.values[id].ours = value.is_packed() || value.held.use_count() == 1;
+    graph_.values[id].ours = value.is_packed() || value.is_held_by_us_alone();
   }
 }
 

@@ -85,7 +85,7 @@ class NodeBuilder {
     if (call_.writes == nullptr) {
       return;
     }
-    call_.writes->note_versions(tape_);
+    call_.writes->note_versions();
     for (const Overwrites::Target& target : call_.writes->targets()) {
       node_->add_extras().writes.push_back(
           {target.is_read() ? target.old : nullptr, target.nbytes, target.tensor.device()});

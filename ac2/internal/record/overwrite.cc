@@ -290,10 +290,10 @@ Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IVal
   commit(*locked);
 }
 
-void Overwrites::note_versions(LockedTape& tape) const {
+void Overwrites::note_versions() const {
   for (const SeenWrites::Write& write : writes_) {
     if (!targets_[target_of(write.storage)].accumulates) {
-      tape.seen_writes().note(write);
+      seen_writes().note(write);
     }
   }
 }

@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ac2/internal/graph/seen_writes.h"
 #include "ac2/internal/offload/offloaded_value.h"
 #include "ac2/internal/operators/op_facts.h"
 #include "ac2/internal/tape/tape.h"
@@ -86,7 +87,7 @@ class Overwrites {
   // The elements that are written of a target, if one argument says it all, else null.
   const TensorMeta* only_argument_of(const Target& target) const;
   // The op has run: ADInplaceOrView counts its writes next.
-  void note_versions(LockedTape& tape) const;
+  void note_versions() const;
   // Writes into a tensor without plain storage, which cannot be replayed.
   bool opaque() const { return opaque_; }
   // Index of the target that is `storage`, or -1.

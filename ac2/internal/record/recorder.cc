@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "ac2/internal/budget/budget.h"
+#include "ac2/internal/graph/seen_writes.h"
 #include "ac2/internal/libtorch/for_each_tensor.h"
 #include "ac2/internal/operators/random_replay.h"
 #include "ac2/internal/record/overwrite.h"
@@ -34,8 +35,8 @@ void stay_within_budget(Tape& tape, const OpFacts& facts) {
   }
 }
 
-// Nothing to record, but ADInplaceOrView may be about to count a new version of bytes that stay as they are. Told to
-// the tape after the op, for it may throw.
+// Nothing to record, but ADInplaceOrView may be about to count a new version of bytes that stay as they are. Noted
+// after the op, for it may throw.
 void change_metadata(Tape& tape, const OpFacts& facts, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   if (facts.detaches) {
     note_detached(tape, stack->back().toTensor());
@@ -48,11 +49,8 @@ void change_metadata(Tape& tape, const OpFacts& facts, c10::DispatchKeySet keys,
     }
   }
   facts.op.redispatchBoxed(keys, stack);
-  if (!writes.empty()) {
-    const Tape::Lock locked(tape);
-    for (const SeenWrites::Write& write : writes) {
-      locked->seen_writes().note(write);
-    }
+  for (const SeenWrites::Write& write : writes) {
+    seen_writes().note(write);
   }
 }
 
@@ -80,8 +78,7 @@ void run_unrecorded(Region& region, const OpFacts& facts, c10::DispatchKeySet ke
   if (!facts.written.empty() && !facts.writes_metadata_only) {
     const Overwrites writes(*region.tape, facts, top(*stack, facts.num_arguments), {.in_place = true});
     facts.op.redispatchBoxed(keys, stack);
-    const Tape::Lock locked(*region.tape);
-    writes.note_versions(*locked);
+    writes.note_versions();
     return;
   }
   facts.op.redispatchBoxed(keys, stack);

@@ -31,7 +31,7 @@ size_t bytes_of_own_inputs(const Node& node) {
   for (auto input = node.inputs.begin(); input != node.inputs.end(); ++input) {
     const Value* value = input->value;
     const auto is_it = [value](const NodeInput& other) { return other.value == value; };
-    if (value == nullptr || !value->held || value->pins > 0 || value->held.use_count() > 1 ||
+    if (value == nullptr || value->pins > 0 || !value->is_held_by_us_alone() ||
         std::any_of(node.inputs.begin(), input, is_it)) {
       continue;
     }

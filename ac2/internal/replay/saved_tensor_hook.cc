@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ac2/internal/libtorch/out_of_memory.h"
+#include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/libtorch/unrecorded.h"
 #include "ac2/internal/replay/backward_run.h"
 #include "ac2/internal/replay/packing.h"
@@ -105,17 +106,39 @@ void SavedTensorHook::call_pack_hook(const at::Tensor& tensor) {
   pack(tensor, nullptr);
 }
 
+C10_NOINLINE void SavedTensorHook::hold_leaf(LockedTape& tape, const at::Tensor& tensor) {
+  const bool program_has_it =
+      tensor.use_count() > 1;  // than autograd, which saves a result through an alias of its own
+  if (program_has_it && value()->producer == nullptr && !tensor.requires_grad() &&
+      (tape.budget().get() == nullptr || !may_get_idle_python_object(*tensor.unsafeGetTensorImpl()))) {
+    tape.bytes().hold_leaf(value(), tensor);
+  }
+}
+
+// An argument of the op that autograd is about to run, of which the pack function has dropped the last reference but
+// autograd's own. The op would read it through the caller's reference.
+static C10_NOINLINE void check_argument_was_not_dropped(const at::Tensor& tensor, size_t uses_before) {
+  TORCH_CHECK(uses_before == 1 || tensor.use_count() > 1,
+              "A pack function dropped the program's last reference to a tensor of shape ", tensor.sizes(),
+              ", which an op that is about to run takes as its argument. Drop it after the op, or in a policy.");
+}
+
 C10_ALWAYS_INLINE void SavedTensorHook::pack(const at::Tensor& tensor, const OpaqueForm* made) {
   c10::SmallVector<Value*, 2> packs;
   {
     const Tape::Lock tape(*tape_);
     attach(*tape, tensor, made);
+    if (leaf_ != nullptr) {
+      hold_leaf(*tape, tensor);
+    }
     if (tape->bytes().has_pending_packs()) {
       packs = tape->bytes().take_pending_packs();
     }
   }
   if (!packs.empty()) {
+    const size_t uses = tensor.use_count();
     pack_values(*tape_, packs);
+    check_argument_was_not_dropped(tensor, uses);
   }
   if (Budget* budget = tape_->budget()) {
     budget->make_room(0, [&] { return c10::str("the saving of a tensor of shape ", tensor.sizes()); });

@@ -50,12 +50,16 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks, public
   // Undefined if the value, which is opaque, is kept whole.
   at::Tensor unpack_parts();
 
+  // The value holds a leaf without a gradient, which the program may drop, but not where that would hide from a budget
+  // what the program has dropped.
+  void hold_leaf(LockedTape& tape, const at::Tensor& tensor);
   // What the leaf holds now, if the program has given it other data since; else undefined.
   at::Tensor new_data_of_leaf();
 
   // A leaf that was saved. Autograd keeps such a tensor itself and so reads the data that it has in backward, which
   // set_data() and `.data =` exchange. While the graph lives, a leaf with a gradient lives too, because autograd
-  // accumulates there. No strong reference to others: it would keep the bytes of what is recomputed.
+  // accumulates there; one without a gradient that lies in a value from outside is held with the value
+  // (ValueBytes::hold_leaf). No strong reference to others: it would keep the bytes of what is recomputed.
   struct Leaf {
     c10::weak_intrusive_ptr<c10::TensorImpl> tensor;
     // Where it lay when it was saved. The reference keeps the address from being another storage's.

@@ -50,12 +50,18 @@ void BudgetShare::count_untracked_held(Value& value) {
   } else {
     value.budget.held = Counted::kOutside;
     budget_->add_outside(value.held);
+    if (value.leaf.defined()) {
+      count_leaf(value);
+    }
   }
 }
 
 void BudgetShare::uncount_counted_held(Value& value) {
   if (value.budget.held == Counted::kOutside) {
     value.budget.held = Counted::kNot;
+    if (value.leaf.defined()) {
+      budget_->remove_outside_leaf(value.held, value.leaf);
+    }
     budget_->remove_outside(value.held);
   } else {
     uncount(value.budget.held, value.bytes());

@@ -94,6 +94,12 @@ class BudgetShare {
       uncount_counted_held(value);
     }
   }
+  // After `leaf` is set beside `held`; it is dropped with that.
+  void count_leaf(const Value& value) {
+    if (value.budget.held == Counted::kOutside) {
+      budget_->add_outside_leaf(value.held, value.leaf);
+    }
+  }
   // The same for what was packed.
   void count_packed(Value& value) {
     if (budget_) {

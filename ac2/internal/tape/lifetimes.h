@@ -20,20 +20,12 @@ namespace ac2::internal {
 
 class Lifetimes {
  public:
-  Lifetimes(GraphMemory& memory, ValueBytes& bytes, BudgetShare& budget, TrashCan& trash, const Observers& observers,
-            const SeenWrites& seen_writes)
-      : memory_(memory),
-        bytes_(bytes),
-        budget_(budget),
-        trash_(trash),
-        observers_(observers),
-        seen_writes_(seen_writes) {}
+  Lifetimes(GraphMemory& memory, ValueBytes& bytes, BudgetShare& budget, TrashCan& trash, const Observers& observers)
+      : memory_(memory), bytes_(bytes), budget_(budget), trash_(trash), observers_(observers) {}
 
   template <class... Args>
   Value* make_value(Args&&... args) {
-    Value* value = memory_.values.make(std::forward<Args>(args)...);
-    value->seen_writes = &seen_writes_;
-    return value;
+    return memory_.values.make(std::forward<Args>(args)...);
   }
   // One that was made and that nobody has referred to.
   void discard(Value* value) { trash_.put(value); }
@@ -80,7 +72,6 @@ class Lifetimes {
   BudgetShare& budget_;
   TrashCan& trash_;
   const Observers& observers_;
-  const SeenWrites& seen_writes_;
   Value* dying_ = nullptr;  // without references, not yet taken apart
   bool taking_apart_ = false;
   int64_t live_nodes_ = 0;

@@ -8,7 +8,7 @@ LockedTape::LockedTape()
     : trash_(memory_),
       ledger_(observers_),
       bytes_(ledger_, budget_, trash_, observers_),
-      lifetimes_(memory_, bytes_, budget_, trash_, observers_, seen_writes_),
+      lifetimes_(memory_, bytes_, budget_, trash_, observers_),
       pins_(bytes_, budget_),
       decisions_(lifetimes_, bytes_, ledger_, observers_),
       offloading_(decisions_),

@@ -14,7 +14,7 @@
 //   ValueBytes      where the bytes are
 //   ByteLedger      what stats() says                            BudgetShare   what the budget is told
 //   TrashCan        what is freed once the lock is released      Observers     who watches
-//   ForeignCopies   what was read from memory of others          SeenWrites     which writes no value has to fear
+//   ForeignCopies   what was read from memory of others
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,7 +26,6 @@
 #include <vector>
 
 #include "ac2/internal/graph/node.h"
-#include "ac2/internal/graph/seen_writes.h"
 #include "ac2/internal/libtorch/meta_table.h"
 #include "ac2/internal/libtorch/op_environment.h"
 #include "ac2/internal/tape/anchors.h"
@@ -64,7 +63,6 @@ class LockedTape {
   ByteLedger& ledger() { return ledger_; }
   BudgetShare& budget() { return budget_; }
   Observers& observers() { return observers_; }
-  SeenWrites& seen_writes() { return seen_writes_; }
 
   // The tape's own copy of how the tensor lies in its storage.
   const TensorMeta* intern(const at::Tensor& tensor) { return metas_.intern(*tensor.unsafeGetTensorImpl()); }
@@ -123,7 +121,6 @@ class LockedTape {
   GraphMemory memory_;
   Observers observers_;
   TrashCan trash_;
-  SeenWrites seen_writes_;
   BudgetShare budget_;
   ByteLedger ledger_;
   ValueBytes bytes_;

@@ -70,6 +70,13 @@ void ValueBytes::hold_whole_copy(Value* value, at::Tensor copy) {
   }
 }
 
+void ValueBytes::hold_leaf(Value* value, const at::Tensor& leaf) {
+  if (value->held && !value->held_is_private && !value->leaf.defined()) {
+    value->leaf = leaf;
+    budget_.count_leaf(*value);
+  }
+}
+
 void ValueBytes::drop_held(Value* value) {
   observers_.tell([&](Observer& observer) { observer.before_drop(*value); });
   if (value->held) {
@@ -81,6 +88,9 @@ void ValueBytes::drop_held(Value* value) {
       ++value->refs;
     }
     trash_.put(value->held);
+    if (value->leaf.defined()) {
+      trash_.put(value->leaf);
+    }
     value->held_is_private = false;
   }
   if (value->form) {

@@ -36,6 +36,9 @@ class ValueBytes {
   void hold_copy(Value* value, c10::Storage copy);
   // The same for a tensor without plain storage, if it is held.
   void hold_whole_copy(Value* value, at::Tensor copy);
+  // Until it is dropped, the tape also holds the leaf that autograd has saved, whose data the program may yet exchange.
+  // Does nothing if the value has one already, or is not held by reference.
+  void hold_leaf(Value* value, const at::Tensor& leaf);
   // In whatever form.
   void drop_held(Value* value);
 
