@@ -21,8 +21,7 @@ using internal::Value;
 // is not copied for them: whoever reads a tensor through its pointer, as kernels of other libraries do, would pay for
 // it.
 bool is_recomputed_for_others(const Value& value) {
-  return value.producer != nullptr && !value.saved && value.users > value.hooks && value.form == nullptr &&
-         !value.held_is_private && !value.real;
+  return value.counts_on_replay() && value.users > value.hooks && value.is_only_original();
 }
 
 // From now on the storage holds another value, which autograd's hooks follow, as in plain PyTorch. The ops before keep

@@ -30,7 +30,7 @@ at::Tensor name_tensor(const at::Tensor& tensor, std::string_view name) {
     if (value != nullptr) {
       value->name = std::make_unique<std::string>(name);
     }
-    if (!region->policies.looks_at_names() || (value != nullptr && value->tagged)) {
+    if (!region->policies.looks_at_names() || (value != nullptr && value->is_tagged())) {
       return tensor;
     }
     if (value != nullptr && value->producer != nullptr) {

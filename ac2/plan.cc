@@ -10,12 +10,11 @@
 #include "ac2/internal/budget/budget.h"
 #include "ac2/internal/libtorch/tensor_bytes.h"
 #include "ac2/internal/observe/step_log.h"
+#include "ac2/internal/opening/open_region.h"
 #include "ac2/internal/operators/cost_source.h"
 #include "ac2/internal/operators/meta_kernels.h"
 #include "ac2/internal/planning/planner.h"
-#include "ac2/internal/record/interceptor.h"
 #include "ac2/internal/region/close_scope.h"
-#include "ac2/internal/region/engine.h"
 #include "ac2/internal/region/region.h"
 
 namespace ac2 {
@@ -143,13 +142,11 @@ void StepPlanner::State::record(const std::function<void()>& step, const PlanOpt
   // Under a budget even if it has no end: that changes which writes are recorded as ops that can be replayed.
   const auto budget = std::make_shared<internal::Budget>(options.recording_budget.value_or(kUnlimited),
                                                          internal::cost_source(options.modelled_costs));
-  internal::install_interceptor();
-  internal::install_engine();
   internal::install_meta_kernels();
   // Not a constant: that an op may have to be recomputed must be known before it runs.
   const Policy policy = [this](const OpContext& op) { return note(op); };
-  const auto scope = ThreadRegions::here().open(
-      policy.enter(), {.verify = false, .timeline = false, .budget = budget, .plan_budget = nullptr, .log = log});
+  const auto scope = internal::open_region(
+      policy, {.verify = false, .timeline = false, .budget = budget, .plan_budget = nullptr, .log = log});
   const std::shared_ptr<internal::Tape> tape = scope->region->tape;
   const auto stop = [&] {
     {

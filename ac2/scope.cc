@@ -2,34 +2,20 @@
 
 #include <c10/util/Exception.h>
 
-#include <cstdlib>
-#include <string>
-#include <string_view>
 #include <utility>
 
-#include "ac2/internal/libtorch/out_of_memory.h"
-#include "ac2/internal/record/interceptor.h"
+#include "ac2/internal/opening/open_region.h"
 #include "ac2/internal/region/budget_access.h"
 #include "ac2/internal/region/close_scope.h"
-#include "ac2/internal/region/engine.h"
 #include "ac2/internal/region/region.h"
 #include "ac2/internal/region/tensor_decision.h"
 #include "ac2/internal/replay/replay_call.h"
-#include "ac2/report.h"
 
 namespace ac2 {
 
 using internal::ThreadRegions;
 
 namespace {
-
-bool verify_by_environment() {
-  const char* const value = std::getenv("AC2_VERIFY");
-  const std::string_view text = value == nullptr ? "" : value;
-  TORCH_CHECK(text.empty() || text == "0" || text == "1", "The environment variable AC2_VERIFY is \"", text,
-              "\"; expected 1 (every region verifies its replays) or 0.");
-  return text == "1";
-}
 
 void check_offload_options(const OffloadOptions& options) {
   const auto check = [](const char* name, int64_t bytes) {
@@ -59,20 +45,12 @@ PolicyScope::PolicyScope(Policy policy, ScopeOptions options) {
   if (options.offload) {
     check_offload_options(*options.offload);
   }
-  const bool verify = options.verify || verify_by_environment();
-  internal::install_interceptor();
-  internal::install_engine();
-  internal::set_out_of_memory_note(
-      [](const c10::Error& error) { return explain_held(error.what_without_backtrace()); });
-  Policy::Instance instance = policy.enter();
-  const std::optional<MemoryBudget> plan_budget = BudgetOption(instance.memory_budget).budget(instance.modelled_costs);
-  const internal::RegionOptions region{.verify = verify,
-                                       .timeline = options.timeline,
-                                       .budget = budget_of(budget),
-                                       .plan_budget = budget_of(plan_budget),
-                                       .log = nullptr,
-                                       .offload = options.offload};
-  state_ = ThreadRegions::here().open(std::move(instance), region);
+  state_ = internal::open_region(std::move(policy), {.verify = options.verify,
+                                                     .timeline = options.timeline,
+                                                     .budget = budget_of(budget),
+                                                     .plan_budget = nullptr,
+                                                     .log = nullptr,
+                                                     .offload = options.offload});
 }
 
 PolicyScope::PolicyScope(ScopeOptions options) : PolicyScope(policy_for(options), options) {}

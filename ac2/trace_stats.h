@@ -12,7 +12,10 @@ struct TraceStats {
   int64_t saved_bytes = 0;       // held for backward now, with the inputs and parameters that ops need
   int64_t recomputed_ops = 0;    // ops replayed so far
   int64_t recomputed_bytes = 0;  // bytes of replayed results held now
-  int64_t peak_bytes = 0;        // the most of saved_bytes and recomputed_bytes together so far
+  // Replayed results that verify mode has compared with forward's so far. If it stays 0 after a backward of a region
+  // with ScopeOptions::verify, nothing that could be compared was replayed: the option has checked no replay.
+  int64_t verified_results = 0;
+  int64_t peak_bytes = 0;  // the most of saved_bytes and recomputed_bytes together so far
   // Copied so far because an op was about to overwrite a value that was still needed, or had read memory that LibTorch
   // did not allocate and that may change at any time.
   int64_t copied_bytes = 0;

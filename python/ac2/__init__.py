@@ -22,12 +22,18 @@ from ac2 import _C, policies  # noqa: E402
 from ac2._C import (  # noqa: E402
     DisableCheckpointing,
     MemoryBudget,
+    OffloadMemory,
     OffloadOptions,
+    PlanSummary,
+    RecomputeScope,
+    SaveScope,
     SaveWithHooks,
     Trace,
     TraceStats,
     is_checkpoint_enabled,
     is_recomputing,
+    offload_memory,
+    release_offload_memory,
 )
 from ac2._checkpoint import (  # noqa: E402
     checkpoint,
@@ -36,6 +42,7 @@ from ac2._checkpoint import (  # noqa: E402
 )
 from ac2._modules import apply_checkpointing, checkpoint_wrapper, last_trace, remove_checkpointing  # noqa: E402
 from ac2._patch import patch_torch_checkpoint  # noqa: E402
+from ac2._plans import StepPlanner, current_decision, plan, sqrt_segments  # noqa: E402
 from ac2._policy import CheckpointPolicy, by_operator  # noqa: E402
 from ac2._report import (  # noqa: E402
     explain,
@@ -47,7 +54,7 @@ from ac2._report import (  # noqa: E402
     write_report,
 )
 from ac2._scope import PolicyScope, apply_ac_policy_fn  # noqa: E402
-from ac2._tensors import name_tensor, tag_with_policy  # noqa: E402
+from ac2._tensors import expose, name_tensor, tag_with_policy  # noqa: E402
 from ac2._version import __version__  # noqa: E402
 
 #: For ``CMAKE_PREFIX_PATH``: ``find_package(ac2)`` finds the library that this package uses.
@@ -57,9 +64,14 @@ __all__ = [
     "CheckpointPolicy",
     "DisableCheckpointing",
     "MemoryBudget",
+    "OffloadMemory",
     "OffloadOptions",
+    "PlanSummary",
     "PolicyScope",
+    "RecomputeScope",
+    "SaveScope",
     "SaveWithHooks",
+    "StepPlanner",
     "Trace",
     "TraceStats",
     "__version__",
@@ -71,17 +83,23 @@ __all__ = [
     "checkpoint_wrapper",
     "cmake_prefix_path",
     "create_selective_checkpoint_contexts",
+    "current_decision",
     "explain",
     "explain_held",
+    "expose",
     "is_checkpoint_enabled",
     "is_recomputing",
     "last_trace",
     "live_node_count",
     "name_tensor",
+    "offload_memory",
     "patch_torch_checkpoint",
+    "plan",
     "policies",
+    "release_offload_memory",
     "remove_checkpointing",
     "report",
+    "sqrt_segments",
     "tag_with_policy",
     "to_chrome_trace",
     "to_dot",

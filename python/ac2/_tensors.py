@@ -38,3 +38,15 @@ def name_tensor(tensor: torch.Tensor, name: str) -> torch.Tensor:
     """
     _check("name_tensor", tensor)
     return _C.name_tensor(tensor, name)
+
+
+def expose(tensor: torch.Tensor) -> None:
+    """From now on code that no dispatcher sees may write to the memory of ``tensor``.
+
+    Regions then hold the tensor by reference where backward needs it, and no longer compute it again. The package does
+    so by itself wherever a tensor hands out its pointer (``numpy()``, ``data_ptr()``, DLPack and others); call it before
+    a kernel of your own writes through a pointer that it got in another way. Does nothing for a tensor that no region
+    knows.
+    """
+    _check("expose", tensor)
+    _C.expose(tensor)

@@ -5,6 +5,7 @@
 #include "python/binding/decisions.h"
 #include "python/binding/errors.h"
 #include "python/binding/modules.h"
+#include "python/binding/plans.h"
 #include "python/binding/scope.h"
 #include "python/binding/storage_names.h"
 #include "python/binding/subclasses.h"
@@ -15,6 +16,7 @@ PYBIND11_MODULE(_C, module) {
   ac2::python::add_policies(module);
   ac2::python::add_scope(module);
   ac2::python::add_modules(module);
+  ac2::python::add_plans(module);
   ac2::python::add_storage_names(module);
   ac2::python::install_subclass_codec();
   // The torch that it was compiled with, for the check at import.

@@ -16,6 +16,7 @@
 #include "ac2/memory_budget.h"
 #include "ac2/names.h"
 #include "ac2/offload.h"
+#include "ac2/op_scopes.h"
 #include "ac2/report.h"
 #include "ac2/trace.h"
 #include "python/binding/decisions.h"
@@ -82,6 +83,15 @@ template <class Guard>
 class PyGuard {
  public:
   PyGuard() = default;
+  // A scope that is left where it cannot be is an error of its owner, which leave() reports.
+  ~PyGuard() {
+    while (!guards_.empty()) {
+      try {
+        leave();
+      } catch (const c10::Error&) {
+      }
+    }
+  }
   PyGuard(const PyGuard&) = delete;
   PyGuard& operator=(const PyGuard&) = delete;
 
@@ -91,14 +101,23 @@ class PyGuard {
         .def(
             "__enter__",
             [](PyGuard& self) -> PyGuard& {
+              const py::gil_scoped_release no_gil;
               self.guards_.push_back(std::make_unique<Guard>());
               return self;
             },
             py::return_value_policy::reference)
-        .def("__exit__", [](PyGuard& self, const py::args&) { self.guards_.pop_back(); });
+        .def("__exit__", [](PyGuard& self, const py::args&) { self.leave(); });
   }
 
  private:
+  // Not by the pointer's destructor, through which no exception comes.
+  void leave() {
+    const py::gil_scoped_release no_gil;
+    Guard* const guard = guards_.back().release();
+    guards_.pop_back();
+    delete guard;
+  }
+
   std::vector<std::unique_ptr<Guard>> guards_;
 };
 
@@ -132,10 +151,10 @@ std::unique_ptr<PyScope> open_scope(const py::object& policy, const py::object& 
 std::string repr_of(const TraceStats& stats) {
   return c10::str("TraceStats(recorded_ops=", stats.recorded_ops, ", live_nodes=", stats.live_nodes,
                   ", saved_bytes=", stats.saved_bytes, ", recomputed_ops=", stats.recomputed_ops,
-                  ", recomputed_bytes=", stats.recomputed_bytes, ", peak_bytes=", stats.peak_bytes,
-                  ", copied_bytes=", stats.copied_bytes, ", evicted_values=", stats.evicted_values,
-                  ", offloaded_bytes=", stats.offloaded_bytes, ", not_offloaded_bytes=", stats.not_offloaded_bytes,
-                  ")");
+                  ", recomputed_bytes=", stats.recomputed_bytes, ", verified_results=", stats.verified_results,
+                  ", peak_bytes=", stats.peak_bytes, ", copied_bytes=", stats.copied_bytes,
+                  ", evicted_values=", stats.evicted_values, ", offloaded_bytes=", stats.offloaded_bytes,
+                  ", not_offloaded_bytes=", stats.not_offloaded_bytes, ")");
 }
 
 void add_trace(py::module_& module) {
@@ -147,6 +166,8 @@ void add_trace(py::module_& module) {
                     "Held for backward now, with the inputs and parameters that ops need.")
       .def_readonly("recomputed_ops", &TraceStats::recomputed_ops, "Ops replayed so far.")
       .def_readonly("recomputed_bytes", &TraceStats::recomputed_bytes, "Bytes of replayed results held now.")
+      .def_readonly("verified_results", &TraceStats::verified_results,
+                    "Replayed results that verify mode has compared with forward's so far.")
       .def_readonly("peak_bytes", &TraceStats::peak_bytes,
                     "The most of saved_bytes and recomputed_bytes together so far.")
       .def_readonly("copied_bytes", &TraceStats::copied_bytes,
@@ -309,6 +330,12 @@ void add_scope(py::module_& module) {
       module, "DisableCheckpointing",
       "With it, ops run as if no region were open: they are not recorded, and autograd saves as it always\n"
       "does. Of the calling thread.");
+  PyGuard<RecomputeScope>::add(
+      module, "RecomputeScope",
+      "A block inside a region whose ops are all recomputed (MUST_RECOMPUTE). Outside a region it does nothing.");
+  PyGuard<SaveScope>::add(module, "SaveScope",
+                          "A block inside a region of which all that backward needs is saved (MUST_SAVE). Outside a "
+                          "region it does nothing.");
   PyGuard<internal::CompilerTracing>::add(module, "CompilerTracing", "While a compiler traces: nothing is recorded.");
   module.def("is_checkpoint_enabled", &is_checkpoint_enabled, "Whether a region is open on this thread.");
   // By its name: pybind11's class of a set of keys is known to those alone who were built by the same compiler.

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdlib>
 
+#include "ac2/report.h"
 #include "tests/support/regions.h"
 
 namespace ac2::test {
@@ -92,6 +93,27 @@ TEST_F(VerifyTest, ExactProgramsPassAndReplayAsManyOps) {
   }
   EXPECT_GT(replays[0], 0);
   EXPECT_EQ(replays[0], replays[1]);
+}
+
+TEST_F(VerifyTest, SaysHowManyReplayedResultsItHasCompared) {
+  for (const char* policy : {"recompute_all", "must_save_all"}) {
+    for (const bool verify : {false, true}) {
+      at::Tensor x = sample({4}), y;
+      std::shared_ptr<const Trace> trace;
+      {
+        PolicyScope scope(policy, {.verify = verify});
+        trace = scope.trace();
+        y = x.sin().cos().exp();  // cos needs what sin returned; exp needs its own result, which lives
+      }
+      gradient_of(y, x);
+      const TraceStats stats = trace->stats();
+      EXPECT_EQ(stats.verified_results, verify ? stats.recomputed_ops : 0) << policy;
+      const std::string text = explain(*trace);
+      const std::string said = stats.recomputed_ops > 0 ? "Verify mode has compared 1 replayed result with forward's."
+                                                        : "Verify mode has compared nothing so far";
+      EXPECT_EQ(text.find(said) != std::string::npos, verify) << text;
+    }
+  }
 }
 
 TEST_F(VerifyTest, NamesAnOpWhoseReplayGivesOtherBits) {

@@ -7,7 +7,7 @@
 
 namespace ac2::internal {
 
-struct Value;
+class Value;
 
 class BudgetedTape {
  public:

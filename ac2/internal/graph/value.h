@@ -1,13 +1,14 @@
 // Values: what the trace knows of the bytes of one storage between two writes.
 //
-// A value's bytes may be in up to four places at once: where forward computed them (`origin`), in a reference that the
-// tape holds for backward (`held`), in the form that SaveWithHooks or offloading made of them (`form`), and in what a
-// replay made for the backward under way (`real`).
+// A value's bytes may be in several places at once: where forward computed them (`origin`), in what the tape holds for
+// backward (Held), and in what is there for the backwards under way (There); value_state.h says what these can be.
+// Those who ask do so by meaning (is_lost_by_a_write(), is_at_hand(), …). ValueBytes changes the state; Decisions,
+// KeptValues and Lifetimes write down what was decided.
 //
 // Four counts say who is interested, each a subset of the one before:
 //
-//   refs    whoever knows the value at all: the storage index, hooks, nodes that take it as input. It dies with the
-//   last. users   hooks, and nodes that may have to be replayed. A saved value's bytes are held while there is one.
+//   refs    all that know the value: the storage index, hooks, nodes that take it as input. It dies with the last.
+//   users   hooks, and nodes that may have to be replayed. A saved value's bytes are held while there is one.
 //   hooks   what autograd holds of it.
 //   pins    hooks and waiting nodes of the backwards under way. Replayed bytes stay while there is one.
 //
@@ -28,6 +29,7 @@
 
 #include "ac2/internal/eviction/evictor_ids.h"
 #include "ac2/internal/graph/seen_writes.h"
+#include "ac2/internal/graph/value_state.h"
 #include "ac2/internal/graph/watched_versions.h"
 #include "ac2/internal/libtorch/stream_order.h"
 #include "ac2/internal/libtorch/tensor_meta.h"
@@ -39,13 +41,11 @@ struct Node;
 
 // The bytes as SaveWithHooks, or offloading, keeps them.
 struct PackedForm {
-  enum class Stage : uint8_t { kInPlace, kPacking, kPacked };
-
   std::shared_ptr<const SaveWithHooks> functions;
   TensorMeta meta;     // of the tensor that pack is given
-  c10::IValue packed;  // what pack returned; set while kPacked
+  c10::IValue packed;  // what pack returned; set while Held::kPacked
   int64_t packed_bytes = 0;
-  Stage stage = Stage::kInPlace;
+  bool is_being_packed = false;         // without the tape's lock
   bool is_offload = false;              // the functions are those of offloading; see tape/offloading.h
   c10::StreamId packed_on = kNoStream;  // the stream whose work pack's was
 };
@@ -65,15 +65,22 @@ enum class Counted : uint8_t { kNot, kUntracked, kFixed, kOutside };
 // What a budget knows of a value.
 struct BudgetedValue {
   ValueId id = kNoId;
-  bool droppable : 1 = false;    // the budget may drop its bytes
-  bool tracked : 1 = false;      // the budget's evictor knows of it
-  bool keep : 1 = false;         // not saved, but held while hooks want it and the budget allows
-  Counted held = Counted::kNot;  // for `held`, or what was packed
-  Counted real = Counted::kNot;  // for `real`
+  bool droppable : 1 = false;     // the budget may drop its bytes
+  bool tracked : 1 = false;       // the budget's evictor knows of it
+  Counted held = Counted::kNot;   // for what is held
+  Counted there = Counted::kNot;  // for what is there
   Retention retention = Retention::kPreferSave;
 };
 
-struct Value {
+// What a value's state counts for in TraceStats.
+struct CountedBytes {
+  int64_t saved = 0;
+  int64_t offloaded = 0;
+  int64_t recomputed = 0;
+};
+
+class Value {
+ public:
   static constexpr uint32_t kNotInMap = ~uint32_t{0};
 
   Node* producer = nullptr;        // owned; null for values from outside the region
@@ -86,11 +93,7 @@ struct Value {
   int32_t hooks = 0;
   int32_t pins = 0;
 
-  bool saved = true;              // held while it has users; otherwise replayed from its producer
-  bool tagged = false;            // decided by tag_with_policy, which no name overrules
   bool waits = false;             // pinned, and its producer must be replayed first
-  bool held_is_private = false;   // `held` is a copy that nobody else can write to
-  bool real_is_original = false;  // `real` is `origin`, not what a replay made
   bool let_go = false;            // in ValueBytes' list of these, which has a reference of its own
   bool foreign = false;           // its bytes lie in memory that others may write to; see libtorch/foreign_memory.h
   bool without_gradient = false;  // surely no graph led to it where an op made it, or took it last
@@ -99,17 +102,20 @@ struct Value {
   size_t nbytes = 0;
 
   c10::weak_intrusive_ptr<c10::StorageImpl> origin;  // what forward computed
-  c10::Storage held;                                 // while saved and used
-  at::Tensor leaf;      // over `held` when autograd saved it, which reads what data it has in backward; few have one
-  c10::Storage real;    // while pinned
-  at::Tensor replayed;  // over `real`, as the op returned it
-  c10::StreamId stream = kNoStream;  // on which a replay made `real`, or it was last used since
+  c10::StreamId stream = kNoStream;                  // on which a replay made what is there, or it was last used since
   std::unique_ptr<std::variant<PackedForm, OpaqueForm>> form;  // null for a value that is simply a storage
   std::unique_ptr<std::string> name;                           // that name_tensor() gave it; null if none
 
   Value() : origin(c10::intrusive_ptr<c10::StorageImpl>()) {}
   explicit Value(const c10::Storage& storage)
       : nbytes(storage.unsafeGetStorageImpl()->nbytes()), origin(storage.getWeakStorageImpl()) {}
+
+  ValueState state() const { return state_; }
+  // A value from outside is always saved: no op of the region would compute it again.
+  Decided decided() const { return producer == nullptr ? Decided::kSave : decided_; }
+  bool is_tagged() const { return is_tagged_; }
+  // Its producer is replayed when it is needed and not there. Else it is saved: held while it has users.
+  bool counts_on_replay() const { return counts_on_replay_; }
 
   // Null if it has no such form.
   PackedForm* packed_form() { return std::get_if<PackedForm>(form.get()); }
@@ -118,8 +124,10 @@ struct Value {
   const OpaqueForm* opaque_form() const { return std::get_if<OpaqueForm>(form.get()); }
 
   bool is_opaque() const { return opaque_form() != nullptr; }
-  bool is_packed() const { return packed_form() != nullptr && packed_form()->stage == PackedForm::Stage::kPacked; }
+  bool is_packed() const { return state_.held == Held::kPacked; }
   bool is_offloaded() const { return is_packed() && packed_form()->is_offload; }
+  int64_t bytes() const { return static_cast<int64_t>(nbytes); }
+
   // Somebody whom ac2 does not see has written to it since its versions were noted.
   bool changed_outside() const {
     return C10_UNLIKELY(versions.changed()) &&
@@ -127,15 +135,70 @@ struct Value {
   }
   // The storage that the versions are about; null for a tensor without a plain one.
   const c10::StorageImpl* watched_storage() const {
-    return held && !held_is_private ? held.unsafeGetStorageImpl() : origin._unsafe_get_target();
+    return state_.held == Held::kByReference ? held_.unsafeGetStorageImpl() : origin._unsafe_get_target();
   }
-  int64_t bytes() const { return static_cast<int64_t>(nbytes); }
+
+  // The tape holds a storage for it: what forward computed, a copy, or what a replay made.
+  bool is_held_in_a_storage() const { return contains(kInAStorage, state_.held); }
+  // That storage; null if there is none.
+  const c10::Storage& held_storage() const { return held_; }
+  bool is_held_by_reference() const { return state_.held == Held::kByReference; }
+  // Nobody but the tape can write to the bytes that it holds.
+  bool is_held_privately() const { return state_.held == Held::kAsCopy || state_.held == Held::kReplayed; }
   // Nobody but the tape has the bytes.
-  bool is_held_by_us_alone() const { return held && held.use_count() == (leaf_is_ours_alone() ? 2 : 1); }
+  bool is_held_by_us_alone() const { return held_ && held_.use_count() == (leaf_is_ours_alone() ? 2 : 1); }
+  // The bytes that the tape holds of it, in whatever form but as a whole tensor.
+  int64_t held_bytes() const {
+    return is_packed() ? packed_form()->packed_bytes : is_held_in_a_storage() ? bytes() : 0;
+  }
   // Nobody but the tape has the leaf, and it lies where it lay.
   bool leaf_is_ours_alone() const {
-    return leaf.defined() && leaf.use_count() == 1 && leaf.storage().is_alias_of(held);
+    return leaf_.defined() && leaf_.use_count() == 1 && leaf_.storage().is_alias_of(held_);
   }
+  bool has_leaf() const { return leaf_.defined(); }
+  const at::Tensor& leaf() const { return leaf_; }
+
+  bool is_there() const { return state_.there != There::kNothing; }
+  // What a replay made, and not what forward computed.
+  bool is_replayed() const { return state_.there == There::kReplayed; }
+  const c10::Storage& there_storage() const { return there_; }
+  // As the op returned it; undefined if nothing was replayed, or an op wrote it.
+  const at::Tensor& replayed_tensor() const { return replayed_; }
+  // A backward under way reads what forward computed.
+  bool original_is_pinned() const { return state_.there == There::kOriginal && pins > 0; }
+
+  // A read needs nothing to be computed or unpacked first. It may find that somebody has changed the bytes.
+  bool is_at_hand() const { return is_held_in_a_storage() || is_there() || is_opaque(); }
+  // A write to the storage would destroy the only bytes from which it could be had.
+  bool is_lost_by_a_write() const { return !counts_on_replay_ && !is_packed() && !is_held_privately(); }
+  // Once it is overwritten, it can be had all the same: something holds it, or computes it again.
+  bool outlives_a_write() const { return counts_on_replay_ || users > 0 || is_packed(); }
+  // Held for what autograd saved, and for nothing else.
+  bool is_held_for_hooks_alone() const { return !counts_on_replay_ && is_held_by_reference() && users == hooks; }
+  // What forward computed is all that there is of it: no form, copy or replay.
+  bool is_only_original() const { return form == nullptr && !is_held_privately() && !is_there(); }
+
+  CountedBytes counted_bytes() const {
+    return {.saved = is_offloaded() ? 0 : held_bytes(),
+            .offloaded = is_offloaded() ? bytes() : 0,
+            .recomputed = is_replayed() ? bytes() : 0};
+  }
+
+ private:
+  friend class ValueBytes;  // all that changes state_
+  friend class Decisions;   // decided_, is_tagged_
+  friend class KeptValues;  // decided_
+  friend class Lifetimes;   // counts_on_replay_, with which a node's inputs come to be used, or cease to be
+
+  ValueState state_;
+  Decided decided_ = Decided::kSave;
+  bool is_tagged_ = false;  // a tag decided, which no name overrules
+  bool counts_on_replay_ = false;
+
+  c10::Storage held_;    // while is_held_in_a_storage()
+  at::Tensor leaf_;      // over `held_` when autograd saved it, which reads what data it has in backward; few have one
+  c10::Storage there_;   // while is_there()
+  at::Tensor replayed_;  // over `there_`
 };
 
 }  // namespace ac2::internal

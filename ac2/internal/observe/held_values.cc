@@ -26,8 +26,9 @@ int64_t references_of_ours(const Value& value, const c10::Storage& storage) {
   const auto is_it = [&](const c10::Storage& other) {
     return other && other.unsafeGetStorageImpl() == storage.unsafeGetStorageImpl() ? 1 : 0;
   };
-  return is_it(value.held) + is_it(value.real) + (value.replayed.defined() ? is_it(value.replayed.storage()) : 0) +
-         (value.leaf_is_ours_alone() ? 1 : 0);
+  const at::Tensor& replayed = value.replayed_tensor();
+  return is_it(value.held_storage()) + is_it(value.there_storage()) +
+         (replayed.defined() ? is_it(replayed.storage()) : 0) + (value.leaf_is_ours_alone() ? 1 : 0);
 }
 
 // The values of one tape.
@@ -90,7 +91,8 @@ class Collection {
     if (value.is_packed()) {
       held.bytes = value.packed_form()->packed_bytes;
       held.alone = true;
-    } else if (const c10::Storage& storage = value.held ? value.held : value.real) {
+    } else if (const c10::Storage& storage =
+                   value.is_held_in_a_storage() ? value.held_storage() : value.there_storage()) {
       held.bytes = value.bytes();
       held.device = storage.device();
       held.alone = static_cast<int64_t>(storage.use_count()) == references_of_ours(value, storage);

@@ -10,14 +10,6 @@ namespace ac2::internal {
 
 namespace {
 
-// What was decided, as a timeline has it. A replayed result that is held in place of what only its op needed is saved
-// now, but was not meant to be.
-bool is_decided_saved(const Value& value) {
-  const Node* node = value.producer;
-  const bool held_after_replay = node != nullptr && node->replays > 0 && value.held_is_private;
-  return value.saved && !(held_after_replay && !PolicyDecision(node->decision).saves());
-}
-
 // A log of the nodes that can be reached, in the order in which they ran.
 class ReachableLog {
  public:
@@ -65,9 +57,9 @@ class ReachableLog {
       TraceLog::Value& added = log_.values.emplace_back();
       added.op = value.producer == nullptr ? TraceLog::kNone : op_places_.at(value.producer);
       added.bytes = value.bytes();
-      added.saved = is_decided_saved(value);
-      added.source = value.tagged ? TraceLog::Source::TAG : TraceLog::Source::OP;
-      added.held_bytes = value.is_packed() ? value.packed_form()->packed_bytes : value.held ? added.bytes : 0;
+      added.saved = value.decided() == Decided::kSave;
+      added.source = value.is_tagged() ? TraceLog::Source::TAG : TraceLog::Source::OP;
+      added.held_bytes = value.held_bytes();
       added.last_held_bytes = added.held_bytes;
       added.hooks = value.hooks;
       added.all_hooks = value.hooks;
@@ -98,6 +90,7 @@ TraceLog log_of(Tape& tape) {
   locked->observers().tell([&](const Observer& observer) { kept = kept == nullptr ? observer.log() : kept; });
   TraceLog log = kept != nullptr ? *kept : ReachableLog(*locked).take();
   log.stats = stats;
+  log.verifies = locked->observers().any([](const Observer& observer) { return observer.checks_replays(); });
   return log;
 }
 

@@ -11,7 +11,7 @@ using Fate = StepGraph::Fate;
 namespace {
 
 Fate fate_of(const Node& node, const PolicyDecision& decision) {
-  if (node.outputs[0].value->saved) {
+  if (node.outputs[0].value->decided() == Decided::kSave) {
     return Fate::kSaved;
   }
   return decision.saves() ? Fate::kOpen : Fate::kRecomputed;
@@ -107,7 +107,7 @@ void StepLog::look_outside() {
 }
 
 void StepLog::look_at(const Value& value, uint32_t id) {
-  if (value.producer == nullptr && (value.held || value.is_packed())) {
+  if (value.producer == nullptr && (value.is_held_in_a_storage() || value.is_packed())) {
     graph_.values[id].ours = value.is_packed() || value.is_held_by_us_alone();
   }
 }

@@ -165,11 +165,10 @@ void Timeline::log_what_is_held(LockedTape& tape) {
   absl::flat_hash_set<const Value*> seen;
   int64_t held_bytes = 0;
   const auto visit = [&](const Value* value) {
-    const bool packed = value != nullptr && value->is_packed();
-    if (value == nullptr || !(value->held || packed) || !seen.insert(value).second) {
+    if (value == nullptr || !(value->is_held_in_a_storage() || value->is_packed()) || !seen.insert(value).second) {
       return;
     }
-    const int64_t bytes = packed ? value->packed_form()->packed_bytes : value->bytes();
+    const int64_t bytes = value->held_bytes();
     held_bytes += bytes;
     bytes_changed({*value, ByteChange::Kind::kHold, bytes, held_bytes, recomputed_bytes});
   };
@@ -200,7 +199,7 @@ int64_t Timeline::place(const Value& value) {
   if (is_new) {
     TraceLog::Value& added = log_.values.emplace_back();
     added.bytes = value.bytes();
-    added.saved = value.saved;
+    added.saved = value.decided() == Decided::kSave;
     added.hooks = value.hooks;
     added.all_hooks = value.hooks;
     if (value.producer != nullptr) {
@@ -234,7 +233,7 @@ void Timeline::node_recorded(const Node& node, const PolicyDecision& /*decision*
   for (const NodeOutput& output : node.outputs) {
     op.outputs.push_back(place(*output.value));
     log_.values[op.outputs.back()].op = node_place;
-    log_.values[op.outputs.back()].saved = output.value->saved;
+    log_.values[op.outputs.back()].saved = output.value->decided() == Decided::kSave;
   }
 }
 

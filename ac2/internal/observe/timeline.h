@@ -36,7 +36,7 @@ class Timeline final : public Observer {
   void node_recorded(const Node& node, const PolicyDecision& decision, int64_t decided_by, double cost) override;
   void tensor_seen(const Value& value, const at::Tensor& tensor) override;
   void decided_again(const Value& value, const PolicyDecision& decision, DecidedBy by) override;
-  void saved_changed(const Value& value) override { at(value).saved = value.saved; }
+  void decision_changed(const Value& value) override { at(value).saved = value.decided() == Decided::kSave; }
   void anchored(const Value& value) override;
   void bytes_changed(const ByteChange& change) override;
   void hook_added(const TapeHook& hook, const Value& value) override;

@@ -102,6 +102,7 @@ struct TraceLog {
   };
 
   bool timed = false;
+  bool verifies = false;   // verify mode compares replays with forward
   int64_t begin = 0;       // when the timeline was
   int64_t closed = kNone;  // when the outermost scope was
   TraceStats stats;

@@ -161,9 +161,10 @@ class Verifier::VerifiedReplay final : public ReplayObservation {
         continue;
       }
       const TensorMeta& elements = *expected[i]->elements;
-      TORCH_CHECK(fingerprint_of(elements, storages[i]) == expected[i]->fingerprint, "Verify: replaying ",
-                  describe(node_), " gave other bits than forward, in a result of sizes ", elements.sizes(),
-                  " and dtype ", elements.dtype(),
+      const bool same = fingerprint_of(elements, storages[i]) == expected[i]->fingerprint;
+      note_compared();
+      TORCH_CHECK(same, "Verify: replaying ", describe(node_), " gave other bits than forward, in a result of sizes ",
+                  elements.sizes(), " and dtype ", elements.dtype(),
                   ". Either its kernel is not deterministic, or one of its inputs was written to since without anyone "
                   "saying so (an op whose schema does not declare a write, data_ptr()). Save its results "
                   "(ac2::policies::save_ops or tag_with_policy), use deterministic algorithms, or declare the write.");
@@ -171,6 +172,11 @@ class Verifier::VerifiedReplay final : public ReplayObservation {
   }
 
  private:
+  void note_compared() {
+    const Tape::Lock tape(verifier_.tape_);
+    tape->ledger().result_verified();
+  }
+
   std::vector<std::optional<Expected>> expected_of(c10::ArrayRef<c10::Storage> storages) {
     std::vector<std::optional<Expected>> all(storages.size());
     const Tape::Lock lock(verifier_.tape_);
@@ -229,8 +235,8 @@ void Verifier::check_unwritten(const at::Tensor& tensor) {
   {
     const Tape::Lock tape(tape_);
     const Value* value = tape->storages().peek(tensor);
-    if (value == nullptr || value->saved || value->changed_outside() || value->nbytes != tensor.storage().nbytes() ||
-        expected(*value) == nullptr) {
+    if (value == nullptr || !value->counts_on_replay() || value->changed_outside() ||
+        value->nbytes != tensor.storage().nbytes() || expected(*value) == nullptr) {
       return;
     }
     known = *expected(*value);

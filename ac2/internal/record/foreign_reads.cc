@@ -67,7 +67,7 @@ void ForeignReads::find_sources(LockedTape& tape, c10::ArrayRef<c10::IValue> arg
     if (Value* last = tape.foreign_copies().last(source.storage.unsafeGetStorageImpl())) {
       tape.lifetimes().ref(last);
       source.copy = last;
-      source.copied = last->held;
+      source.copied = last->held_storage();
     }
   });
 }

@@ -244,6 +244,7 @@ class NodeBuilder {
   }
 
   void attach(Value* value, NodeOutput output, const at::Tensor& tensor, const PolicyDecision& decision) {
+    tape_.decisions().decide_first(value, saves_);
     tape_.lifetimes().attach(node_, value, output, saves_);
     if (is_without_gradient()) {
       tape_.set_without_gradient(value);
@@ -255,7 +256,7 @@ class NodeBuilder {
   void set_form(Value* value, const at::Tensor& tensor, const PolicyDecision& decision) {
     if (decision.hooks()) {
       tape_.decisions().set_form(value, decision.hooks(), tensor);
-    } else if (decision.offloads() && value->saved) {
+    } else if (decision.offloads() && !value->counts_on_replay()) {
       tape_.offloading().offload(value, tensor);
     }
   }

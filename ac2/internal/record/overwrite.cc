@@ -190,11 +190,11 @@ bool Overwrites::hand_on(LockedTape& tape, const Target& target, const Fate& fat
 
 void Overwrites::add_copies(const Target& target, bool must_know, Copies& copies) const {
   Value* old = target.old;
-  if (old->real && old->real_is_original && old->pins > 0) {
-    copies.push_back({old, old->real, true});
+  if (old->original_is_pinned()) {
+    copies.push_back({old, old->there_storage(), true});
   }
   const int32_t users = target.accumulates ? old->users - old->hooks : old->users;
-  if (old->saved && !old->is_packed() && !old->held_is_private && (users > 0 || must_know)) {
+  if (old->is_lost_by_a_write() && (users > 0 || must_know)) {
     copies.push_back({old, target.tensor.storage(), false});
   }
 }
@@ -220,12 +220,12 @@ void Overwrites::plan(LockedTape& tape, Target& target, const Fate& fate, Copies
   }
   if (old->is_offloaded()) {
     on_the_way.push_back(offloaded_of(*old));
-    if (old->real_is_original) {
-      tape.bytes().drop_real(old);  // host memory has the bytes
+    if (!old->is_replayed()) {
+      tape.bytes().drop_there(old);  // host memory has the bytes
     }
   }
   if (target.is_read()) {
-    if (!old->saved || old->users > 0 || old->is_packed() || must_know) {
+    if (old->outlives_a_write() || must_know) {
       target.old_bytes = OldBytes::kKept;
     } else if (fate.by_name && old->producer != nullptr && old->producer->replayable) {
       target.old_bytes = OldBytes::kKeptByName;
@@ -244,7 +244,7 @@ void Overwrites::copy_bytes(Copies& copies) {
     c10::Storage bytes = copy_storage(copy.source, copy.value->nbytes);
     const Tape::Lock locked(tape_);
     if (copy.of_real) {
-      locked->bytes().copy_real(copy.value, std::move(bytes));
+      locked->bytes().copy_original(copy.value, std::move(bytes));
     } else {
       locked->bytes().hold_copy(copy.value, std::move(bytes));
     }

@@ -50,8 +50,7 @@ void hand_on(LockedTape& tape, const Hooks& hooks, const Value& old, Value* next
 }  // namespace
 
 bool hand_on_hooks(LockedTape& tape, Value* old, const at::Tensor& tensor, const TensorMeta& written) {
-  const bool held_for_hooks_alone = old->saved && old->held && !old->held_is_private && old->users == old->hooks;
-  if (!held_for_hooks_alone || !may_hand_on(tape, *old)) {
+  if (!old->is_held_for_hooks_alone() || !may_hand_on(tape, *old)) {
     return false;
   }
   const Hooks hooks = hooks_beside(tape, *old, written);
@@ -65,7 +64,8 @@ bool hand_on_hooks(LockedTape& tape, Value* old, const at::Tensor& tensor, const
 
 void hand_on_recomputed(LockedTape& tape, Value* old, Value* next, const at::Tensor& tensor,
                         const TensorMeta& written) {
-  if (old->saved || next->saved || next->packed_form() != nullptr || !may_hand_on(tape, *old)) {
+  if (!old->counts_on_replay() || !next->counts_on_replay() || next->packed_form() != nullptr ||
+      !may_hand_on(tape, *old)) {
     return;
   }
   if (const Hooks hooks = hooks_beside(tape, *old, written); !hooks.empty()) {

@@ -4,7 +4,7 @@ namespace ac2::internal {
 
 bool follows_unseen_writes(const Value& old) {
   const int32_t refs_of_index = 1;
-  return old.producer == nullptr && old.held && !old.held_is_private && old.packed_form() == nullptr &&
+  return old.producer == nullptr && old.is_held_by_reference() && old.packed_form() == nullptr &&
          old.refs == old.hooks + refs_of_index;
 }
 

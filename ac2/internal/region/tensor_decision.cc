@@ -23,10 +23,12 @@ void decide(LockedTape& tape, const at::Tensor& tensor, const PolicyDecision& de
   if (value == nullptr) {
     return;  // from outside: kept by reference, and there is no op to compute it again
   }
-  if (by == DecidedBy::kName && value->tagged) {
+  if (by == DecidedBy::kName && value->is_tagged()) {
     return;
   }
-  value->tagged |= by == DecidedBy::kTag;
+  if (by == DecidedBy::kTag) {
+    tape.decisions().set_tagged(value);
+  }
   tape.observers().tell([&](Observer& observer) { observer.decided_again(*value, decision, by); });
   if (value->budget.droppable) {
     decide_droppable(tape, value, tensor, decision, leaves);

@@ -13,14 +13,14 @@ namespace {
 bool all_replayed(const Node& node) {
   return std::all_of(node.outputs.begin(), node.outputs.end(), [](const NodeOutput& output) {
     const Value* value = output.value;
-    return value == nullptr || value->saved || (value->real && !value->real_is_original);
+    return value == nullptr || !value->counts_on_replay() || value->is_replayed();
   });
 }
 
 size_t bytes_of_results(const Node& node) {
   size_t bytes = 0;
   for (const NodeOutput& output : node.outputs) {
-    bytes += output.value != nullptr && !output.value->saved ? output.value->nbytes : 0;
+    bytes += output.value != nullptr && output.value->counts_on_replay() ? output.value->nbytes : 0;
   }
   return bytes;
 }
@@ -54,7 +54,7 @@ void keep_results_instead_of_inputs(LockedTape& tape, Node* node) {
     return;
   }
   for (const NodeOutput& output : node->outputs) {
-    if (output.value != nullptr && !output.value->saved) {
+    if (output.value != nullptr && output.value->counts_on_replay()) {
       tape.decisions().save_replayed(output.value);
     }
   }

@@ -31,7 +31,7 @@ bool may_take(const Node& node, const Value& old) {
   const auto own_pins = std::count_if(node.inputs.begin(), node.inputs.end(),
                                       [&old](const NodeInput& input) { return input.value == &old; });
   // What unpack returned may be the very tensor that pack did.
-  return !old.held && old.real && !old.real_is_original && old.packed_form() == nullptr && old.pins == own_pins;
+  return !old.is_held_in_a_storage() && old.is_replayed() && old.packed_form() == nullptr && old.pins == own_pins;
 }
 
 PrivateWrites prepare_writes(Tape& tape, Node* node) {
@@ -48,12 +48,12 @@ PrivateWrites prepare_writes(Tape& tape, Node* node) {
       if (old == nullptr) {
         continue;
       }
-      order_use_of(*old, *locked->bytes().at_hand(*old));
+      order_use_of(*old, locked->bytes().checked(*old));
       if (may_take(*node, *old)) {
-        writes.storages[i] = locked->bytes().take_real(old);
+        writes.storages[i] = locked->bytes().take_replayed(old);
         writes.taken.push_back(old);
       } else {
-        sources[i] = *locked->bytes().at_hand(*old);
+        sources[i] = locked->bytes().checked(*old);
         keep_until_read(sources[i]);
       }
     }
@@ -70,13 +70,12 @@ PrivateWrites prepare_writes(Tape& tape, Node* node) {
 using Storages = c10::SmallVector<c10::Storage, 2>;
 
 // What the replay made of each output that is waited for.
-Storages wanted_storages(LockedTape& tape, const Node& node, const PrivateWrites& writes,
-                         const ReplayTensors& results) {
+Storages wanted_storages(const Node& node, const PrivateWrites& writes, const ReplayTensors& results) {
   Storages storages(node.outputs.size());
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     const NodeOutput& output = node.outputs[i];
     const Value* value = output.value;
-    if (value == nullptr || value->pins == 0 || value->saved || tape.bytes().at_hand(*value) != nullptr) {
+    if (value == nullptr || value->pins == 0 || !value->counts_on_replay() || value->is_at_hand()) {
       continue;
     }
     storages[i] = output.write >= 0 ? writes.storages[output.write] : results.at(output.flat_result).storage();
@@ -95,8 +94,8 @@ void publish(LockedTape& tape, Node* node, const Storages& storages, const Repla
     const NodeOutput& output = node->outputs[i];
     // Nobody may wait for it any more.
     if (storages[i] && output.value != nullptr && output.value->pins > 0) {
-      tape.bytes().set_real(output.value, storages[i],
-                            output.write >= 0 ? at::Tensor() : results.at(output.flat_result));
+      tape.bytes().set_replayed(output.value, storages[i],
+                                output.write >= 0 ? at::Tensor() : results.at(output.flat_result));
     }
   }
   tape.pins().realized(node);
@@ -187,7 +186,7 @@ void show_results(Tape& tape, const Node& node, const PrivateWrites& writes, con
   Storages storages;
   {
     const Tape::Lock locked(tape);
-    storages = wanted_storages(*locked, node, writes, results);
+    storages = wanted_storages(node, writes, results);
   }
   for (const auto& observation : observations) {
     observation->check(storages);
@@ -204,7 +203,7 @@ void run(Tape& tape, Node* node, const PrivateWrites& writes) {
   }
   show_results(tape, *node, writes, results, observations);
   const Tape::Lock locked(tape);
-  publish(*locked, node, wanted_storages(*locked, *node, writes, results), results);
+  publish(*locked, node, wanted_storages(*node, writes, results), results);
 }
 
 void replay_in_room(Tape& tape, Node* node) {

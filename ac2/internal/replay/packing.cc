@@ -52,8 +52,6 @@ void order_after_pack(const PackedForm& form) {
 
 namespace {
 
-using Stage = PackedForm::Stage;
-
 // What pack is to be given.
 struct Packing {
   std::shared_ptr<const SaveWithHooks> functions;  // null if there is nothing to pack any more
@@ -63,11 +61,11 @@ struct Packing {
 Packing begin_packing(Tape& tape, Value* value) {
   const Tape::Lock lock(tape);
   PackedForm* form = value->packed_form();
-  if (!value->held || form == nullptr || form->stage != Stage::kInPlace) {
+  if (!value->is_held_in_a_storage() || form == nullptr || form->is_being_packed) {
     return {};
   }
-  form->stage = Stage::kPacking;
-  return {form->functions, form->meta.over(value->held)};
+  form->is_being_packed = true;
+  return {form->functions, form->meta.over(value->held_storage())};
 }
 
 c10::IValue call_pack(Tape& tape, const Value& value, const Packing& packing) {
@@ -78,7 +76,7 @@ c10::IValue call_pack(Tape& tape, const Value& value, const Packing& packing) {
 
 void end_packing(LockedTape& tape, Value* value, const Packing& packing, c10::IValue packed) {
   PackedForm& form = *value->packed_form();
-  form.stage = Stage::kInPlace;
+  form.is_being_packed = false;
   if (form.is_offload && packed.isNone()) {
     tape.decisions().keep_in_place(value);
     return;
@@ -113,8 +111,8 @@ void pack_values(Tape& tape, const c10::SmallVector<Value*, 2>& values) {
     }
   } catch (...) {
     const Tape::Lock locked(tape);
-    if (PackedForm* form = values[done]->packed_form(); form != nullptr && form->stage == Stage::kPacking) {
-      form->stage = Stage::kInPlace;
+    if (PackedForm* form = values[done]->packed_form(); form != nullptr) {
+      form->is_being_packed = false;
     }
     for (; done < values.size(); ++done) {
       locked->lifetimes().unref(values[done]);
@@ -161,7 +159,7 @@ void unpack_again(Tape& tape, Value* value) {
   c10::Storage storage = unpack_value(*value);
   tape.observers().tell([&](Observer& observer) { observer.after_unpack(*value, storage); });
   const Tape::Lock locked(tape);
-  locked->bytes().set_real(value, std::move(storage), at::Tensor());
+  locked->bytes().set_replayed(value, std::move(storage), at::Tensor());
 }
 
 }  // namespace ac2::internal

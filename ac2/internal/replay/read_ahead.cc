@@ -33,7 +33,7 @@ void ReadAhead::find_below(const Value* root) {
   c10::SmallVector<const Value*, 16> work{root};
   while (!work.empty()) {
     const Value* value = work.pop_back_val();
-    if (value->held || value->real || value->is_opaque() || !value->origin.expired()) {
+    if (value->is_at_hand() || !value->origin.expired()) {
       continue;
     }
     if (value->is_packed()) {

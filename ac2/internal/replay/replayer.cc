@@ -24,10 +24,10 @@ namespace {
 using Values = c10::SmallVector<Value*, 8>;
 
 // Those that are not at hand.
-Values missing_inputs(LockedTape& tape, const Node& node) {
+Values missing_inputs(const Node& node) {
   Values missing;
   for (const NodeInput& input : node.inputs) {
-    if (input.value != nullptr && !is_at_hand(tape, *input.value)) {
+    if (input.value != nullptr && !input.value->is_at_hand()) {
       missing.push_back(input.value);
     }
   }
@@ -54,7 +54,7 @@ Step next_step(Tape& tape, Missing& missing) {
   {
     const Tape::Lock locked(tape);
     const Value& value = *missing.value;
-    if (is_at_hand(*locked, value)) {
+    if (value.is_at_hand()) {
       return step;
     }
     if (must_unpack(value)) {
@@ -62,12 +62,12 @@ Step next_step(Tape& tape, Missing& missing) {
       return step;
     }
     step.node = value.producer;
-    step.inputs = missing_inputs(*locked, *step.node);
+    step.inputs = missing_inputs(*step.node);
   }
   if (tape.budget() != nullptr && !missing.inputs) {
     missing.inputs.emplace(tape, *step.node);
     const Tape::Lock locked(tape);
-    step.inputs = missing_inputs(*locked, *step.node);  // until now they could be dropped
+    step.inputs = missing_inputs(*step.node);  // until now they could be dropped
   }
   step.kind = step.inputs.empty() ? Step::Kind::kReplay : Step::Kind::kGatherInputs;
   return step;
@@ -82,7 +82,7 @@ void start_tracking_for(Tape& tape, const Value& target) {
   bool missing = false;
   {
     const Tape::Lock locked(tape);
-    missing = !is_at_hand(*locked, target);
+    missing = !target.is_at_hand();
   }
   if (missing) {
     budget->start_tracking();
@@ -135,7 +135,7 @@ bool is_taken_for_good(const Value& value) {
 }  // namespace
 
 at::Tensor tensor_at_hand(LockedTape& tape, Value* value, const TensorMeta* meta) {
-  return is_at_hand(tape, *value) && !is_clobbered(*value) ? tensor_of(tape, value, meta) : at::Tensor();
+  return value->is_at_hand() && !is_clobbered(*value) ? tensor_of(tape, value, meta) : at::Tensor();
 }
 
 at::Tensor materialize(Tape& tape, Value* value, const TensorMeta* meta) {

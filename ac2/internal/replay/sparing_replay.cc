@@ -32,10 +32,10 @@ struct SparingStep {
 };
 
 // Keeps those inputs that are there, and returns the first that is not and that something waits for.
-Value* gather_next(LockedTape& tape, Wanted& wanted) {
+Value* gather_next(Wanted& wanted) {
   for (; wanted.next < wanted.order.size(); ++wanted.next) {
     Value* input = wanted.order[wanted.next];
-    if (is_at_hand(tape, *input)) {
+    if (input->is_at_hand()) {
       wanted.gathered.add(input);
     } else if (input->pins > 0) {
       return input;
@@ -46,7 +46,7 @@ Value* gather_next(LockedTape& tape, Wanted& wanted) {
 
 // The same for those that no budget drops, which the order leaves out. They stay as well: to make room for the results
 // would otherwise drop what is kept to the last.
-Value* gather_others(LockedTape& tape, Wanted& wanted) {
+Value* gather_others(Wanted& wanted) {
   for (const NodeInput& input : wanted.node->inputs) {
     const bool is_pinned = wanted.has_inputs_pinned || input.value == nullptr ||
                            std::find(wanted.order.begin(), wanted.order.end(), input.value) != wanted.order.end();
@@ -56,7 +56,7 @@ Value* gather_others(LockedTape& tape, Wanted& wanted) {
   }
   wanted.has_inputs_pinned = true;
   for (const NodeInput& input : wanted.node->inputs) {
-    if (input.value != nullptr && !is_at_hand(tape, *input.value)) {
+    if (input.value != nullptr && !input.value->is_at_hand()) {
       return input.value;
     }
   }
@@ -65,7 +65,7 @@ Value* gather_others(LockedTape& tape, Wanted& wanted) {
 
 SparingStep next_sparing_step(Tape& tape, Wanted& wanted) {
   const Tape::Lock locked(tape);
-  if (is_at_hand(*locked, *wanted.value)) {
+  if (wanted.value->is_at_hand()) {
     return {SparingStep::Kind::kDone};
   }
   if (must_unpack(*wanted.value)) {
@@ -75,9 +75,9 @@ SparingStep next_sparing_step(Tape& tape, Wanted& wanted) {
     wanted.node = wanted.value->producer;
     wanted.order = tape.budget()->order_to_replay(*wanted.value);
   }
-  Value* input = gather_next(*locked, wanted);
+  Value* input = gather_next(wanted);
   if (input == nullptr) {
-    input = gather_others(*locked, wanted);
+    input = gather_others(wanted);
   }
   return input != nullptr ? SparingStep{SparingStep::Kind::kGather, input} : SparingStep{SparingStep::Kind::kReplay};
 }

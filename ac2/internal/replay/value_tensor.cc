@@ -18,14 +18,15 @@ at::Tensor tensor_of(LockedTape& tape, Value* value, const TensorMeta* meta) {
     check_opaque_unchanged(*value);
     return form->held;
   }
-  const c10::Storage* storage = tape.bytes().at_hand(*value);
-  order_use_of(*value, *storage);
-  if (value->replayed.defined() && meta->describes(*value->replayed.unsafeGetTensorImpl())) {
-    return value->replayed;
+  const c10::Storage& storage = tape.bytes().checked(*value);
+  order_use_of(*value, storage);
+  if (const at::Tensor& replayed = value->replayed_tensor();
+      replayed.defined() && meta->describes(*replayed.unsafeGetTensorImpl())) {
+    return replayed;
   }
-  TORCH_CHECK(storage->nbytes() >= meta->needed_bytes(), kModifiedInPlace, "its storage was resized to ",
-              storage->nbytes(), " bytes; expected at least ", meta->needed_bytes(), ".");
-  return meta->over(*storage);
+  TORCH_CHECK(storage.nbytes() >= meta->needed_bytes(), kModifiedInPlace, "its storage was resized to ",
+              storage.nbytes(), " bytes; expected at least ", meta->needed_bytes(), ".");
+  return meta->over(storage);
 }
 
 }  // namespace ac2::internal

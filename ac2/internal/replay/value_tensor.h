@@ -9,11 +9,6 @@
 
 namespace ac2::internal {
 
-// Throws if the value was changed from outside.
-inline bool is_at_hand(LockedTape& tape, const Value& value) {
-  return value.is_opaque() || tape.bytes().at_hand(value) != nullptr;
-}
-
 // Whoever is about to use the value's bytes does so on the current stream. Users on several streams are put in a row:
 // the last may be an op that writes there.
 void order_use_of(Value& value, const c10::Storage& bytes);

@@ -91,6 +91,7 @@ class Explanation {
     explain_held();
     explain_whole();
     explain_decisions();
+    explain_verified();
     explain_replays();
     explain_long_replays();
     explain_savings();
@@ -233,6 +234,17 @@ class Explanation {
     }
     if (counts.size() > kDecidingLines) {
       line(absl::StrCat("  ... and ", counts.size() - kDecidingLines, " more scopes"));
+    }
+  }
+
+  // So that a run in which nothing was replayed, or nothing could be compared, is not taken for one that was checked.
+  void explain_verified() {
+    if (log_.verifies) {
+      line("");
+      line(log_.stats.verified_results > 0
+               ? absl::StrCat("Verify mode has compared ", count_text(log_.stats.verified_results, "replayed result"),
+                              " with forward's.")
+               : "Verify mode has compared nothing so far: no result that forward made was replayed.");
     }
   }
 

@@ -22,7 +22,7 @@ constexpr uint64_t kLooksThrough = 4;
 // that form already.
 bool may_be_anchored(const Value& value) {
   return value.producer != nullptr && value.map_index != Value::kNotInMap && !value.origin.expired() &&
-         !value.changed_outside() && !value.held_is_private && value.pins == 0 && !value.real &&
+         !value.changed_outside() && !value.is_held_privately() && value.pins == 0 && !value.is_there() &&
          (value.form == nullptr || value.users == 0);
 }
 

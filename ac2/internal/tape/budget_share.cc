@@ -16,17 +16,12 @@ void BudgetShare::recount(Value* value) {
     return;
   }
   if (value->budget.held == Counted::kUntracked) {
-    if (value->is_packed()) {
-      uncount_packed(*value);
-      count_packed(*value);
-    } else {
-      uncount_held(*value);
-      count_held(*value);
-    }
+    uncount_held(*value);
+    count_held(*value);
   }
-  if (value->budget.real == Counted::kUntracked) {
-    uncount_real(*value);
-    count_real(*value);
+  if (value->budget.there == Counted::kUntracked) {
+    uncount_there(*value);
+    count_there(*value);
   }
   update_place(*value);
 }
@@ -39,33 +34,37 @@ void BudgetShare::set_retention(Value& value, Retention retention) {
 }
 
 void BudgetShare::tell_place(const Value& value) {
-  const bool held = value.held || (value.real && !value.real_is_original);
-  const bool there = value.real || value.is_packed() || !value.origin.expired();
-  budget_->set_place(value, held ? Place::kHeld : there ? Place::kElsewhere : Place::kNowhere);
+  const bool holds = value.is_held_in_a_storage() || value.is_replayed();
+  const bool elsewhere = value.is_there() || value.is_packed() || !value.origin.expired();
+  budget_->set_place(value, holds ? Place::kHeld : elsewhere ? Place::kElsewhere : Place::kNowhere);
 }
 
-void BudgetShare::count_untracked_held(Value& value) {
-  if (!tracking_ || value.producer != nullptr || value.held_is_private) {
-    count(value.budget.held, value.bytes());
-  } else {
+void BudgetShare::count_held_bytes(Value& value) {
+  if (value.is_packed()) {
+    count(value.budget.held, value.held_bytes());
+  } else if (!value.is_held_in_a_storage() || value.budget.tracked) {
+    return;
+  } else if (tracking_ && value.producer == nullptr && value.is_held_by_reference()) {
     value.budget.held = Counted::kOutside;
-    budget_->add_outside(value.held);
-    if (value.leaf.defined()) {
+    budget_->add_outside(value.held_storage());
+    if (value.has_leaf()) {
       count_leaf(value);
     }
+  } else {
+    count(value.budget.held, value.bytes());
   }
 }
 
-void BudgetShare::uncount_counted_held(Value& value) {
-  if (value.budget.held == Counted::kOutside) {
-    value.budget.held = Counted::kNot;
-    if (value.leaf.defined()) {
-      budget_->remove_outside_leaf(value.held, value.leaf);
-    }
-    budget_->remove_outside(value.held);
-  } else {
-    uncount(value.budget.held, value.bytes());
+void BudgetShare::uncount_held_bytes(Value& value) {
+  if (value.budget.held != Counted::kOutside) {
+    uncount(value.budget.held, value.held_bytes());
+    return;
   }
+  value.budget.held = Counted::kNot;
+  if (value.has_leaf()) {
+    budget_->remove_outside_leaf(value.held_storage(), value.leaf());
+  }
+  budget_->remove_outside(value.held_storage());
 }
 
 void BudgetShare::count(Counted& counted, int64_t bytes) {

@@ -80,46 +80,34 @@ class BudgetShare {
       budget_->make_outside(value);
     }
     value.budget.droppable = false;
-    value.budget.keep = false;
   }
 
-  // After `held` is set, and before it is dropped.
+  // The tape holds the value from now on, or it is about to hold it no more.
   void count_held(Value& value) {
-    if (budget_ && !value.budget.tracked) {
-      count_untracked_held(value);
+    if (budget_) {
+      count_held_bytes(value);
     }
   }
   void uncount_held(Value& value) {
     if (budget_) {
-      uncount_counted_held(value);
+      uncount_held_bytes(value);
     }
   }
-  // After `leaf` is set beside `held`; it is dropped with that.
+  // After a leaf has come to be held beside the value's storage; it is dropped with that.
   void count_leaf(const Value& value) {
     if (value.budget.held == Counted::kOutside) {
-      budget_->add_outside_leaf(value.held, value.leaf);
+      budget_->add_outside_leaf(value.held_storage(), value.leaf());
     }
   }
-  // The same for what was packed.
-  void count_packed(Value& value) {
+  // The value's bytes are there for a backward from now on, or about to be so no more.
+  void count_there(Value& value) {
+    if (budget_ && value.is_replayed() && !value.budget.tracked) {
+      count(value.budget.there, value.bytes());
+    }
+  }
+  void uncount_there(Value& value) {
     if (budget_) {
-      count(value.budget.held, value.packed_form()->packed_bytes);
-    }
-  }
-  void uncount_packed(Value& value) {
-    if (budget_) {
-      uncount(value.budget.held, value.packed_form()->packed_bytes);
-    }
-  }
-  // The same for `real`.
-  void count_real(Value& value) {
-    if (budget_ && !value.budget.tracked) {
-      count(value.budget.real, value.bytes());
-    }
-  }
-  void uncount_real(Value& value) {
-    if (budget_) {
-      uncount(value.budget.real, value.bytes());
+      uncount(value.budget.there, value.bytes());
     }
   }
   // Where the bytes are has changed.
@@ -132,8 +120,8 @@ class BudgetShare {
  private:
   void count(Counted& counted, int64_t bytes);
   void uncount(Counted& counted, int64_t bytes);
-  void count_untracked_held(Value& value);
-  void uncount_counted_held(Value& value);
+  void count_held_bytes(Value& value);
+  void uncount_held_bytes(Value& value);
   void tell_place(const Value& value);
 
   std::shared_ptr<Budget> budget_;

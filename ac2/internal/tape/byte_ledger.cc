@@ -2,21 +2,19 @@
 
 namespace ac2::internal {
 
-void ByteLedger::packed(const Value& value) {
-  const PackedForm& form = *value.packed_form();
-  if (form.is_offload) {
-    offloaded_bytes_ += value.bytes();
-  } else {
-    saved(value, form.packed_bytes, ByteChange::Kind::kHold);
+void ByteLedger::held(const Value& value) {
+  const CountedBytes counted = value.counted_bytes();
+  offloaded_bytes_ += counted.offloaded;
+  if (value.state().held != Held::kWhole && !value.is_offloaded()) {
+    saved(value, counted.saved, ByteChange::Kind::kHold);
   }
 }
 
-void ByteLedger::unpacked(const Value& value) {
-  const PackedForm& form = *value.packed_form();
-  if (form.is_offload) {
-    offloaded_bytes_ -= value.bytes();
-  } else {
-    saved(value, -form.packed_bytes, ByteChange::Kind::kRelease);
+void ByteLedger::held_no_more(const Value& value) {
+  const CountedBytes counted = value.counted_bytes();
+  offloaded_bytes_ -= counted.offloaded;
+  if (value.state().held != Held::kWhole && !value.is_offloaded()) {
+    saved(value, -counted.saved, ByteChange::Kind::kRelease);
   }
 }
 
@@ -28,6 +26,7 @@ void ByteLedger::write_to(TraceStats& stats) const {
   stats.copied_bytes = copied_bytes_;
   stats.evicted_values = evicted_values_;
   stats.recomputed_ops = replayed_nodes_;
+  stats.verified_results = verified_results_;
 }
 
 }  // namespace ac2::internal

@@ -17,15 +17,14 @@ class ByteLedger {
  public:
   explicit ByteLedger(const Observers& observers) : observers_(observers) {}
 
-  // The tape begins, or ceases, to hold `value` by reference or as a copy.
-  void held(const Value& value) { saved(value, value.bytes(), ByteChange::Kind::kHold); }
-  void released(const Value& value) { saved(value, -value.bytes(), ByteChange::Kind::kRelease); }
-  // The same in a packed form, which value.form describes.
-  void packed(const Value& value);
-  void unpacked(const Value& value);
-  // A replay has made the value's bytes; they are gone.
-  void replayed(const Value& value) { recomputed(value, value.bytes(), ByteChange::Kind::kReplay); }
-  void replay_dropped(const Value& value) { recomputed(value, -value.bytes(), ByteChange::Kind::kDrop); }
+  // The tape holds `value` from now on, or it is about to hold it no more.
+  void held(const Value& value);
+  void held_no_more(const Value& value);
+  // Its bytes are there for a backward; they are about to be there no more.
+  void is_there(const Value& value) { recomputed(value, value.counted_bytes().recomputed, ByteChange::Kind::kReplay); }
+  void there_no_more(const Value& value) {
+    recomputed(value, -value.counted_bytes().recomputed, ByteChange::Kind::kDrop);
+  }
   void copied(const Value& value) {
     copied_bytes_ += value.bytes();
     tell(value, value.bytes(), ByteChange::Kind::kCopy);
@@ -35,6 +34,8 @@ class ByteLedger {
     tell(value, value.bytes(), ByteChange::Kind::kEvict);
   }
   void node_replayed() { ++replayed_nodes_; }
+  // Verify mode has compared a replayed result with forward's.
+  void result_verified() { ++verified_results_; }
 
   int64_t saved_bytes() const { return saved_bytes_; }
   int64_t recomputed_bytes() const { return recomputed_bytes_; }
@@ -50,6 +51,9 @@ class ByteLedger {
     tell(value, bytes < 0 ? -bytes : bytes, kind);
   }
   void recomputed(const Value& value, int64_t bytes, ByteChange::Kind kind) {
+    if (!value.is_replayed()) {
+      return;
+    }
     recomputed_bytes_ += bytes;
     most_recomputed_bytes_ = std::max(most_recomputed_bytes_, recomputed_bytes_);
     note_peak();
@@ -71,6 +75,7 @@ class ByteLedger {
   int64_t copied_bytes_ = 0;
   int64_t evicted_values_ = 0;
   int64_t replayed_nodes_ = 0;
+  int64_t verified_results_ = 0;
 };
 
 }  // namespace ac2::internal

@@ -40,10 +40,10 @@ Values values_to_recompute(Value* root) {
     }
     for (const NodeInput& input : node->inputs) {
       Value* in = input.value;
-      if (in == nullptr || !in->saved || in->users > 0 || is_alive(*in)) {
+      if (in == nullptr || in->counts_on_replay() || in->users > 0 || is_alive(*in)) {
         continue;
       }
-      if (in->tagged || in->budget.droppable) {
+      if (in->is_tagged() || in->budget.droppable) {
         return {};  // a tag, or the budget, decided that this very value is saved
       }
       if (gone.insert(in).second) {
@@ -57,48 +57,39 @@ Values values_to_recompute(Value* root) {
 }  // namespace
 
 void Decisions::make_saved(Value* value) {
-  if (value->saved) {
+  if (!value->counts_on_replay()) {
     return;
   }
-  value->saved = true;
-  observers_.tell([&](Observer& observer) { observer.saved_changed(*value); });
+  value->decided_ = Decided::kSave;
+  observers_.tell([&](Observer& observer) { observer.decision_changed(*value); });
   if (value->users > 0) {
     bytes_.hold(value);
   }
   // After hold(): the inputs may be what keeps the bytes alive.
-  lifetimes_.remove_recomputed_output(value->producer);
+  lifetimes_.count_on_replay_no_more(value);
 }
 
 bool Decisions::make_recomputed(Value* root) {
-  if (!root->saved) {
+  if (root->counts_on_replay()) {
     return true;
   }
   const Values values = values_to_recompute(root);
   if (values.empty()) {
     return false;
   }
-  // First, so that nothing tries to hold those that are gone.
-  for (Value* value : c10::ArrayRef<Value*>(values).slice(1)) {
-    value->saved = false;
-  }
-  for (Value* value : values) {
-    lifetimes_.add_recomputed_output(value->producer);
-  }
-  root->saved = false;
+  lifetimes_.count_on_replay(values);
   bytes_.drop_held(root);
-  for (const Value* value : values) {
-    observers_.tell([&](Observer& observer) { observer.saved_changed(*value); });
+  for (Value* value : values) {
+    value->decided_ = Decided::kRecompute;
+    observers_.tell([&](Observer& observer) { observer.decision_changed(*value); });
   }
   return true;
 }
 
-// Observers are not told that it is saved now: they say what was decided.
+// What was decided stays as it was.
 void Decisions::save_replayed(Value* value) {
-  bytes_.hold_real(value);
-  value->saved = true;
-  // Before these bytes count: they are there in place of the inputs.
-  lifetimes_.remove_recomputed_output(value->producer);
-  ledger_.held(*value);
+  bytes_.hold_replayed(value);
+  lifetimes_.count_on_replay_no_more(value);
 }
 
 void Decisions::set_form(Value* value, std::shared_ptr<const SaveWithHooks> functions, const at::Tensor& tensor) {
@@ -115,7 +106,7 @@ void Decisions::set_form(Value* value, std::shared_ptr<const SaveWithHooks> func
     form.meta = meta.covers(value->nbytes) ? meta : meta.flattened(value->nbytes);
     value->form = std::make_unique<std::variant<PackedForm, OpaqueForm>>(std::move(form));
   }
-  if (value->saved && value->users > 0) {
+  if (!value->counts_on_replay() && value->users > 0) {
     bytes_.hold(value);
   }
 }
@@ -128,7 +119,7 @@ void Decisions::set_offload_form(Value* value, std::shared_ptr<const SaveWithHoo
 
 void Decisions::keep_in_place(Value* value) {
   const PackedForm* form = value->packed_form();
-  if (form != nullptr && form->is_offload && form->stage != PackedForm::Stage::kPacked) {
+  if (form != nullptr && form->is_offload && !value->is_packed()) {
     value->form.reset();
   }
 }

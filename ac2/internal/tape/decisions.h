@@ -16,9 +16,13 @@ namespace ac2::internal {
 
 class Decisions {
  public:
-  Decisions(Lifetimes& lifetimes, ValueBytes& bytes, ByteLedger& ledger, const Observers& observers)
-      : lifetimes_(lifetimes), bytes_(bytes), ledger_(ledger), observers_(observers) {}
+  Decisions(Lifetimes& lifetimes, ValueBytes& bytes, const Observers& observers)
+      : lifetimes_(lifetimes), bytes_(bytes), observers_(observers) {}
 
+  // Of a result that an op has just made.
+  void decide_first(Value* value, bool saved) { value->decided_ = saved ? Decided::kSave : Decided::kRecompute; }
+  // A tag decides of the value, and no name does so from now on.
+  void set_tagged(Value* value) { value->is_tagged_ = true; }
   void make_saved(Value* value);
   // `value` is computed again when needed, and so are those that this takes and that no longer exist, unless policies
   // say MUST_SAVE of one. False, and nothing has changed, if it cannot be.
@@ -37,7 +41,6 @@ class Decisions {
  private:
   Lifetimes& lifetimes_;
   ValueBytes& bytes_;
-  ByteLedger& ledger_;
   const Observers& observers_;
 };
 

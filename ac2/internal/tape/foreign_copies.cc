@@ -6,7 +6,7 @@ namespace ac2::internal {
 
 Value* ForeignCopies::last(const c10::StorageImpl* storage) const {
   const auto it = copies_.find(storage);
-  return it != copies_.end() && it->second->held ? it->second : nullptr;
+  return it != copies_.end() && it->second->is_held_in_a_storage() ? it->second : nullptr;
 }
 
 void ForeignCopies::set(const c10::StorageImpl* storage, Value* copy) {
@@ -23,7 +23,7 @@ void ForeignCopies::set(const c10::StorageImpl* storage, Value* copy) {
 
 void ForeignCopies::sweep() {
   for (auto it = copies_.begin(); it != copies_.end();) {
-    if (it->second->held) {
+    if (it->second->is_held_in_a_storage()) {
       ++it;
     } else {
       lifetimes_.unref(it->second);

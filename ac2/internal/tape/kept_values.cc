@@ -11,14 +11,16 @@ void KeptValues::add_call(Node* node, double cost) {
   for (const NodeOutput& output : node->outputs) {
     BudgetedValue& budgeted = output.value->budget;
     budgeted.droppable = true;
-    budgeted.keep = node->decision != CheckpointPolicy::MUST_RECOMPUTE;
+    if (node->decision != CheckpointPolicy::MUST_RECOMPUTE) {
+      output.value->decided_ = Decided::kKeep;
+    }
     budgeted.retention = prefers_save ? Retention::kPreferSave : Retention::kPreferRecompute;
   }
   budget_.add_call(*node);
 }
 
 void KeptValues::keep(Value* value) {
-  if (!value->budget.keep || value->held || value->is_packed() || value->changed_outside()) {
+  if (value->decided() != Decided::kKeep || value->state().held != Held::kNot || value->changed_outside()) {
     return;
   }
   auto original = value->origin.lock();
@@ -38,18 +40,18 @@ void KeptValues::remove_hook(Value* value) {
   if (!value->budget.droppable) {
     return;
   }
-  if (value->hooks == 0 && !value->saved) {
+  if (value->hooks == 0 && value->counts_on_replay()) {
     drop_kept(value);
   }
   budget_.remove_hook(*value);
 }
 
 void KeptValues::drop_kept(Value* value) {
-  if (value->held && value->pins > 0) {
+  if (value->is_held_in_a_storage() && value->pins > 0) {
     // A replay under way may be about to read the bytes.
-    c10::Storage bytes = value->held;
+    c10::Storage bytes = value->held_storage();
     bytes_.drop_held(value);
-    bytes_.set_real(value, std::move(bytes), at::Tensor());
+    bytes_.set_replayed(value, std::move(bytes), at::Tensor());
   } else {
     bytes_.drop_held(value);
   }
@@ -57,7 +59,7 @@ void KeptValues::drop_kept(Value* value) {
 
 void KeptValues::drop_all_bytes(Value* value) {
   bytes_.drop_held(value);
-  bytes_.drop_real(value);
+  bytes_.drop_there(value);
   pins_.need_again(value);
 }
 
@@ -67,7 +69,7 @@ void KeptValues::evict_for_room(Value* value) {
 }
 
 void KeptValues::drop_before_overwrite(Value* value) {
-  if (value->budget.keep && value->held && !value->held_is_private) {
+  if (value->decided() == Decided::kKeep && value->is_held_by_reference()) {
     drop_all_bytes(value);
   }
 }
@@ -80,13 +82,16 @@ void KeptValues::decide_again(Value* value, const PolicyDecision& decision) {
   budget_.set_retention(*value, must_save          ? Retention::kMustSave
                                 : decision.saves() ? Retention::kPreferSave
                                                    : Retention::kPreferRecompute);
-  value->budget.keep = !must_save && decision.policy() != CheckpointPolicy::MUST_RECOMPUTE;
   if (must_save) {
     decisions_.make_saved(value);
-  } else if (!value->budget.keep) {
+  } else if (decision.policy() == CheckpointPolicy::MUST_RECOMPUTE) {
+    value->decided_ = Decided::kRecompute;
     drop_kept(value);
-  } else if (value->hooks > 0) {
-    keep(value);
+  } else {
+    value->decided_ = Decided::kKeep;
+    if (value->hooks > 0) {
+      keep(value);
+    }
   }
 }
 

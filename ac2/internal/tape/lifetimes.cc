@@ -24,7 +24,7 @@ void Lifetimes::take_dying_apart() {
       detach_producer(value);
     }
     bytes_.drop_held(value);
-    bytes_.drop_real(value);
+    bytes_.drop_there(value);
     budget_.forget(*value);
     observers_.tell([&](Observer& observer) { observer.value_died(*value); });
     trash_.put(value);
@@ -35,7 +35,7 @@ void Lifetimes::take_dying_apart() {
 void Lifetimes::attach(Node* node, Value* value, NodeOutput output, bool saved) {
   value->producer = node;
   value->slot = static_cast<uint32_t>(node->outputs.size());
-  value->saved = saved;
+  value->counts_on_replay_ = !saved;
   output.value = value;
   node->outputs.push_back(output);
   ++node->live_outputs;
@@ -66,14 +66,14 @@ Node* Lifetimes::take_off_node(Value* value) {
 
 void Lifetimes::detach_producer(Value* value) {
   Node* node = take_off_node(value);
-  lose_output(node, !value->saved);
+  lose_output(node, std::exchange(value->counts_on_replay_, false));
 }
 
 void Lifetimes::make_outside(Value* value) {
   bytes_.drop_held(value);
   budget_.make_outside(*value);
   Node* node = take_off_node(value);
-  const bool recomputed = !std::exchange(value->saved, true);
+  const bool recomputed = std::exchange(value->counts_on_replay_, false);
   // Before the node lets go of its inputs, which may be what keeps the bytes alive.
   if (value->users > 0) {
     bytes_.hold(value);
@@ -91,6 +91,20 @@ void Lifetimes::lose_output(Node* node, bool recomputed) {
   --live_nodes_;
   internal::live_nodes().fetch_sub(1, std::memory_order_relaxed);
   discard(node);
+}
+
+void Lifetimes::count_on_replay(c10::ArrayRef<Value*> values) {
+  for (Value* value : values) {
+    value->counts_on_replay_ = true;
+  }
+  for (const Value* value : values) {
+    add_recomputed_output(value->producer);
+  }
+}
+
+void Lifetimes::count_on_replay_no_more(Value* value) {
+  value->counts_on_replay_ = false;
+  remove_recomputed_output(value->producer);
 }
 
 void Lifetimes::add_recomputed_output(Node* node) {

@@ -10,6 +10,8 @@
 // Threads: guarded by the tape's lock.
 #pragma once
 
+#include <c10/util/ArrayRef.h>
+
 #include <cstdint>
 #include <utility>
 
@@ -33,7 +35,7 @@ class Lifetimes {
   void ref(Value* value) { ++value->refs; }
   void unref(Value* value);
   void use(Value* value) {
-    if (value->users++ == 0 && value->saved) {
+    if (value->users++ == 0 && !value->counts_on_replay()) {
       bytes_.hold(value);
     }
   }
@@ -50,9 +52,10 @@ class Lifetimes {
   void attach(Node* node, Value* value, NodeOutput output, bool saved);
   // After all of its outputs have been attached.
   void node_finished();
-  // One output more, or less, of `node` may have to be recomputed.
-  void add_recomputed_output(Node* node);
-  void remove_recomputed_output(Node* node);
+  // The values, which have producers, count on a replay from now on. A node uses its inputs as long as one of its
+  // outputs does so. None of the values is held for that, so they may be gone.
+  void count_on_replay(c10::ArrayRef<Value*> values);
+  void count_on_replay_no_more(Value* value);
   // `value` is not computed again from now on.
   void detach_producer(Value* value);
   // The same for a value whose bytes the program has, and which is held from now on as one from outside is.
@@ -62,6 +65,8 @@ class Lifetimes {
 
  private:
   void take_dying_apart();
+  void add_recomputed_output(Node* node);
+  void remove_recomputed_output(Node* node);
   // Returns the node, which has lost an output thereby.
   static Node* take_off_node(Value* value);
   // An output has been taken off `node`, which was to compute it again if `recomputed`.

@@ -10,7 +10,7 @@ LockedTape::LockedTape()
       bytes_(ledger_, budget_, trash_, observers_),
       lifetimes_(memory_, bytes_, budget_, trash_, observers_),
       pins_(bytes_, budget_),
-      decisions_(lifetimes_, bytes_, ledger_, observers_),
+      decisions_(lifetimes_, bytes_, observers_),
       offloading_(decisions_),
       storages_(lifetimes_, bytes_, budget_, offloading_),
       foreign_copies_(lifetimes_),
@@ -29,7 +29,7 @@ void LockedTape::expose(Value* value, c10::StorageImpl* storage) {
     exposed_.add(storage);
   }
   // What has another form is in that form already, and what a backward has replayed is that backward's.
-  if (value->producer != nullptr && value->form == nullptr && !value->held_is_private && !value->real) {
+  if (value->producer != nullptr && value->is_only_original()) {
     observers_.tell([&](Observer& observer) { observer.anchored(*value); });
     lifetimes_.make_outside(value);
   }

@@ -104,8 +104,8 @@ class Observer {
   virtual void tensor_seen(const Value& /*value*/, const at::Tensor& /*tensor*/) {}
   // Before a tag or a name takes effect.
   virtual void decided_again(const Value& /*value*/, const PolicyDecision& /*decision*/, DecidedBy /*by*/) {}
-  // Value::saved has changed.
-  virtual void saved_changed(const Value& /*value*/) {}
+  // Value::decided() has changed.
+  virtual void decision_changed(const Value& /*value*/) {}
   // `value`, which is alive, can no longer be recomputed; see anchors.h.
   virtual void anchored(const Value& /*value*/) {}
   // What forward computed is about to be overwritten.

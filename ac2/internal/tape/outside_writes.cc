@@ -16,7 +16,7 @@ std::string versions_text(const Value& value) {
 }  // namespace
 
 void check_unchanged(const Value& value) {
-  if (value.held_is_private || !value.changed_outside()) {
+  if (value.is_held_privately() || !value.changed_outside()) {
     return;
   }
   const std::string what = value.producer != nullptr ? "the result of " + describe(*value.producer)

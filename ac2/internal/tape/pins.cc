@@ -25,11 +25,10 @@ void Pins::pin(Value* root) {
   Work work{root};
   while (!work.empty()) {
     Value* value = work.pop_back_val();
-    if (value->budget.keep && value->held && !value->held_is_private && value->changed_outside()) {
+    if (value->decided() == Decided::kKeep && value->is_held_by_reference() && value->changed_outside()) {
       bytes_.drop_held(value);
     }
-    if (value->pins++ > 0 || value->held || value->real || value->is_opaque() ||
-        (value->is_packed() && !value->is_offloaded())) {
+    if (value->pins++ > 0 || value->is_at_hand() || (value->is_packed() && !value->is_offloaded())) {
       continue;
     }
     if (bytes_.take_original(value) || value->is_offloaded()) {
@@ -52,7 +51,7 @@ void Pins::unpin(Value* root) {
     if (--value->pins > 0) {
       continue;
     }
-    bytes_.drop_real(value);
+    bytes_.drop_there(value);
     if (!std::exchange(value->waits, false)) {
       continue;
     }
@@ -64,7 +63,7 @@ void Pins::unpin(Value* root) {
 }
 
 void Pins::need_again(Value* value) {
-  if (value->pins == 0 || value->waits || value->held || value->real) {
+  if (value->pins == 0 || value->waits || value->is_at_hand()) {
     return;
   }
   // As if the pins had been set just now.

@@ -156,7 +156,8 @@ Value* StorageIndex::current_opaque(const at::Tensor& tensor, bool create) {
 void StorageIndex::forget_dead(Value* value) {
   // Nobody uses it and nobody can begin to: without this, a loop that saves everything would grow a chain of producers.
   // Not under a budget, which knows the producer by what it made, nor where a name may have it computed again.
-  if (value->saved && value->users == 0 && value->producer != nullptr && !value->budget.droppable && !names_decide_) {
+  if (!value->counts_on_replay() && value->users == 0 && value->producer != nullptr && !value->budget.droppable &&
+      !names_decide_) {
     lifetimes_.detach_producer(value);
   }
   budget_.update_place(*value);
@@ -197,7 +198,7 @@ C10_NOINLINE void StorageIndex::drop_let_go() {
   c10::SmallVector<Value*, 2> kept;
   for (Value* value : bytes_.take_let_go()) {
     // The lock that is held now may have let go of it, or another backward may want it again.
-    if (value->map_index != Value::kNotInMap && !forget_if_dead(value) && !value->held) {
+    if (value->map_index != Value::kNotInMap && !forget_if_dead(value) && !value->is_held_in_a_storage()) {
       kept.push_back(value);
     } else {
       value->let_go = false;

@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <optional>
 #include <utility>
 
 #include "ac2/internal/libtorch/stream_order.h"
@@ -9,10 +10,71 @@
 
 namespace ac2::internal {
 
-using Stage = PackedForm::Stage;
+void ValueBytes::tell_before(Value& value, StateChange what) {
+  if (changes_held(what) && value.state().held != Held::kNot) {
+    observers_.tell([&](Observer& observer) { observer.before_drop(value); });
+    ledger_.held_no_more(value);
+    budget_.uncount_held(value);
+  }
+  if (changes_there(what) && value.is_there()) {
+    ledger_.there_no_more(value);
+    budget_.uncount_there(value);
+  }
+}
+
+void ValueBytes::tell_after(Value& value, StateChange what) {
+  if (changes_there(what) && value.is_there()) {
+    ledger_.is_there(value);
+    budget_.count_there(value);
+  }
+  if (changes_held(what) && value.state().held != Held::kNot) {
+    ledger_.held(value);
+    budget_.count_held(value);
+  }
+  budget_.update_place(value);
+}
+
+template <class Move>
+C10_ALWAYS_INLINE void ValueBytes::change(Value* value, StateChange what, Move&& move) {
+  const std::optional<ValueState> next = state_after(value->state(), what);
+  TORCH_INTERNAL_ASSERT(next.has_value(), "a value that is held as ", static_cast<int>(value->state().held),
+                        " and there as ", static_cast<int>(value->state().there), " cannot change by ",
+                        static_cast<int>(what));
+  tell_before(*value, what);
+  move();
+  value->state_ = *next;
+  tell_after(*value, what);
+}
+
+void ValueBytes::throw_held_away(Value& value) {
+  if (value.held_) {
+    trash_.put(value.held_);
+  }
+  if (value.leaf_.defined()) {
+    trash_.put(value.leaf_);
+  }
+  if (C10_LIKELY(value.form == nullptr)) {
+    return;
+  }
+  if (OpaqueForm* form = value.opaque_form()) {
+    trash_.put(form->held);
+    trash_.put(form->parts);
+  } else if (value.is_packed()) {
+    trash_.put(value.packed_form()->packed);
+  }
+}
+
+void ValueBytes::throw_there_away(Value& value) {
+  if (value.there_) {
+    trash_.put(value.there_);
+  }
+  if (value.replayed_.defined()) {
+    trash_.put(value.replayed_);
+  }
+}
 
 void ValueBytes::hold(Value* value) {
-  if (value->held) {
+  if (value->state().held != Held::kNot) {
     return;
   }
   if (value->form) {
@@ -23,42 +85,46 @@ void ValueBytes::hold(Value* value) {
 }
 
 void ValueBytes::hold_origin(Value* value) {
-  value->held = c10::Storage(value->origin.lock());
-  TORCH_INTERNAL_ASSERT(value->held, "a storage died before it was saved");
-  ledger_.held(*value);
-  budget_.count_held(*value);
-  budget_.update_place(*value);
+  change(value, StateChange::kHold, [&] {
+    value->held_ = c10::Storage(value->origin.lock());
+    TORCH_INTERNAL_ASSERT(value->held_, "a storage died before it was saved");
+  });
 }
 
 void ValueBytes::hold_with_form(Value* value) {
   if (OpaqueForm* form = value->opaque_form()) {
-    if (!form->parts.isNone()) {
-      return;
-    }
-    if (form->alias.defined()) {
-      form->held = std::exchange(form->alias, {});
-      return;
-    }
-    auto impl = form->origin.lock();
-    TORCH_INTERNAL_ASSERT(impl, "a tensor without storage died before it was saved");
-    form->held = at::Tensor(std::move(impl)).variable_data();
-  } else if (!value->is_packed()) {
-    hold_origin(value);
-    if (value->packed_form()->stage != Stage::kPacking) {
-      pending_packs_.push_back(value);
-      ++value->refs;
-    }
+    hold_whole(value, *form);
+    return;
+  }
+  hold_origin(value);
+  if (!value->packed_form()->is_being_packed) {
+    pending_packs_.push_back(value);
+    ++value->refs;
   }
 }
 
+void ValueBytes::hold_whole(Value* value, OpaqueForm& form) {
+  change(value, StateChange::kHoldWhole, [&] {
+    if (!form.parts.isNone()) {
+      return;
+    }
+    if (form.alias.defined()) {
+      form.held = std::exchange(form.alias, {});
+      return;
+    }
+    auto impl = form.origin.lock();
+    TORCH_INTERNAL_ASSERT(impl, "a tensor without storage died before it was saved");
+    form.held = at::Tensor(std::move(impl)).variable_data();
+  });
+}
+
 void ValueBytes::hold_copy(Value* value, c10::Storage copy) {
-  drop_held(value);
-  value->held = std::move(copy);
-  value->held_is_private = true;
-  ledger_.held(*value);
+  change(value, StateChange::kHoldCopy, [&] {
+    note_let_go(value);
+    throw_held_away(*value);
+    value->held_ = std::move(copy);
+  });
   ledger_.copied(*value);
-  budget_.count_held(*value);
-  budget_.update_place(*value);
 }
 
 void ValueBytes::hold_whole_copy(Value* value, at::Tensor copy) {
@@ -71,81 +137,60 @@ void ValueBytes::hold_whole_copy(Value* value, at::Tensor copy) {
 }
 
 void ValueBytes::hold_leaf(Value* value, const at::Tensor& leaf) {
-  if (value->held && !value->held_is_private && !value->leaf.defined()) {
-    value->leaf = leaf;
+  if (value->is_held_by_reference() && !value->has_leaf()) {
+    value->leaf_ = leaf;
     budget_.count_leaf(*value);
   }
 }
 
+void ValueBytes::note_let_go(Value* value) {
+  if (value->map_index != Value::kNotInMap && value->is_held_by_reference() && value->is_held_by_us_alone() &&
+      !std::exchange(value->let_go, true)) {
+    let_go_.push_back(value);
+    ++value->refs;
+  }
+}
+
 void ValueBytes::drop_held(Value* value) {
-  observers_.tell([&](Observer& observer) { observer.before_drop(*value); });
-  if (value->held) {
-    ledger_.released(*value);
-    budget_.uncount_held(*value);
-    if (value->map_index != Value::kNotInMap && !value->held_is_private && value->is_held_by_us_alone() &&
-        !std::exchange(value->let_go, true)) {
-      let_go_.push_back(value);
-      ++value->refs;
-    }
-    trash_.put(value->held);
-    if (value->leaf.defined()) {
-      trash_.put(value->leaf);
-    }
-    value->held_is_private = false;
+  if (value->state().held == Held::kNot) {
+    return;
   }
-  if (value->form) {
-    if (OpaqueForm* form = value->opaque_form()) {
-      trash_.put(form->held);
-      trash_.put(form->parts);
-    }
-    if (value->is_packed()) {
-      ledger_.unpacked(*value);
-      budget_.uncount_packed(*value);
-      trash_.put(value->packed_form()->packed);
-      value->packed_form()->stage = Stage::kInPlace;
-    }
-  }
-  budget_.update_place(*value);
+  change(value, StateChange::kDropHeld, [&] {
+    note_let_go(value);
+    throw_held_away(*value);
+  });
 }
 
 void ValueBytes::hold_packed(Value* value, c10::IValue packed, int64_t packed_bytes) {
   // It may have been overwritten, tagged or dropped meanwhile.
-  if (!value->held) {
+  if (!value->is_held_in_a_storage()) {
     trash_.put(packed);
     return;
   }
-  drop_held(value);
-  PackedForm& form = *value->packed_form();
-  form.packed = std::move(packed);
-  form.packed_bytes = packed_bytes;
-  form.stage = Stage::kPacked;
-  ledger_.packed(*value);
-  budget_.count_packed(*value);
-  budget_.update_place(*value);
+  change(value, StateChange::kHoldPacked, [&] {
+    note_let_go(value);
+    throw_held_away(*value);
+    value->packed_form()->packed = std::move(packed);
+    value->packed_form()->packed_bytes = packed_bytes;
+  });
 }
 
-const c10::Storage* ValueBytes::at_hand(const Value& value) const {
-  if (value.held) {
+const c10::Storage& ValueBytes::checked(const Value& value) const {
+  const bool is_held = value.is_held_in_a_storage();
+  TORCH_INTERNAL_ASSERT(is_held || value.is_there());
+  if (is_held || !value.is_replayed()) {
     check_unchanged(value);
-    return &value.held;
   }
-  if (value.real) {
-    if (value.real_is_original) {
-      check_unchanged(value);
-    }
-    return &value.real;
-  }
-  return nullptr;
+  return is_held ? value.held_ : value.there_;
 }
 
-void ValueBytes::set_real(Value* value, c10::Storage storage, at::Tensor replayed) {
-  drop_real(value);
-  value->real = std::move(storage);
-  value->stream = current_stream(value->real);
-  value->replayed = std::move(replayed);
-  ledger_.replayed(*value);
-  budget_.count_real(*value);
-  budget_.update_place(*value);
+void ValueBytes::set_replayed(Value* value, c10::Storage storage, at::Tensor replayed) {
+  change(value, StateChange::kTakeReplayed, [&] {
+    throw_there_away(*value);
+    value->there_ = std::move(storage);
+    value->stream = current_stream(value->there_);
+    value->replayed_ = std::move(replayed);
+  });
 }
 
 bool ValueBytes::take_original(Value* value) {
@@ -157,51 +202,38 @@ bool ValueBytes::take_original(Value* value) {
   if (!original || value->changed_outside() || original->nbytes() != value->nbytes) {
     return false;
   }
-  value->real = c10::Storage(std::move(original));
-  value->real_is_original = true;
+  change(value, StateChange::kTakeOriginal, [&] { value->there_ = c10::Storage(std::move(original)); });
   return true;
 }
 
-void ValueBytes::drop_replayed_tensor(Value* value) {
-  if (value->replayed.defined()) {
-    trash_.put(value->replayed);
+void ValueBytes::drop_there(Value* value) {
+  if (value->is_there()) {
+    change(value, StateChange::kDropThere, [&] { throw_there_away(*value); });
   }
 }
 
-void ValueBytes::drop_real(Value* value) {
-  if (!value->real) {
-    return;
-  }
-  if (!value->real_is_original) {
-    ledger_.replay_dropped(*value);
-  }
-  value->real_is_original = false;
-  trash_.put(value->real);
-  drop_replayed_tensor(value);
-  budget_.uncount_real(*value);
-  budget_.update_place(*value);
-}
-
-c10::Storage ValueBytes::take_real(Value* value) {
-  TORCH_INTERNAL_ASSERT(value->real && !value->real_is_original);
-  ledger_.replay_dropped(*value);
-  drop_replayed_tensor(value);
-  c10::Storage bytes = std::exchange(value->real, c10::Storage());
-  budget_.uncount_real(*value);
-  budget_.update_place(*value);
+c10::Storage ValueBytes::take_replayed(Value* value) {
+  TORCH_INTERNAL_ASSERT(value->is_replayed());
+  c10::Storage bytes;
+  change(value, StateChange::kDropThere, [&] {
+    bytes = std::exchange(value->there_, c10::Storage());
+    throw_there_away(*value);
+  });
   return bytes;
 }
 
-void ValueBytes::copy_real(Value* value, c10::Storage copy) {
-  if (value->real && value->real_is_original) {
+void ValueBytes::copy_original(Value* value, c10::Storage copy) {
+  if (value->state().there == There::kOriginal) {
     ledger_.copied(*value);
-    set_real(value, std::move(copy), at::Tensor());
+    set_replayed(value, std::move(copy), at::Tensor());
   }
 }
 
-void ValueBytes::hold_real(Value* value) {
-  value->held = take_real(value);
-  value->held_is_private = true;
+void ValueBytes::hold_replayed(Value* value) {
+  change(value, StateChange::kHoldReplayed, [&] {
+    value->held_ = std::exchange(value->there_, c10::Storage());
+    throw_there_away(*value);
+  });
 }
 
 }  // namespace ac2::internal

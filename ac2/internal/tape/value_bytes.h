@@ -1,7 +1,7 @@
 // Where the bytes of values are, and every way in which they come and go: held for backward, packed, made by a replay.
 //
-// Guaranteed: the ledger, the budget and the observers are told of each change, and nothing is freed before the lock is
-// released.
+// Each of them is a StateChange, which change() makes and nothing else: it looks the next state up, moves the bytes,
+// and tells the ledger, the budget and the observers. Nothing is freed before the lock is released.
 //
 // Threads: guarded by the tape's lock.
 #pragma once
@@ -30,7 +30,7 @@ class ValueBytes {
       : ledger_(ledger), budget_(budget), trash_(trash), observers_(observers) {}
 
   // From now on the tape holds what forward computed, which must still exist. If the value has a form to be packed in,
-  // it waits for that in take_pending_packs().
+  // it waits for that in take_pending_packs(). Does nothing to a value that is held.
   void hold(Value* value);
   // From now on it holds `copy`, which nobody else can write to.
   void hold_copy(Value* value, c10::Storage copy);
@@ -51,28 +51,39 @@ class ValueBytes {
   c10::SmallVector<Value*, 2> take_let_go() { return std::exchange(let_go_, {}); }
   // Those that are still there.
   void put_back_let_go(c10::ArrayRef<Value*> values) { let_go_.append(values.begin(), values.end()); }
-  // What pack returned takes the place of what is held by reference.
+  // What pack returned takes the place of what is held in a storage.
   void hold_packed(Value* value, c10::IValue packed, int64_t packed_bytes);
 
-  // The bytes if they are at hand, else null. Throws if someone changed them from outside.
-  const c10::Storage* at_hand(const Value& value) const;
+  // The bytes of a value that is at hand and not opaque. Throws if someone changed them from outside.
+  const c10::Storage& checked(const Value& value) const;
 
-  // What a replay, or an unpack function, made of it.
-  void set_real(Value* value, c10::Storage storage, at::Tensor replayed);
+  // What a replay, or an unpack function, made of it is there from now on.
+  void set_replayed(Value* value, c10::Storage storage, at::Tensor replayed);
   // What forward computed is still there and unchanged: a pin needs no more. False if it is not.
   bool take_original(Value* value);
-  void drop_real(Value* value);
+  // Nothing is there from now on.
+  void drop_there(Value* value);
   // The replayed bytes, which nobody but the caller needs from now on.
-  c10::Storage take_real(Value* value);
+  c10::Storage take_replayed(Value* value);
   // If a pin has the original, it has `copy` from now on.
-  void copy_real(Value* value, c10::Storage copy);
+  void copy_original(Value* value, c10::Storage copy);
   // The replayed bytes are held from now on. The caller makes the value a saved one.
-  void hold_real(Value* value);
+  void hold_replayed(Value* value);
 
  private:
+  // `move` puts the bytes where the new state has them, and what was there before into the trash.
+  template <class Move>
+  void change(Value* value, StateChange what, Move&& move);
+  void tell_before(Value& value, StateChange what);
+  void tell_after(Value& value, StateChange what);
   void hold_origin(Value* value);
   C10_NOINLINE void hold_with_form(Value* value);
-  void drop_replayed_tensor(Value* value);
+  void hold_whole(Value* value, OpaqueForm& form);
+  // Its storage, its whole tensor or what was packed.
+  void throw_held_away(Value& value);
+  void throw_there_away(Value& value);
+  // If only the tape has the storage that the value is about to lose.
+  void note_let_go(Value* value);
 
   ByteLedger& ledger_;
   BudgetShare& budget_;

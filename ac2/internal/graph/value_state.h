@@ -1,0 +1,119 @@
+// The state of a value: three questions, each with an enum for its answer.
+//
+//   Decided   what shall become of the value once forward has computed it
+//   Held      how the tape holds its bytes for backward
+//   There     what is there for the backwards under way
+//
+// Held and There change together or alone, by one of the StateChanges. kStateTable says which change is possible where,
+// and what it leads to. ValueBytes makes the changes; nothing else does.
+//
+// Example:
+//   if (std::optional<ValueState> next = state_after(value.state(), StateChange::kHoldCopy)) …
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace ac2::internal {
+
+// By the policy that was asked about the op, by a name or a tag, or because nothing else is possible.
+enum class Decided : uint8_t {
+  kSave,
+  kRecompute,
+  kKeep,  // under a budget: not saved, but held while hooks want it and the budget allows
+};
+
+enum class Held : uint8_t {
+  kNot,
+  kByReference,  // where forward computed it
+  kAsCopy,       // in bytes that nobody else can write to
+  kReplayed,     // what a replay made takes the place of what the replay needed
+  kPacked,       // as SaveWithHooks or offloading made it
+  kWhole,        // a tensor without plain storage, itself or by its parts
+};
+inline constexpr size_t kHeldStates = 6;
+
+enum class There : uint8_t {
+  kNothing,
+  kOriginal,  // what forward computed, which is still there and unchanged
+  kReplayed,  // what a replay, an unpack function or a copy of the original made
+};
+inline constexpr size_t kThereStates = 3;
+
+struct ValueState {
+  Held held = Held::kNot;
+  There there = There::kNothing;
+
+  bool operator==(const ValueState&) const = default;
+};
+
+enum class StateChange : uint8_t {
+  kHold,
+  kHoldCopy,
+  kHoldReplayed,
+  kHoldPacked,
+  kHoldWhole,
+  kDropHeld,
+  kTakeOriginal,
+  kTakeReplayed,
+  kDropThere,
+};
+inline constexpr size_t kStateChanges = 9;
+
+// A set of Helds, or of Theres.
+template <class... Enums>
+constexpr uint8_t set_of(Enums... members) {
+  return static_cast<uint8_t>(((1U << static_cast<unsigned>(members)) | ...));
+}
+template <class Enum>
+constexpr bool contains(uint8_t set, Enum member) {
+  return (set >> static_cast<unsigned>(member) & 1U) != 0;
+}
+
+// A change is possible if both parts of the state are in its sets. A part that has no `to` stays as it is.
+struct StateRow {
+  StateChange change;
+  uint8_t from_held;
+  uint8_t from_there;
+  std::optional<Held> to_held;
+  std::optional<There> to_there;
+};
+
+inline constexpr uint8_t kAnyHeld = (1U << kHeldStates) - 1;
+inline constexpr uint8_t kAnyThere = (1U << kThereStates) - 1;
+inline constexpr uint8_t kInAStorage = set_of(Held::kByReference, Held::kAsCopy, Held::kReplayed);
+
+// In the order of StateChange.
+inline constexpr std::array<StateRow, kStateChanges> kStateTable = {{
+    {StateChange::kHold, set_of(Held::kNot), kAnyThere, Held::kByReference, {}},
+    // Whoever decided to copy had no lock since: the value may have been dropped or packed meanwhile.
+    {StateChange::kHoldCopy, kAnyHeld & ~set_of(Held::kWhole), kAnyThere, Held::kAsCopy, {}},
+    {StateChange::kHoldReplayed, set_of(Held::kNot), set_of(There::kReplayed), Held::kReplayed, There::kNothing},
+    {StateChange::kHoldPacked, kInAStorage, kAnyThere, Held::kPacked, {}},
+    {StateChange::kHoldWhole, set_of(Held::kNot, Held::kWhole), set_of(There::kNothing), Held::kWhole, {}},
+    {StateChange::kDropHeld, kAnyHeld & ~set_of(Held::kNot), kAnyThere, Held::kNot, {}},
+    {StateChange::kTakeOriginal, kAnyHeld, set_of(There::kNothing), {}, There::kOriginal},
+    {StateChange::kTakeReplayed, kAnyHeld & ~set_of(Held::kWhole), kAnyThere, {}, There::kReplayed},
+    {StateChange::kDropThere, kAnyHeld, set_of(There::kOriginal, There::kReplayed), {}, There::kNothing},
+}};
+
+// Nothing if the change is not possible in `state`.
+constexpr std::optional<ValueState> state_after(ValueState state, StateChange change) {
+  const StateRow& row = kStateTable[static_cast<size_t>(change)];
+  if (!contains(row.from_held, state.held) || !contains(row.from_there, state.there)) {
+    return std::nullopt;
+  }
+  return ValueState{row.to_held.value_or(state.held), row.to_there.value_or(state.there)};
+}
+
+// Which part of the state a change is about.
+constexpr bool changes_held(StateChange change) {
+  return kStateTable[static_cast<size_t>(change)].to_held.has_value();
+}
+constexpr bool changes_there(StateChange change) {
+  return kStateTable[static_cast<size_t>(change)].to_there.has_value();
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,42 @@
+#include "ac2/internal/opening/open_region.h"
+
+#include <c10/util/Exception.h>
+
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include "ac2/internal/libtorch/out_of_memory.h"
+#include "ac2/internal/record/interceptor.h"
+#include "ac2/internal/region/budget_access.h"
+#include "ac2/internal/region/engine.h"
+#include "ac2/memory_budget.h"
+#include "ac2/report.h"
+
+namespace ac2::internal {
+
+namespace {
+
+bool verify_by_environment() {
+  const char* const value = std::getenv("AC2_VERIFY");
+  const std::string_view text = value == nullptr ? "" : value;
+  TORCH_CHECK(text.empty() || text == "0" || text == "1", "The environment variable AC2_VERIFY is \"", text,
+              "\"; expected 1 (every region verifies its replays) or 0.");
+  return text == "1";
+}
+
+}  // namespace
+
+std::shared_ptr<ScopeState> open_region(Policy policy, RegionOptions options) {
+  options.verify |= verify_by_environment();
+  install_interceptor();
+  install_engine();
+  set_out_of_memory_note([](const c10::Error& error) { return explain_held(error.what_without_backtrace()); });
+  Policy::Instance instance = policy.enter();
+  if (const auto budget = BudgetOption(instance.memory_budget).budget(instance.modelled_costs)) {
+    options.plan_budget = BudgetAccess::budget(*budget);
+  }
+  return ThreadRegions::here().open(std::move(instance), options);
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,17 @@
+// The one way in which regions are opened, by PolicyScope and by StepPlanner: what a process needs is installed first.
+//
+// Threads: the region is the calling thread's.
+#pragma once
+
+#include <memory>
+
+#include "ac2/internal/region/region.h"
+#include "ac2/policy.h"
+
+namespace ac2::internal {
+
+// Throws c10::Error if the dispatch key that ac2 needs is taken, if AC2_VERIFY is neither 1 nor 0, and what ops inside
+// `policy` throw. With AC2_VERIFY=1 the region verifies its replays, whatever `options` say.
+std::shared_ptr<ScopeState> open_region(Policy policy, RegionOptions options);
+
+}  // namespace ac2::internal

@@ -1,0 +1,121 @@
+"""Plans: a step is recorded once, and what to keep for backward is chosen for the whole of it."""
+
+from typing import Any, Callable, Optional
+
+from ac2 import _C
+from ac2._budgets import BudgetLike, as_budget
+from ac2._scope import _watch_python
+
+
+def _bytes(given: Any, of: str) -> int:
+    budget = as_budget(given)
+    if not isinstance(budget, int):
+        raise TypeError(f"{of} is {given!r}; expected a number of bytes, or a text such as \"64MiB\".")
+    return budget
+
+
+class StepPlanner:
+    """Records a step once, so that plans for it can be made and compared.
+
+        planner = ac2.StepPlanner(lambda: loss_fn(model(x), y).backward())
+        made = planner.plan("64MiB")
+        print(made.summary)
+        with ac2.PolicyScope(made.policy):
+            loss = loss_fn(model(x), y)
+        loss.backward()
+
+    The scope must begin where ``step`` began, as the outermost of its thread, because the plan counts ops from there.
+    If the program leaves the plan, the rest of the region keeps what the bytes allow, and a warning says so once.
+
+    Args:
+        step: a callable without arguments. It is a step like any other and has its effects: it adds to gradients and
+            moves generators on. It may leave out the backward, and may run on tensors of the meta device.
+        modelled_costs: costs of ops come from their shapes, so that the same step always has the same plan.
+        recording_budget: the bytes that the recording may hold; without it, what the step needs.
+
+    Raises:
+        RuntimeError: inside a region, and if nothing was recorded that autograd holds. What ``step`` raises.
+    """
+
+    def __init__(
+        self, step: Callable[[], Any], *, modelled_costs: bool = False, recording_budget: BudgetLike = None
+    ) -> None:
+        if not callable(step):
+            raise TypeError(f"step is {step!r}; expected a callable without arguments that runs one step.")
+        _watch_python()
+        recording = None if recording_budget is None else _bytes(recording_budget, "recording_budget")
+        self._planner = _C.StepPlanner(step, modelled_costs, recording)
+
+    def plan(self, bytes: BudgetLike) -> "_C.Plan":
+        """The plan for so many bytes: its ``policy`` for PolicyScope, and its ``summary``.
+
+        Raises RuntimeError if no plan is that small; the error says how small one is.
+        """
+        return self._planner.plan(_bytes(bytes, "bytes"))
+
+    def smallest(self) -> "_C.Plan":
+        """The plan with the fewest bytes that can be found."""
+        return self._planner.smallest()
+
+    def summarize(self, keeps: Callable[["_C.PlannedOp"], Any]) -> "_C.PlanSummary":
+        """What a step would come to that keeps the results of exactly those ops for which ``keeps(op)`` is true.
+
+        ``op`` has ``name``, ``index``, ``bytes`` and ``cost``. The function is called in the order of the program.
+        """
+        return self._planner.summarize(lambda op: bool(keeps(op)))
+
+
+def plan(
+    step: Callable[[], Any], bytes: BudgetLike, *, modelled_costs: bool = False, recording_budget: BudgetLike = None
+) -> "_C.Policy":
+    """A policy that keeps for backward what is cheapest within ``bytes``, chosen for the whole of ``step``.
+
+        policy = ac2.plan(lambda: loss_fn(model(x), y).backward(), "64MiB")
+        for x, y in data:
+            with ac2.PolicyScope(policy):           # the policy has its budget with it
+                loss = loss_fn(model(x), y)
+            loss.backward()
+
+    The step is recorded within ``bytes`` unless ``recording_budget`` says otherwise. See StepPlanner.
+    """
+    most = _bytes(bytes, "bytes")
+    recording = most if recording_budget is None else recording_budget
+    return StepPlanner(step, modelled_costs=modelled_costs, recording_budget=recording).plan(most).policy
+
+
+def current_decision(op: Any, inputs: Any = None, outputs: Any = None) -> Any:
+    """What the policies in force would decide for an op, asked from the program's own code.
+
+        if ac2.current_decision("aten::_softmax") == ac2.CheckpointPolicy.PREFER_RECOMPUTE: ...
+
+    Args:
+        op: "aten::add.Tensor", "aten::mm" for the overload without a name, or ``torch.ops.aten.mm.default``.
+        inputs, outputs: for policies that look at the call, one object for each argument and each return of the op's
+            schema. Without them only policies that are constant or by operator can answer.
+
+    Returns:
+        A member of ac2.CheckpointPolicy, "SaveWithHooks", or None where nothing is recorded: outside all regions, in
+        DisableCheckpointing, in the functions of a SaveWithHooks, and in a backward that runs inside a region.
+
+    Raises:
+        RuntimeError: an unknown op; overloads that are decided differently; a policy that has to see the call.
+        ValueError: inputs or outputs that are not those of the op's schema.
+    """
+    return _C.current_decision(_name_of(op), inputs, outputs)
+
+
+def _name_of(op: Any) -> str:
+    if isinstance(op, str):
+        return op
+    packet = getattr(op, "_qualified_op_name", None)
+    if isinstance(packet, str):
+        return packet
+    name = getattr(op, "name", None)
+    if not callable(name):
+        raise TypeError(f"op is {op!r}; expected a name such as \"aten::mm\", or an op of torch.ops.")
+    return name()
+
+
+def sqrt_segments(modules: int) -> int:
+    """How many segments checkpoint_sequential() makes of so many modules: the square root, rounded."""
+    return _C.sqrt_segments(modules)

@@ -1,0 +1,139 @@
+#include "python/binding/plans.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/jit/python/pybind_utils.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ac2/current_decision.h"
+#include "ac2/nn/checkpoint_sequential.h"
+#include "ac2/offload.h"
+#include "ac2/plan.h"
+#include "python/binding/decisions.h"
+#include "python/binding/errors.h"
+#include "python/binding/held_object.h"
+
+namespace ac2::python {
+
+namespace py = pybind11;
+
+namespace {
+
+using WithoutGil = py::call_guard<py::gil_scoped_release>;
+
+std::unique_ptr<StepPlanner> make_planner(const py::function& step, bool modelled_costs,
+                                          std::optional<int64_t> recording_budget) {
+  const HeldObject held(step);
+  const std::function<void()> call = [&held] {
+    const py::gil_scoped_acquire gil;
+    calling_python([&] { return py::object(held.get()()); });
+  };
+  const py::gil_scoped_release no_gil;
+  return std::make_unique<StepPlanner>(
+      call, PlanOptions{.modelled_costs = modelled_costs, .recording_budget = recording_budget});
+}
+
+// The overload "aten::add.Tensor", or "aten::mm" for the one without a name. Null for a name that no op has.
+std::optional<c10::OperatorHandle> overload_of(const std::string& op) {
+  const size_t dot = op.find('.');
+  return c10::Dispatcher::singleton().findSchema(
+      {op.substr(0, dot), dot == std::string::npos ? "" : op.substr(dot + 1)});
+}
+
+template <class Arguments>
+std::vector<c10::IValue> values_of(const py::sequence& objects, const Arguments& arguments, const std::string& op,
+                                   const char* what) {
+  if (objects.size() != arguments.size()) {
+    throw py::value_error(c10::str("current_decision was given ", objects.size(), " ", what, " for ", op, "; expected ",
+                                   arguments.size(), ", one for each that its schema has."));
+  }
+  std::vector<c10::IValue> values;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    values.push_back(torch::jit::toIValue(objects[i], arguments[i].type()));
+  }
+  return values;
+}
+
+py::object decision_for(const std::string& op, const py::object& inputs, const py::object& outputs) {
+  std::optional<PolicyDecision> decision;
+  if (inputs.is_none() && outputs.is_none()) {
+    const py::gil_scoped_release no_gil;
+    decision = current_decision(op);
+  } else {
+    const std::optional<c10::OperatorHandle> handle = overload_of(op);
+    if (!handle || inputs.is_none() || outputs.is_none()) {
+      throw py::value_error(
+          "current_decision needs one overload of an op, such as \"aten::add.Tensor\", with both its "
+          "inputs and its outputs; it was given \"" +
+          op + "\".");
+    }
+    const auto ins = values_of(inputs, handle->schema().arguments(), op, "inputs");
+    const auto outs = values_of(outputs, handle->schema().returns(), op, "outputs");
+    const py::gil_scoped_release no_gil;
+    decision = current_decision(op, ins, outs);
+  }
+  return decision ? from_decision(*decision) : py::none();
+}
+
+void add_planner(py::module_& module) {
+  py::class_<PlanSummary>(module, "PlanSummary", "What a plan comes to at most, as computed from the recorded step.")
+      .def_readonly("forward_bytes", &PlanSummary::forward_bytes, "Held when backward begins.")
+      .def_readonly("peak_bytes", &PlanSummary::peak_bytes, "The most held at any time.")
+      .def_readonly("replayed_ops", &PlanSummary::replayed_ops, "In a backward.")
+      .def_readonly("replay_cost", &PlanSummary::replay_cost, "In the unit of forward_cost: only ratios mean anything.")
+      .def_readonly("forward_cost", &PlanSummary::forward_cost, "Of all the step's ops outside backward.")
+      .def("__repr__", [](const PlanSummary& summary) {
+        return c10::str("PlanSummary(forward_bytes=", summary.forward_bytes, ", peak_bytes=", summary.peak_bytes,
+                        ", replayed_ops=", summary.replayed_ops, ", replay_cost=", summary.replay_cost,
+                        ", forward_cost=", summary.forward_cost, ")");
+      });
+  py::class_<StepPlanner::Plan>(module, "Plan", "A policy that follows a plan, and what the plan comes to.")
+      .def_readonly("policy", &StepPlanner::Plan::policy)
+      .def_readonly("summary", &StepPlanner::Plan::summary);
+  py::class_<StepPlanner::Op>(module, "PlannedOp", "An op of the step whose results may be kept or not.")
+      .def_readonly("name", &StepPlanner::Op::name, "\"aten::add.Tensor\".")
+      .def_readonly("index", &StepPlanner::Op::index, "How many ops the step ran before it.")
+      .def_readonly("bytes", &StepPlanner::Op::bytes, "Of its results that backward wants.")
+      .def_readonly("cost", &StepPlanner::Op::cost, "In the unit of PlanSummary.");
+  py::class_<StepPlanner>(module, "StepPlanner")
+      .def(py::init(&make_planner), py::arg("step"), py::arg("modelled_costs"), py::arg("recording_budget"))
+      .def("plan", &StepPlanner::plan, WithoutGil(), py::arg("bytes"))
+      .def("smallest", &StepPlanner::smallest, WithoutGil())
+      .def(
+          "summarize",
+          [](StepPlanner& planner, const py::function& keeps) {
+            const HeldObject held(keeps);
+            const py::gil_scoped_release no_gil;
+            return planner.summarize([&held](const StepPlanner::Op& op) {
+              const py::gil_scoped_acquire gil;
+              return calling_python([&] { return held.get()(op).cast<bool>(); });
+            });
+          },
+          py::arg("keeps"));
+}
+
+}  // namespace
+
+void add_plans(py::module_& module) {
+  add_planner(module);
+  module.def("current_decision", &decision_for, py::arg("op"), py::arg("inputs"), py::arg("outputs"));
+  module.def("sqrt_segments", &nn::sqrt_segments);
+  py::class_<OffloadMemory>(module, "OffloadMemory", "The pinned memory of the whole process.")
+      .def_readonly("bytes", &OffloadMemory::bytes, "In the pool.")
+      .def_readonly("bytes_in_use", &OffloadMemory::bytes_in_use, "Of these, what has values in it.")
+      .def("__repr__", [](const OffloadMemory& memory) {
+        return c10::str("OffloadMemory(bytes=", memory.bytes, ", bytes_in_use=", memory.bytes_in_use, ")");
+      });
+  module.def("offload_memory", &offload_memory, WithoutGil(),
+             "The pinned memory of the process that offloading has: in its pool, and in use.");
+  module.def("release_offload_memory", &release_offload_memory, WithoutGil(),
+             "Gives pinned memory that is not in use back. Blocks that a copy may still be reading stay in the pool.");
+}
+
+}  // namespace ac2::python

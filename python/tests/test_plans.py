@@ -1,0 +1,202 @@
+"""Plans, blocks inside regions, and what is asked of the policies in force: what C++ has, under the same names."""
+
+import os
+import re
+
+import pytest
+import torch
+
+import ac2
+from ac2 import CheckpointPolicy
+from support import same_bits
+
+
+def _step(x, w):
+    h = x
+    for _ in range(8):
+        h = torch.tanh(h @ w)
+    return h.sum()
+
+
+def _inputs():
+    torch.manual_seed(0)
+    return torch.randn(16, 16, requires_grad=True), torch.randn(16, 16).div(4).requires_grad_()
+
+
+def _gradient_is_plain(loss, x):
+    plain_x, w = _inputs()
+    (plain,) = torch.autograd.grad(_step(plain_x, w), [plain_x])
+    (gradient,) = torch.autograd.grad(loss, [x])
+    return same_bits(gradient, plain)
+
+
+def test_a_plan_holds_what_it_says_and_gives_plain_gradients():
+    x, w = _inputs()
+    planner = ac2.StepPlanner(lambda: torch.autograd.grad(_step(x, w), [x]), modelled_costs=True)
+    smallest = planner.smallest().summary
+    for budget in (smallest.peak_bytes, "16KiB"):
+        made = planner.plan(budget)
+        with ac2.PolicyScope(made.policy) as scope:
+            loss = _step(x, w)
+        inputs = x.nbytes + w.nbytes  # which the program has, so that no plan counts them
+        assert scope.trace.stats().saved_bytes == made.summary.forward_bytes + inputs
+        assert _gradient_is_plain(loss, x)
+        assert scope.trace.stats().recomputed_ops <= made.summary.replayed_ops
+    assert ac2.live_node_count() == 0
+
+
+def test_plan_is_the_planners_policy():
+    x, w = _inputs()
+    policy = ac2.plan(lambda: _step(x, w), "12KiB", modelled_costs=True)
+    with ac2.PolicyScope(policy) as scope:
+        loss = _step(x, w)
+    assert 0 < scope.trace.stats().saved_bytes <= (12 << 10) + x.nbytes + w.nbytes
+    assert _gradient_is_plain(loss, x)
+
+
+def test_summarize_asks_of_each_op_in_the_order_of_the_program():
+    x, w = _inputs()
+    planner = ac2.StepPlanner(lambda: _step(x, w), modelled_costs=True)
+    seen = []
+    all_kept = planner.summarize(lambda op: seen.append((op.index, op.name, op.bytes, op.cost)) or True)
+    assert all_kept.replayed_ops == 0
+    assert [index for index, *_ in seen] == sorted(index for index, *_ in seen)
+    assert {name for _, name, *_ in seen} >= {"aten::mm", "aten::tanh"}
+    none_kept = planner.summarize(lambda op: False)
+    assert none_kept.replayed_ops > 0 and none_kept.forward_bytes < all_kept.forward_bytes
+
+
+def test_what_a_step_or_keeps_raises_reaches_the_caller_as_itself():
+    class Mine(Exception):
+        pass
+
+    def raises(*_):
+        raise Mine
+
+    with pytest.raises(Mine):
+        ac2.StepPlanner(raises)
+    x, w = _inputs()
+    planner = ac2.StepPlanner(lambda: _step(x, w))
+    with pytest.raises(Mine):
+        planner.summarize(raises)
+    with pytest.raises(RuntimeError, match="smallest|least|no plan"):
+        planner.plan(16)
+    for wrong in (0, "64MB", -1):
+        with pytest.raises(ValueError):
+            planner.plan(wrong)
+    with pytest.raises(TypeError):
+        ac2.plan(lambda: None, ac2.MemoryBudget(8))
+    with pytest.raises(TypeError):
+        ac2.StepPlanner(3)
+    assert ac2.live_node_count() == 0
+
+
+def test_blocks_inside_a_region_are_recomputed_or_saved():
+    for policy, block, saves in (
+        ("must_save_all", None, True),
+        ("recompute_all", ac2.SaveScope, True),
+        ("recompute_all", ac2.RecomputeScope, False),
+        ("recompute_all", None, False),
+    ):
+        x, w = _inputs()
+        with ac2.PolicyScope(policy) as scope:
+            if block is None:
+                loss = _step(x, w)
+            else:
+                with block():
+                    loss = _step(x, w)
+            held = scope.trace.stats().saved_bytes
+        assert (held > 8 * x.nbytes) == saves, (policy, block)
+        assert _gradient_is_plain(loss, x)
+    with ac2.SaveScope(), ac2.RecomputeScope():  # outside a region they do nothing
+        assert not ac2.is_checkpoint_enabled()
+    with ac2.PolicyScope(), ac2.SaveScope(), pytest.raises(RuntimeError, match="Conflicting policies"):
+        with ac2.RecomputeScope():
+            _step(*_inputs())
+    assert ac2.live_node_count() == 0
+
+
+def test_current_decision_is_what_the_policies_in_force_say():
+    assert ac2.current_decision("aten::mm") is None
+    a, b = torch.randn(2, 2), torch.randn(2, 2)
+    with ac2.PolicyScope(ac2.policies.save_ops(["aten::mm"])):
+        assert ac2.current_decision("aten::mm") in (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE)
+        assert ac2.current_decision(torch.ops.aten.mm.default) == ac2.current_decision(torch.ops.aten.mm)
+        assert ac2.current_decision("aten::tanh") in (CheckpointPolicy.PREFER_RECOMPUTE, CheckpointPolicy.MUST_RECOMPUTE)
+        with pytest.raises(RuntimeError, match="aten::m"):
+            ac2.current_decision("aten::mmm")
+        with pytest.raises(TypeError):
+            ac2.current_decision(3)
+    seen = []
+
+    def policy_fn(ctx, op, *args):
+        seen.append((op, len(args)))
+        return CheckpointPolicy.MUST_SAVE
+
+    with ac2.PolicyScope(policy_fn):
+        with pytest.raises(RuntimeError):
+            ac2.current_decision("aten::mm")
+        assert ac2.current_decision("aten::mm", [a, b], [a]) == CheckpointPolicy.MUST_SAVE
+        with pytest.raises(ValueError, match="1 inputs"):
+            ac2.current_decision("aten::mm", [a], [a])
+    assert seen == [(torch.ops.aten.mm.default, 2)]
+
+
+def test_exposed_memory_is_held_and_not_computed_again():
+    x = torch.randn(4, requires_grad=True)
+    with ac2.PolicyScope("recompute_all"):
+        mask = torch.zeros(4)
+        ac2.expose(mask)
+        torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(mask)).fill_(2)
+        y = (x * mask).sum()
+    (gradient,) = torch.autograd.grad(y, [x])
+    assert gradient.tolist() == [2.0] * 4
+    with pytest.raises(TypeError):
+        ac2.expose(3)
+
+
+def test_pinned_memory_and_segments_are_as_in_cpp():
+    ac2.release_offload_memory()
+    assert ac2.offload_memory().bytes_in_use == 0 and ac2.offload_memory().bytes >= 0
+    assert [ac2.sqrt_segments(n) for n in (1, 4, 9, 16)] == [1, 2, 3, 4]
+
+
+# What C++ has at namespace level and Python has otherwise, or cannot have.
+_OTHERWISE = {
+    "BudgetOption": "memory_budget= takes a number, a text or a MemoryBudget",
+    "CheckpointOptions": "keyword arguments",
+    "CheckpointedModule": "the wrapped module itself",
+    "Checkpointing": "the wrapped module itself",
+    "CheckpointSpec": "keyword arguments",
+    "ModuleSelector": "modules= and check_fn=",
+    "NamedTensor": "policies by name are those of ac2.policies",
+    "OpContext": "policy_fn(ctx, op, *args, **kwargs)",
+    "PlanOptions": "keyword arguments",
+    "Policy": "a name, a callable, a list of ops, or one of ac2.policies",
+    "PolicyDecision": "a CheckpointPolicy, a bool or SaveWithHooks",
+    "ScopeOptions": "keyword arguments",
+    "find_checkpointing": "last_trace(module)",
+    "to_string": "str()",
+    "wrap": "checkpoint_wrapper(module)",
+    "wrap_holder": "checkpoint_wrapper(module)",
+}
+
+
+def _names_of_cpp():
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "ac2")
+    names = set()
+    for folder in (root, os.path.join(root, "nn")):
+        for file in sorted(os.listdir(folder)):
+            if file.endswith(".h"):
+                with open(os.path.join(folder, file)) as header:
+                    text = header.read()
+                names |= set(re.findall(r"^(?:class|struct|enum class) (\w+)[^;\n]*\{", text, re.M))
+                names |= set(re.findall(r"^(?!static_assert|using|return)[A-Za-z_][\w:<>,&* ]* \*?(\w+)\(", text, re.M))
+    return names
+
+
+def test_python_has_all_that_cpp_has():
+    names = _names_of_cpp()
+    assert {"PolicyScope", "StepPlanner", "plan", "explain"} <= names  # the headers were read
+    assert sorted(name for name in names if name not in _OTHERWISE and not hasattr(ac2, name)) == []
+    assert sorted(name for name in _OTHERWISE if name not in names or hasattr(ac2, name)) == []
