@@ -7,7 +7,7 @@ namespace ac2::internal {
 
 namespace {
 
-using Devices = c10::impl::VirtualGuardImpl;
+using DeviceInterface = c10::impl::VirtualGuardImpl;
 
 void make_wait(const c10::Stream& stream, const c10::Stream& other) {
   c10::Event event(stream.device_type());
@@ -23,14 +23,14 @@ bool has_streams(c10::DeviceType type) {
 
 c10::StreamId current_stream(const c10::Storage& storage) {
   const c10::Device device = storage.device();
-  return is_asynchronous(device) ? Devices(device.type()).getStream(device).id() : kNoStream;
+  return is_asynchronous(device) ? DeviceInterface(device.type()).getStream(device).id() : kNoStream;
 }
 
 void order_after(c10::Device device, c10::StreamId used_on) {
   if (used_on == kNoStream || !is_asynchronous(device)) {
     return;
   }
-  const c10::Stream current = Devices(device.type()).getStream(device);
+  const c10::Stream current = DeviceInterface(device.type()).getStream(device);
   if (current.id() != used_on) {
     make_wait(current, c10::Stream(c10::Stream::UNSAFE, current.device(), used_on));
   }
@@ -39,7 +39,7 @@ void order_after(c10::Device device, c10::StreamId used_on) {
 void keep_until_read(const c10::Storage& storage) {
   const c10::Device device = storage.device();
   if (is_asynchronous(device)) {
-    const Devices devices(device.type());
+    const DeviceInterface devices(device.type());
     devices.recordDataPtrOnStream(storage.data_ptr(), devices.getStream(device));
   }
 }
@@ -60,7 +60,7 @@ void follow_current_device(c10::Device device) {
   if (!is_asynchronous(device)) {
     return;
   }
-  const Devices devices(device.type());
+  const DeviceInterface devices(device.type());
   const c10::Device current = devices.getDevice();
   if (current != device) {
     make_wait(devices.getStream(device), devices.getStream(current));
@@ -68,7 +68,7 @@ void follow_current_device(c10::Device device) {
 }
 
 c10::Device with_index(c10::Device device) {
-  return device.has_index() || !is_asynchronous(device) ? device : Devices(device.type()).getDevice();
+  return device.has_index() || !is_asynchronous(device) ? device : DeviceInterface(device.type()).getDevice();
 }
 
 }  // namespace ac2::internal

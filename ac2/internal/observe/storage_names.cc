@@ -6,16 +6,16 @@ namespace ac2::internal {
 
 namespace {
 
-std::atomic<StorageNamer> installed{nullptr};
+std::atomic<StorageNamer> installed_namer{nullptr};
 
 }  // namespace
 
 void set_storage_namer(StorageNamer namer) {
-  installed.store(namer, std::memory_order_release);
+  installed_namer.store(namer, std::memory_order_release);
 }
 
 StorageNames storage_names() {
-  const StorageNamer namer = installed.load(std::memory_order_acquire);
+  const StorageNamer namer = installed_namer.load(std::memory_order_acquire);
   return namer != nullptr ? namer() : StorageNames();
 }
 

@@ -12,7 +12,7 @@ namespace ac2::internal {
 namespace {
 
 constexpr int64_t kFewestStatesPerBoundary = 64;
-constexpr uint32_t kNone = ~uint32_t{0};
+constexpr uint32_t kNoPlan = ~uint32_t{0};
 
 // The largest number of a range, found in O(1).
 class RangeMaximum {
@@ -96,13 +96,13 @@ class BoundarySearch {
         plans_.push_back(plan);
       }
     }
-    uint32_t best = kNone;
+    uint32_t best = kNoPlan;
     for (const uint32_t plan : plans_at_[count_]) {
-      if (best == kNone || plans_[plan].cost < plans_[best].cost) {
+      if (best == kNoPlan || plans_[plan].cost < plans_[best].cost) {
         best = plan;
       }
     }
-    return best == kNone ? std::nullopt : std::optional(kept_by(best));
+    return best == kNoPlan ? std::nullopt : std::optional(kept_by(best));
   }
 
  private:
@@ -116,7 +116,7 @@ class BoundarySearch {
     double cost = 0;
     int64_t bytes = 0;  // kept
     uint32_t boundary = 0;
-    uint32_t previous = kNone;  // the partial plan that this one extends
+    uint32_t previous = kNoPlan;  // the partial plan that this one extends
   };
   struct Entry {
     double cost;  // as if all stages before were replayed
@@ -222,7 +222,7 @@ class BoundarySearch {
     for (const uint8_t always : step_.always_kept) {
       kept.push_back(always != 0 ? Keep::kWanted : Keep::kNothing);
     }
-    for (uint32_t plan = last; plans_[plan].previous != kNone; plan = plans_[plan].previous) {
+    for (uint32_t plan = last; plans_[plan].previous != kNoPlan; plan = plans_[plan].previous) {
       const uint32_t to = plans_[plan].boundary, from = plans_[plans_[plan].previous].boundary;
       for (const uint32_t op : stage(to).boundary) {
         kept[op] = Keep::kWanted;

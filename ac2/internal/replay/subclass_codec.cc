@@ -6,16 +6,16 @@ namespace ac2::internal {
 
 namespace {
 
-std::atomic<const SubclassCodec*> installed{nullptr};
+std::atomic<const SubclassCodec*> installed_codec{nullptr};
 
 }  // namespace
 
 void set_subclass_codec(const SubclassCodec* codec) {
-  installed.store(codec, std::memory_order_release);
+  installed_codec.store(codec, std::memory_order_release);
 }
 
 const SubclassCodec* subclass_codec() {
-  return installed.load(std::memory_order_acquire);
+  return installed_codec.load(std::memory_order_acquire);
 }
 
 }  // namespace ac2::internal
