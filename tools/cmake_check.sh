@@ -32,9 +32,15 @@ diff <(./bazelw query 'tests(//tests/...)' 2>/dev/null | sed 's|^//||; s|:|/|' |
   <(ctest --test-dir "$build" -N | sed -n 's|^ *Test *#[0-9]*: \(tests/.*\)|\1|p' | sort) ||
   { echo "cmake_check: Bazel (<) and CMake (>) know different tests" >&2; exit 1; }
 
-# What pip compiles. Two files of a folder that give different things the same name do not compile there.
-cmake -G Ninja -S . -B "$build/unity" -DAC2_UNITY_BUILD=ON -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_FLAGS_DEBUG=-O0 -DNDEBUG"
-cmake --build "$build/unity" --target ac2
+# What pip compiles. Two files of a group that give different things the same name do not compile there.
+unity=(ac2)
+options=(-DAC2_UNITY_BUILD=ON)
+if ./bazelw query //python:binding >/dev/null 2>&1; then  # there is a Python for this LibTorch
+  unity+=(ac2_python)
+  options+=(-DAC2_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$(command -v "${PYTHON:-python3}")")
+fi
+cmake -G Ninja -S . -B "$build/unity" "${options[@]}" -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_FLAGS_DEBUG=-O0 -DNDEBUG"
+cmake --build "$build/unity" --target "${unity[@]}"
 
 cmake --build "$build" --target ac2 "${tests[@]##*/}"
 chosen="$(printf '%s|' "${tests[@]}")"
