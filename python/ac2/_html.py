@@ -4,7 +4,7 @@ import base64
 import html
 import os
 import tempfile
-from typing import Any
+from typing import Any, List
 
 from ac2 import _C
 
@@ -24,15 +24,15 @@ def of_scope(scope: Any) -> str:
             ("live nodes", stats.live_nodes),
         )
     )
-    return f"<table>{rows}</table>" + page(trace)
+    return f"<table>{rows}</table>" + page([trace])
 
 
-def page(trace: "_C.Trace") -> str:
+def page(traces: List["_C.Trace"]) -> str:
     """A frame with the page of write_report()."""
     directory = tempfile.mkdtemp()
     path = os.path.join(directory, "report.html")
     try:
-        _C.write_report([trace], path)
+        _C.write_report(traces, path)
         with open(path, "rb") as page:
             content = base64.b64encode(page.read()).decode()
     finally:

@@ -2,7 +2,7 @@
 
 import html
 import os
-from typing import Iterator, List, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Sequence, Tuple, Union
 
 import torch
 
@@ -76,30 +76,73 @@ class Report(str):
 class _RegionReport(Report):
     """The same, in a notebook with the page of write_report() below it."""
 
-    trace: "_C.Trace"
+    traces: List["_C.Trace"]
 
     def _repr_html_(self) -> str:
-        return super()._repr_html_() + _html.page(self.trace)
+        return super()._repr_html_() + _html.page(self.traces)
 
 
-def report(scope: Union[None, PolicyScope, "_C.Trace"] = None) -> Report:
+def report(
+    scope: Union[None, PolicyScope, "_C.Trace", torch.nn.Module, Sequence[Union[PolicyScope, "_C.Trace"]]] = None,
+    path: Union[None, str, "os.PathLike[str]"] = None,
+) -> Report:
     """Without an argument: which wrapped modules of the process have had regions, and which never did; what ac2.checkpoint()
     has run. Of a scope or trace: what its region holds and has held at most, what was replayed, and what to change.
 
         print(ac2.report())
-        print(ac2.report(scope))    # after backward
+        print(ac2.report(scope))                         # after backward
+        ac2.report(scope, "memory.html")                 # and the picture of the memory over time
+        ac2.report([plain, recomputed], "memory.html")   # of several steps on one time line
+        ac2.report(model, "memory.html")                 # of the last region of each module that is wrapped in it
 
     Modules are those of checkpoint_wrapper(), apply_checkpointing() and the integrations. Calls that come by
-    patch_torch_checkpoint() are listed by the function that was run. A notebook shows the page of write_report() as well.
+    patch_torch_checkpoint() are listed by the function that was run. The picture is drawn of regions that were opened with
+    timeline=True, which apply_checkpointing() takes too. A notebook shows it without a path.
+
+    Args:
+        scope: a PolicyScope, a trace, several of either, or a model.
+        path: where to write the page of write_report().
 
     Raises:
         TypeError: ``scope`` is something else.
+        ValueError: there is a path and no region, or a model in which no wrapped module has had one.
+        RuntimeError: the page cannot be written; the message names it.
     """
     if scope is None:
+        if path is not None:
+            raise ValueError("report() writes a page about regions: give it a PolicyScope, a trace, several of them, or a model.")
         return _of_process()
-    trace = scope.trace if isinstance(scope, PolicyScope) else scope
-    if not isinstance(trace, _C.Trace):
-        raise TypeError(f"report() takes a PolicyScope, a trace (scope.trace) or nothing, not {scope!r}.")
+    traces = _traces_of(scope)
+    text = _RegionReport(_of_region(*traces.values()) if len(traces) == 1 else _of_regions(traces))
+    text.traces = list(traces.values())
+    if path is not None:
+        write_report(text.traces, path)
+    return text
+
+
+def _traces_of(scope: Any) -> Dict[str, "_C.Trace"]:
+    """With what to call them where there are several."""
+    if isinstance(scope, torch.nn.Module):
+        wrapped = [(name, regions_of(module).trace) for name, module in scope.named_modules() if settings_of(module) is not None]
+        # Within a region of the caller's all of them have that one's trace.
+        named: Dict["_C.Trace", str] = {}
+        for name, trace in wrapped:
+            if trace is not None:
+                named.setdefault(trace, name or type(scope).__name__)
+        if not named:
+            raise ValueError(
+                f"report() was given a {type(scope).__name__} of which {len(wrapped)} modules are wrapped, and none has had a region. "
+                "apply_checkpointing() wraps modules; ask after a step of training."
+            )
+        return {name: trace for trace, name in named.items()}
+    scopes = list(scope) if isinstance(scope, (list, tuple)) else [scope]
+    traces = [one.trace if isinstance(one, PolicyScope) else one for one in scopes]
+    if not traces or not all(isinstance(trace, _C.Trace) for trace in traces):
+        raise TypeError(f"report() takes a PolicyScope, a trace (scope.trace), several of them, a model, or nothing, not {scope!r}.")
+    return {str(number): trace for number, trace in enumerate(traces, 1)}
+
+
+def _of_region(trace: "_C.Trace") -> str:
     stats = trace.stats()
     replays = f"{_counted(stats.recomputed_ops, 'op')} replayed so far"
     lines = [
@@ -110,9 +153,20 @@ def report(scope: Union[None, PolicyScope, "_C.Trace"] = None) -> Report:
         "What to change:",
         *(f"  {line}" for line in _advice(stats)),
     ]
-    text = _RegionReport("\n".join([*lines, "", _C.explain(trace)]))
-    text.trace = trace
-    return text
+    return "\n".join([*lines, "", _C.explain(trace)])
+
+
+def _of_regions(traces: Dict[str, "_C.Trace"]) -> str:
+    lines = [f"ac2: {len(traces)} regions."]
+    advice: Dict[str, None] = {}  # without repetitions
+    for name, trace in traces.items():
+        stats = trace.stats()
+        lines.append(
+            f"  {name}: {_counted(stats.recorded_ops, 'op')}, {stats.recomputed_ops:,} replayed; held at most "
+            f"{_bytes(stats.peak_bytes)}, now {_bytes(stats.saved_bytes + stats.recomputed_bytes)}"
+        )
+        advice.update(dict.fromkeys(_advice(stats)))
+    return "\n".join([*lines, "What to change:", *(f"  {line}" for line in advice)])
 
 
 def _advice(stats: "_C.TraceStats") -> List[str]:

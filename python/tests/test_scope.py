@@ -1,8 +1,10 @@
 """PolicyScope, traces, tags, names and what is asked of them."""
 
+import base64
 import contextlib
 import functools
 import gc
+import re
 import subprocess
 import sys
 import textwrap
@@ -448,8 +450,35 @@ def test_the_report_of_a_region_says_what_was_held_and_what_to_change():
         assert lines[3] == f"  replayed      {stats.recomputed_ops} ops replayed so far"
         assert ("memory_budget, or open a region for each block" if policy == "recompute_all" else "take another policy") in lines[5]
         assert ac2.report(scope.trace) == ac2.report(scope) and "<iframe" in ac2.report(scope)._repr_html_()
+    lines = str(ac2.report(list(scopes.values()))).splitlines()
+    assert lines[0] == "ac2: 2 regions." and lines[1].startswith("  1: 120 ops, ") and lines[2].startswith("  2: 120 ops, 0 replayed; ")
+    assert "take another policy" in lines[5] and len(lines) == 6  # what both regions speak for
     with pytest.raises(TypeError, match="takes a PolicyScope, a trace .* not 3"):
         ac2.report(3)
+
+
+def test_one_call_draws_the_memory_of_one_step_or_several(tmp_path):
+    def step(policy):
+        x = torch.linspace(-1, 1, 1000).requires_grad_()
+        with ac2.PolicyScope(policy, timeline=True) as scope:
+            y = x.sin().cos().exp()
+        y.sum().backward()
+        return scope
+
+    plain, recomputed = step("must_save_all"), step("recompute_all")
+    one, both = tmp_path / "one.html", tmp_path / "both.html"
+    assert ac2.report(recomputed, one) == ac2.report(recomputed)
+    report = ac2.report([plain, recomputed.trace], str(both))
+    policies = [[f'"{policy}"' in page.read_text() for policy in ("must_save_all", "recompute_all")] for page in (one, both)]
+    assert policies == [[False, True], [True, True]]
+    shown = base64.b64decode(re.search("base64,([^']*)'", report._repr_html_())[1]).decode()
+    assert shown == both.read_text()
+    with pytest.raises(ValueError, match="give it a PolicyScope"):
+        ac2.report(None, one)
+    with pytest.raises(TypeError, match="several of them"):
+        ac2.report([])
+    with pytest.raises(RuntimeError, match="nowhere"):
+        ac2.report(plain, tmp_path / "nowhere" / "page.html")
 
 
 def test_reports_of_a_region(tmp_path):
