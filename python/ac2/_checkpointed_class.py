@@ -1,5 +1,6 @@
 """The class of a wrapped module: derived from the module's own, of the same name, with a forward that runs in a region."""
 
+import copy
 import functools
 import threading
 import types
@@ -107,11 +108,10 @@ def _checkpointed(original: type) -> type:
         return found
 
 
-def _restore(original: type, protocol_result: Tuple[Any, ...]) -> Any:
+def _restore(create: Callable[..., Any], arguments: Tuple[Any, ...]) -> Any:
     """Makes an object of the checkpointed class again, in this process or another."""
-    create, arguments = protocol_result
     module = create(*arguments)
-    module.__class__ = _checkpointed(original)
+    module.__class__ = _checkpointed(type(module))
     return module
 
 
@@ -206,7 +206,19 @@ def _make_class(original: type) -> type:
         arguments = tuple(original if argument is made else argument for argument in arguments)
         if state and isinstance(state[0], dict):
             state[0] = {name: value for name, value in state[0].items() if name != _REGIONS}
-        return (_restore, (original, (create, arguments)), *state)
+        return (_restore, (create, arguments), *state)
+
+    def copied_by(name: str) -> Callable[..., Any]:
+        # torch.fx's graph modules copy themselves: into a new class, without what they do not know.
+        @functools.wraps(getattr(original, name))
+        def copied(self: Any, *memo: Any) -> Any:
+            other = getattr(super(made, self), name)(*memo)
+            settings = settings_of(self)
+            if settings is not None and settings_of(other) is None:
+                wrap(other, copy.deepcopy(settings, *memo) if memo else settings)
+            return other
+
+        return copied
 
     class Kind(type(original)):  # type: ignore[misc]
         def __setattr__(cls, name: str, value: Any) -> None:
@@ -225,6 +237,7 @@ def _make_class(original: type) -> type:
         "__qualname__": original.__qualname__,
         _IS_CHECKPOINTED: True,
         **{name: vars(original)[name] for name in _OWN_MEMBERS if name in vars(original)},
+        **{name: copied_by(name) for name in ("__copy__", "__deepcopy__") if hasattr(original, name)},
     }
     made = types.new_class(
         original.__name__, (original,), {"metaclass": Kind}, exec_body=lambda namespace: namespace.update(members)

@@ -373,6 +373,21 @@ def test_the_report_says_which_modules_had_regions():
     assert ac2.report()._repr_html_().startswith("<pre>ac2: ")
 
 
+def test_the_report_of_a_model_is_of_the_last_region_of_each_module(tmp_path):
+    model, x, page = Model(), torch.randn(5, 16, requires_grad=True), tmp_path / "page.html"
+    with pytest.raises(ValueError, match="a Model of which 0 modules are wrapped"):
+        ac2.report(model)
+    ac2.apply_checkpointing(model, modules="layers.*", timeline=True)
+    with pytest.raises(ValueError, match=f"a Model of which {len(model.layers)} modules are wrapped, and none has had a region"):
+        ac2.report(model, page)
+    model(x).sum().backward()
+    lines = str(ac2.report(model, page)).splitlines()
+    assert lines[0] == f"ac2: {len(model.layers)} regions." and lines[1].startswith("  layers.0: ") and "aten::addmm" in page.read_text()
+    with ac2.PolicyScope() as scope:
+        model(x).sum().backward()
+    assert ac2.report(model) == ac2.report(scope)  # all of them are in one region
+
+
 def test_remove_checkpointing_leaves_the_model_as_it_was():
     x = torch.randn(5, 16)
     model, plain = Model(), Model()
@@ -447,3 +462,25 @@ def test_a_graph_module_can_be_recompiled_while_it_is_wrapped(wrapped_by):
     assert type(graph) is plain and same_bits(graph(x), y)
     graph.recompile()
     assert same_bits(graph(x), y)
+
+
+@pytest.mark.parametrize("copied", [
+    copy.deepcopy,
+    copy.copy,
+    lambda graph: pickle.loads(pickle.dumps(graph)),
+    lambda graph: copy.deepcopy(torch.nn.Sequential(graph))[0],
+], ids=["deepcopy", "copy", "pickle", "within a model"])
+def test_a_copy_of_a_wrapped_graph_module_is_checkpointed_too(copied):
+    graph, x = torch.fx.symbolic_trace(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh())), torch.randn(2, 4)
+    ac2.checkpoint_wrapper(graph, "save_compute_intensive", off_in_eval=True)
+    other = copied(graph)
+    assert isinstance(other, torch.fx.GraphModule) and other is not graph and ac2.last_trace(other) is None
+    assert_same(run(other, loss_of(x)), run(graph, loss_of(x)))
+    assert same_bits(other(x), graph(x))
+    trace = ac2.last_trace(other)
+    assert trace != ac2.last_trace(graph) and trace.stats().recorded_ops > 0
+    other.eval()(x)
+    assert ac2.last_trace(other) == trace  # its settings came along
+    ac2.remove_checkpointing(other)
+    assert same_bits(other.train()(x), graph(x)) and ac2.last_trace(graph) is not None
+    assert type(pickle.loads(pickle.dumps(other))).__bases__ == (torch.fx.GraphModule,)
