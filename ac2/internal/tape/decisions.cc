@@ -88,8 +88,9 @@ bool Decisions::make_recomputed(Value* root) {
 
 // What was decided stays as it was.
 void Decisions::save_replayed(Value* value) {
-  bytes_.hold_replayed(value);
+  // Before these bytes count as held: they are there in place of the inputs.
   lifetimes_.count_on_replay_no_more(value);
+  bytes_.hold_replayed(value);
 }
 
 void Decisions::set_form(Value* value, std::shared_ptr<const SaveWithHooks> functions, const at::Tensor& tensor) {
