@@ -110,7 +110,7 @@ C10_NOINLINE void SavedTensorHook::hold_leaf(LockedTape& tape, const at::Tensor&
   const bool program_has_it =
       tensor.use_count() > 1;  // than autograd, which saves a result through an alias of its own
   if (program_has_it && value()->producer == nullptr && !tensor.requires_grad() &&
-      (tape.budget().get() == nullptr || !may_get_idle_python_object(*tensor.unsafeGetTensorImpl()))) {
+      !may_get_idle_python_object(*tensor.unsafeGetTensorImpl())) {
     tape.bytes().hold_leaf(value(), tensor);
   }
 }

@@ -50,8 +50,8 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks, public
   // Undefined if the value, which is opaque, is kept whole.
   at::Tensor unpack_parts();
 
-  // The value holds a leaf without a gradient, which the program may drop, but not where that would hide from a budget
-  // what the program has dropped.
+  // The value holds a leaf without a gradient, which the program may drop, but not where that would hide from a budget,
+  // and from what is said of memory, what the program has dropped.
   void hold_leaf(LockedTape& tape, const at::Tensor& tensor);
   // What the leaf holds now, if the program has given it other data since; else undefined.
   at::Tensor new_data_of_leaf();
