@@ -34,6 +34,7 @@ from ac2._C import (  # noqa: E402
     is_recomputing,
     offload_memory,
     release_offload_memory,
+    sqrt_segments,
 )
 from ac2._checkpoint import (  # noqa: E402
     checkpoint,
@@ -42,7 +43,7 @@ from ac2._checkpoint import (  # noqa: E402
 )
 from ac2._modules import apply_checkpointing, checkpoint_wrapper, last_trace, remove_checkpointing  # noqa: E402
 from ac2._patch import patch_torch_checkpoint  # noqa: E402
-from ac2._plans import StepPlanner, current_decision, plan, sqrt_segments  # noqa: E402
+from ac2._plans import StepPlanner, current_decision, plan  # noqa: E402
 from ac2._policy import CheckpointPolicy, by_operator  # noqa: E402
 from ac2._report import (  # noqa: E402
     explain,

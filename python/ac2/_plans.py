@@ -1,6 +1,6 @@
 """Plans: a step is recorded once, and what to keep for backward is chosen for the whole of it."""
 
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 from ac2 import _C
 from ac2._budgets import BudgetLike, as_budget
@@ -62,7 +62,7 @@ class StepPlanner:
 
         ``op`` has ``name``, ``index``, ``bytes`` and ``cost``. The function is called in the order of the program.
         """
-        return self._planner.summarize(lambda op: bool(keeps(op)))
+        return self._planner.summarize(keeps)
 
 
 def plan(
@@ -101,21 +101,4 @@ def current_decision(op: Any, inputs: Any = None, outputs: Any = None) -> Any:
         RuntimeError: an unknown op; overloads that are decided differently; a policy that has to see the call.
         ValueError: inputs or outputs that are not those of the op's schema.
     """
-    return _C.current_decision(_name_of(op), inputs, outputs)
-
-
-def _name_of(op: Any) -> str:
-    if isinstance(op, str):
-        return op
-    packet = getattr(op, "_qualified_op_name", None)
-    if isinstance(packet, str):
-        return packet
-    name = getattr(op, "name", None)
-    if not callable(name):
-        raise TypeError(f"op is {op!r}; expected a name such as \"aten::mm\", or an op of torch.ops.")
-    return name()
-
-
-def sqrt_segments(modules: int) -> int:
-    """How many segments checkpoint_sequential() makes of so many modules: the square root, rounded."""
-    return _C.sqrt_segments(modules)
+    return _C.current_decision(op, inputs, outputs)

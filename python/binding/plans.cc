@@ -18,6 +18,7 @@
 #include "python/binding/decisions.h"
 #include "python/binding/errors.h"
 #include "python/binding/held_object.h"
+#include "python/binding/python_policy.h"
 
 namespace ac2::python {
 
@@ -39,11 +40,12 @@ std::unique_ptr<StepPlanner> make_planner(const py::function& step, bool modelle
       call, PlanOptions{.modelled_costs = modelled_costs, .recording_budget = recording_budget});
 }
 
-// The overload "aten::add.Tensor", or "aten::mm" for the one without a name. Null for a name that no op has.
+// The overload "aten::add.Tensor"; "aten::mm" or "aten::mm.default" for the one without a name. Null for a name that no
+// op has.
 std::optional<c10::OperatorHandle> overload_of(const std::string& op) {
   const size_t dot = op.find('.');
-  return c10::Dispatcher::singleton().findSchema(
-      {op.substr(0, dot), dot == std::string::npos ? "" : op.substr(dot + 1)});
+  const std::string overload = dot == std::string::npos ? "" : op.substr(dot + 1);
+  return c10::Dispatcher::singleton().findSchema({op.substr(0, dot), overload == "default" ? "" : overload});
 }
 
 template <class Arguments>
@@ -60,7 +62,8 @@ std::vector<c10::IValue> values_of(const py::sequence& objects, const Arguments&
   return values;
 }
 
-py::object decision_for(const std::string& op, const py::object& inputs, const py::object& outputs) {
+py::object decision_for(const py::object& given, const py::object& inputs, const py::object& outputs) {
+  const std::string op = op_name(given);
   std::optional<PolicyDecision> decision;
   if (inputs.is_none() && outputs.is_none()) {
     const py::gil_scoped_release no_gil;
@@ -112,7 +115,7 @@ void add_planner(py::module_& module) {
             const py::gil_scoped_release no_gil;
             return planner.summarize([&held](const StepPlanner::Op& op) {
               const py::gil_scoped_acquire gil;
-              return calling_python([&] { return held.get()(op).cast<bool>(); });
+              return calling_python([&] { return static_cast<bool>(py::bool_(held.get()(op))); });
             });
           },
           py::arg("keeps"));
@@ -123,7 +126,8 @@ void add_planner(py::module_& module) {
 void add_plans(py::module_& module) {
   add_planner(module);
   module.def("current_decision", &decision_for, py::arg("op"), py::arg("inputs"), py::arg("outputs"));
-  module.def("sqrt_segments", &nn::sqrt_segments);
+  module.def("sqrt_segments", &nn::sqrt_segments, py::arg("modules"),
+             "How many segments checkpoint_sequential() makes of so many modules: the square root, rounded.");
   py::class_<OffloadMemory>(module, "OffloadMemory", "The pinned memory of the whole process.")
       .def_readonly("bytes", &OffloadMemory::bytes, "In the pool.")
       .def_readonly("bytes_in_use", &OffloadMemory::bytes_in_use, "Of these, what has values in it.")

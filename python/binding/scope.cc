@@ -46,6 +46,12 @@ std::vector<std::shared_ptr<const Trace>> traces_of(const std::vector<PyTrace>& 
   return all;
 }
 
+// Not by the pointer's destructor, through which no exception comes.
+template <class Scope>
+void destroy(std::unique_ptr<Scope> scope) {
+  delete scope.release();
+}
+
 // An open scope. RAII is Python's with statement, so that it is closed by name.
 class PyScope {
  public:
@@ -65,10 +71,9 @@ class PyScope {
   PyScope(const PyScope&) = delete;
   PyScope& operator=(const PyScope&) = delete;
 
-  // Not by the pointer's destructor, through which no exception comes.
   void close() {
     const std::optional<HeldObject> held = std::exchange(held_, std::nullopt);
-    delete scope_.release();
+    destroy(std::move(scope_));
   }
   const PyTrace& trace() const { return trace_; }
 
@@ -110,12 +115,11 @@ class PyGuard {
   }
 
  private:
-  // Not by the pointer's destructor, through which no exception comes.
   void leave() {
     const py::gil_scoped_release no_gil;
-    Guard* const guard = guards_.back().release();
+    std::unique_ptr<Guard> guard = std::move(guards_.back());
     guards_.pop_back();
-    delete guard;
+    destroy(std::move(guard));
   }
 
   std::vector<std::unique_ptr<Guard>> guards_;

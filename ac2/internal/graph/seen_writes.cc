@@ -7,18 +7,8 @@
 
 namespace ac2::internal {
 
-namespace {
-
-const c10::VariableVersion& counter_of(const at::Tensor& tensor) {
-  return tensor.unsafeGetTensorImpl()->version_counter();
-}
-
-}  // namespace
-
 SeenWrites::Write::Write(at::Tensor through, const c10::StorageImpl* storage)
-    : through(std::move(through)),
-      storage(storage),
-      version(counter_of(this->through).enabled() ? counter_of(this->through).current_version() : 0) {}
+    : through(std::move(through)), storage(storage), version(version_of(counter_of(this->through))) {}
 
 void SeenWrites::note(const Write& write) {
   const c10::VariableVersion& counter = counter_of(write.through);

@@ -73,7 +73,11 @@ class SeenWrites {
   size_t sweep_at_ = kLeastSwept;
 };
 
-// That of the process.
+// The one of the process.
 SeenWrites& seen_writes();
+
+inline const c10::VariableVersion& counter_of(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->version_counter();
+}
 
 }  // namespace ac2::internal

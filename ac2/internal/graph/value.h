@@ -72,7 +72,7 @@ struct BudgetedValue {
   Retention retention = Retention::kPreferSave;
 };
 
-// What a value's state counts for in TraceStats.
+// The bytes for which a value counts in TraceStats.
 struct CountedBytes {
   int64_t saved = 0;
   int64_t offloaded = 0;
@@ -159,7 +159,7 @@ class Value {
   const at::Tensor& leaf() const { return leaf_; }
 
   bool is_there() const { return state_.there != There::kNothing; }
-  // What a replay made, and not what forward computed.
+  // A replay made the bytes that are there; they are not those that forward computed.
   bool is_replayed() const { return state_.there == There::kReplayed; }
   const c10::Storage& there_storage() const { return there_; }
   // As the op returned it; undefined if nothing was replayed, or an op wrote it.
@@ -175,7 +175,7 @@ class Value {
   bool outlives_a_write() const { return counts_on_replay_ || users > 0 || is_packed(); }
   // Held for what autograd saved, and for nothing else.
   bool is_held_for_hooks_alone() const { return !counts_on_replay_ && is_held_by_reference() && users == hooks; }
-  // What forward computed is all that there is of it: no form, copy or replay.
+  // The value has no form, no copy and no replay beside the bytes that forward computed.
   bool is_only_original() const { return form == nullptr && !is_held_privately() && !is_there(); }
 
   CountedBytes counted_bytes() const {

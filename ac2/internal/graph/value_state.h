@@ -28,7 +28,7 @@ enum class Decided : uint8_t {
 enum class Held : uint8_t {
   kNot,
   kByReference,  // where forward computed it
-  kAsCopy,       // in bytes that nobody else can write to
+  kAsCopy,       // a copy of the tape's own
   kReplayed,     // what a replay made takes the place of what the replay needed
   kPacked,       // as SaveWithHooks or offloading made it
   kWhole,        // a tensor without plain storage, itself or by its parts
@@ -88,7 +88,7 @@ inline constexpr uint8_t kInAStorage = set_of(Held::kByReference, Held::kAsCopy,
 // In the order of StateChange.
 inline constexpr std::array<StateRow, kStateChanges> kStateTable = {{
     {StateChange::kHold, set_of(Held::kNot), kAnyThere, Held::kByReference, {}},
-    // Whoever decided to copy had no lock since: the value may have been dropped or packed meanwhile.
+    // The copy is made without the lock: the value may have been dropped or packed meanwhile.
     {StateChange::kHoldCopy, kAnyHeld & ~set_of(Held::kWhole), kAnyThere, Held::kAsCopy, {}},
     {StateChange::kHoldReplayed, set_of(Held::kNot), set_of(There::kReplayed), Held::kReplayed, There::kNothing},
     {StateChange::kHoldPacked, kInAStorage, kAnyThere, Held::kPacked, {}},

@@ -43,7 +43,7 @@ class WatchedVersions {
   void note(const at::Tensor& tensor) {
     noted_ = true;
     counter_ = counter_of(tensor);
-    version_ = counter_.enabled() ? counter_.current_version() : 0;
+    version_ = version_of(counter_);
     if (others_) {
       note_late();
     }
@@ -95,9 +95,6 @@ class WatchedVersions {
   };
   using Others = c10::SmallVector<Other, 2>;
 
-  static const c10::VariableVersion& counter_of(const at::Tensor& tensor) {
-    return tensor.unsafeGetTensorImpl()->version_counter();
-  }
   void note_other(const c10::VariableVersion& counter);
   bool has_other(const c10::VariableVersion& counter) const;
 

@@ -110,12 +110,17 @@ void set_float32_precisions(const Float32Precisions& precisions);
 uint32_t reduced_precision_of_cublas();
 void set_reduced_precision_of_cublas(uint32_t bits);
 
-// The address of a version counter, which tells it from others; null if it counts nothing. LibTorch has no function for it.
+// The address of a version counter, which tells it from others; null if it counts nothing. LibTorch has no function for
+// it.
 inline const void* address_of(const c10::VariableVersion& counter) {
   static_assert(sizeof(c10::VariableVersion) == sizeof(void*), "VariableVersion is no longer just a pointer");
   const void* address = nullptr;
   std::memcpy(&address, &counter, sizeof(address));
   return address;
+}
+// 0 for the counters of inference tensors, which count nothing.
+inline uint32_t version_of(const c10::VariableVersion& counter) {
+  return counter.enabled() ? counter.current_version() : 0;
 }
 // Whether both are the same version counter. Two that count nothing are the same.
 inline bool same_counter(const c10::VariableVersion& a, const c10::VariableVersion& b) {

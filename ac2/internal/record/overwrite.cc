@@ -243,7 +243,7 @@ void Overwrites::copy_bytes(Copies& copies) {
   for (Copy& copy : copies) {
     c10::Storage bytes = copy_storage(copy.source, copy.value->nbytes);
     const Tape::Lock locked(tape_);
-    if (copy.of_real) {
+    if (copy.of_original) {
       locked->bytes().copy_original(copy.value, std::move(bytes));
     } else {
       locked->bytes().hold_copy(copy.value, std::move(bytes));

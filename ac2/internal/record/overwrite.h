@@ -97,7 +97,7 @@ class Overwrites {
   struct Copy {
     Value* value;
     c10::Storage source;
-    bool of_real;  // an original that a backward under way has pinned
+    bool of_original;  // which a backward under way has pinned
   };
   using Copies = c10::SmallVector<Copy, 1>;
   // A value without plain storage, which something still needs, and the tensor that it is.

@@ -20,6 +20,18 @@
 
 namespace ac2::internal {
 
+namespace {
+
+// An argument of the op that autograd is about to run, of which the pack function has dropped the last reference but
+// autograd's own. The op would read it through the caller's reference.
+C10_NOINLINE void check_argument_was_not_dropped(const at::Tensor& tensor, size_t uses_before) {
+  TORCH_CHECK(uses_before == 1 || tensor.use_count() > 1,
+              "A pack function dropped the program's last reference to a tensor of shape ", tensor.sizes(),
+              ", which an op that is about to run takes as its argument. Drop it after the op, or in a policy.");
+}
+
+}  // namespace
+
 std::unique_ptr<SavedTensorHook> SavedTensorHook::make(std::shared_ptr<Tape> tape) {
   static_assert(sizeof(SavedTensorHook) <= sizeof(Tape::HookMemory));
   void* memory = tape->allocate_hook();
@@ -101,7 +113,7 @@ void SavedTensorHook::call_pack_hook(const at::Tensor& tensor) {
   if (tensor.is_leaf()) {
     leaf_ = std::make_unique<Leaf>(Leaf{.tensor = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr()),
                                         .storage = tensor.storage().getWeakStorageImpl(),
-                                        .version = version_of(*tensor.unsafeGetTensorImpl())});
+                                        .version = version_of(tensor.unsafeGetTensorImpl()->version_counter())});
   }
   pack(tensor, nullptr);
 }
@@ -113,14 +125,6 @@ C10_NOINLINE void SavedTensorHook::hold_leaf(LockedTape& tape, const at::Tensor&
       !may_get_idle_python_object(*tensor.unsafeGetTensorImpl())) {
     tape.bytes().hold_leaf(value(), tensor);
   }
-}
-
-// An argument of the op that autograd is about to run, of which the pack function has dropped the last reference but
-// autograd's own. The op would read it through the caller's reference.
-static C10_NOINLINE void check_argument_was_not_dropped(const at::Tensor& tensor, size_t uses_before) {
-  TORCH_CHECK(uses_before == 1 || tensor.use_count() > 1,
-              "A pack function dropped the program's last reference to a tensor of shape ", tensor.sizes(),
-              ", which an op that is about to run takes as its argument. Drop it after the op, or in a policy.");
 }
 
 C10_ALWAYS_INLINE void SavedTensorHook::pack(const at::Tensor& tensor, const OpaqueForm* made) {

@@ -86,7 +86,7 @@ bool Decisions::make_recomputed(Value* root) {
   return true;
 }
 
-// What was decided stays as it was.
+// The decision stays as it was.
 void Decisions::save_replayed(Value* value) {
   // Before these bytes count as held: they are there in place of the inputs.
   lifetimes_.count_on_replay_no_more(value);

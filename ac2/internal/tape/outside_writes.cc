@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "ac2/internal/libtorch/torch_compat.h"
+
 namespace ac2::internal {
 
 namespace {
@@ -29,13 +31,8 @@ void check_unchanged(const Value& value) {
       "not asked in it: enter them inside.");
 }
 
-uint32_t version_of(const c10::TensorImpl& tensor) {
-  const c10::VariableVersion& counter = tensor.version_counter();
-  return counter.enabled() ? counter.current_version() : 0;
-}
-
 void check_version_of_leaf(const c10::TensorImpl& leaf, uint32_t expected) {
-  const uint32_t found = version_of(leaf);
+  const uint32_t found = version_of(leaf.version_counter());
   TORCH_CHECK(found == expected, kModifiedInPlace, "a leaf that was given other data after it was saved is at version ",
               found, "; expected version ", expected, " instead. Write to it after backward.");
 }

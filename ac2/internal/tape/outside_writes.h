@@ -15,8 +15,6 @@ inline constexpr const char* kModifiedInPlace =
 
 // Throws c10::Error if the bytes that `value` holds, or its original, have changed since they were saved.
 void check_unchanged(const Value& value);
-// 0 for inference tensors, which count no versions.
-uint32_t version_of(const c10::TensorImpl& tensor);
 // Throws c10::Error if a leaf whose data the program has exchanged since it was saved has been written to, as plain
 // autograd does: its version must be the one that it had then.
 void check_version_of_leaf(const c10::TensorImpl& leaf, uint32_t expected);

@@ -129,11 +129,14 @@ void ValueBytes::hold_copy(Value* value, c10::Storage copy) {
 
 void ValueBytes::hold_whole_copy(Value* value, at::Tensor copy) {
   OpaqueForm* form = value->opaque_form();
-  if (form->held.defined()) {
+  if (!form->held.defined()) {
+    return;
+  }
+  change(value, StateChange::kHoldWhole, [&] {
     trash_.put(form->held);
     form->held = std::move(copy);
     value->versions.release();
-  }
+  });
 }
 
 void ValueBytes::hold_leaf(Value* value, const at::Tensor& leaf) {

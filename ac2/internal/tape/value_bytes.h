@@ -51,7 +51,7 @@ class ValueBytes {
   c10::SmallVector<Value*, 2> take_let_go() { return std::exchange(let_go_, {}); }
   // Those that are still there.
   void put_back_let_go(c10::ArrayRef<Value*> values) { let_go_.append(values.begin(), values.end()); }
-  // What pack returned takes the place of what is held in a storage.
+  // The packed form takes the place of the storage that is held.
   void hold_packed(Value* value, c10::IValue packed, int64_t packed_bytes);
 
   // The bytes of a value that is at hand and not opaque. Throws if someone changed them from outside.
