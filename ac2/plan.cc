@@ -3,11 +3,13 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>
 
-#include <atomic>
 #include <utility>
 #include <vector>
 
 #include "ac2/internal/budget/budget.h"
+#include "ac2/internal/following/plan_file.h"
+#include "ac2/internal/following/plan_follower.h"
+#include "ac2/internal/following/planned_step.h"
 #include "ac2/internal/libtorch/tensor_bytes.h"
 #include "ac2/internal/observe/step_log.h"
 #include "ac2/internal/opening/open_region.h"
@@ -22,6 +24,7 @@ namespace ac2 {
 using internal::CostSource;
 using internal::Keep;
 using internal::KeepPlan;
+using internal::PlannedStep;
 using internal::StepGraph;
 using internal::StepLog;
 using internal::ThreadRegions;
@@ -29,57 +32,6 @@ using internal::ThreadRegions;
 namespace {
 
 constexpr int64_t kUnlimited = int64_t{1} << 60;
-
-// By which an op is known again.
-struct Call {
-  c10::OperatorHandle op;
-  int64_t result_bytes = 0;
-};
-
-// By OpContext::index(); empty where no policy is asked.
-using Calls = std::vector<std::optional<Call>>;
-
-struct PlannedStep {
-  std::shared_ptr<const Calls> calls;
-  std::vector<CheckpointPolicy> decisions;  // as long as `calls`
-  int64_t bytes = 0;
-  CostSource costs = CostSource::kMeasured;
-  std::atomic<bool> warned{false};
-};
-
-// One region's way along a plan.
-class Follower {
- public:
-  explicit Follower(std::shared_ptr<PlannedStep> plan) : plan_(std::move(plan)) {}
-
-  PolicyDecision operator()(const OpContext& op) {
-    if (lost_) {
-      return CheckpointPolicy::PREFER_SAVE;
-    }
-    const auto index = static_cast<size_t>(op.index());
-    const Call* call = index < plan_->calls->size() && (*plan_->calls)[index] ? &*(*plan_->calls)[index] : nullptr;
-    const int64_t bytes = internal::bytes_of(op.outputs());
-    if (call != nullptr && call->op == op.op() && call->result_bytes == bytes) {
-      return plan_->decisions[index];
-    }
-    lost_ = true;
-    if (!plan_->warned.exchange(true)) {
-      const std::string planned = call != nullptr ? c10::str(c10::toString(call->op.operator_name()),
-                                                             " with results of ", call->result_bytes, " bytes was")
-                                                  : "nothing was";
-      TORCH_WARN("ac2::plan: the program is not the one that was planned: op ", index, " of its region is ",
-                 c10::toString(op.op().operator_name()), " with results of ", bytes, " bytes, where ", planned,
-                 " planned. The rest of the region keeps within the plan's ", plan_->bytes,
-                 " bytes by dropping results as it goes. Plan again for the program as it is now, and open the scope "
-                 "where the planned step began. This is said once for each plan.");
-    }
-    return CheckpointPolicy::PREFER_SAVE;
-  }
-
- private:
-  std::shared_ptr<PlannedStep> plan_;
-  bool lost_ = false;
-};
 
 CheckpointPolicy decision_for(StepGraph::Fate fate, Keep keep) {
   if (fate == StepGraph::Fate::kSaved) {
@@ -96,7 +48,7 @@ CheckpointPolicy decision_for(StepGraph::Fate fate, Keep keep) {
 
 struct StepPlanner::State {
   CostSource costs = CostSource::kMeasured;
-  std::shared_ptr<Calls> calls = std::make_shared<Calls>();
+  internal::PlannedCalls calls;
   StepGraph graph;
   std::vector<int64_t> indices;      // by op of the graph
   std::vector<bool> decided_within;  // the same: a MUST decision of a scope inside, which no other may contradict
@@ -105,10 +57,10 @@ struct StepPlanner::State {
 
   PolicyDecision note(const OpContext& op) {
     const auto index = static_cast<size_t>(op.index());
-    if (calls->size() <= index) {
-      calls->resize(index + 1);
+    if (calls.size() <= index) {
+      calls.resize(index + 1);
     }
-    (*calls)[index] = Call{op.op(), internal::bytes_of(op.outputs())};
+    calls[index] = internal::PlannedCall{op.op(), internal::bytes_of(op.outputs())};
     return CheckpointPolicy::PREFER_SAVE;
   }
 
@@ -122,10 +74,10 @@ struct StepPlanner::State {
             .forward_cost = forward_cost};
   }
 
-  std::shared_ptr<PlannedStep> planned(const KeepPlan& plan, int64_t bytes) const {
+  std::shared_ptr<const PlannedStep> planned(const KeepPlan& plan, int64_t bytes) const {
     auto step = std::make_shared<PlannedStep>();
     step->calls = calls;
-    step->decisions.assign(calls->size(), CheckpointPolicy::PREFER_SAVE);
+    step->decisions.assign(calls.size(), CheckpointPolicy::PREFER_SAVE);
     for (size_t op = 0; op < graph.ops.size(); ++op) {
       if (!decided_within[op]) {
         step->decisions[indices[op]] = decision_for(graph.ops[op].fate, plan.kept[op]);
@@ -200,14 +152,7 @@ StepPlanner::Plan StepPlanner::plan(int64_t bytes) {
               ". Give it at least those, or use ScopeOptions::memory_budget, which replays ops more than once if it "
               "must.");
   const auto step = state_->planned(*plan, bytes);
-  return {Policy::per_region([step] {
-            Policy::Instance instance;
-            instance.fn = Follower(step);
-            instance.memory_budget = step->bytes;
-            instance.modelled_costs = step->costs == CostSource::kModelled;
-            return instance;
-          }),
-          state_->summary(*plan)};
+  return {internal::follow(step), state_->summary(*plan)};
 }
 
 StepPlanner::Plan StepPlanner::smallest() {
@@ -221,7 +166,7 @@ PlanSummary StepPlanner::summarize(const std::function<bool(const Op&)>& keeps) 
   for (uint32_t i = 0; i < kept.size(); ++i) {
     if (graph.ops[i].fate == StepGraph::Fate::kOpen) {
       const int64_t index = state_->indices[i];
-      const Op op{.name = c10::toString((*state_->calls)[index]->op.operator_name()),
+      const Op op{.name = c10::toString(state_->calls[index]->op.operator_name()),
                   .index = index,
                   .bytes = state_->planner->simulator().wanted_bytes(i),
                   .cost = graph.ops[i].cost};
@@ -237,6 +182,20 @@ Policy plan(const std::function<void()>& step, int64_t bytes, PlanOptions option
     options.recording_budget = bytes;
   }
   return StepPlanner(step, options).plan(bytes).policy;
+}
+
+void save_plan(const Policy& plan, const std::string& path) {
+  const std::shared_ptr<const PlannedStep> step = internal::plan_of(plan);
+  TORCH_CHECK(
+      step, "save_plan was given ",
+      plan.name().empty() ? std::string("a policy without a name") : c10::str("the policy \"", plan.name(), "\""),
+      ", which is no plan; expected what ac2::plan, StepPlanner or load_plan returned, not composed with "
+      "another policy.");
+  internal::write_plan(*step, path);
+}
+
+Policy load_plan(const std::string& path) {
+  return internal::follow(internal::read_plan(path));
 }
 
 }  // namespace ac2

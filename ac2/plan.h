@@ -108,4 +108,18 @@ class StepPlanner {
 // StepPlanner(step, options).plan(bytes).policy, recorded within `bytes` unless the options say otherwise.
 Policy plan(const std::function<void()>& step, int64_t bytes, PlanOptions options = {});
 
+// A plan in a file, so that a job that starts again, or its other processes, need not make it anew:
+//
+//   ac2::save_plan(policy, "plan.json");
+//   ac2::PolicyScope scope(ac2::load_plan("plan.json"));
+//
+// The file replaces an older one as a whole. Its format has a version. Whether the plan is one for the program's step
+// is seen while the step runs, op by op, as for any plan. Safe to call from any thread.
+//
+// Throws c10::Error if `plan` is not the policy of a plan, and if the file cannot be written.
+void save_plan(const Policy& plan, const std::string& path);
+// Throws c10::Error if the file cannot be read, is no plan, is of another version, is damaged, or has an operator that
+// this process does not have.
+Policy load_plan(const std::string& path);
+
 }  // namespace ac2

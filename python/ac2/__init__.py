@@ -43,7 +43,7 @@ from ac2._checkpoint import (  # noqa: E402
 )
 from ac2._modules import apply_checkpointing, checkpoint_wrapper, last_trace, remove_checkpointing  # noqa: E402
 from ac2._patch import patch_torch_checkpoint  # noqa: E402
-from ac2._plans import StepPlanner, current_decision, plan  # noqa: E402
+from ac2._plans import StepPlanner, current_decision, load_plan, plan, save_plan  # noqa: E402
 from ac2._policy import CheckpointPolicy, by_operator  # noqa: E402
 from ac2._report import (  # noqa: E402
     explain,
@@ -92,6 +92,7 @@ __all__ = [
     "is_recomputing",
     "last_trace",
     "live_node_count",
+    "load_plan",
     "name_tensor",
     "offload_memory",
     "patch_torch_checkpoint",
@@ -100,6 +101,7 @@ __all__ = [
     "release_offload_memory",
     "remove_checkpointing",
     "report",
+    "save_plan",
     "sqrt_segments",
     "tag_with_policy",
     "to_chrome_trace",

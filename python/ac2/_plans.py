@@ -1,6 +1,7 @@
 """Plans: a step is recorded once, and what to keep for backward is chosen for the whole of it."""
 
-from typing import Any, Callable
+import os
+from typing import Any, Callable, Union
 
 from ac2 import _C
 from ac2._budgets import BudgetLike, as_budget
@@ -81,6 +82,33 @@ def plan(
     most = _bytes(bytes, "bytes")
     recording = most if recording_budget is None else recording_budget
     return StepPlanner(step, modelled_costs=modelled_costs, recording_budget=recording).plan(most).policy
+
+
+def save_plan(policy: "_C.Policy", path: Union[str, "os.PathLike[str]"]) -> None:
+    """Writes a plan to a file, so that a job that starts again need not make it anew: ``policy.save(path)``.
+
+    The file replaces an older one as a whole, and is the same in C++.
+
+    Raises:
+        RuntimeError: a policy that is not that of a plan; a file that cannot be written.
+    """
+    if not isinstance(policy, _C.Policy):
+        raise TypeError(f"policy is {policy!r}; expected what ac2.plan() or a StepPlanner's plan(...).policy returned.")
+    policy.save(path)
+
+
+def load_plan(path: Union[str, "os.PathLike[str]"]) -> "_C.Policy":
+    """The plan that ``policy.save(path)``, or C++'s ``save_plan``, wrote.
+
+        with ac2.PolicyScope(ac2.load_plan("plan.json")):
+            loss = loss_fn(model(x), y)
+
+    Whether the plan is one for this program's step is seen while the step runs, op by op, as for any plan.
+
+    Raises:
+        RuntimeError: a file that cannot be read, is no plan, is damaged, or has an operator that this process lacks.
+    """
+    return _C.load_plan(path)
 
 
 def current_decision(op: Any, inputs: Any = None, outputs: Any = None) -> Any:

@@ -1,9 +1,11 @@
 #include "python/binding/plans.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <pybind11/stl/filesystem.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -126,6 +128,9 @@ void add_planner(py::module_& module) {
 void add_plans(py::module_& module) {
   add_planner(module);
   module.def("current_decision", &decision_for, py::arg("op"), py::arg("inputs"), py::arg("outputs"));
+  module.def(
+      "load_plan", [](const std::filesystem::path& path) { return load_plan(path.string()); }, WithoutGil(),
+      py::arg("path"));
   module.def("sqrt_segments", &nn::sqrt_segments, py::arg("modules"),
              "How many segments checkpoint_sequential() makes of so many modules: the square root, rounded.");
   py::class_<OffloadMemory>(module, "OffloadMemory", "The pinned memory of the whole process.")

@@ -1,10 +1,13 @@
+#include <pybind11/stl/filesystem.h>
 #include <torch/csrc/Dtype.h>
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "ac2/plan.h"
 #include "ac2/policy.h"
 #include "policies/policies.h"
 #include "python/binding/decisions.h"
@@ -187,6 +190,11 @@ void add_policies(py::module_& module) {
       "A policy of the runtime's. Made by the functions of ac2.policies; a name, a callable or a list of ops\n"
       "serves wherever a policy is taken.")
       .def_property_readonly("name", &Policy::name, "What reports call it.")
+      .def(
+          "save", [](const Policy& policy, const std::filesystem::path& path) { save_plan(policy, path.string()); },
+          py::call_guard<py::gil_scoped_release>(), py::arg("path"),
+          "Writes the plan that the policy follows to a file, which ac2.load_plan() reads. RuntimeError for any other "
+          "policy.")
       .def("__repr__", [](const Policy& policy) {
         return "<ac2 policy " + (policy.name().empty() ? std::string("without a name") : policy.name()) + ">";
       });

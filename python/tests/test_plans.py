@@ -54,6 +54,32 @@ def test_plan_is_the_planners_policy():
     assert _gradient_is_plain(loss, x)
 
 
+def test_a_plan_is_saved_and_loaded(tmp_path):
+    x, w = _inputs()
+    planner = ac2.StepPlanner(lambda: _step(x, w), modelled_costs=True)
+    made = planner.smallest()
+    held = []
+    for path in (tmp_path / "plan.json", str(tmp_path / "again.json")):
+        made.policy.save(path)
+        with ac2.PolicyScope(ac2.load_plan(path)) as scope:
+            loss = _step(x, w)
+        held_after_forward = scope.trace.stats().saved_bytes
+        assert _gradient_is_plain(loss, x)
+        held.append((held_after_forward, scope.trace.stats().recomputed_ops))
+    assert held[0] == held[1] and held[0][0] == made.summary.forward_bytes + x.nbytes + w.nbytes
+    ac2.save_plan(ac2.load_plan(tmp_path / "plan.json"), tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_text() == (tmp_path / "plan.json").read_text()
+    with pytest.raises(RuntimeError, match="which is no plan"):
+        ac2.policies.speed().save(tmp_path / "speed.json")
+    with pytest.raises(RuntimeError, match="No such file"):
+        ac2.load_plan(tmp_path / "missing.json")
+    with pytest.raises(TypeError):
+        ac2.load_plan(3)
+    with pytest.raises(TypeError, match="expected what ac2.plan"):
+        ac2.save_plan("speed", tmp_path / "speed.json")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["again.json", "plan.json"]
+
+
 def test_summarize_asks_of_each_op_in_the_order_of_the_program():
     x, w = _inputs()
     planner = ac2.StepPlanner(lambda: _step(x, w), modelled_costs=True)

@@ -99,6 +99,22 @@ TEST_F(GuideTest, APlanForAStep) {
   loss.backward();
 }
 
+TEST_F(GuideTest, APlanThatTheNextJobReads) {
+  const std::string directory = ::testing::TempDir() + "guide_test";
+  std::filesystem::create_directory(directory);
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(directory);
+  const auto step = [&] { x.sin().cos().sum().backward(); };
+  const ac2::Policy policy = ac2::plan(step, 64 << 20);
+  ac2::save_plan(policy, "plan.json");
+  {
+    ac2::PolicyScope scope(ac2::load_plan("plan.json"));
+    x.sin().cos().sum().backward();
+  }
+  std::filesystem::current_path(before);
+  std::filesystem::remove_all(directory);
+}
+
 TEST_F(GuideTest, WhatABudgetWouldCost) {
   torch::nn::Sequential model(Block(8), Block(8));
   torch::nn::MSELoss criterion;

@@ -1,0 +1,201 @@
+#include "ac2/internal/following/plan_file.h"
+
+#include <c10/util/Exception.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+
+namespace ac2::internal {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kVersion = 1;
+constexpr const char* kMark = "ac2_plan";
+constexpr const char* kModelled = "modelled";
+constexpr const char* kMeasured = "measured";
+
+// Each text once, in the order of its first use.
+class Texts {
+ public:
+  size_t index_of(std::string text) {
+    const auto [found, is_new] = indices_.try_emplace(text, texts_.size());
+    if (is_new) {
+      texts_.push_back(std::move(text));
+    }
+    return found->second;
+  }
+  std::vector<std::string> take() && { return std::move(texts_); }
+
+ private:
+  absl::flat_hash_map<std::string, size_t> indices_;
+  std::vector<std::string> texts_;
+};
+
+Json to_json(const PlannedStep& plan) {
+  Texts ops, decisions;
+  Json calls = Json::array();
+  for (size_t i = 0; i < plan.calls.size(); ++i) {
+    if (const std::optional<PlannedCall>& call = plan.calls[i]) {
+      calls.push_back({ops.index_of(c10::toString(call->op.operator_name())), call->result_bytes,
+                       decisions.index_of(to_string(plan.decisions[i]))});
+    } else {
+      calls.push_back(nullptr);
+    }
+  }
+  Json json;
+  json[kMark] = kVersion;
+  json["bytes"] = plan.bytes;
+  json["costs"] = plan.costs == CostSource::kModelled ? kModelled : kMeasured;
+  json["ops"] = std::move(ops).take();
+  json["decisions"] = std::move(decisions).take();
+  json["calls"] = std::move(calls);
+  return json;
+}
+
+CheckpointPolicy decision_named(const std::string& name) {
+  for (const CheckpointPolicy policy :
+       {CheckpointPolicy::MUST_SAVE, CheckpointPolicy::PREFER_SAVE, CheckpointPolicy::MUST_RECOMPUTE,
+        CheckpointPolicy::PREFER_RECOMPUTE, CheckpointPolicy::MUST_CPU_OFFLOAD, CheckpointPolicy::PREFER_CPU_OFFLOAD}) {
+    if (name == to_string(policy)) {
+      return policy;
+    }
+  }
+  TORCH_CHECK(false, "\"", name, "\" is no decision.");
+}
+
+c10::OperatorHandle operator_named(const std::string& name) {
+  const size_t dot = name.find('.');
+  const std::optional<c10::OperatorHandle> op = c10::Dispatcher::singleton().findSchema(
+      {name.substr(0, dot), dot == std::string::npos ? std::string() : name.substr(dot + 1)});
+  TORCH_CHECK(op, "it has the operator \"", name,
+              "\", which this process does not have. Load the library that registers the operator before the plan, or "
+              "plan again with this LibTorch.");
+  return *op;
+}
+
+// JSON's numbers are checked by hand: nlohmann-json would turn 1.5 into 1, and -1 into a huge size.
+int64_t whole_number(const Json& json, const char* what, int64_t least, int64_t most) {
+  TORCH_CHECK(json.is_number_integer(), what, " is ", json.dump(), "; expected a whole number.");
+  // What does not fit into an int64_t is a number_unsigned, and too large for every one of the limits.
+  const bool fits =
+      !json.is_number_unsigned() || json.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  TORCH_CHECK(fits && json.get<int64_t>() >= least && json.get<int64_t>() <= most, what, " is ", json.dump(),
+              "; expected ", least, " to ", most, ".");
+  return json.get<int64_t>();
+}
+
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+
+std::shared_ptr<const PlannedStep> from_json(const Json& json) {
+  TORCH_CHECK(json.is_object() && json.contains(kMark), "it is no plan of ac2: it has no \"", kMark, "\".");
+  const int64_t version = whole_number(json.at(kMark), "its version", 1, kMost);
+  TORCH_CHECK(version == kVersion, "it is of version ", version, ", and this ac2 reads version ", kVersion,
+              ". Plan again with this ac2.");
+  auto plan = std::make_shared<PlannedStep>();
+  plan->bytes = whole_number(json.at("bytes"), "\"bytes\"", 1, kMost);
+  const auto costs = json.at("costs").get<std::string>();
+  TORCH_CHECK(costs == kModelled || costs == kMeasured, "\"costs\" is \"", costs, "\"; expected \"", kModelled,
+              "\" or \"", kMeasured, "\".");
+  plan->costs = costs == kModelled ? CostSource::kModelled : CostSource::kMeasured;
+
+  std::vector<c10::OperatorHandle> ops;
+  for (const Json& name : json.at("ops")) {
+    ops.push_back(operator_named(name.get<std::string>()));
+  }
+  std::vector<CheckpointPolicy> decisions;
+  for (const Json& name : json.at("decisions")) {
+    decisions.push_back(decision_named(name.get<std::string>()));
+  }
+  const Json& calls = json.at("calls");
+  TORCH_CHECK(calls.is_array(), "\"calls\" is no array.");
+  for (const Json& call : calls) {
+    if (call.is_null()) {
+      plan->calls.emplace_back();
+      plan->decisions.push_back(CheckpointPolicy::PREFER_SAVE);
+      continue;
+    }
+    TORCH_CHECK(call.is_array() && call.size() == 3, "a call is ", call.dump(),
+                "; expected an operator, a number of bytes, and a decision.");
+    const int64_t op = whole_number(call[0], "the operator of a call", 0, static_cast<int64_t>(ops.size()) - 1);
+    const int64_t bytes = whole_number(call[1], "the bytes of a call", 0, kMost);
+    const int64_t decision =
+        whole_number(call[2], "the decision of a call", 0, static_cast<int64_t>(decisions.size()) - 1);
+    plan->calls.push_back(PlannedCall{ops[op], bytes});
+    plan->decisions.push_back(decisions[decision]);
+  }
+  return plan;
+}
+
+std::string error_text() {
+  return std::generic_category().message(errno);
+}
+
+// A file under another name until it is whole.
+class PartFile {
+ public:
+  // Beside `path`, so that the file system renames it in one step. The process' number keeps processes apart.
+  explicit PartFile(const std::string& path) : path_(path), part_(absl::StrCat(path, ".part", getpid())) {}
+  PartFile(const PartFile&) = delete;
+  PartFile& operator=(const PartFile&) = delete;
+  ~PartFile() {
+    if (!finished_) {
+      std::remove(part_.c_str());
+    }
+  }
+
+  const std::string& name() const { return part_; }
+  std::error_code finish() {
+    std::error_code error;
+    std::filesystem::rename(part_, path_, error);
+    finished_ = !error;
+    return error;
+  }
+
+ private:
+  std::string path_, part_;
+  bool finished_ = false;
+};
+
+}  // namespace
+
+void write_plan(const PlannedStep& plan, const std::string& path) {
+  PartFile part(path);
+  std::ofstream file(part.name(), std::ios::trunc);
+  file << to_json(plan).dump() << '\n';
+  file.close();
+  TORCH_CHECK(file, "The plan cannot be written to \"", path, "\": ", error_text(),
+              ". Give save_plan a path in a directory that exists and may be written to.");
+  const std::error_code error = part.finish();
+  TORCH_CHECK(!error, "The plan cannot be written to \"", path, "\": ", error.message(),
+              ". Give save_plan the path of a file.");
+}
+
+std::shared_ptr<const PlannedStep> read_plan(const std::string& path) {
+  std::ifstream file(path);
+  TORCH_CHECK(file, "The plan \"", path, "\" cannot be read: ", error_text(),
+              ". Give load_plan a file that save_plan wrote.");
+  try {
+    return from_json(Json::parse(file));
+  } catch (const nlohmann::json::exception& error) {
+    TORCH_CHECK(false, "The plan \"", path, "\" cannot be read: it is damaged, or was not written by save_plan (",
+                error.what(), "). Plan again.");
+  } catch (const c10::Error& error) {
+    TORCH_CHECK(false, "The plan \"", path, "\" cannot be read: ", error.what_without_backtrace());
+  }
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,32 @@
+// A planned step in a file, so that a job plans once.
+//
+//   write_plan(step, "plan.json");
+//   std::shared_ptr<const PlannedStep> again = read_plan("plan.json");
+//
+// The file is JSON:
+//
+//   {"ac2_plan": 1, "bytes": 41943040, "costs": "modelled",
+//    "ops": ["aten::mm", "aten::add.Tensor"],             each operator once
+//    "decisions": ["PREFER_SAVE", "MUST_RECOMPUTE"],      each decision once
+//    "calls": [[0, 4096, 1], null, [1, 4096, 0]]}         by number: operator, bytes of its results, decision
+//
+// What is null is an op that no policy is asked about. The file names operators as LibTorch's schemas do, and so fits
+// every LibTorch that has these operators. Whether it fits the program is seen op by op when a region follows it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "ac2/internal/following/planned_step.h"
+
+namespace ac2::internal {
+
+// Replaces the file as a whole: a reader has the old plan or the new one. Throws c10::Error if it cannot be written;
+// then no file is left that was not there before.
+void write_plan(const PlannedStep& plan, const std::string& path);
+
+// Throws c10::Error if there is no such file, if it is not a plan of this version, or if it is damaged, and if it has
+// an operator that this process does not have.
+std::shared_ptr<const PlannedStep> read_plan(const std::string& path);
+
+}  // namespace ac2::internal

@@ -1,0 +1,69 @@
+#include "ac2/internal/following/plan_follower.h"
+
+#include <c10/util/Exception.h>
+
+#include <string>
+#include <utility>
+
+#include "ac2/internal/libtorch/tensor_bytes.h"
+
+namespace ac2::internal {
+
+namespace {
+
+// One region's way along a plan.
+class PlanFollower {
+ public:
+  explicit PlanFollower(std::shared_ptr<const PlannedStep> plan) : plan_(std::move(plan)) {}
+
+  const std::shared_ptr<const PlannedStep>& plan() const { return plan_; }
+
+  PolicyDecision operator()(const OpContext& op) {
+    if (lost_) {
+      return CheckpointPolicy::PREFER_SAVE;
+    }
+    const auto index = static_cast<size_t>(op.index());
+    const PlannedCall* call = index < plan_->calls.size() && plan_->calls[index] ? &*plan_->calls[index] : nullptr;
+    const int64_t bytes = bytes_of(op.outputs());
+    if (call != nullptr && call->op == op.op() && call->result_bytes == bytes) {
+      return plan_->decisions[index];
+    }
+    lost_ = true;
+    if (!plan_->warned.exchange(true)) {
+      const std::string planned = call != nullptr ? c10::str(c10::toString(call->op.operator_name()),
+                                                             " with results of ", call->result_bytes, " bytes was")
+                                                  : "nothing was";
+      TORCH_WARN("ac2::plan: the program is not the one that was planned: op ", index, " of its region is ",
+                 c10::toString(op.op().operator_name()), " with results of ", bytes, " bytes, where ", planned,
+                 " planned. The rest of the region keeps within the plan's ", plan_->bytes,
+                 " bytes by dropping results as it goes. Plan again for the program as it is now, and open the scope "
+                 "where the planned step began. This is said once for each plan.");
+    }
+    return CheckpointPolicy::PREFER_SAVE;
+  }
+
+ private:
+  std::shared_ptr<const PlannedStep> plan_;
+  bool lost_ = false;
+};
+
+}  // namespace
+
+Policy follow(std::shared_ptr<const PlannedStep> plan) {
+  return Policy::per_region([plan = std::move(plan)] {
+    Policy::Instance instance;
+    instance.fn = PlanFollower(plan);
+    instance.memory_budget = plan->bytes;
+    instance.modelled_costs = plan->costs == CostSource::kModelled;
+    return instance;
+  });
+}
+
+std::shared_ptr<const PlannedStep> plan_of(const Policy& policy) {
+  const Policy::Instance instance = policy.enter();
+  const auto* follower = instance.fn.target<PlanFollower>();
+  // A name policy says something of its own, which is not the plan's.
+  return follower != nullptr && !instance.by_name ? follower->plan() : nullptr;
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,22 @@
+// The policy of a plan: it decides by the op's number, for as long as the program runs the ops that were planned.
+//
+//   ac2::Policy policy = follow(planned_step);
+//
+// Each region has its own way along the plan. A region that runs another op than the planned one, one whose results
+// have another size, or more ops than were planned has left the plan: all that it computes from then on is PREFER_SAVE,
+// under the budget of the plan, which the policy brings with it. The first region that does so warns.
+#pragma once
+
+#include <memory>
+
+#include "ac2/internal/following/planned_step.h"
+#include "ac2/policy.h"
+
+namespace ac2::internal {
+
+Policy follow(std::shared_ptr<const PlannedStep> plan);
+
+// The plan that the policy follows; null for any other policy, one that is composed of a plan's among them.
+std::shared_ptr<const PlannedStep> plan_of(const Policy& policy);
+
+}  // namespace ac2::internal

@@ -1,0 +1,36 @@
+// What a plan decides, op by op, and by what the ops of a later step are known to be those that were planned.
+//
+// Threads: a planned step does not change once it is made, but for `warned`. Any number of regions may follow it at
+// once.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "ac2/internal/operators/cost_source.h"
+#include "ac2/policy.h"
+
+namespace ac2::internal {
+
+struct PlannedCall {
+  c10::OperatorHandle op;
+  int64_t result_bytes = 0;
+};
+
+// By OpContext::index(); empty where no policy is asked.
+using PlannedCalls = std::vector<std::optional<PlannedCall>>;
+
+struct PlannedStep {
+  PlannedCalls calls;
+  std::vector<CheckpointPolicy> decisions;  // as long as `calls`
+  int64_t bytes = 0;                        // the budget that a region which follows the plan has
+  CostSource costs = CostSource::kMeasured;
+  // A region has left the plan, and the program was told.
+  mutable std::atomic<bool> warned{false};
+};
+
+}  // namespace ac2::internal

@@ -1,0 +1,174 @@
+// Plans in files: that the plan that is read is the one that was written, and what is said of files that are none.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include "ac2/plan.h"
+#include "tests/support/regions.h"
+#include "tests/support/warnings.h"
+
+namespace ac2::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+// What the call throws; empty if it throws nothing.
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+  return "";
+}
+
+at::Tensor forward(const Tensors& in) {
+  at::Tensor x = in[0];
+  for (int i = 0; i < 6; ++i) x = at::gelu(at::linear(x, in[1], in[2])).tanh().view({-1, 16}).mul(in[3]);
+  return x.sum();
+}
+
+class PlanFileTest : public CleanTest {
+ protected:
+  void SetUp() override {
+    CleanTest::SetUp();
+    std::filesystem::create_directory(directory_);
+  }
+  void TearDown() override {
+    std::filesystem::remove_all(directory_);
+    CleanTest::TearDown();
+  }
+
+  static StepPlanner planner(const Tensors& in) {
+    return StepPlanner([&] { forward(in); }, {.modelled_costs = true});
+  }
+  std::string text() const {
+    std::ostringstream all;
+    all << std::ifstream(path_).rdbuf();
+    return all.str();
+  }
+  void write(const std::string& text) const { std::ofstream(path_) << text; }
+  // The file with one place of it changed, read again.
+  std::string error_with(const std::string& from, const std::string& to) const {
+    const std::string good = text();
+    const size_t at = good.find(from);
+    EXPECT_NE(at, std::string::npos) << from << " is not in " << good;
+    std::string bad = good;
+    write(bad.replace(at, from.size(), to));
+    const std::string error = error_of([this] { load_plan(path_); });
+    write(good);
+    return error;
+  }
+  size_t files() const {
+    return std::distance(std::filesystem::directory_iterator(directory_), std::filesystem::directory_iterator());
+  }
+
+  const std::string directory_ = ::testing::TempDir() + "plan_file_test";
+  const std::string path_ = directory_ + "/plan.json";
+  const Tensors inputs_ = {sample({8, 16}), sample({16, 16}), sample({16}), sample({16})};
+};
+
+TEST_F(PlanFileTest, APlanThatWasReadReplaysAndHoldsWhatTheOneThatWasWrittenDoes) {
+  StepPlanner planner = this->planner(inputs_);
+  const Tensors expected = torch::autograd::grad({forward(inputs_)}, inputs_);
+  const auto run = [&](const Policy& policy) {
+    TraceStats forward_stats;
+    std::shared_ptr<const Trace> trace;
+    at::Tensor loss;
+    {
+      PolicyScope scope(policy);
+      trace = scope.trace();
+      loss = forward(inputs_);
+    }
+    forward_stats = trace->stats();
+    expect_same_bits(torch::autograd::grad({loss}, inputs_), expected, "gradients");
+    return std::pair(forward_stats.saved_bytes, trace->stats().recomputed_ops);
+  };
+  const int64_t least = planner.smallest().summary.peak_bytes;
+  for (const int64_t bytes : {least, 2 * least}) {
+    const StepPlanner::Plan plan = planner.plan(bytes);
+    save_plan(plan.policy, path_);
+    EXPECT_THAT(warnings_of([&] { EXPECT_EQ(run(load_plan(path_)), run(plan.policy)); }), ::testing::IsEmpty());
+    // The file of a plan that was read has every byte of the file that it was read from.
+    const std::string first = text();
+    save_plan(load_plan(path_), path_);
+    EXPECT_EQ(text(), first);
+  }
+  EXPECT_EQ(files(), 1);
+}
+
+TEST_F(PlanFileTest, APlanForAnotherStepWarnsAndStaysWithinItsBytes) {
+  const int64_t bytes = planner(inputs_).smallest().summary.peak_bytes;
+  save_plan(planner(inputs_).plan(bytes).policy, path_);
+  const at::Tensor x = sample({64});
+  const auto warnings = warnings_of([&] {
+    PolicyScope scope(load_plan(path_));
+    x.sin().cos().sum().backward();
+  });
+  ASSERT_EQ(warnings.size(), 1);
+  EXPECT_THAT(warnings[0], HasSubstr("the program is not the one that was planned: op 0"));
+}
+
+TEST_F(PlanFileTest, APolicyThatIsNoPlanCannotBeSaved) {
+  EXPECT_THAT(error_of([&] { save_plan("recompute_all", path_); }),
+              HasSubstr("was given the policy \"recompute_all\", which is no plan"));
+  EXPECT_THAT(error_of([&] { save_plan(Policy([](const OpContext&) { return true; }), path_); }),
+              HasSubstr("was given a policy without a name, which is no plan"));
+  const Policy plan = planner(inputs_).smallest().policy;
+  const Policy with_names = plan.with_names([](const NamedTensor&) { return std::nullopt; });
+  EXPECT_THAT(error_of([&] { save_plan(with_names, path_); }), HasSubstr("which is no plan"));
+  EXPECT_EQ(files(), 0);
+}
+
+TEST_F(PlanFileTest, AFileThatCannotBeWrittenIsAnErrorAndTheOldOneStays) {
+  const Policy plan = planner(inputs_).smallest().policy;
+  const std::string nowhere = directory_ + "/missing/plan.json";
+  EXPECT_THAT(error_of([&] { save_plan(plan, nowhere); }),
+              ::testing::AllOf(HasSubstr("cannot be written to \"" + nowhere), HasSubstr("No such file or directory")));
+  std::filesystem::create_directories(path_ + "/in_the_way");
+  EXPECT_THAT(error_of([&] { save_plan(plan, path_); }), HasSubstr("cannot be written to \"" + path_));
+  EXPECT_EQ(files(), 1);
+}
+
+TEST_F(PlanFileTest, AFileThatIsNoPlanIsAnErrorThatSaysWhatIsWrong) {
+  EXPECT_THAT(error_of([&] { load_plan(path_); }),
+              ::testing::AllOf(HasSubstr(path_), HasSubstr("No such file or directory")));
+  for (const char* const other : {"", "[]", "7", "{}", "{\"bytes\": 8}"}) {
+    write(other);
+    EXPECT_THAT(error_of([&] { load_plan(path_); }), HasSubstr("The plan \"" + path_ + "\" cannot be read")) << other;
+  }
+  save_plan(planner(inputs_).smallest().policy, path_);
+  const std::string good = text();
+  // A file that ends early, wherever it ends.
+  for (size_t length = 0; length < good.size() - 2; length += 7) {
+    write(good.substr(0, length));
+    EXPECT_THAT(error_of([&] { load_plan(path_); }), HasSubstr("cannot be read")) << length;
+  }
+  write(good);
+  EXPECT_THAT(error_with("\"ac2_plan\":1", "\"ac2_plan\":2"), HasSubstr("of version 2, and this ac2 reads version 1"));
+  EXPECT_THAT(error_with("aten::gelu", "aten::gelv"),
+              HasSubstr("the operator \"aten::gelv\", which this process does"));
+  EXPECT_THAT(error_with("\"bytes\":", "\"bytes\":-"), HasSubstr("\"bytes\" is -"));
+  EXPECT_THAT(error_with("\"bytes\":", "\"bytes\":1e"), HasSubstr("cannot be read"));
+  EXPECT_THAT(error_with("\"bytes\":", "\"bytes\":99999999999999999999"), HasSubstr("cannot be read"));
+  EXPECT_THAT(error_with("modelled", "guessed"), HasSubstr("\"costs\" is \"guessed\""));
+  EXPECT_THAT(error_with("\"MUST_RECOMPUTE\"", "\"MUST_GUESS\""), HasSubstr("\"MUST_GUESS\" is no decision"));
+  EXPECT_THAT(error_with(",[0,", ",[99,"), HasSubstr("the operator of a call is 99"));
+  EXPECT_THAT(error_with(",[0,", ",[0.5,"), HasSubstr("the operator of a call is 0.5; expected a whole number"));
+  EXPECT_THAT(error_with(",[0,", ",[0,0,0,"), HasSubstr("expected an operator, a number of bytes, and a decision"));
+  EXPECT_THAT(error_with("\"calls\":[", "\"calls\":{\"a\":["), HasSubstr("cannot be read"));
+  EXPECT_EQ(error_with("aten::gelu", "aten::gelu"), "");
+}
+
+}  // namespace
+}  // namespace ac2::test
