@@ -4,6 +4,8 @@
 #include <bit>
 #include <memory>
 
+#include "absl/strings/str_cat.h"
+
 #include "examples/checkpointing.h"
 #include "examples/table.h"
 
@@ -29,6 +31,11 @@ bool same_losses(const Run& a, const Run& b) {
                             [](const StepResult& x, const StepResult& y) { return same_bits(x.loss, y.loss); });
 }
 
+bool same_reduced(const Run& a, const Run& b) {
+  return std::ranges::equal(a.steps, b.steps,
+                            [](const StepResult& x, const StepResult& y) { return x.reduced == y.reduced; });
+}
+
 bool same_parameters(const Run& a, const Run& b) {
   return std::ranges::equal(a.trainer->model()->parameters(), b.trainer->model()->parameters(),
                             [](const at::Tensor& x, const at::Tensor& y) { return same_bits(x, y); });
@@ -41,6 +48,8 @@ ComparedPolicy summarize(const std::string& name, const Run& run, const Run& pla
   for (size_t i = 0; i < run.steps.size(); ++i) {
     result.held_bytes = std::max(result.held_bytes, run.steps[i].held_bytes);
     result.peak_bytes = std::max(result.peak_bytes, run.steps[i].peak_bytes);
+    result.reduced.calls += run.steps[i].reduced.calls;
+    result.reduced.bytes += run.steps[i].reduced.bytes;
     if (i < untimed) continue;
     seconds.push_back(run.steps[i].seconds);
     ratios.push_back(run.steps[i].seconds / plain.steps[i].seconds);
@@ -50,6 +59,7 @@ ComparedPolicy summarize(const std::string& name, const Run& run, const Run& pla
   result.final_loss = run.steps.back().loss;
   result.same_losses = same_losses(run, plain);
   result.same_parameters = same_parameters(run, plain);
+  result.same_reduced = same_reduced(run, plain);
   return result;
 }
 
@@ -76,12 +86,18 @@ std::vector<ComparedPolicy> compare_policies(const TextData& text, const TrainOp
 bool print_comparison(std::ostream& out, const std::vector<ComparedPolicy>& compared) {
   std::vector<std::vector<std::string>> rows;
   bool all_equal = true;
+  const bool in_a_job = std::ranges::any_of(compared, [](const auto& policy) { return policy.reduced.calls > 0; });
   for (const auto& policy : compared) {
     rows.push_back({policy.name, fixed(policy.median_seconds * 1e3, 1) + " ms", fixed(policy.ratio, 3),
                     mebibytes(policy.held_bytes), mebibytes(policy.peak_bytes), exact(policy.final_loss)});
-    all_equal = all_equal && policy.same_losses && policy.same_parameters;
+    if (in_a_job) {
+      rows.back().push_back(absl::StrCat(policy.reduced.calls, " of ", mebibytes(policy.reduced.bytes)));
+    }
+    all_equal = all_equal && policy.same_losses && policy.same_parameters && policy.same_reduced;
   }
-  print_table(out, {"policy", "step time", "/ none", "held after forward", "peak", "final loss"}, rows);
+  std::vector<std::string> columns = {"policy", "step time", "/ none", "held after forward", "peak", "final loss"};
+  if (in_a_job) columns.push_back("all-reduces");
+  print_table(out, columns, rows);
   if (all_equal) {
     out << "\nAll policies trained equally: every loss of every step and every final parameter has the same bits.\n";
     return true;
@@ -89,6 +105,7 @@ bool print_comparison(std::ostream& out, const std::vector<ComparedPolicy>& comp
   out << '\n';
   for (const auto& policy : compared) {
     if (!policy.same_losses) out << "DIFFERENT from none: the losses under " << policy.name << ".\n";
+    if (!policy.same_reduced) out << "DIFFERENT from none: the all-reduces under " << policy.name << ".\n";
     if (!policy.same_parameters) out << "DIFFERENT from none: the final parameters under " << policy.name << ".\n";
   }
   return false;

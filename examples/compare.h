@@ -18,8 +18,10 @@ struct ComparedPolicy {
   int64_t held_bytes = 0;     // the most of any step, as the peak
   int64_t peak_bytes = 0;
   float final_loss = 0;
+  Reduced reduced = {};          // in all steps together
   bool same_losses = false;      // every step's loss has the bits that "none" has
   bool same_parameters = false;  // and so has every parameter at the end
+  bool same_reduced = false;     // every step gave all-reduces what "none" gives them
 };
 
 // Trains options.steps steps under each of `names`, as checkpointing_by_name() takes them, "none" being the first. The

@@ -8,8 +8,11 @@
 //   train_gpt --policy=spill:/scratch          saves everything in files
 //   train_gpt --compare                        every policy side by side: time, memory, the same losses
 //   train_gpt --region=loop                    one region around all steps instead of one around each block
-//   train_gpt --report=out.html                a page that shows what the regions of one step held and recomputed
+//   train_gpt --processes=2                    two processes, each with its own batches, and the mean of their
+//   gradients train_gpt --report=out.html                a page that shows what the regions of one step held and
+//   recomputed
 //
+// On several machines torchrun starts the processes: torchrun --no-python --nnodes=2 --nproc-per-node=8 … train_gpt.
 // Bytes are counted exactly, by an allocator of its own beneath LibTorch's tensors.
 #include <absl/flags/flag.h>
 #include <absl/flags/parse.h>
@@ -24,12 +27,15 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ac2/ac2.h"
+#include "ac2/testing/run_ranks.h"
 #include "examples/checkpointing.h"
 #include "examples/compare.h"
 #include "examples/generate.h"
+#include "examples/job.h"
 #include "examples/loss_curve.h"
 #include "examples/passive_threads.h"
 #include "examples/progress.h"
@@ -56,7 +62,9 @@ ABSL_FLAG(int64_t, context, 128, "characters seen at once");
 ABSL_FLAG(int64_t, batch, 8, "excerpts per step");
 ABSL_FLAG(double, dropout, 0.05, "share of values set to zero, 0 to 1");
 ABSL_FLAG(double, lr, 3e-3, "learning rate after warm-up");
-ABSL_FLAG(int64_t, threads, 0, "threads of LibTorch; 0: its own choice, one per core");
+ABSL_FLAG(int64_t, threads, 0, "threads of LibTorch; 0: its own choice, one per core, shared by --processes");
+ABSL_FLAG(std::optional<int32_t>, processes, std::nullopt,
+          "processes that train together on this machine, data-parallel; default: 1, or the job that torchrun started");
 ABSL_FLAG(uint64_t, seed, 1, "of weights, batches, dropout and the sample");
 ABSL_FLAG(std::string, prompt, "", "what the sample begins with; default: the text's first line");
 ABSL_FLAG(int64_t, sample, 400, "characters to write at the end");
@@ -143,12 +151,18 @@ void check_report() {
               " is about regions, and --policy=none opens none. Choose another policy.");
 }
 
-void write_report(const std::string& path, const std::string& policy, RegionSpan span, Trainer& trainer) {
+bool is_first(const TrainOptions& options) {
+  return options.group == nullptr || options.group->getRank() == 0;
+}
+
+// All processes of a job measure, and the first one writes.
+void write_report(const std::string& path, const std::string& policy, RegionSpan span, Trainer& trainer,
+                  bool is_first) {
   Traces traces;
   Checkpointing checkpointing = checkpointing_of(policy, span);
   checkpointing.traces = &traces;
   trainer.measure(checkpointing);
-  ac2::write_report(path, traces);
+  if (is_first) ac2::write_report(path, traces);
 }
 
 void train(const TextData& text, const TrainOptions& options) {
@@ -163,7 +177,9 @@ void train(const TextData& text, const TrainOptions& options) {
   int64_t parameters = 0;
   for (const auto& parameter : trainer.model()->parameters()) parameters += parameter.numel();
   std::cout << "Model: " << options.model.layers << " layers, " << options.model.dim << " channels, " << parameters
-            << " parameters; policy " << policy << '\n';
+            << " parameters; policy " << policy;
+  if (options.group != nullptr) std::cout << "; " << options.group->getSize() << " processes";
+  std::cout << '\n';
 
   // With other gradients than without the policy: the same steps without it, to see what that comes to.
   std::unique_ptr<Trainer> without;
@@ -181,7 +197,7 @@ void train(const TextData& text, const TrainOptions& options) {
     // Of the first, so that a file that cannot be written is known now.
     if (done == 1 && !report.empty()) {
       trainer.end_loop();
-      write_report(report, policy, span, trainer);
+      write_report(report, policy, span, trainer, is_first(options));
     }
     std::string shown = "loss " + fixed(step.loss, 3);
     if (without != nullptr) {
@@ -196,9 +212,13 @@ void train(const TextData& text, const TrainOptions& options) {
   std::cout << "\nThe last step, under this policy: " << mebibytes(last.held_bytes) << " held for backward, peak "
             << mebibytes(last.peak_bytes) << ". A step took " << fixed(1e3 * quantile(seconds, 0.5), 2)
             << " ms (median).\n";
+  if (options.group != nullptr) {
+    std::cout << "Gradients that each process gave to all-reduces in a step: " << mebibytes(last.reduced.bytes)
+              << ", in " << last.reduced.calls << " buckets.\n";
+  }
   if (!report.empty()) std::cout << "\nWhat the regions of the first step did: " << report << '\n';
   const int64_t length = absl::GetFlag(FLAGS_sample);
-  if (length == 0) return;
+  if (length == 0 || !is_first(options)) return;
   std::cout << "\nWhat the model writes after its prompt:\n\n"
             << printable(generate(trainer.model(), text, prompt, length, kTemperature, options.seed)) << '\n';
 }
@@ -214,15 +234,40 @@ bool compare(const TextData& text, const TrainOptions& options) {
   return print_comparison(std::cout, compared);
 }
 
-bool run() {
-  const TrainOptions options = options_from_flags();
+// The processes of a job share the machine's cores.
+void set_threads(const std::optional<Job>& job) {
+  int64_t threads = absl::GetFlag(FLAGS_threads);
+  if (threads == 0 && job && job->ranks_here > 1) {
+    threads = std::max<int64_t>(1, std::thread::hardware_concurrency() / job->ranks_here);
+  }
+  if (threads > 0) at::set_num_threads(static_cast<int>(threads));
+}
+
+// True if the job was started, has ended, and there is nothing left to do.
+bool ran_as_job(const std::vector<std::string>& command, const std::optional<Job>& job) {
+  const int processes = absl::GetFlag(FLAGS_processes).value_or(job ? job->ranks : 1);
+  TORCH_CHECK(processes > 0, "processes is ", processes, "; it must be at least 1.");
+  TORCH_CHECK(!job || processes == job->ranks, "processes is ", processes, ", and the environment's WORLD_SIZE is ",
+              job->ranks, ". Leave --processes out where torchrun starts the processes.");
+  if (job || processes == 1) return false;
+  ac2::testing::run_ranks(processes, command);
+  return true;
+}
+
+bool run(const std::vector<std::string>& command) {
+  TrainOptions options = options_from_flags();
   checkpointing_by_name(absl::GetFlag(FLAGS_policy));
   for (const std::string& budget : absl::GetFlag(FLAGS_memory_budget)) parse_bytes(budget);
   check_report();
   span_from_flags();
-  if (const int64_t threads = absl::GetFlag(FLAGS_threads); threads > 0) at::set_num_threads(static_cast<int>(threads));
+  const std::optional<Job> job = Job::of_environment();
+  if (ran_as_job(command, job)) return true;
+  // The first process of a job speaks for all.
+  if (job && job->rank > 0) std::cout.rdbuf(nullptr);
+  set_threads(job);
   // Before any tensor, so that every tensor is counted.
   ac2::testing::CountingAllocator::install();
+  if (job) options.group = job->connect();
   const TextData text = load_text();
   if (absl::GetFlag(FLAGS_compare)) return compare(text, options);
   train(text, options);
@@ -235,13 +280,15 @@ bool run() {
 int main(int argc, char** argv) {
   gpt::use_passive_threads(argv);
   absl::SetProgramUsageMessage("Trains a small GPT on a text, with activation checkpointing.");
+  std::vector<std::string> command = {"/proc/self/exe"};
+  command.insert(command.end(), argv + 1, argv + argc);
   const auto arguments = absl::ParseCommandLine(argc, argv);
   if (arguments.size() > 1) {
     std::cerr << "train_gpt: unexpected argument \"" << arguments[1] << "\"; flags are written --name=value.\n";
     return EXIT_FAILURE;
   }
   try {
-    return gpt::run() ? EXIT_SUCCESS : EXIT_FAILURE;
+    return gpt::run(command) ? EXIT_SUCCESS : EXIT_FAILURE;
   } catch (const c10::Error& error) {
     std::cerr << "train_gpt: " << error.what_without_backtrace() << '\n';
   } catch (const std::exception& error) {

@@ -38,12 +38,18 @@ class GeneratorTurn {
   at::Generator generator_;
 };
 
+uint64_t seed_of(const TrainOptions& options) {
+  return options.seed + (options.group == nullptr ? 0 : static_cast<uint64_t>(options.group->getRank()));
+}
+
 // Fresh weights and the generator right after drawing them.
 Gpt initial_model(const TextData& text, TrainOptions& options, at::Tensor& generator_state) {
   options.model.vocabulary = text.vocabulary();
   check_options(options);
   torch::manual_seed(options.seed);
   Gpt model(options.model);
+  // Other dropout than the other processes have.
+  if (options.group != nullptr) torch::manual_seed(seed_of(options));
   generator_state = at::detail::getDefaultCPUGenerator().get_state();
   return model;
 }
@@ -63,8 +69,10 @@ Trainer::Trainer(const TextData& text, TrainOptions options, const std::string& 
       checkpointing_(checkpointing_by_name(checkpointing)),
       memory_(ac2::testing::CountingAllocator::install()),
       model_(initial_model(text, options_, generator_state_)),
+      parallel_(options.group == nullptr ? nullptr
+                                         : std::make_unique<DataParallel>(options.group, model_->parameters())),
       optimizer_(model_->parameters(), torch::optim::AdamWOptions(options.learning_rate).betas({0.9, 0.99})),
-      sampler_(text, options.batch, options.model.context, options.seed) {
+      sampler_(text, options.batch, options.model.context, seed_of(options)) {
   checkpointing_.span = span;
 }
 
@@ -79,15 +87,23 @@ void Trainer::set_learning_rate() {
 }
 
 StepResult Trainer::forward_backward(const Checkpointing& checkpointing) {
+  const Reduced reduced_before = parallel_ != nullptr ? parallel_->reduced() : Reduced();
+  if (parallel_ != nullptr) parallel_->before_forward();
   const int64_t before = memory_.current_bytes();
   memory_.reset_peak();
   at::Tensor loss =
       F::cross_entropy(model_->forward(batch_.tokens, checkpointing).flatten(0, 1), batch_.next_tokens.flatten());
   StepResult result;
   result.held_bytes = memory_.current_bytes() - before;
+  if (parallel_ != nullptr) parallel_->before_backward();
   loss.backward();
   result.peak_bytes = memory_.peak_bytes() - before;
   result.loss = loss.item<float>();
+  if (parallel_ != nullptr) {
+    result.reduced = {.calls = parallel_->reduced().calls - reduced_before.calls,
+                      .bytes = parallel_->reduced().bytes - reduced_before.bytes};
+    result.loss = parallel_->mean(result.loss);
+  }
   return result;
 }
 

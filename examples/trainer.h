@@ -3,6 +3,8 @@
 //   gpt::Trainer trainer(text, options, "recompute_all");
 //   for (int64_t i = 0; i < options.steps; ++i) std::cout << trainer.step().loss << '\n';
 //
+// Given the processes of a job, it trains data-parallel: then all of them make the same calls in the same order.
+//
 // Trainers with equal options and text train equally, bit by bit, whatever their policies are and however their steps
 // are interleaved: each has its own model, batches, and state of the default generator.
 //
@@ -14,9 +16,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "ac2/scope.h"
 #include "ac2/testing/counting_allocator.h"
+#include "examples/data_parallel.h"
 #include "examples/gpt_model.h"
 #include "examples/text_data.h"
 
@@ -28,16 +32,20 @@ struct TrainOptions {
   int64_t steps = 500;
   double learning_rate = 1e-3;
   uint64_t seed = 1;
+  // Of a job of several processes, or null. Each process has batches and dropout of its own, the parameters of rank 0,
+  // and the mean of all gradients.
+  c10::intrusive_ptr<c10d::ProcessGroup> group = {};
 };
 
 // Throws c10::Error for options that cannot be trained with.
 void check_options(const TrainOptions& options);
 
 struct StepResult {
-  float loss = 0;
+  float loss = 0;  // in a job, the mean over its processes
   double seconds = 0;
   int64_t held_bytes = 0;  // allocated by forward and still held when it has ended, the loss included
   int64_t peak_bytes = 0;  // the most that forward and backward held on top of parameters and optimizer state
+  Reduced reduced = {};    // given to all-reduces of gradients
 };
 
 class Trainer {
@@ -68,6 +76,7 @@ class Trainer {
   ac2::testing::CountingAllocator& memory_;
   at::Tensor generator_state_;
   Gpt model_;
+  std::unique_ptr<DataParallel> parallel_;  // in a job
   torch::optim::AdamW optimizer_;
   BatchSampler sampler_;
   Batch batch_;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ac2/ac2.h"
+#include "ac2/testing/run_ranks.h"
 #include "policies/policies.h"
 #include "tests/support/regions.h"
 
@@ -113,6 +114,11 @@ TEST_F(GuideTest, APlanThatTheNextJobReads) {
   }
   std::filesystem::current_path(before);
   std::filesystem::remove_all(directory);
+}
+
+TEST_F(GuideTest, SeveralProcesses) {
+  const std::vector<std::string> command = {"sh", "-c", "test $WORLD_SIZE = 2"};
+  ac2::testing::run_ranks(2, command);
 }
 
 TEST_F(GuideTest, WhatABudgetWouldCost) {

@@ -263,6 +263,21 @@ TEST(TrainGptTest, WritesAReport) {
   EXPECT_THAT(run_program(flags + path + " --region=epoch").output, HasSubstr("it must be block, step or loop"));
 }
 
+TEST(TrainGptTest, SeveralProcessesTrainTogether) {
+  const std::string flags = "--steps=4 --layers=2 --dim=16 --heads=2 --context=16 --batch=2 --sample=0 --text=" +
+                            temporary_file("processes.txt", some_text().text().data());
+  const Printed run = run_program(flags + " --processes=2 --policy=speed");
+  EXPECT_EQ(run.status, 0) << run.output;
+  EXPECT_THAT(run.output, AllOf(HasSubstr("policy speed; 2 processes"), HasSubstr("in 1 buckets")));
+  const Printed compared = run_program(flags + " --processes=2 --compare --memory_budget=64KiB");
+  EXPECT_EQ(compared.status, 0) << compared.output;
+  EXPECT_THAT(compared.output, AllOf(HasSubstr("| all-reduces |"), HasSubstr("All policies trained equally")));
+  EXPECT_EQ(compared.output.find("Text: "), compared.output.rfind("Text: "));  // one process speaks
+  EXPECT_THAT(run_program(flags + " --processes=0").output, HasSubstr("processes is 0; it must be at least 1"));
+  EXPECT_THAT(run_program(flags + " --processes=2 --policy=sped").output,
+              AllOf(HasSubstr("sped"), ::testing::Not(HasSubstr("Rank"))));  // before any process is started
+}
+
 TEST(TrainGptTest, AFormThatChangesGradientsTrainsBesideTheExactOne) {
   const std::string flags = "--steps=4 --layers=2 --dim=16 --heads=2 --context=16 --batch=2 --sample=0 --text=" +
                             temporary_file("forms.txt", some_text().text().data());

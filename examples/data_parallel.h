@@ -1,0 +1,55 @@
+// Data-parallel training on LibTorch's own engine: each process of a job computes the gradients of its own batch, and
+// c10d::Reducer averages them, bucket by bucket, while backward still runs.
+//
+//   DataParallel parallel(job.connect(), model->parameters());      // rank 0's parameters go to all
+//   for (…) {
+//     parallel.before_forward();
+//     at::Tensor loss = …;
+//     parallel.before_backward();
+//     loss.backward();                                              // the gradients are the means over all ranks
+//     optimizer.step();
+//   }
+//
+// Regions need to know nothing of it: the reducer's collectives run in backward, outside all regions, once each.
+// All processes must make the same calls in the same order. Threads: one.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <cstdint>
+#include <memory>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <vector>
+
+namespace gpt {
+
+// What a process has given to all-reduces since the start.
+struct Reduced {
+  int64_t calls = 0;
+  int64_t bytes = 0;
+  bool operator==(const Reduced&) const = default;
+};
+
+class DataParallel {
+ public:
+  DataParallel(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<at::Tensor> parameters);
+  ~DataParallel();
+  DataParallel(const DataParallel&) = delete;
+  DataParallel& operator=(const DataParallel&) = delete;
+
+  void before_forward();
+  void before_backward();
+  // The mean of the numbers that the ranks have.
+  float mean(float value);
+
+  const Reduced& reduced() const { return *reduced_; }
+
+ private:
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  std::shared_ptr<Reduced> reduced_;
+  struct Engine;
+  std::unique_ptr<Engine> engine_;
+};
+
+}  // namespace gpt

@@ -1,0 +1,84 @@
+#include "examples/job.h"
+
+#include <c10/util/Exception.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "ac2/testing/run_ranks.h"
+
+// The header of ProcessGroupGloo asks for it. LibTorch's wheels have the class.
+#define USE_C10D_GLOO
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+namespace gpt {
+namespace {
+
+const char* variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? value : nullptr;
+}
+
+int number(const char* name, int least, int most) {
+  const char* const text = variable(name);
+  int value = 0;
+  TORCH_CHECK(text != nullptr, "The environment has RANK or WORLD_SIZE, but no ", name,
+              ". Start the job with torchrun, which sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or with "
+              "--processes=N.");
+  TORCH_CHECK(absl::SimpleAtoi(text, &value) && value >= least && value <= most, "The environment's ", name, " is \"",
+              text, "\"; expected a number from ", least, " to ", most, ".");
+  return value;
+}
+
+c10::intrusive_ptr<c10d::Store> store_of(const Job& job) {
+  if (const char* const file = variable(ac2::testing::kStoreVariable)) {
+    return c10::make_intrusive<c10d::FileStore>(file, job.ranks);
+  }
+  const char* const address = variable("MASTER_ADDR");
+  TORCH_CHECK(address != nullptr,
+              "The environment has RANK and WORLD_SIZE, and no MASTER_ADDR, where the processes of "
+              "the job find each other. Start the job with torchrun, or with --processes=N.");
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(number("MASTER_PORT", 1, std::numeric_limits<uint16_t>::max()));
+  // Newer launchers keep a store open themselves.
+  const char* const agent_store = variable("TORCHELASTIC_USE_AGENT_STORE");
+  options.isServer = job.rank == 0 && (agent_store == nullptr || std::string(agent_store) != "True");
+  options.numWorkers = job.ranks;
+  // A launcher that starts the job again after a failure uses the same store.
+  const char* const attempt = variable("TORCHELASTIC_RESTART_COUNT");
+  return c10::make_intrusive<c10d::PrefixStore>("ac2/" + std::string(attempt != nullptr ? attempt : "0"),
+                                                c10::make_intrusive<c10d::TCPStore>(address, options));
+}
+
+}  // namespace
+
+std::optional<Job> Job::of_environment() {
+  if (variable("RANK") == nullptr && variable("WORLD_SIZE") == nullptr) {
+    return std::nullopt;
+  }
+  Job job;
+  job.ranks = number("WORLD_SIZE", 1, std::numeric_limits<int>::max());
+  job.rank = number("RANK", 0, job.ranks - 1);
+  if (variable("LOCAL_WORLD_SIZE") != nullptr) job.ranks_here = number("LOCAL_WORLD_SIZE", 1, job.ranks);
+  return job;
+}
+
+c10::intrusive_ptr<c10d::ProcessGroup> Job::connect() const {
+  const c10::intrusive_ptr<c10d::Store> store = store_of(*this);
+  const auto options = c10d::ProcessGroupGloo::Options::create();
+  options->devices.push_back(c10d::ProcessGroupGloo::createDefaultDevice());
+  auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, ranks, options);
+  auto group = c10::make_intrusive<c10d::ProcessGroup>(store, rank, ranks);
+  group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO,
+                    c10::intrusive_ptr<c10d::Backend>(std::move(backend)));
+  group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
+  return group;
+}
+
+}  // namespace gpt

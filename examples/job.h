@@ -1,0 +1,32 @@
+// A training job of several processes: which of them this one is, and what connects them.
+//
+//   const std::optional<Job> job = Job::of_environment();    // none: the program trains alone
+//   if (job) std::cout << "rank " << job->rank << " of " << job->ranks << '\n';
+//   c10::intrusive_ptr<c10d::ProcessGroup> group = job->connect();
+//
+// A process learns its rank from the variables that torchrun sets (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT), or from
+// those of ac2::testing::run_ranks, which starts all processes of a job on one machine.
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <optional>
+#include <string>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+namespace gpt {
+
+struct Job {
+  int rank = 0;
+  int ranks = 1;
+  int ranks_here = 1;  // on this machine
+
+  // Null if this process belongs to no job. Throws c10::Error for variables that contradict each other or are no
+  // numbers.
+  static std::optional<Job> of_environment();
+
+  // Waits for all processes of the job. They exchange bytes by gloo, on the CPU.
+  c10::intrusive_ptr<c10d::ProcessGroup> connect() const;
+};
+
+}  // namespace gpt

@@ -1,0 +1,109 @@
+// Data-parallel training with two real processes: regions change no bit and no collective.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <string>
+#include <vector>
+
+#include "ac2/ac2.h"
+#include "examples/compare.h"
+#include "examples/data_parallel.h"
+#include "examples/job.h"
+#include "examples/trainer.h"
+#include "tests/processes/in_ranks.h"
+#include "tests/support/regions.h"
+
+namespace ac2::test {
+namespace {
+
+gpt::TextData some_text() {
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "line " + std::to_string(i * 7) + "\n";
+  return gpt::TextData(std::move(text));
+}
+
+gpt::TrainOptions tiny_options(const gpt::Job& job) {
+  // The processes share the machine, and so do tests.
+  at::set_num_threads(1);
+  gpt::TrainOptions options;
+  options.model = {.vocabulary = 0, .context = 16, .layers = 2, .dim = 16, .heads = 2, .dropout = 0.1};
+  options.batch = 4;
+  options.steps = 4;
+  options.group = job.connect();
+  return options;
+}
+
+// The bits of rank 0's are those of this rank.
+void expect_same_on_all_ranks(const gpt::TrainOptions& options, const std::vector<at::Tensor>& parameters) {
+  for (const at::Tensor& parameter : parameters) {
+    std::vector<at::Tensor> of_rank_0 = {parameter.detach().clone()};
+    options.group->broadcast(of_rank_0)->wait();
+    EXPECT_TRUE(same_bits(parameter.detach(), of_rank_0[0]));
+  }
+}
+
+TEST(DataParallelTest, GradientsAreTheMeanOverTheRanks) {
+  in_ranks(2, [](const gpt::Job& job) {
+    const at::Tensor weight = at::full({8, 8}, 0.5 + job.rank).requires_grad_();
+    gpt::DataParallel parallel(job.connect(), {weight});
+    EXPECT_TRUE(same_bits(weight.detach(), at::full({8, 8}, 0.5)));  // rank 0's
+    const auto gradient_on = [&](int rank) {
+      const at::Tensor x = at::arange(64, at::kFloat).view({8, 8}).div(10 + rank);
+      PolicyScope scope("recompute_all");
+      return at::mm(x, weight).sin().cos().sum();
+    };
+    const at::Tensor expected = torch::autograd::grad({gradient_on(0)}, {weight})[0] / 2 +
+                                torch::autograd::grad({gradient_on(1)}, {weight})[0] / 2;
+    weight.mutable_grad().reset();
+    parallel.before_forward();
+    const at::Tensor loss = gradient_on(job.rank);
+    parallel.before_backward();
+    loss.backward();
+    EXPECT_TRUE(same_bits(weight.grad(), expected));
+    EXPECT_EQ(parallel.reduced().calls, 1);
+    EXPECT_EQ(parallel.reduced().bytes, 8 * 8 * 4);
+    EXPECT_EQ(parallel.mean(static_cast<float>(job.rank)), 0.5F);
+  });
+}
+
+TEST(DataParallelTest, EveryPolicyTrainsBitForBitAlikeWithTheSameCollectives) {
+  in_ranks(2, [](const gpt::Job& job) {
+    const gpt::TextData text = some_text();
+    const gpt::TrainOptions options = tiny_options(job);
+    std::vector<std::string> names = gpt::policy_names();
+    names.insert(names.end(), {"48KiB", "1GiB"});
+    for (const auto& policy : gpt::compare_policies(text, options, names, [](int64_t) {})) {
+      EXPECT_TRUE(policy.same_losses) << policy.name;
+      EXPECT_TRUE(policy.same_parameters) << policy.name;
+      EXPECT_TRUE(policy.same_reduced) << policy.name;
+      EXPECT_EQ(policy.reduced.calls, options.steps) << policy.name;  // one bucket
+      EXPECT_GT(policy.reduced.bytes, 0) << policy.name;
+    }
+    EXPECT_EQ(live_node_count(), 0);
+  });
+}
+
+TEST(DataParallelTest, RegionsAroundBlocksStepsAndTheWholeLoopTrainBitForBitAlike) {
+  in_ranks(2, [](const gpt::Job& job) {
+    const gpt::TextData text = some_text();
+    const gpt::TrainOptions options = tiny_options(job);
+    gpt::Trainer plain(text, options, "none"), step(text, options, "recompute_all", gpt::RegionSpan::kStep);
+    std::vector<float> losses;
+    for (int i = 0; i < options.steps; ++i) {
+      losses.push_back(plain.step().loss);
+      EXPECT_EQ(step.step().loss, losses.back());
+    }
+    EXPECT_NE(losses.front(), losses.back());
+    gpt::Trainer loop(text, options, "recompute_all", gpt::RegionSpan::kLoop);
+    for (const float loss : losses) EXPECT_EQ(loop.step().loss, loss);
+    loop.end_loop();
+    for (const gpt::Trainer* trainer : {&plain, &step, &loop}) {
+      expect_same_on_all_ranks(options, trainer->model()->parameters());
+    }
+    EXPECT_EQ(live_node_count(), 0);
+  });
+}
+
+}  // namespace
+}  // namespace ac2::test

@@ -1,0 +1,21 @@
+// The name of gloo/rendezvous/store.h that LibTorch uses; see the README of this folder.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace gloo::rendezvous {
+
+// The base of c10d::ProcessGroupGloo::GlooStore, which LibTorch makes and gloo uses. A program that includes this
+// declaration must make none: gloo's own class has more functions.
+class Store {
+ public:
+  virtual ~Store() = default;
+  virtual void set(const std::string& key, const std::vector<char>& data) = 0;
+  virtual std::vector<char> get(const std::string& key) = 0;
+  virtual void wait(const std::vector<std::string>& keys) = 0;
+  virtual void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) = 0;
+};
+
+}  // namespace gloo::rendezvous
