@@ -31,7 +31,7 @@ std::vector<Variant> encoder_wrapper(bool small) {
   const int64_t channels = small ? 4 : 32, batch = small ? 2 : 16, side = small ? 6 : 32;
   torch::manual_seed(1);
   const at::Tensor x = torch::randn({batch, 3, side, side});
-  ac2::nn::CheckpointOptions offload;
+  ac2::CheckpointOptions offload;
   offload.offload_inputs = true;  // on the CPU they stay where they are
   return {
       // A Sequential cannot hold a Sequential; a checkpointed one it can, and switched off it is as if plain.

@@ -2,7 +2,7 @@
 // pictures: its first convolution is 3 x 3 with stride 1, and no pooling follows, as is usual for CIFAR-10.
 //
 //   example::ResNet model{example::ResNetOptions{}};                          // ResNet-50
-//   ac2::nn::apply_checkpointing(model, {.modules = {"layer1", "layer3.*"}});  // one region; and one for each block
+//   ac2::apply_checkpointing(model, {.modules = {"layer1", "layer3.*"}});  // one region; and one for each block
 //
 // layer1 to layer4 are Checkpointed<Sequential>, switched off: plain until they are asked for by name.
 #pragma once
@@ -32,7 +32,7 @@ class ResNetImpl : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& pixels);
 
  private:
-  using Layer = ac2::nn::Checkpointed<torch::nn::Sequential>;
+  using Layer = ac2::Checkpointed<torch::nn::Sequential>;
 
   torch::nn::Conv2d conv1_;
   torch::nn::BatchNorm2d bn1_;

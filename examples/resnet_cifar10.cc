@@ -31,12 +31,12 @@ Cifar10 load(const std::string& path) {
 // What a program writes: layer1.recompute() is {"layer1"}; relu.recompute() is recompute_ops({"aten::relu"}).
 void recompute(ResNet& model, const std::vector<std::string>& names, const std::vector<std::string>& ops) {
   if (names.empty()) return;
-  ac2::nn::CheckpointSpec spec;
+  ac2::CheckpointSpec spec;
   spec.modules.assign(names.begin(), names.end());
   // The next block holds it as its input anyway.
   spec.options.keep_output = true;
   if (!ops.empty()) spec.policy = ac2::policies::recompute_ops(ops);
-  ac2::nn::apply_checkpointing(model, spec);
+  ac2::apply_checkpointing(model, spec);
 }
 // ---------------------------------------------------------------------------------------------------------------------
 

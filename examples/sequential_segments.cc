@@ -37,7 +37,7 @@ std::vector<Variant> sequential_segments(bool small) {
       make("none", modules, x, [](Sequential layers, const at::Tensor& input) { return layers->forward(input); }),
       make("2 segments", modules, x, in_segments(2)),
       make("8 segments", modules, x, in_segments(8)),
-      make("chosen: " + std::to_string(ac2::nn::sqrt_segments(modules)) + " segments", modules, x,
+      make("chosen: " + std::to_string(ac2::sqrt_segments(modules)) + " segments", modules, x,
            [](Sequential layers, const at::Tensor& input) { return ac2::checkpoint_sequential(layers, input); }),
   };
 }

@@ -12,14 +12,14 @@ namespace {
 struct MlpImpl : torch::nn::Module {
   explicit MlpImpl(int64_t dim)
       : first(register_module(
-            "first", ac2::nn::Checkpointed<torch::nn::Sequential>(torch::nn::Linear(dim, dim), torch::nn::ReLU(),
-                                                                  torch::nn::Linear(dim, dim), torch::nn::Tanh()))),
+            "first", ac2::Checkpointed<torch::nn::Sequential>(torch::nn::Linear(dim, dim), torch::nn::ReLU(),
+                                                              torch::nn::Linear(dim, dim), torch::nn::Tanh()))),
         second(register_module(
-            "second", ac2::nn::Checkpointed<torch::nn::Sequential>(torch::nn::Linear(dim, dim), torch::nn::Sigmoid(),
-                                                                   torch::nn::Linear(dim, 10)))) {}
+            "second", ac2::Checkpointed<torch::nn::Sequential>(torch::nn::Linear(dim, dim), torch::nn::Sigmoid(),
+                                                               torch::nn::Linear(dim, 10)))) {}
   at::Tensor forward(const at::Tensor& x) { return second->forward(first->forward(x)); }
 
-  ac2::nn::Checkpointed<torch::nn::Sequential> first, second;
+  ac2::Checkpointed<torch::nn::Sequential> first, second;
 };
 TORCH_MODULE(Mlp);
 // ---------------------------------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ std::string unreachable(const std::vector<Submodule>& all, size_t index) {
       "apply_checkpointing cannot reach '", self.name, "', a ", type_of(*self.module), ": ",
       self.parent == 0 ? "the model" : absl::StrCat("'", parent.name, "'"), ", a ", type_of(*parent.module),
       ", is not known to call it through something that can be exchanged, as Sequential does. Declare it "
-      "as ac2::nn::Checkpointed<> in the model's code, put it into a torch::nn::Sequential, open a "
+      "as ac2::Checkpointed<> in the model's code, put it into a torch::nn::Sequential, open a "
       "PolicyScope around the call, or set CheckpointSpec::skip_unreachable.");
 }
 

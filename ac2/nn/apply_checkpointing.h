@@ -1,8 +1,8 @@
 // Checkpointing switched on for parts of a finished model, without a change to its code.
 //
-//   ac2::nn::apply_checkpointing(model, {.modules = {ac2::nn::ModuleSelector("blocks.*").every(2)}});
-//   using ac2::nn::ModuleSelector;
-//   ac2::nn::apply_checkpointing(model, {.modules = {ModuleSelector::type<torch::nn::TransformerEncoderLayer>()},
+//   ac2::apply_checkpointing(model, {.modules = {ac2::ModuleSelector("blocks.*").every(2)}});
+//   using ac2::ModuleSelector;
+//   ac2::apply_checkpointing(model, {.modules = {ModuleSelector::type<torch::nn::TransformerEncoderLayer>()},
 //                                        .policy = ac2::policies::save_compute_intensive()});
 //
 // LibTorch's C++ modules have no forward hooks, and forward() is not virtual. So only those calls are reached that go
@@ -68,3 +68,10 @@ Checkpointing* find_checkpointing(torch::nn::Module& model, const std::string& n
 void remove_checkpointing(torch::nn::Module& model);
 
 }  // namespace ac2::nn
+
+namespace ac2 {
+using nn::apply_checkpointing;
+using nn::CheckpointSpec;
+using nn::find_checkpointing;
+using nn::remove_checkpointing;
+}  // namespace ac2

@@ -41,4 +41,5 @@ int64_t sqrt_segments(int64_t modules);
 
 namespace ac2 {
 using nn::checkpoint_sequential;
-}
+using nn::sqrt_segments;
+}  // namespace ac2

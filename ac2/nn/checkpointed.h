@@ -1,7 +1,7 @@
 // Modules whose forward runs in a region.
 //
 //   torch::nn::Sequential model(ac2::checkpoint_wrapper(Block(256)),                  // a module you have
-//                               ac2::nn::Checkpointed<torch::nn::Linear>(256, 10));   // made as Linear is
+//                               ac2::Checkpointed<torch::nn::Linear>(256, 10));   // made as Linear is
 //   model->forward(x).sum().backward();                                               // blocks are recomputed
 //
 // Everything but forward is M's own, because Checkpointed<M> derives from M: named_parameters(), torch::save and
@@ -111,4 +111,5 @@ auto checkpoint_wrapper(Holder module, Policy policy, Options options) {
 
 namespace ac2 {
 using nn::checkpoint_wrapper;
-}
+using nn::Checkpointed;
+}  // namespace ac2

@@ -1,7 +1,7 @@
 // How a checkpointed module runs: its policy, its options, and what its last region recorded. Every Checkpointed<M> has
 // a Checkpointing.
 //
-//   auto block = ac2::nn::checkpoint_wrapper(Block(256));
+//   auto block = ac2::checkpoint_wrapper(Block(256));
 //   block->checkpointing().set_policy(ac2::policies::save_compute_intensive());
 //   ...
 //   std::cout << block->checkpointing().last_trace()->stats().saved_bytes;
@@ -103,3 +103,9 @@ class CheckpointedModule {
 };
 
 }  // namespace ac2::nn
+
+namespace ac2 {
+using nn::CheckpointedModule;
+using nn::Checkpointing;
+using nn::CheckpointOptions;
+}  // namespace ac2

@@ -1,8 +1,8 @@
 // Which submodules of a model are meant: by name, by type, or by a function of your own.
 //
-//   ac2::nn::ModuleSelector blocks = "blocks.*";                                // blocks.0, blocks.1, ...
-//   ac2::nn::ModuleSelector half = ac2::nn::ModuleSelector("blocks.*").every(2); // blocks.0, blocks.2, ...
-//   auto layers = ac2::nn::ModuleSelector::type<torch::nn::TransformerEncoderLayer>();
+//   ac2::ModuleSelector blocks = "blocks.*";                                // blocks.0, blocks.1, ...
+//   ac2::ModuleSelector half = ac2::ModuleSelector("blocks.*").every(2); // blocks.0, blocks.2, ...
+//   auto layers = ac2::ModuleSelector::type<torch::nn::TransformerEncoderLayer>();
 //
 // Threads: a selector is a value. If several threads use it at once, its function must be thread-safe.
 #pragma once
@@ -58,3 +58,7 @@ class ModuleSelector {
 };
 
 }  // namespace ac2::nn
+
+namespace ac2 {
+using nn::ModuleSelector;
+}  // namespace ac2

@@ -81,7 +81,7 @@ TEST_F(FairscaleTest, SeveralArgumentsAndResultsThatAreNoTensors) {
 
 TEST_F(FairscaleTest, OffloadedInputsAreSavedWhereTheyAreOnTheCpu) {
   Block module(4);
-  ac2::nn::CheckpointOptions options;
+  ac2::CheckpointOptions options;
   options.offload_inputs = true;
   auto checkpointed_module = ac2::checkpoint_wrapper(module, "recompute_all", options);
   expect_same([&] { return checkpointed_module->forward(x); }, [&] { return module->forward(x); },
@@ -97,7 +97,7 @@ TEST_F(FairscaleTest, BatchNormChangesItsStatisticsOnceAndForwardRunsOnce) {
 }
 
 TEST_F(FairscaleTest, WithoutGradientsThereIsNoRegion) {
-  ac2::nn::CheckpointOptions options;
+  ac2::CheckpointOptions options;
   options.off_under_no_grad = true;
   auto checkpointed_module = ac2::checkpoint_wrapper(Block(4), "recompute_all", options);
   {

@@ -127,7 +127,7 @@ TEST_F(JaxTest, WhatRecursiveCheckpointsAreForABudgetDoes) {
 }
 
 TEST_F(JaxTest, AModuleTypeIsCheckpointed) {
-  ac2::nn::Checkpointed<Block> block(4);
+  ac2::Checkpointed<Block> block(4);
   Tensors leaves = block->parameters();
   leaves.push_back(x);
   expect_same([&] { return block->forward(x); },

@@ -26,15 +26,15 @@ BlockImpl& layer(torch::nn::Sequential& model, size_t i) {
 
 TEST_F(MindSporeTest, ACellIsRecomputedButItsOutput) {
   torch::nn::Sequential model = two_layers();
-  ac2::nn::CheckpointOptions options;
+  ac2::CheckpointOptions options;
   options.keep_output = true;
   expect_same(
       [&] {
-        ac2::nn::apply_checkpointing(model, {.modules = {"layer1"}, .options = options});
+        ac2::apply_checkpointing(model, {.modules = {"layer1"}, .options = options});
         return model->forward(x);
       },
       [&] {
-        ac2::nn::remove_checkpointing(*model);
+        ac2::remove_checkpointing(*model);
         return model->forward(x);
       },
       leaves_of(*model, x));
@@ -45,7 +45,7 @@ TEST_F(MindSporeTest, ACellIsRecomputedButItsOutput) {
 TEST_F(MindSporeTest, ABlockIsRecomputedWithItsOutputOrWithoutIt) {
   for (const bool output_recompute : {false, true}) {
     Block block(4);
-    ac2::nn::CheckpointOptions options;
+    ac2::CheckpointOptions options;
     options.keep_output = !output_recompute;
     auto recomputed = ac2::checkpoint_wrapper(block, "recompute_all", options);
     expect_same_and_replays(
@@ -95,13 +95,13 @@ TEST_F(MindSporeTest, OneCallOfARecomputedCellIsSaved) {
 
 TEST_F(MindSporeTest, OffloadedCellsSaveWhereTheyAreOnTheCpu) {
   torch::nn::Sequential model = two_layers();
-  ac2::nn::apply_checkpointing(model, {.modules = {"layer1"}, .policy = ac2::CheckpointPolicy::MUST_CPU_OFFLOAD});
+  ac2::apply_checkpointing(model, {.modules = {"layer1"}, .policy = ac2::CheckpointPolicy::MUST_CPU_OFFLOAD});
   const at::Tensor y = model->forward(x);
-  ac2::nn::Checkpointing* checkpointing = ac2::nn::find_checkpointing(*model, "layer1");
+  ac2::Checkpointing* checkpointing = ac2::find_checkpointing(*model, "layer1");
   ASSERT_NE(checkpointing, nullptr);
   const Tensors gradients = gradients_of({y}, leaves_of(*model, x));
   EXPECT_EQ(checkpointing->last_trace()->stats().recomputed_ops, 0);
-  ac2::nn::remove_checkpointing(*model);
+  ac2::remove_checkpointing(*model);
   expect_same_bits(gradients, gradients_of({model->forward(x)}, leaves_of(*model, x)), "gradient");
 }
 
@@ -109,11 +109,11 @@ TEST_F(OneFlowTest, AModuleOfTheModelIsSwitchedOn) {
   torch::nn::Sequential model = two_layers();
   expect_same(
       [&] {
-        ac2::nn::apply_checkpointing(model, {.modules = {"layer1"}});
+        ac2::apply_checkpointing(model, {.modules = {"layer1"}});
         return model->forward(x);
       },
       [&] {
-        ac2::nn::remove_checkpointing(*model);
+        ac2::remove_checkpointing(*model);
         return model->forward(x);
       },
       leaves_of(*model, x));
@@ -121,7 +121,7 @@ TEST_F(OneFlowTest, AModuleOfTheModelIsSwitchedOn) {
 }
 
 TEST_F(OneFlowTest, AMemberHasAFlag) {
-  ac2::nn::Checkpointed<Block> linear1(4);
+  ac2::Checkpointed<Block> linear1(4);
   expect_same(
       [&] {
         linear1->checkpointing().set_on(true);

@@ -158,7 +158,7 @@ TEST_F(PytorchTest, ModulesOfATypeAreChosen) {
   torch::nn::Sequential model = four_blocks();
   expect_same(
       [&] {
-        ac2::nn::apply_checkpointing(model, {.modules = {ac2::nn::ModuleSelector::type<Block>()}});
+        ac2::apply_checkpointing(model, {.modules = {ac2::ModuleSelector::type<Block>()}});
         return model->forward(x);
       },
       [&] {

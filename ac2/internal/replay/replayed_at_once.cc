@@ -59,7 +59,7 @@ std::string text_for(int64_t replayed) {
       "recompute, so that they save next to no memory. This is what one region around a whole model does under a "
       "policy "
       "that saves nothing, such as recompute_all, which a PolicyScope without arguments means. Open a region for each "
-      "block of the model (ac2::nn::apply_checkpointing(model, {.modules = {\"blocks.*\"}}); in Python "
+      "block of the model (ac2::apply_checkpointing(model, {.modules = {\"blocks.*\"}}); in Python "
       "ac2.apply_checkpointing(model, modules=\"blocks.*\")), or give the region a memory budget "
       "(ac2::PolicyScope scope({.memory_budget = int64_t{2} << 30}); in Python "
       "ac2.PolicyScope(memory_budget=\"2GiB\")). This is said once.");

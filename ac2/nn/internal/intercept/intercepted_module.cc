@@ -32,7 +32,7 @@ AnyValue call_any(AnyModule& module, Arguments& arguments, std::index_sequence<k
       &call_with<kCounts>...};
   TORCH_CHECK(arguments.size() < kCalls.size(), "The checkpointed module ", module.ptr()->name(), " was called with ",
               arguments.size(), " arguments; at most ", kMostArguments,
-              " are possible. Declare it as ac2::nn::Checkpointed<> instead.");
+              " are possible. Declare it as ac2::Checkpointed<> instead.");
   return kCalls[arguments.size()](module, arguments);
 }
 
