@@ -71,7 +71,7 @@ struct ScopeOptions {
 // decisions for one op are an error, "Conflicting policies".
 class PolicyScope {
  public:
-  // Throws c10::Error if the dispatch key that ac2 needs is taken, or an option or AC2_VERIFY is invalid.
+  // Throws c10::Error if an option or AC2_VERIFY is invalid.
   explicit PolicyScope(Policy policy = "recompute_all", ScopeOptions options = {});
   // Without a policy. Options without a budget mean "recompute_all", as a scope without arguments does: with
   // {.verify = true} every replay is checked, and {.timeline = true} shows them. With a memory_budget what fits is

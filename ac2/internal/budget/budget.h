@@ -1,7 +1,7 @@
 // A number of bytes that the regions which share it may hold for backward, and what is dropped to stay within it.
 //
 //   auto budget = std::make_shared<Budget>(bytes, CostSource::kMeasured);
-//   tape->budget().set(budget);
+//   tape->set_budget(budget);
 //   budget->make_room(result_bytes, [] { return "aten::mm"; });   // no lock held: drops values, of whatever tape
 //
 // It stands between tapes, which know tensors, and the evictor, which knows sizes and costs. What counts: bytes that a

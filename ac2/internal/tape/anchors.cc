@@ -13,9 +13,9 @@ namespace ac2::internal {
 
 namespace {
 
-// Looks come so often that for each node that is recorded so many values are looked at, on an average.
+// For each recorded node, looks examine this many values on average.
 constexpr uint64_t kLooks = 4;
-// The same of nodes, for looks through graphs.
+// For each recorded node, looks through graphs examine this many nodes on average.
 constexpr uint64_t kLooksThrough = 4;
 
 // What forward computed is still there, and no replay is about to read it. What somebody wants in another form is in

@@ -80,7 +80,7 @@ Value* StorageIndex::add_made(const at::Tensor& tensor) {
   Value* value = lifetimes_.make_value(tensor.unsafeGetTensorImpl()->unsafe_storage());
   // Most storages that an op returns have just been made: nothing but this value refers to them weakly, so no other
   // value stands for them.
-  const bool is_new = value->origin.weak_use_count() == 2;  // of which one stands for all that is strong
+  const bool is_new = value->origin.weak_use_count() == 2;  // one stands for all strong references
   if (!is_new && map_.find(value->origin._unsafe_get_target()) != nullptr) {
     lifetimes_.discard(value);
     return nullptr;
