@@ -15,7 +15,8 @@ bool is_out_of_memory(const std::exception& error);
 
 // What shall be added to the text of an error that says that memory ran out. Empty for nothing.
 using OutOfMemoryNote = std::string (*)(const c10::Error& error);
-// Installed once, by whoever knows. The note is asked for without a lock of ours.
+// Installed once. The note is asked for without a lock of ours. On its way to the program an error passes the
+// interceptor, a hook that unpacks, and the engine. The first of them adds the note.
 void set_out_of_memory_note(OutOfMemoryNote note);
 // Adds it to `error`, line by line, if that says that memory ran out and has no such note yet. Throws nothing.
 void add_out_of_memory_note(c10::Error& error) noexcept;

@@ -6,6 +6,17 @@
 //     at::Tensor again = offloaded->bring_back();
 //   }
 //
+// A copy to the host waits for the stream on which the value is wanted, and runs on a stream of its own. The storage is
+// held until the copy's event is known to have happened. When too many bytes are in flight, the stream that the oldest
+// value came from waits for that value's copy, and its memory is free in that stream's order. So the host, which runs
+// ahead of the device, frees memory that the device has not finished with, and never waits. A copy back is allocated on
+// the stream that will use it, and waits for that stream and for the copy to the host.
+//
+// Rejected: record_stream() instead of waiting (the allocator then asks an event for each block, which may be recorded
+// behind later copies); holding storages until their events have happened, without a bound (a host that is far ahead
+// has enqueued all of forward by then, and nothing was freed); one stream for both directions (devices copy both ways
+// at once); a pool for each region.
+//
 // Lifetime: there is one for each device of the process, and it is never destroyed. Regions come and go with every
 // step, and pinned memory is slow to get. Threads: any. Its mutex is held while copies are queued and memory is
 // allocated. It must not be taken while a tape's lock is held, nor a tape's lock while it is held. It never blocks the

@@ -7,6 +7,10 @@
 // Either all that the op has read there is copied, or nothing is: then its results must be saved. Whichever takes fewer
 // bytes is done; what an earlier op had copied takes none if it has not changed since.
 //
+// Rejected: a copy of all foreign memory when it is first seen (it may be a data set in one buffer); a look at the
+// bytes before each replay (the old bytes are gone by then); the same copies for exposed results (a Triton kernel asks
+// for the pointers of all that it takes).
+//
 // Threads: by the recording thread.
 #pragma once
 

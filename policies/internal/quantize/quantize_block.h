@@ -9,6 +9,10 @@
 // up with the probability that makes the mean right (Gupta et al., "Deep Learning with Limited Numerical Precision",
 // 2015; for activations: Chen et al., "ActNN", 2021). C is float, or double for doubles.
 //
+// Rejected: random numbers of the default generator or another one of LibTorch's (both are sequential, and the first
+// would change the program's draws); scale and zero in half precision (an eighth of a bit a number, for an error as
+// large as the codes').
+//
 // Needs nothing of LibTorch; compiles as C++ and as CUDA.
 #pragma once
 

@@ -3,6 +3,11 @@
 //
 // Nothing of the module is touched: the AnyModule says that its module is still the one it had, and calls us.
 //
+// LibTorch has no forward hooks in C++, and forward() is not virtual. AnyModules are what can be exchanged.
+//
+// Rejected: replacing entries of a ModuleList (parents call them by type, past any replacement); finding out which
+// module runs by the parameters of its ops (boundaries are a guess).
+//
 // Threads: forward as the module's own; everything else not beside it.
 #pragma once
 
