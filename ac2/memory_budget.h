@@ -8,7 +8,7 @@
 //   loss.backward();                                         // within the same 64 MiB
 //
 // What counts as held:
-//   - what regions keep for backward of the results of their ops, each storage once, views not at all;
+//   - what regions hold for backward of the results of their ops, each storage once, views not at all;
 //   - copies, and what SaveWithHooks packed;
 //   - in backward, replayed results;
 //   - what a region took from outside and only regions keep alive, such as the result of one layer that the backward of

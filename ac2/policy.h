@@ -73,7 +73,7 @@ class PolicyDecision {
 
   // MUST_SAVE for SaveWithHooks.
   CheckpointPolicy policy() const { return policy_; }
-  // Null unless the decision was made from SaveWithHooks. Copies of a decision share the hooks.
+  // Null unless the decision was made from SaveWithHooks. Copies of a decision share it.
   const std::shared_ptr<const SaveWithHooks>& hooks() const { return hooks_; }
 
   bool is_must() const {
@@ -86,7 +86,7 @@ class PolicyDecision {
   bool offloads() const {
     return policy_ == CheckpointPolicy::MUST_CPU_OFFLOAD || policy_ == CheckpointPolicy::PREFER_CPU_OFFLOAD;
   }
-  // Equal decisions have the same policy and share the same hooks.
+  // Equal decisions have the same policy and share one SaveWithHooks.
   friend bool operator==(const PolicyDecision& a, const PolicyDecision& b) {
     return a.policy_ == b.policy_ && a.hooks_ == b.hooks_;
   }

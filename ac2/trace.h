@@ -19,7 +19,7 @@ class Tape;
 class TraceAccess;
 }  // namespace internal
 
-// The recording of one region, which all scopes of the region share. A Trace may outlive them and backward. It keeps no
+// What one region has recorded. All scopes of the region share it. A Trace may outlive them and backward. It keeps no
 // tensor alive: the tensors belong to the autograd graph, which frees them.
 class Trace {
  public:

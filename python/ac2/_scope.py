@@ -106,7 +106,7 @@ class PolicyScope:
 
     @property
     def trace(self) -> "_C.Trace":
-        """The recording of the region. It may outlive the scope and backward."""
+        """The trace of the region. It may outlive the scope and backward."""
         if self._scope is None:
             raise RuntimeError("This PolicyScope has not been entered, so it has no trace. Use it in a with statement.")
         return self._scope.trace

@@ -93,10 +93,10 @@ class Budget : public std::enable_shared_from_this<Budget> {
   void replayed(const Node& node);
   // Bytes that count and that cannot be dropped.
   void add_fixed(int64_t bytes);
-  // A tensor from outside that a tape keeps; counts once nobody else does.
+  // A tensor from outside that a tape holds. It counts once nobody else holds it.
   void add_outside(const c10::Storage& storage);
   void remove_outside(const c10::Storage& storage);
-  // A tensor over it that the tape keeps too.
+  // A tensor over `storage` that the tape holds too.
   void add_outside_leaf(const c10::Storage& storage, const at::Tensor& leaf);
   void remove_outside_leaf(const c10::Storage& storage, const at::Tensor& leaf);
 
@@ -150,7 +150,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   bool is_short_of(int64_t bytes);
   // Drops values until `bytes` more may be held.
   std::optional<Shortage> drop_until_room(int64_t bytes, bool spare_last);
-  // Whether tapes are asked to forget before more is held, or an error says that it cannot be.
+  // Whether tapes are asked to let go of bytes before a budget is exceeded or an error is thrown.
   bool forgets_for_room() const;
   // Counts it if only soft limits are exceeded. Else returns the strict one.
   std::optional<int64_t> go_over(int64_t held, bool& is_first);

@@ -87,7 +87,7 @@ c10::OperatorHandle operator_named(const std::string& name) {
   return *op;
 }
 
-// JSON's numbers are checked by hand: nlohmann-json would turn 1.5 into 1, and -1 into a huge size.
+// JSON's numbers are checked by hand: nlohmann-json would read 1.5 as 1, and -1 as a huge size.
 int64_t whole_number(const Json& json, const char* what, int64_t least, int64_t most) {
   TORCH_CHECK(json.is_number_integer(), what, " is ", json.dump(), "; expected a whole number.");
   // What does not fit into an int64_t is a number_unsigned, and too large for every one of the limits.

@@ -39,7 +39,7 @@ namespace ac2::internal {
 
 struct Node;
 
-// The bytes as SaveWithHooks, or offloading, keeps them.
+// The bytes as a SaveWithHooks, or offloading, has packed them.
 struct PackedForm {
   std::shared_ptr<const SaveWithHooks> functions;
   TensorMeta meta;     // of the tensor that pack is given
@@ -50,7 +50,7 @@ struct PackedForm {
   c10::StreamId packed_on = kNoStream;  // the stream whose work pack's was
 };
 
-// A tensor without plain storage, kept whole or by its parts.
+// A tensor without plain storage, held whole or by its parts.
 struct OpaqueForm {
   c10::weak_intrusive_ptr<c10::TensorImpl> origin{c10::intrusive_ptr<c10::TensorImpl>()};
   at::Tensor held;  // while the value has users

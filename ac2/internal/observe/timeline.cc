@@ -189,7 +189,7 @@ void Timeline::add_scope(int64_t id, int64_t depth, const std::string& policy) {
   }
 }
 
-// One thread records, and begins an op with each index in turn.
+// One thread records, and begins the ops in the order of their indices.
 int64_t Timeline::place_of_op(int64_t index) const {
   return log_.ops.empty() || index < log_.ops.front().index ? TraceLog::kNone : index - log_.ops.front().index;
 }

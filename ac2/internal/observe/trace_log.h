@@ -28,7 +28,7 @@ struct TraceLog {
     int64_t length() const { return end == kNone ? 0 : end - begin; }
   };
 
-  // What decided how a value is kept: the decision for its op, a tag, or a name.
+  // The decision for a value came from its op, from a tag, or from a name.
   enum class Source : uint8_t { OP, TAG, NAME };
 
   // The bytes of one storage between two writes.
@@ -51,7 +51,7 @@ struct TraceLog {
     int64_t index = 0;
     std::string name;
     // A node, whose results can be asked for. Views are none, nor are factories, nor writes to what is not recomputed:
-    // what these leave is kept by reference. With a timeline they have it among their outputs all the same.
+    // what these leave is held by reference. With a timeline they have it among their outputs all the same.
     bool is_node = false;
     bool replayable =
         true;  // false as well for one that draws, and whose generator's state nobody noted since it is saved

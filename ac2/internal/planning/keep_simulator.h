@@ -76,7 +76,7 @@ class KeepSimulator {
     int32_t hooks = 0;
     int32_t pins = 0;
     bool held = false;      // since forward, in the form in which it is kept
-    bool real = false;      // its bytes are there because a replay made them, or is about to read them
+    bool there = false;     // its bytes are there because a replay made them, or is about to read them
     bool waits = false;     // it is pinned, and its op has still to be replayed
     bool unpacked = false;  // its bytes are there beside the form that is held
   };
@@ -101,7 +101,7 @@ class KeepSimulator {
   void take(uint32_t hook);
   void release(uint32_t hook);
   // Replays whatever is missing for the value.
-  void realize(uint32_t value);
+  void bring_back(uint32_t value);
   void replay(uint32_t op);
 
   const StepGraph& graph_;

@@ -70,7 +70,7 @@ class Overwrites {
     const TensorMeta* meta = nullptr;
   };
 
-  // What is known before the op runs of how its results will be kept.
+  // What becomes of the op's results, as far as it is known before the op runs.
   struct Fate {
     bool recompute = false;  // its other results may have to be computed again, for which it needs the old bytes
     bool by_name = false;    // so may what it writes, if a name says so

@@ -4,7 +4,7 @@
 // write makes a new value. If the hooks on the old one then got a copy of it (or, in a replay, a storage of its own),
 // the storage would be held four times over.
 //
-// If the next value is later tagged to be kept in another form, so are the parts that those hooks see.
+// If the next value is later tagged to be held in another form, so are the parts that those hooks see.
 #pragma once
 
 #include <ATen/core/Tensor.h>

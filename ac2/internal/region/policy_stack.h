@@ -20,7 +20,7 @@ namespace ac2::internal {
 // are for.
 PolicyDecision combine(PolicyDecision outer, const PolicyDecision& inner, const std::string& subject);
 
-// A decision, and the id in the stack of the policy that took it, or -1 if no policy was asked.
+// A decision, and the id in the stack of the policy that decided, or -1 if no policy was asked.
 struct ResolvedDecision {
   PolicyDecision decision;
   int64_t decided_by = -1;

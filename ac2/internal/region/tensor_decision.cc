@@ -21,7 +21,7 @@ void decide(LockedTape& tape, const at::Tensor& tensor, const PolicyDecision& de
   const bool leaves = decision.offloads() && tape.offloading().may_leave(tensor);
   Value* value = decision.hooks() || leaves ? tape.storages().current(tensor) : tape.storages().find(tensor);
   if (value == nullptr) {
-    return;  // from outside: kept by reference, and there is no op to compute it again
+    return;  // from outside: held by reference, and there is no op to compute it again
   }
   if (by == DecidedBy::kName && value->is_tagged()) {
     return;

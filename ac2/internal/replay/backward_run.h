@@ -22,7 +22,7 @@ class Tape;
 struct EnteredTape {
   std::weak_ptr<Tape> tape;
   int graph_task = -1;
-  bool creates_graph = false;  // it is differentiated in turn, so it is no end of anything
+  bool creates_graph = false;  // it is differentiated itself, so it is no end of anything
 };
 
 class BackwardRun {

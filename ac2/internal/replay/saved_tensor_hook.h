@@ -47,7 +47,7 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks, public
   struct Parts;
   // None if `tensor` cannot be taken apart.
   c10::IValue pack_parts(const at::Tensor& tensor);
-  // Undefined if the value, which is opaque, is kept whole.
+  // Undefined if the value, which is opaque, is held whole.
   at::Tensor unpack_parts();
 
   // The value holds a leaf without a gradient, which the program may drop, but not where that would hide from a budget,

@@ -97,7 +97,7 @@ void Decisions::set_form(Value* value, std::shared_ptr<const SaveWithHooks> func
   if (value->is_opaque() || (functions == nullptr && value->packed_form() == nullptr)) {
     return;  // an opaque tensor is held whole: there is no form that views of it could be rebuilt from
   }
-  // In whatever form it is kept now, the tensor at hand has the bytes.
+  // In whatever form the value is held now, the tensor at hand has the bytes.
   bytes_.drop_held(value);
   value->form.reset();
   if (functions != nullptr) {

@@ -98,7 +98,7 @@ class Observer {
 
   // --- with the tape's lock -----------------------------------------------------------------------------------------
 
-  // A finished node that has results. `decided_by` is the scope whose policy decided, or -1.
+  // A finished node that has results. `decided_by` is the id in the PolicyStack of the policy that decided, or -1.
   virtual void node_recorded(const Node& /*node*/, const PolicyDecision& /*decision*/, int64_t /*decided_by*/,
                              double /*cost*/) {}
   virtual void tensor_seen(const Value& /*value*/, const at::Tensor& /*tensor*/) {}
