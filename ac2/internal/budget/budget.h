@@ -54,18 +54,18 @@ class Budget : public std::enable_shared_from_this<Budget> {
   Budget& operator=(const Budget&) = delete;
 
   int64_t bytes() const { return limit().bytes; }
-  // That rules now.
+  // The limit that rules now.
   Limit limit() const;
-  // Held now, of what counts.
+  // The counted bytes that are held now.
   int64_t held_bytes();
-  // Of a soft budget: for how many ops and saved tensors there was no room, and by how many bytes at most.
+  // For how many ops and saved tensors a soft budget had no room, and by how many bytes it was exceeded at most.
   int64_t times_over() const;
   int64_t most_bytes_over() const;
   // A further scope has a budget of its own. The smallest of all budgets rules; this one counts until the returned
   // object is destroyed.
   std::shared_ptr<void> limit_to(Limit limit);
   CostSource costs() const { return costs_; }
-  // Among the backwards that replay under this budget.
+  // The turns of the backwards that replay under this budget.
   BackwardTurn& backward_turn() { return backward_turn_; }
 
   // Returns whether the tape is to be tracked from the start.
@@ -80,7 +80,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   void add_call(const std::weak_ptr<BudgetedTape>& tape, Node& node);
   // The value must be known to the budget.
   void forget(Value& value);
-  // It cannot be computed again from now on, and is counted as any value from outside. The program must have its bytes.
+  // `value` cannot be computed again from now on, and counts as a value from outside. The program must have its bytes.
   void make_outside(Value& value);
   void set_place(const Value& value, Place place);
   void set_retention(const Value& value, Retention retention);
@@ -104,17 +104,17 @@ class Budget : public std::enable_shared_from_this<Budget> {
   // goes over a soft budget. `enough` is a budget that would have done, if it is more than what must be held at once
   // now.
   void make_room(int64_t bytes, c10::function_ref<std::string()> at, int64_t enough = 0);
-  // The same for what may be done in another way, that takes less: false if there is no room, unless values are dropped
-  // that are kept to the last.
+  // The same for a replay that may be done in another way, which takes fewer bytes. False if there is no room unless
+  // values that are kept to the last are dropped.
   bool find_room(int64_t bytes);
-  // With the lock of the value's tape: with which budget a replay that gets by with few bytes has room, and in which
-  // order it gathers the inputs of the value's node.
+  // With the lock of the value's tape: a budget under which a replay that gets by with few bytes has room, and the
+  // order in which such a replay gathers the inputs of the value's node.
   int64_t enough_to_replay(const Value& value);
   std::vector<Value*> order_to_replay(const Value& value);
   // An allocation failed, so the budget is more than there is: drops all that can be dropped, and lowers the budget for
   // good to three quarters of what was held. False if nothing could be dropped.
   bool drop_all_and_lower();
-  // Drops what is no longer needed by anything.
+  // Drops the values that are no longer needed.
   void drop_unneeded();
 
  private:
@@ -130,7 +130,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
     c10::weak_intrusive_ptr<c10::StorageImpl> origin;
   };
 
-  // Nothing more can be dropped, and there is still too little room.
+  // The bytes that must be held when nothing more can be dropped, and that are too many.
   struct Shortage {
     int64_t budget;
     int64_t least;  // bytes that must be held at once
@@ -152,12 +152,12 @@ class Budget : public std::enable_shared_from_this<Budget> {
   std::optional<Shortage> drop_until_room(int64_t bytes, bool spare_last);
   // Whether tapes are asked to let go of bytes before a budget is exceeded or an error is thrown.
   bool forgets_for_room() const;
-  // Counts it if only soft limits are exceeded. Else returns the strict one.
+  // If only soft limits are exceeded, counts that. Else returns the strict limit that is exceeded.
   std::optional<int64_t> go_over(int64_t held, bool& is_first);
-  // Drops what `choose`, called with the lock, says. False if that is kNoId.
+  // Drops the value that `choose`, called with the lock, returns. False if it returns kNoId.
   bool drop_next(c10::function_ref<ValueId()> choose);
   void drop(ValueId id, const Entry& entry);
-  // Without the lock: what is called takes the tapes' own, and may come back here.
+  // Without the lock: `call` takes the locks of tapes, and may come back here.
   void for_each_tape(c10::function_ref<void(BudgetedTape&)> call);
 
   static constexpr size_t kFewTapes = 16;
@@ -166,7 +166,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   std::atomic<int64_t> limit_;  // the evictor's budget
   std::atomic<bool> tracking_{false};
 
-  // Whoever starts tracking takes it before any tape's lock, so that others wait until tracking has started.
+  // The thread that starts tracking takes it before any tape's lock, so that others wait until tracking has started.
   std::mutex start_mutex_;
   mutable std::mutex mutex_;
   bool tracks_new_tapes_ = false;
@@ -185,7 +185,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   const CostSource costs_;
 };
 
-// What `call` returns. If memory ran out in it and the budget, if there is one, could free some: what `again` returns.
+// Returns the result of `call`, or of `again` if memory ran out in `call` and the budget could free some.
 // `before_freeing` is called before anything is freed, which may run destructors of the program's.
 template <class Call, class BeforeFreeing, class Again>
 auto call_with_room(Budget* budget, Call&& call, BeforeFreeing&& before_freeing, Again&& again) {
