@@ -8,7 +8,7 @@ namespace ac2::internal {
 
 namespace {
 
-// A DataPtr that whoever has the pointer made for it: from_blob(), from_numpy(), frombuffer(), from_dlpack().
+// A DataPtr that the owner of the memory made for it: from_blob(), from_numpy(), frombuffer(), from_dlpack().
 bool is_made_by_program(const c10::DataPtr& data) {
   static const c10::DeleterFnPtr of_function = [] {
     char byte = 0;

@@ -1,4 +1,4 @@
-// What differs between LibTorch versions, and which of LibTorch's extension points ac2 occupies. No other file may
+// Differences between LibTorch versions, and the extension points of LibTorch that ac2 occupies. No other file may
 // depend on either.
 #pragma once
 
@@ -87,13 +87,13 @@ bool may_get_idle_python_object(Impl& impl) {
   }
 }
 
-// What programs have asked the allocator of an accelerator for and not given back.
+// The bytes that programs have asked the allocator of an accelerator for and not given back.
 struct RequestedBytes {
   int64_t current = 0;
   int64_t peak = 0;  // since reset_peak_of_accelerator()
 };
 
-// None before 2.9, in which each kind of accelerator told these numbers in its own way.
+// Null before LibTorch 2.9: there each kind of accelerator told these numbers in its own way.
 std::optional<RequestedBytes> requested_of_accelerator(c10::DeviceIndex device);
 // Does nothing before 2.9.
 void reset_peak_of_accelerator(c10::DeviceIndex device);
