@@ -17,9 +17,6 @@ using internal::Node;
 using internal::NodeOutput;
 using internal::Value;
 
-// An exposed value loses its producer, as an anchor does. Results that ops of open regions write to its storage later
-// have no producer either.
-
 // Whether ops that were recorded before may need what `value` holds now, and can have it computed again. What is saved
 // is not copied for them: whoever reads a tensor through its pointer, as kernels of other libraries do, would pay for
 // it.

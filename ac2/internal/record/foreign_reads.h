@@ -1,4 +1,4 @@
-// What an op that has just run has read from foreign memory (libtorch/foreign_memory.h), which may hold something else
+// The bytes that an op has just read from foreign memory (libtorch/foreign_memory.h), which may hold something else
 // by the time of a replay.
 //
 //   const ForeignReads reads(tape, arguments, bytes_of(results));   // without the tape's lock

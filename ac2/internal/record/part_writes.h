@@ -14,13 +14,13 @@
 
 namespace ac2::internal {
 
-// Before a write to the elements `written` of the storage of `tensor`, which holds `old`, and whose next value will be
-// saved by reference: if nothing but hooks needs `old`, and none of them sees what is written, they go over to that
-// next value, which is current from now on, and true is returned. Else nothing has changed.
+// Called before a write to the elements `written` of the storage of `tensor`. The storage holds `old`, and its next
+// value will be saved by reference. If only hooks need `old`, and none of them sees an element of `written`, they go
+// over to the next value, which is current from now on, and the result is true. Else nothing changes.
 bool hand_on_hooks(LockedTape& tape, Value* old, const at::Tensor& tensor, const TensorMeta& written);
 
-// After such a write: hooks go from `old`, which is recomputed, to the value `next` that the write has made of it and
-// that is recomputed too, unless one of them sees what was written.
+// Called after such a write, which has made the value `next` of `old`, where both are recomputed. The hooks on `old` go
+// over to `next`, unless one of them sees what was written.
 void hand_on_recomputed(LockedTape& tape, Value* old, Value* next, const at::Tensor& tensor, const TensorMeta& written);
 
 }  // namespace ac2::internal

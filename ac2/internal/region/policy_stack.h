@@ -62,7 +62,7 @@ class PolicyStack {
   bool needs_calls_ = false;
   bool looks_at_operator_ = false;
   bool looks_at_names_ = false;
-  // Of all operators, where nothing looks at them.
+  // The decision for all operators, if no policy looks at them.
   std::optional<ResolvedDecision> constant_;
   absl::flat_hash_map<const OpFacts*, ResolvedDecision> by_operator_;
 };

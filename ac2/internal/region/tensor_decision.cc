@@ -6,11 +6,11 @@ namespace ac2::internal {
 
 namespace {
 
-// Of a value that a budget may drop.
+// Decides for a value that a budget may drop.
 void decide_droppable(LockedTape& tape, Value* value, const at::Tensor& tensor, const PolicyDecision& decision,
                       bool leaves) {
   tape.decisions().set_form(value, decision.hooks(), tensor);
-  // What is offloaded takes none of the budget.
+  // Offloaded bytes take none of the budget.
   tape.kept().decide_again(value, leaves ? PolicyDecision(CheckpointPolicy::MUST_CPU_OFFLOAD) : decision);
   if (leaves) {
     tape.offloading().offload(value, tensor);
@@ -51,7 +51,7 @@ void decide_tensor(Tape& tape, const at::Tensor& tensor, const PolicyDecision& d
   {
     const Tape::Lock locked(tape);
     decide(*locked, tensor, decision, by);
-    // Of the value itself, or of what computing it again now needs.
+    // Packs for the value itself, or for the values that computing it again now needs.
     packs = locked->bytes().take_pending_packs();
   }
   pack_values(tape, packs);

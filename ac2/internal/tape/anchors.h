@@ -1,4 +1,4 @@
-// What a region forgets while it is open, so that one that lasts as long as its program does not grow with it.
+// Forgets producers while a region is open, so that a region that lasts as long as its program does not grow.
 //
 // A living tensor keeps the nodes that computed it: autograd may come to want it, and it may die before backward does.
 // An anchor is a living value whose producer the region has forgotten. From then on it is like a value from outside the

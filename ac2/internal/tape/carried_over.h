@@ -1,4 +1,4 @@
-// What is carried over through a loop in which graphs overlap.
+// Finds the state that is carried over through a loop in which graphs overlap.
 //
 // There some graph always wants the states before the one that is carried over, and behind those lies all that was ever
 // carried over: nodes of which no graph wants anything any more, but which would be needed to replay what a graph does

@@ -1,4 +1,4 @@
-// What the backwards under way need: pins on values, and the replays that these wait for.
+// The needs of the backwards under way: pins on values, and the replays that these wait for.
 //
 // The first pin on a value makes it needed: its bytes are taken where they are, or its producer is marked as waited
 // for, and the producer's inputs are pinned too. The last unpin undoes that. Every edge is walked once, so n ops

@@ -46,9 +46,9 @@ class StorageMap {
     return oldest.value;
   }
 
-  // What is expected to stay.
+  // Adds a value that is expected to stay.
   void add(Value* value);
-  // Before its origin is forgotten.
+  // To be called before the value's origin is forgotten.
   void remove(Value* value);
 
   // As they are now; null where there are fewer.
