@@ -1,4 +1,4 @@
-// What one device has for offloading: pinned memory, streams to copy on, and lists of the values that are on their way.
+// The means of one device for offloading: pinned memory, streams to copy on, and lists of the values on their way.
 //
 //   if (OffloadDevice* device = OffloadDevice::of(tensor.device())) {
 //     c10::intrusive_ptr<OffloadedValue> offloaded = device->take_out(tensor, options);
@@ -45,7 +45,7 @@ class OffloadDevice {
  public:
   // Null if values cannot be offloaded from it, because it has no streams, no events, or no pinned memory.
   static OffloadDevice* of(c10::Device device);
-  // Of all devices together.
+  // The pinned memory of all devices together.
   static OffloadMemory memory();
   static void release_memory();
 
@@ -67,8 +67,8 @@ class OffloadDevice {
   friend class OffloadedValue;
 
   void release_what_is_out();
-  // Until at most `bytes` are on their way: makes the stream that the oldest came from wait for its copy, and frees it
-  // in that stream's order.
+  // Makes the stream that the oldest value came from wait for its copy, and frees the value in that stream's order,
+  // until at most `bytes` are on their way.
   void make_streams_wait(int64_t bytes);
   void stop_reading_ahead();
 

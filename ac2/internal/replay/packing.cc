@@ -15,7 +15,7 @@ namespace ac2::internal {
 
 namespace {
 
-// Of the tensors in it that are not hidden in an object of the user's.
+// Visits the storages of the tensors in `packed` that are not hidden in an object of the user's.
 template <class Fn>
 void for_each_storage(const c10::IValue& packed, const Fn& fn) {
   if (packed.isTensor()) {
@@ -52,7 +52,7 @@ void order_after_pack(const PackedForm& form) {
 
 namespace {
 
-// What pack is to be given.
+// A pack function and the tensor that it is to be given.
 struct Packing {
   std::shared_ptr<const SaveWithHooks> functions;  // null if there is nothing to pack any more
   at::Tensor tensor;
