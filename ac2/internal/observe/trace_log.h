@@ -1,4 +1,4 @@
-// What there is to tell about a region, as plain data: for those who print, draw and explain.
+// The history of a region as plain data, for the files that print, draw and explain it.
 //
 //   const TraceLog log = log_of(TraceAccess::tape(trace));
 //
@@ -40,7 +40,7 @@ struct TraceLog {
     Source source = Source::OP;
     std::string whole;  // "sparse", "nested", …: what it is, if it is no plain storage but a tensor that is held whole
     bool anchored = false;  // the region no longer knows how to compute it again; see tape/anchors.h
-    // Held for backward now, and the last time that they were: those of the packed form where there is one.
+    // The bytes held for backward now, and when they were held last. A packed value counts with its packed form.
     int64_t held_bytes = 0;
     int64_t last_held_bytes = 0;
     int64_t hooks = 0;      // how often autograd saves it, now

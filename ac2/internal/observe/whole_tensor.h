@@ -14,7 +14,7 @@ inline std::string kind_of_whole_tensor(const Value& value) {
   if (form == nullptr || !form->parts.isNone()) {
     return "";
   }
-  // Before it is held, whoever wants it saved has it.
+  // Before the tensor is held, the hook that wants it saved has it.
   c10::intrusive_ptr<c10::TensorImpl> impl = form->origin.lock();
   if (form->held.defined()) {
     impl = form->held.getIntrusivePtr();
