@@ -27,12 +27,12 @@ class SpillFile {
   SpillFile(const SpillFile&) = delete;
   SpillFile& operator=(const SpillFile&) = delete;
 
-  // All of it, or c10::Error: what the system said, and how much was written.
+  // Writes all of it, or throws c10::Error with the system's message and how much was written.
   void write(int64_t offset, const void* data, size_t bytes) const;
-  // All of it, or c10::Error.
+  // Reads all of it, or throws c10::Error.
   void read(int64_t offset, void* data, size_t bytes) const;
 
-  // Which it had.
+  // The path that the file had.
   const std::string& path() const { return path_; }
 
  private:

@@ -1,4 +1,4 @@
-// What a module's forward() looks like from outside.
+// The signature of a module's forward(), as seen from outside.
 #pragma once
 
 #include <torch/nn/modules/container/sequential.h>
