@@ -101,7 +101,7 @@ class PolicyScope:
         except RuntimeError as error:
             if exc_type is None:
                 raise
-            # What the program has raised must not be hidden.
+            # The exception that the program has raised must not be hidden.
             warnings.warn(str(error), RuntimeWarning, stacklevel=2)
 
     @property

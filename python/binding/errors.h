@@ -45,7 +45,7 @@ decltype(auto) with_value_errors(Fn&& fn) {
   }
 }
 
-// What our functions throw reaches Python without a C++ backtrace.
+// Makes errors of our functions reach Python without a C++ backtrace.
 inline void translate_errors() {
   pybind11::register_local_exception_translator([](std::exception_ptr pointer) {
     try {

@@ -20,7 +20,7 @@ pybind11::object by_operator_policy(const pybind11::object& functions);
 // The Python object of a policy that is made of what Python holds, which lives as long as it does.
 pybind11::object holding(Policy policy, pybind11::object held);
 
-// What a region of `policy` would decide of operators: a function that takes an OpOverload and returns the decision, or
+// The decisions of a region of `policy` on operators: a function that takes an OpOverload and returns the decision, or
 // None if the policy has to see the call; the text "SaveWithHooks" stands for such.
 pybind11::object operator_decisions(const pybind11::object& policy);
 
