@@ -29,8 +29,8 @@ namespace ac2 {
 // Costs a look into the index of each open region and, if another region may know the tensor, a walk over the ops of
 // those that are over and whose graphs still live.
 //
-// Does nothing for a tensor without a plain storage (sparse, nested), and for one that no region knows. What a
-// SaveWithHooks has packed already stays as it was packed.
+// Does nothing for a tensor without a plain storage (sparse, nested), and for one that no region knows. A
+// value that a SaveWithHooks has packed already stays as it was packed.
 void expose(const at::Tensor& tensor);
 
 }  // namespace ac2

@@ -17,9 +17,9 @@
 //
 // Guaranteed: after every op, in forward and in backward, at most that many bytes are held. Gradients are bitwise
 // identical to those without a budget. Results that policies prefer to recompute are dropped first, then those that
-// policies prefer to save, and last of all those for which there would be no room if they were computed again. What a
-// MUST_SAVE or SaveWithHooks decision saves is never dropped. If a replay does not fit, what it takes is gathered once
-// more in the order that takes the fewest bytes, with all else dropped. Only if that does not fit either is it an
+// policies prefer to save, and last of all those for which there would be no room if they were computed again. A value
+// that a MUST_SAVE or SaveWithHooks decision saves is never dropped. If a replay does not fit, its inputs are gathered
+// once more, in the order that takes the fewest bytes, with all else dropped. Only if that does not fit either is it an
 // error, a c10::Error, which says with which budget it would have.
 //
 // Not guaranteed: the memory that kernels use besides, and, for an op in backward, the tensors that autograd has just

@@ -35,7 +35,7 @@ class StepPlanner:
         recording_budget: the bytes that the recording may hold; without it, what the step needs.
 
     Raises:
-        RuntimeError: inside a region, and if nothing was recorded that autograd holds. What ``step`` raises.
+        RuntimeError: inside a region, and if nothing was recorded that autograd holds. Exceptions of ``step`` pass through.
     """
 
     def __init__(

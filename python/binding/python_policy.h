@@ -10,8 +10,8 @@
 namespace ac2::python {
 
 // Both take an object with the attributes policy_fn and make_context, and return an ac2._C.Policy that refers to it.
-// The policy itself refers to it weakly, so that Python's collector sees all that keeps a policy's function alive:
-// whoever has the policy in C++ keeps the Python object that it came from.
+// The policy itself refers to it weakly, so that Python's collector sees all that keeps a policy's function alive. C++
+// code that has the policy keeps the Python object that it came from.
 //
 // Asked for each op as policy_fn(ctx, op, *args, **kwargs), after the op ran; `make_context(results)` returns ctx.
 pybind11::object callable_policy(const pybind11::object& functions);

@@ -4,7 +4,7 @@
 //   tape->set_budget(budget);
 //   budget->make_room(result_bytes, [] { return "aten::mm"; });   // no lock held: drops values, of whatever tape
 //
-// It stands between tapes, which know tensors, and the evictor, which knows sizes and costs. What counts: bytes that a
+// It stands between tapes, which know tensors, and the evictor, which knows sizes and costs. These count: bytes that a
 // tape holds of results of its ops (each storage once), copies, what SaveWithHooks packed, replayed results, and
 // tensors from outside the region that only tapes keep alive.
 //
@@ -114,7 +114,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   // An allocation failed, so the budget is more than there is: drops all that can be dropped, and lowers the budget for
   // good to three quarters of what was held. False if nothing could be dropped.
   bool drop_all_and_lower();
-  // Drops the values that are no longer needed.
+  // Drops what is no longer needed by anything.
   void drop_unneeded();
 
  private:
@@ -152,7 +152,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   std::optional<Shortage> drop_until_room(int64_t bytes, bool spare_last);
   // Whether tapes are asked to let go of bytes before a budget is exceeded or an error is thrown.
   bool forgets_for_room() const;
-  // If only soft limits are exceeded, counts that. Else returns the strict limit that is exceeded.
+  // Counts it if only soft limits are exceeded. Else returns the strict one.
   std::optional<int64_t> go_over(int64_t held, bool& is_first);
   // Drops the value that `choose`, called with the lock, returns. False if it returns kNoId.
   bool drop_next(c10::function_ref<ValueId()> choose);
@@ -185,7 +185,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   const CostSource costs_;
 };
 
-// Returns the result of `call`, or of `again` if memory ran out in `call` and the budget could free some.
+// What `call` returns. If memory ran out in it and the budget, if there is one, could free some: what `again` returns.
 // `before_freeing` is called before anything is freed, which may run destructors of the program's.
 template <class Call, class BeforeFreeing, class Again>
 auto call_with_room(Budget* budget, Call&& call, BeforeFreeing&& before_freeing, Again&& again) {

@@ -18,8 +18,8 @@ class BudgetedTape {
   // Drops the bytes of `value` if `may_drop`, which is asked with the tape's lock taken, says that they are there and
   // need not stay. The value will be replayed if it is wanted again.
   virtual void drop_for_room(Value* value, c10::function_ref<bool()> may_drop) = 0;
-  // Lets go of bytes that are held only so that values that the program still has could be computed again. Called when
-  // there is nothing left to drop.
+  // There is nothing left to drop. Lets go of bytes that are held only so that values that the program still has could
+  // be computed again.
   virtual void forget_for_room() = 0;
 };
 

@@ -59,7 +59,7 @@ struct OpaqueForm {
   c10::IValue parts;  // in place of `held`, of a tensor that is made of others: SavedTensorHook's hooks on these
 };
 
-// The ways in which a budget counts bytes that it cannot drop. Bytes of tracked values count by their place instead.
+// As what a budget counts bytes that it cannot drop. Those of tracked values count by their place instead.
 enum class Counted : uint8_t { kNot, kUntracked, kFixed, kOutside };
 
 // A budget's notes on a value.
@@ -140,7 +140,7 @@ class Value {
 
   // The tape holds a storage for it: what forward computed, a copy, or what a replay made.
   bool is_held_in_a_storage() const { return contains(kInAStorage, state_.held); }
-  // The storage that the tape holds for the value; null if there is none.
+  // That storage; null if there is none.
   const c10::Storage& held_storage() const { return held_; }
   bool is_held_by_reference() const { return state_.held == Held::kByReference; }
   // Only the tape can write to the bytes that it holds.

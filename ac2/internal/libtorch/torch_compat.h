@@ -65,9 +65,9 @@ class EngineInFront<Base> : public EngineInFrontBase<Base> {
   }
 };
 
-// Whether the tensor has an object in Python that no Python code refers to, and that PyTorch keeps for whoever asks
-// next. From 2.10 on such an object counts as one use of the tensor; before, it counts as none, and this is false. May
-// take Python's lock: not to be called under one of ours.
+// Whether the tensor has an object in Python that no Python code refers to, and that PyTorch keeps for code that asks
+// for it next. From 2.10 on such an object counts as one use of the tensor; before, it counts as none, and this is
+// false. May take Python's lock: not to be called under one of ours.
 template <class Impl>
 bool is_used_by_idle_python_object(Impl& impl) {
   if constexpr (requires { impl.pyobj_slot()->has_unique_reference(); }) {
@@ -87,7 +87,7 @@ bool may_get_idle_python_object(Impl& impl) {
   }
 }
 
-// The bytes that programs have asked the allocator of an accelerator for and not given back.
+// What programs have asked the allocator of an accelerator for and not given back.
 struct RequestedBytes {
   int64_t current = 0;
   int64_t peak = 0;  // since reset_peak_of_accelerator()

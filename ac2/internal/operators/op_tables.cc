@@ -71,9 +71,9 @@ constexpr std::array<HiddenWrites, 26> kHiddenWrites = {{
 
 // --- Ops that are never replayed -------------------------------------------------------------------------------------
 //
-// A row: a factory that draws no random numbers. What user code writes into its result through data_ptr() would be lost
-// if the factory ran again; torch::tensor() itself fills an aten::empty that way.
-// To add one: a row here. A factory that is missing is replayed, and verify mode finds what was lost.
+// A row: a factory that draws no random numbers. The bytes that user code writes into its result through data_ptr()
+// would be lost if the factory ran again; torch::tensor() itself fills an aten::empty that way. To add one: a row here.
+// A factory that is missing is replayed, and verify mode finds what was lost.
 
 constexpr std::array<std::string_view, 32> kConstantFactories = {
     "aten::empty",

@@ -54,7 +54,7 @@ void change_metadata(Tape& tape, const OpFacts& facts, c10::DispatchKeySet keys,
   }
 }
 
-// Runs the op, and once more if memory ran out. Ops that write or draw are not run again: half may have happened.
+// Once more, if memory ran out, but not where half of a write or of the draws may have happened.
 void run_op(const OpFacts& facts, c10::DispatchKeySet keys, c10::ArrayRef<c10::IValue> arguments, Budget* budget,
             torch::jit::Stack* stack) {
   if (facts.draws || !facts.written.empty()) {

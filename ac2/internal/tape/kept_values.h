@@ -25,7 +25,7 @@ class KeptValues {
   void decide_again(Value* value, const PolicyDecision& decision);
   // The budget's verdict. The value will be replayed if it is wanted again.
   void evict_for_room(Value* value);
-  // Before the original is overwritten: a kept value is dropped, because that is cheaper than a copy.
+  // What forward computed is about to be overwritten: to drop a kept value is cheaper than to copy it.
   void drop_before_overwrite(Value* value);
 
  private:

@@ -1,4 +1,5 @@
-// Everything of a tape that needs its lock. Tape::Lock hands it out, so whoever has a reference to one holds the lock:
+// Everything of a tape that needs its lock. Tape::Lock hands it out, so code that has a reference to one holds the
+// lock:
 //
 //   const Tape::Lock tape(*region.tape);
 //   Value* value = tape->storages().current(tensor);

@@ -79,7 +79,7 @@ class ValueBytes {
   void hold_origin(Value* value);
   C10_NOINLINE void hold_with_form(Value* value);
   void hold_whole(Value* value, OpaqueForm& form);
-  // Throws away the value's storage, its whole tensor or its packed form.
+  // Its storage, its whole tensor or what was packed.
   void throw_held_away(Value& value);
   void throw_there_away(Value& value);
   // If only the tape has the storage that the value is about to lose.

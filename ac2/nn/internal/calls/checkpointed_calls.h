@@ -146,7 +146,7 @@ class WithAnyForward : public CheckpointedState<M> {
   Result forward(Args&&... args) { return this->template run_forward_returning<Result>(std::forward<Args>(args)...); }
 };
 
-// What AddForwards starts from.
+// The class that AddForwards starts from.
 template <class M>
 class WithoutForward : public CheckpointedState<M> {
  public:

@@ -56,7 +56,8 @@ class InterceptedModule : public torch::nn::Module {
 
 }  // namespace ac2::nn::internal
 
-// What AnyModule holds. LibTorch's own passes a number of arguments fixed at compile time; any number passes here.
+// The holder inside of AnyModule. LibTorch's own takes a number of arguments fixed at compile time; this takes any
+// number.
 template <>
 struct torch::nn::AnyModuleHolder<ac2::nn::internal::InterceptedModule, std::vector<torch::nn::AnyValue>>
     : public AnyModulePlaceholder {
