@@ -15,7 +15,7 @@
 //   nn/nn.h             regions by module
 #pragma once
 
-// In the order in which they are read.
+// The headers, in the order in which they are read.
 // clang-format off
 #include "ac2/policy.h"            // IWYU pragma: export
 #include "ac2/memory_budget.h"     // IWYU pragma: export

@@ -20,8 +20,8 @@ namespace {
 
 using internal::OpFacts;
 
-// Those that `text` may mean; never empty. If it names no overload and none is without a name: all, but for those that
-// write, unless all do.
+// The operators that `text` may mean; never empty. If `text` names no overload and no overload is without a name, these
+// are all overloads but those that write; or all, if all of them write.
 std::vector<const OpFacts*> operators_meant(const std::string& text) {
   TORCH_CHECK(!internal::is_pattern(text), "current_decision: \"", text,
               "\" is a pattern; expected the name of one operator, such as \"aten::mm\" or \"aten::add.Tensor\".");

@@ -1,4 +1,4 @@
-// What the policies in force would decide for an op, asked from the program's own code.
+// Asks the policies in force, from the program's own code, how they would decide for an op.
 //
 //   const auto decision = ac2::current_decision("aten::_softmax");
 //   if (decision && !decision->saves()) ...   // inside a region that recomputes it

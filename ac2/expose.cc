@@ -17,9 +17,9 @@ using internal::Node;
 using internal::NodeOutput;
 using internal::Value;
 
-// Whether ops that were recorded before may need what `value` holds now, and can have it computed again. What is saved
-// is not copied for them: whoever reads a tensor through its pointer, as kernels of other libraries do, would pay for
-// it.
+// Whether ops that were recorded before may need what `value` holds now, and can have it computed again. Saved
+// values are not copied for them: code that only reads a tensor through its pointer, as kernels of other libraries do,
+// would pay for it.
 bool is_recomputed_for_others(const Value& value) {
   return value.counts_on_replay() && value.users > value.hooks && value.is_only_original();
 }
@@ -50,8 +50,8 @@ void expose_value(LockedTape& tape, Value* value, const at::Tensor& tensor) {
   }
 }
 
-// What a region that is over has computed and `storage` still holds; null if there is none. Such a region has no index
-// of its storages any more.
+// The value that `storage` still holds of a region that is over; null if there is none. Such a region has no index of
+// its storages any more.
 Value* find_in_closed(const LockedTape& tape, const c10::StorageImpl* storage) {
   for (const Node* node : tape.reachable_nodes()) {
     for (const NodeOutput& output : node->outputs) {
@@ -75,9 +75,9 @@ void expose(const at::Tensor& tensor) {
   const auto weak = tensor.storage().getWeakStorageImpl();
   const c10::StorageImpl* storage = weak._unsafe_get_target();
   const size_t references = weak.weak_use_count();
-  // Each value refers weakly to its storage. A storage to which nobody refers but those that are known already is in no
-  // region that is over, and so in most cases no such region is searched.
-  size_t known = 2;  // one stands for all that is strong, and `weak` itself
+  // Each value refers weakly to its storage. If all weak references to the storage are accounted for, no region that is
+  // over has it, so that in most cases no such region is searched.
+  size_t known = 2;  // one for all strong references together, and `weak` itself
   internal::for_each_live_tape([&](internal::Tape& tape) {
     const internal::Tape::Lock locked(tape);
     known += locked->is_exposed(storage) ? 1 : 0;

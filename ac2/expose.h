@@ -18,19 +18,19 @@ namespace ac2 {
 // open or over, hold it by reference where backward needs it, as they hold what came from outside, and no longer
 // compute it again. The same holds for what ops of open regions write there later.
 //
-// What a region has computed from the tensor before is computed again from what the tensor held then, if it is one that
-// the region recomputes.
+// Results that a region has computed from the tensor before are computed again from what the tensor held then, if the
+// region recomputes the tensor.
 //
-// Not guaranteed: what a region has computed before a write from a tensor that it saves, such as one from outside, may
-// be computed again from what was written, for such a tensor is not copied: call expose() before the first op uses it,
-// or tag the results MUST_SAVE. Nor is a region that opens later told: call expose() again in it if its ops write to
+// Not guaranteed: a tensor that the region saves, such as one from outside, is not copied. Results computed from it
+// before a write may be computed again from what was written. Call expose() before the first op uses the tensor, or tag
+// the results MUST_SAVE. Nor is a region that opens later told: call expose() again in it if its ops write to
 // the tensor in place.
 //
 // Costs a look into the index of each open region and, if another region may know the tensor, a walk over the ops of
 // those that are over and whose graphs still live.
 //
-// Does nothing for a tensor without a plain storage (sparse, nested), and for one that no region knows. What a
-// SaveWithHooks has packed already stays as it was packed.
+// Does nothing for a tensor without a plain storage (sparse, nested), and for one that no region knows. A
+// value that a SaveWithHooks has packed already stays as it was packed.
 void expose(const at::Tensor& tensor);
 
 }  // namespace ac2

@@ -7,19 +7,19 @@
 //   }
 //   loss.backward();                                         // within the same 64 MiB
 //
-// What counts as held:
-//   - what regions keep for backward of the results of their ops, each storage once, views not at all;
+// These bytes count as held:
+//   - what regions hold for backward of the results of their ops, each storage once, views not at all;
 //   - copies, and what SaveWithHooks packed;
 //   - in backward, replayed results;
 //   - what a region took from outside and only regions keep alive, such as the result of one layer that the backward of
 //     the next one needs.
-// What does not count: parameters, tensors that the program itself holds, and what is offloaded (ac2/offload.h).
+// These do not count: parameters, tensors that the program itself holds, and what is offloaded (ac2/offload.h).
 //
 // Guaranteed: after every op, in forward and in backward, at most that many bytes are held. Gradients are bitwise
 // identical to those without a budget. Results that policies prefer to recompute are dropped first, then those that
-// policies prefer to save, and last of all those for which there would be no room if they were computed again. What a
-// MUST_SAVE or SaveWithHooks decision saves is never dropped. If a replay does not fit, what it takes is gathered once
-// more in the order that takes the fewest bytes, with all else dropped. Only if that does not fit either is it an
+// policies prefer to save, and last of all those for which there would be no room if they were computed again. A value
+// that a MUST_SAVE or SaveWithHooks decision saves is never dropped. If a replay does not fit, its inputs are gathered
+// once more, in the order that takes the fewest bytes, with all else dropped. Only if that does not fit either is it an
 // error, a c10::Error, which says with which budget it would have.
 //
 // Not guaranteed: the memory that kernels use besides, and, for an op in backward, the tensors that autograd has just
@@ -57,7 +57,7 @@ class MemoryBudget {
   static MemoryBudget soft(int64_t bytes, bool modelled_costs = false);
 
   int64_t bytes() const;
-  // Held now.
+  // The bytes that are held now.
   int64_t held_bytes() const;
   // For how many ops and saved tensors a soft budget had no room so far, and by how many bytes it was exceeded at most.
   int64_t times_over() const;
@@ -70,7 +70,7 @@ class MemoryBudget {
   std::shared_ptr<internal::Budget> budget_;
 };
 
-// What ScopeOptions::memory_budget takes: nothing, a number of bytes for one region, or a MemoryBudget that regions
+// The type of ScopeOptions::memory_budget: nothing, a number of bytes for one region, or a MemoryBudget that regions
 // share. Holds what it was given; a number is checked when a scope is opened with it.
 //
 //   options.memory_budget = int64_t{2} << 30;

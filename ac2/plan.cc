@@ -95,7 +95,7 @@ void StepPlanner::State::record(const std::function<void()>& step, const PlanOpt
   const auto budget = std::make_shared<internal::Budget>(options.recording_budget.value_or(kUnlimited),
                                                          internal::cost_source(options.modelled_costs));
   internal::install_meta_kernels();
-  // Not a constant: that an op may have to be recomputed must be known before it runs.
+  // Not a constant policy: before an op runs it must be known that it may have to be recomputed.
   const Policy policy = [this](const OpContext& op) { return note(op); };
   const auto scope = internal::open_region(
       policy, {.verify = false, .timeline = false, .budget = budget, .plan_budget = nullptr, .log = log});

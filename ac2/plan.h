@@ -15,7 +15,7 @@
 // may end earlier. The plan decides on results that policies prefer to save. MUST_* and PREFER_RECOMPUTE decisions of
 // scopes inside the step, and tags, are part of the step, and the plan is made around them.
 //
-// What is bounded: the bytes that the region holds for backward, in forward and in backward, as memory_budget.h counts
+// The bound is on the bytes that the region holds for backward, in forward and in backward, as memory_budget.h counts
 // them. That includes replayed results for as long as replays and backward want them, and all other results of an op
 // that is replayed. It does not include what is not ac2's: parameters and inputs, gradients, the memory that kernels
 // use, and the tensors that autograd has just taken out. Gradients are bitwise identical to those without a region.
@@ -57,7 +57,7 @@ struct PlanOptions {
   std::optional<int64_t> recording_budget = std::nullopt;
 };
 
-// What a plan comes to at most, as computed from the recording. Where the program itself still has results when
+// The most that a plan comes to, as computed from the recording. Where the program itself still has results when
 // backward begins, in a local variable or a list, backward takes those as they are: a step then replays fewer ops, and
 // holds fewer bytes in backward, than the summary says. It says exactly what happens where the program has let go of
 // all that it computed but the loss.
@@ -96,7 +96,7 @@ class StepPlanner {
     int64_t bytes = 0;  // of its results that backward wants
     double cost = 0;    // in the unit of PlanSummary
   };
-  // What a step would come to at most that keeps the results of exactly those ops for which `keeps` returns true. The
+  // The most that a step comes to if it keeps the results of exactly those ops for which `keeps` returns true. The
   // function is called in the order of the program.
   PlanSummary summarize(const std::function<bool(const Op&)>& keeps);
 

@@ -1,4 +1,4 @@
-// What to do with the result of an op: the decisions, and the functions that take them.
+// The decisions on the results of an op, and the functions that take them.
 //
 //   ac2::Policy keep_products = [](const ac2::OpContext& op) {
 //     return op.is("aten::mm") ? ac2::CheckpointPolicy::MUST_SAVE
@@ -53,15 +53,15 @@ const char* to_string(CheckpointPolicy policy);
 //
 // `unpack` must return a tensor of the sizes, dtype and device of the one that was packed; its strides may differ.
 // Neither function may write into the tensor that it is given, and `pack` may not drop the program's last reference to
-// an argument of an op: the op may be about to run. The ops inside both run as if no region were open. What
-// `pack` throws reaches the program from the op that needed the value; what `unpack` throws, from backward.
+// an argument of an op: the op may be about to run. The ops inside both run as if no region were open. An
+// exception of `pack` reaches the program from the op that needed the value, and one of `unpack` from backward.
 struct SaveWithHooks {
   std::function<c10::IValue(const at::Tensor&)> pack;
   std::function<at::Tensor(const c10::IValue&)> unpack;
 };
 
-// What a policy decides for one op. Implicit from CheckpointPolicy, SaveWithHooks, and bool (true = MUST_SAVE, false =
-// PREFER_RECOMPUTE).
+// The decision of a policy for one op. Implicit from CheckpointPolicy, SaveWithHooks, and bool (true = MUST_SAVE, false
+// = PREFER_RECOMPUTE).
 class PolicyDecision {
  public:
   PolicyDecision(CheckpointPolicy policy) : policy_(policy) {}  // NOLINT(google-explicit-constructor)
@@ -73,7 +73,7 @@ class PolicyDecision {
 
   // MUST_SAVE for SaveWithHooks.
   CheckpointPolicy policy() const { return policy_; }
-  // Null unless the decision was made from SaveWithHooks. Copies of a decision share the hooks.
+  // Null unless the decision was made from SaveWithHooks. Copies of a decision share it.
   const std::shared_ptr<const SaveWithHooks>& hooks() const { return hooks_; }
 
   bool is_must() const {
@@ -86,7 +86,7 @@ class PolicyDecision {
   bool offloads() const {
     return policy_ == CheckpointPolicy::MUST_CPU_OFFLOAD || policy_ == CheckpointPolicy::PREFER_CPU_OFFLOAD;
   }
-  // Equal decisions have the same policy and share the same hooks.
+  // Equal decisions have the same policy and share one SaveWithHooks.
   friend bool operator==(const PolicyDecision& a, const PolicyDecision& b) {
     return a.policy_ == b.policy_ && a.hooks_ == b.hooks_;
   }
@@ -96,7 +96,7 @@ class PolicyDecision {
   std::shared_ptr<const SaveWithHooks> hooks_;
 };
 
-// What a policy sees of one op, after it ran. Valid only during the call.
+// One op as a policy sees it, after the op ran. Valid only during the call.
 class OpContext {
  public:
   OpContext(const OpContext&) = delete;
@@ -135,9 +135,10 @@ struct NamedTensor {
 };
 
 using PolicyFn = std::function<PolicyDecision(const OpContext&)>;
-// Of a policy that looks at the operator alone. It is asked once per operator and region, before the op runs.
+// The function of a policy that looks at the operator alone. It is asked once per operator and region, before the op
+// runs.
 using OperatorPolicyFn = std::function<PolicyDecision(const c10::OperatorHandle&)>;
-// What a policy says of a named tensor. Null means nothing: the decision for the tensor's op stands.
+// The function of a policy for named tensors. Null means nothing: the decision for the tensor's op stands.
 using NamePolicyFn = std::function<std::optional<PolicyDecision>(const NamedTensor&)>;
 
 // Decides op by op. A policy is not asked about views, nor about ops that return no tensor: they have nothing to save.
@@ -189,7 +190,7 @@ class Policy {
     // Null if only `fn` can decide, which has to see the call.
     std::optional<PolicyDecision> decide(const c10::OperatorHandle& op) const;
     PolicyDecision decide(const OpContext& op) const;
-    // What by_name returns; null without one.
+    // The result of by_name; null without one.
     std::optional<PolicyDecision> name_opinion(const NamedTensor& tensor) const;
     // The decision for the op that computed the tensor. Null if only `fn` could give it: it has seen that op already
     // and is not asked again.

@@ -1,4 +1,4 @@
-// What a region did, for people to read: a page, some lines of text, a graph, or a trace for Perfetto.
+// The history of a region for people to read: a page, some lines of text, a graph, or a trace for Perfetto.
 //
 //   ac2::PolicyScope scope("recompute_all", {.timeline = true});
 //   std::shared_ptr<const ac2::Trace> trace = scope.trace();
@@ -28,7 +28,7 @@ namespace ac2 {
 // without one they are numbers of ops. Bytes are of whole storages.
 std::string explain(const Trace& trace);
 
-// What the regions of the whole process hold at this moment, by device: how many bytes, and the ten places of the
+// The bytes that the regions of the whole process hold at this moment, by device: how many, and the ten places of the
 // program that most of them come from, some of them by the names of name_tensor(). In Python the other places have the
 // names of modules. Given the text of an error that says that memory ran out, it is about that memory alone, ends with
 // the memory budget with which there would have been room, and is empty if regions hold nothing there. Errors of ops

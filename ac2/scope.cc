@@ -32,7 +32,7 @@ std::shared_ptr<internal::Budget> budget_of(const std::optional<MemoryBudget>& b
   return budget ? internal::BudgetAccess::budget(*budget) : nullptr;
 }
 
-// Of a scope that is opened with options alone.
+// The policy of a scope that is opened with options alone.
 Policy policy_for(const ScopeOptions& options) {
   return options.memory_budget.has_value() ? Policy::constant(CheckpointPolicy::PREFER_SAVE).named("no policy")
                                            : Policy("recompute_all");

@@ -50,7 +50,7 @@ struct ScopeOptions {
   // Checks the region, from here to its end. Each replayed value is compared with what forward computed, by a 64-bit
   // fingerprint of its bits, and each op is checked against what its schema says it writes. A difference is a
   // c10::Error, from the op or from backward, that names the op and a likely reason. Use it to try an op of your own;
-  // it reads every tensor several times. What is saved is not replayed, and so not compared. A SaveWithHooks may return
+  // it reads every tensor several times. Saved values are not replayed, and so not compared. A SaveWithHooks may return
   // other bits than it was given: its values, and what is computed from them, are exempt. The environment variable
   // AC2_VERIFY=1 sets this option for every region.
   bool verify = false;
@@ -71,7 +71,7 @@ struct ScopeOptions {
 // decisions for one op are an error, "Conflicting policies".
 class PolicyScope {
  public:
-  // Throws c10::Error if the dispatch key that ac2 needs is taken, or an option or AC2_VERIFY is invalid.
+  // Throws c10::Error if an option or AC2_VERIFY is invalid.
   explicit PolicyScope(Policy policy = "recompute_all", ScopeOptions options = {});
   // Without a policy. Options without a budget mean "recompute_all", as a scope without arguments does: with
   // {.verify = true} every replay is checked, and {.timeline = true} shows them. With a memory_budget what fits is
@@ -106,8 +106,8 @@ decltype(auto) apply_ac_policy_fn(Fn&& fn, Policy policy, Args&&... args) {
 // checkpointing.
 //
 // A RECOMPUTE decision does nothing to a value that cannot be computed again from what is held or alive at that moment.
-// That is so if no op of the region computed it, and, where the policies save, if it was computed from what is gone,
-// written in place, or drawn at random (unless a policy looks at names: ac2/names.h).
+// Such a value was computed by no op of the region, or, where the policies save, it was computed from values that are
+// gone, written in place, or drawn at random (unless a policy looks at names: ac2/names.h).
 //
 // Throws c10::Error for an undefined tensor, and for a decision to save an inference tensor.
 void tag_with_policy(const at::Tensor& tensor, PolicyDecision decision);

@@ -1,4 +1,4 @@
-// What a region has recorded, and how much of it is held.
+// The trace of a region: its counts, and how much of it is held.
 //
 //   ac2::PolicyScope scope;
 //   at::Tensor loss = model(x);
@@ -19,8 +19,8 @@ class Tape;
 class TraceAccess;
 }  // namespace internal
 
-// The recording of one region, which all scopes of the region share. A Trace may outlive them and backward. It keeps no
-// tensor alive: the tensors belong to the autograd graph, which frees them.
+// The ops that one region has recorded. All scopes of the region share the Trace. A Trace may outlive them and
+// backward. It keeps no tensor alive: the tensors belong to the autograd graph, which frees them.
 class Trace {
  public:
   ~Trace();

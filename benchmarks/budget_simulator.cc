@@ -1,4 +1,4 @@
-// What a memory budget would cost on a recorded step: the runtime's own evictor, run on paper.
+// The cost of a memory budget on a recorded step: the runtime's own evictor, run on paper.
 //
 //   budget_simulator densenet121.log --budget 0.7,0.5,0.3
 //   budget_simulator densenet121.log --budget 0.5 --known_step

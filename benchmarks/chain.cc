@@ -49,7 +49,7 @@ at::Tensor run_chain(const Link& link, at::Tensor x, int64_t length) {
 
 void run_counted_sections(const std::string& op, const std::string& only, const Around& around) {
   const Link link = make_link(op);
-  // What is looked up once, and the first chunks of every pool, are no cost of an op.
+  // The first run is not counted: look-ups that happen once, and the first chunks of every pool, are no cost of an op.
   run_sections(link, around, [](const char*, const std::function<void()>& body) { body(); });
   run_sections(link, around, [&](const char* name, const std::function<void()>& body) {
     if (!only.empty() && only != name) return body();

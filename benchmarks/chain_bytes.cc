@@ -1,5 +1,5 @@
-// What a chain holds for backward after forward, in bytes of malloc an op, all included: tensors, autograd's nodes and
-// ac2's. Without a region and under policies, for chains of several lengths.
+// The bytes that a chain holds for backward after forward, in bytes of malloc an op, all included: tensors, autograd's
+// nodes and ac2's. Without a region and under policies, for chains of several lengths.
 //
 //   chain_bytes            cos and mul on 8 elements
 #include <ATen/Parallel.h>

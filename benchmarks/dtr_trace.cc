@@ -23,7 +23,7 @@ using internal::kNoId;
 using internal::RecordedStep;
 using Json = nlohmann::json;
 
-// What is wrong with the line at hand; read_dtr_trace() turns it into a status that names the line.
+// An error in the line at hand; read_dtr_trace() turns it into a status that names the line.
 struct Malformed : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -3,7 +3,7 @@
 //
 //   absl::StatusOr<ac2::internal::RecordedStep> step = ac2::benchmarks::read_dtr_trace("densenet121.log");
 //
-// What stands before the annotation START is skipped. Costs are ns. MUTATE is an op that makes a new value for each
+// Lines before the annotation START are skipped. Costs are ns. MUTATE is an op that makes a new value for each
 // name it writes; other names of the old value keep that. A constant stays to the end, whether or not its name does.
 // Errors name the line, what was found and what was expected.
 #pragma once

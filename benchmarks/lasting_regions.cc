@@ -1,4 +1,4 @@
-// What one region around a whole loop holds after some rounds and after many, for loops that carry something over:
+// The bytes that one region around a whole loop holds after a few rounds and after many, for loops that carry a state:
 //
 //   lasting_regions [FEW] [MANY]      20 and 400 rounds
 //

@@ -74,7 +74,7 @@ void both(const std::string& name, const ac2::SaveWithHooks& hooks, const at::Te
   }
 }
 
-int64_t bytes_of(const c10::IValue& packed) {
+int64_t packed_bytes(const c10::IValue& packed) {
   int64_t bytes = 0;
   packed.visit([&](const c10::IValue& part) {
     if (part.isTensor() && part.toTensor().defined()) bytes += static_cast<int64_t>(part.toTensor().nbytes());
@@ -111,14 +111,14 @@ void device_pair(const std::string& name, int64_t bits, const char* op, at::Tens
   const ac2::SaveWithHooks hooks = hooks_of(bits, op);
   on_device(name + "/pack", [hooks, make, type](benchmark::State& state) {
     const at::Tensor tensor = make(type);
-    const int64_t moved = static_cast<int64_t>(tensor.nbytes()) + bytes_of(hooks.pack(tensor));
+    const int64_t moved = static_cast<int64_t>(tensor.nbytes()) + packed_bytes(hooks.pack(tensor));
     time_on_device(state, moved, [&] { hooks.pack(tensor); });
   });
   if (!unpacks) return;
   on_device(name + "/unpack", [hooks, make, type](benchmark::State& state) {
     const at::Tensor tensor = make(type);
     const c10::IValue packed = hooks.pack(tensor);
-    time_on_device(state, static_cast<int64_t>(tensor.nbytes()) + bytes_of(packed), [&] { hooks.unpack(packed); });
+    time_on_device(state, static_cast<int64_t>(tensor.nbytes()) + packed_bytes(packed), [&] { hooks.unpack(packed); });
   });
 }
 

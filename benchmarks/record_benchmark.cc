@@ -1,4 +1,4 @@
-// What recording and replaying cost per op: chains of one cheap op on 8 elements, where the kernel is nothing and the
+// The cost of recording and replaying per op: chains of one cheap op on 8 elements, where the kernel is nothing and the
 // bookkeeping everything.
 //
 //   record_benchmark                                    all, a few minutes

@@ -1,4 +1,4 @@
-// What a run checkpoints with: nothing, a policy, a memory budget, or both.
+// The way in which a run checkpoints: with nothing, a policy, a memory budget, or both.
 //
 //   gpt::Checkpointing plain;
 //   gpt::Checkpointing by_policy = ac2::policies::recompute_all();
@@ -21,10 +21,10 @@
 
 namespace gpt {
 
-// Of regions, in the order in which they were opened.
+// The traces of regions, in the order in which the regions were opened.
 using Traces = std::vector<std::shared_ptr<const ac2::Trace>>;
 
-// What one region lies around.
+// The extent of a region.
 enum class RegionSpan { kBlock, kStep, kLoop };
 
 struct Checkpointing {
@@ -41,7 +41,7 @@ struct Checkpointing {
   bool exact = true;
   // Shared by the regions of a step; without a policy all is saved while it fits.
   std::optional<ac2::MemoryBudget> budget;
-  // How what the policy offloads leaves the device.
+  // How offloaded results leave the device.
   std::optional<ac2::OffloadOptions> offload;
   // Around each block of the model, around each step, or around all steps.
   RegionSpan span = RegionSpan::kBlock;
@@ -52,7 +52,7 @@ struct Checkpointing {
 // A region as `checkpointing` says, open until it is destroyed, on this thread; null if it says none.
 std::unique_ptr<ac2::PolicyScope> open_region(const Checkpointing& checkpointing);
 
-// What `fn` returns, run in a region as `checkpointing` says, or in none.
+// Runs `fn` in a region as `checkpointing` says, or in none, and returns its result.
 template <class Fn>
 auto checkpointed(const Checkpointing& checkpointing, Fn&& fn) {
   const std::unique_ptr<ac2::PolicyScope> region = open_region(checkpointing);

@@ -24,7 +24,7 @@
 
 namespace gpt {
 
-// What a process has given to all-reduces since the start.
+// The tensors that a process has given to all-reduces since the start.
 struct Reduced {
   int64_t calls = 0;
   int64_t bytes = 0;

@@ -1,5 +1,5 @@
-// What the layers of a large GPT hold for backward, and what plans would make of it, computed on meta tensors: without
-// the model's memory, and without its time.
+// The bytes that the layers of a large GPT hold for backward, without plans and with them, computed on meta tensors:
+// without the model's memory, and without its time.
 //
 //   gpt::print_plans(std::cout, gpt::plan_layers({}), {});
 #pragma once

@@ -1,6 +1,6 @@
 // The smallest use of ac2: a model, a region per block, the same gradients, less memory.
 //
-// What a program adds stands between the two lines below; the rest of this file is a model and the proof.
+// The lines that a program adds stand between the two lines below; the rest of this file is a model and the proof.
 #include <torch/torch.h>
 
 #include <cstdlib>

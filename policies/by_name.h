@@ -14,7 +14,7 @@
 
 namespace ac2::policies {
 
-// In the order in which an error or a help text should list them.
+// The names in the order in which an error or a help text should list them.
 const std::vector<std::string>& policy_names();
 
 // The same as Policy(name). Throws c10::Error, "Unknown policy", which lists the names, if there is no such policy.

@@ -47,8 +47,8 @@ Policy save_from_both_policies(Policy first, Policy second);
 //
 // The first entry that names an op decides for it, even against a MUST of the policy; for all other ops the policy
 // decides. Names and patterns are as in policies/listed_ops.h; of "aten::add" and "aten::add.Tensor" put the narrower
-// one first. A decision may be a SaveWithHooks. What the policy says of a named tensor, if anything, counts before the
-// entry for its op. Throws c10::Error for a name that no operator has, and suggests the nearest.
+// one first. A decision may be a SaveWithHooks. If the policy decides for a named tensor, that counts before the entry
+// for the tensor's op. Throws c10::Error for a name that no operator has, and suggests the nearest.
 Policy per_op_override(Policy policy, const std::vector<std::pair<std::string, PolicyDecision>>& overrides);
 
 }  // namespace ac2::policies

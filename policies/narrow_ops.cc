@@ -64,7 +64,7 @@ c10::IValue pack(const at::Tensor& tensor, const Format& format) {
     greatest = dense.abs().max().item<double>();
   }
   if (!narrows || !std::isfinite(greatest)) {
-    // Not the tensor itself: the program may write to it, and nobody would copy it first.
+    // A copy, not the tensor itself: the program may write to it, and nothing would copy it first.
     return at::clone(tensor);
   }
   const int exponent = exponent_for(format, greatest);

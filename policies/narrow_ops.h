@@ -6,7 +6,7 @@
 //
 // `format` is kBFloat16 or kHalf (2 bytes a number), kFloat8_e4m3fn or kFloat8_e5m2 (1 byte). Numbers are rounded to
 // the nearest. So gradients change, and docs/quantisation.md has the bound; the same program has the same gradients in
-// every run. What forward computes does not change.
+// every run. Forward's results do not change.
 //
 // A result is scaled by a power of two, so that its greatest number is among the greatest that the format has. For
 // float8 this is always done, for 2 bytes only where a number would overflow. Results that are no wider than the

@@ -52,7 +52,7 @@ c10::IValue pack(const at::Tensor& tensor, int bits, const std::string& op, Draw
       return tagged(Form::POSITIVE, std::move(mask), static_cast<int64_t>(at::sequence_number::peek()) - 1);
     }
   }
-  // Not the tensor itself: the program may write to it, and nobody would copy it first.
+  // A copy, not the tensor itself: the program may write to it, and nothing would copy it first.
   return tagged(Form::EXACT, at::clone(tensor));
 }
 

@@ -4,7 +4,7 @@
 //   ...
 //   ac2::PolicyScope scope(policy);
 //
-// Gradients change, and docs/quantisation.md has the bound. What forward computes does not change.
+// Gradients change, and docs/quantisation.md has the bound. Forward's results do not change.
 //
 //   bits | a floating-point result is saved as                                              | comes back
 //   8, 4 | codes, and the least and greatest number of each block of 256; rounded at random | close

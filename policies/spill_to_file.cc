@@ -19,7 +19,7 @@ namespace {
 using internal::SpilledTensor;
 using internal::SpillWriter;
 
-// What a graph holds.
+// The object that a graph holds in place of a spilled tensor.
 class Spilled final : public torch::CustomClassHolder {
  public:
   Spilled(std::shared_ptr<SpillWriter> writer, const at::Tensor& dense, const std::string& op)
@@ -48,7 +48,7 @@ class Spilled final : public torch::CustomClassHolder {
 SaveWithHooks hooks_for(const std::shared_ptr<SpillWriter>& writer, const std::string& op) {
   const auto pack = [writer, op](const at::Tensor& tensor) -> c10::IValue {
     const at::Tensor dense = internal::densely(tensor);
-    // Of a plan's tensors there are no bytes.
+    // A plan's meta tensors have no bytes.
     if (dense.is_meta()) return internal::layout_of(dense);
     return c10::IValue::make_capsule(c10::make_intrusive<Spilled>(writer, dense, op));
   };

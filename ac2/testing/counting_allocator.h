@@ -1,4 +1,4 @@
-// Counts, to the byte, the CPU memory that tensors hold: what a test or a benchmark compares.
+// Counts, to the byte, the CPU memory that tensors hold, for tests and benchmarks to compare.
 //
 //   auto& memory = ac2::testing::CountingAllocator::install();   // first thing in main()
 //   const int64_t before = memory.current_bytes();
@@ -19,8 +19,8 @@
 
 namespace ac2::testing {
 
-// What is counted is what was asked for: no padding, no allocator overhead, no freed blocks kept by malloc. Memory that
-// LibTorch's kernels take past c10 (oneDNN's scratchpads, MKL's buffers) is not seen.
+// The bytes that were asked for are counted: no padding, no allocator overhead, no freed blocks kept by malloc. Memory
+// that LibTorch's kernels take past c10 (oneDNN's scratchpads, MKL's buffers) is not seen.
 class CountingAllocator final : public c10::Allocator {
  public:
   // Becomes LibTorch's CPU allocator on the first call and stays it until the process ends; later calls return the same

@@ -1,4 +1,4 @@
-"""What compare_peers runs: two processes, worker.py and peer_models, that train the same models in turns.
+"""The program behind compare_peers: two processes, worker.py and peer_models, that train the same models in turns.
 
 A ratio is one of two times of the same round and the same language. The order of the forms rotates from round to round.
 """

@@ -1,4 +1,4 @@
-"""The models of ../networks/networks.h, op for op the same. What is written there is not repeated here."""
+"""The models of ../networks/networks.h, op for op the same. Comments there are not repeated here."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What compare_python runs: checkpointing for PyTorch, side by side in one process.
+"""The program behind compare_python: checkpointing for PyTorch, side by side in one process.
 
 A ratio is one of two times of the same round. The order of the forms is another in each round. Bytes are counted by
 ac2/testing/counting_allocator.h; replayed ops are what a TorchDispatchMode sees in backward and does not see in plain

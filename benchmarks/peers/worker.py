@@ -111,7 +111,7 @@ class Worker:
         return self.networks[name]
 
     def count(self, network, region):
-        """What backward runs more than backward without checkpointing."""
+        """The number of ops that backward runs more than backward without checkpointing."""
         plain, counted = CountOps(), CountOps()
         step(network, self.forms["plain"], self.memory, plain)
         step(network, region, self.memory, counted)

@@ -1,5 +1,5 @@
-// What a simulation tells the evictor of a recorded step: when each value is used next, and which values a search
-// makes dearer or cheaper to drop than the rule takes them to be.
+// The knowledge of a recorded step that a simulation gives the evictor: when each value is used next, and which values
+// a search makes dearer or cheaper to drop than the rule takes them to be.
 //
 //   StepForesight foresight(evictor, step_length);   // 0: next uses are not known
 //   Evictor evictor({.budget = bytes, .foresight = &foresight});

@@ -1,4 +1,4 @@
-// What a recorded step would cost under a memory budget. The library's evictor decides, and the simulator carries its
+// The cost of a recorded step under a memory budget. The library's evictor decides, and the simulator carries its
 // decisions out on numbers instead of tensors.
 //
 //   RecordedStep step = …;                                  // see benchmarks/dtr_trace.h

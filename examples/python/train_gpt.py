@@ -160,7 +160,7 @@ def synchronize(device):
 
 
 def count_bytes(function, device):
-    """What ``function`` leaves allocated, and the most that it had at once."""
+    """The bytes that ``function`` leaves allocated, and the most that it had at once."""
     if torch.device(device).type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)

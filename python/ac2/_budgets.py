@@ -1,4 +1,4 @@
-"""What people give as a memory budget."""
+"""Memory budgets in the forms in which people give them."""
 
 import re
 from typing import Any, Union

@@ -58,7 +58,7 @@ def create_selective_checkpoint_contexts(
 
 
 def policy_of_context(forward: Any) -> Tuple[PolicyLike, Optional[ContextManager[Any]]]:
-    """What a context of ``context_fn`` says: a policy, and the context that is still to be entered."""
+    """The policy of a context of ``context_fn``, and the context that is still to be entered."""
     if isinstance(forward, _PolicyContext):
         return forward.policy, None
     # PyTorch's own selective checkpointing.

@@ -18,8 +18,8 @@ from ac2._scope import PolicyScope
 _SETTINGS = "_ac2_checkpointing"
 _REGIONS = "_ac2_regions"
 _IS_CHECKPOINTED = "_ac2_is_checkpointed"
-# What a module looks for among the members of its own class, not of bases: torch.fx's recompile() would make another, whose call
-# of the base's __call__ comes back to itself.
+# Members that a module looks for in its own class, not in bases. Without them torch.fx's recompile() would make another
+# _wrapped_call, whose call of the base's __call__ comes back to itself.
 _OWN_MEMBERS = ("_wrapped_call",)
 
 
@@ -196,7 +196,7 @@ def _make_class(original: type) -> type:
 
     @functools.wraps(original.forward)
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # Who has kept it may call it when the module's class is its own again.
+        # A caller that has kept this function may call it when the module's class is its own again.
         plain = super(made, self).forward if isinstance(self, made) else types.MethodType(original.forward, self)
         return _run(self, plain, "forward" not in self.__dict__, args, kwargs)
 
@@ -225,7 +225,7 @@ def _make_class(original: type) -> type:
             if name != "forward" or not _is_ours(cls):
                 super().__setattr__(name, value)
             elif made is not None:
-                # Who replaces the forward of the class that it finds replaces that of the module's own class.
+                # Code that replaces the forward of the class that it finds replaces the forward of the module's own class.
                 setattr(original, name, value)
             # Else it is an __init_subclass__ (of transformers' layers), which has done so to `original` before.
 

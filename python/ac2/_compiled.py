@@ -179,7 +179,7 @@ def checkpoint_with_contexts(
 
 
 def contexts(policy: PolicyLike) -> Tuple[Any, Any]:
-    """What PyTorch is asked to do for a policy of ours."""
+    """PyTorch's contexts for a policy of ours."""
     if callable(policy) and not is_by_operator(policy):
         return _torch_contexts(policy)
     decide = _C.operator_decisions(as_policy(policy))

@@ -1,4 +1,4 @@
-"""What a notebook shows of a scope."""
+"""A scope as a notebook shows it."""
 
 import base64
 import html

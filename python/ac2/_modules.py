@@ -171,7 +171,7 @@ def last_trace(module: torch.nn.Module) -> Optional["_C.Trace"]:
         loss_fn(model(x), y).backward()
         print(ac2.last_trace(model.layers[0]).stats())
 
-    Inside of another region it is that region's trace. Until the next forward the module keeps the memory of the recording
+    Inside of another region it is that region's trace. Until the next forward the module keeps the memory of the trace
     itself (64 KiB, and more after some hundred ops), but no tensor.
 
     Raises:

@@ -1,7 +1,7 @@
 """Errors that say that memory ran out end with what regions hold.
 
-Ops that a region records, and replays, get the text from the runtime. What else can run out of memory is a backward's
-own kernels and ops outside of regions. Accelerators raise ``torch.OutOfMemoryError`` for these, whose text is completed
+Ops that a region records, and replays, get the text from the runtime. Memory can also run out in a backward's
+own kernels and in ops outside of regions. Accelerators raise ``torch.OutOfMemoryError`` for these, whose text is completed
 as the exception is made. A CPU's allocator raises a plain RuntimeError, which is completed where a backward ends; that
 of an op outside of regions is left alone.
 """

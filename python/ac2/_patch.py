@@ -27,7 +27,7 @@ _stand_ins: Dict[_Function, _Function] = {}  # by PyTorch's function
 
 
 def _stand_in(original: _Function, ours: _Function) -> _Function:
-    # Who has imported it keeps it when the patch is over, so that it asks at each call.
+    # A module that has imported the stand-in keeps it when the patch is over, so the stand-in asks at each call.
     @functools.wraps(original, updated=())
     def stand_in(*args: Any, **kwargs: Any) -> Any:
         if _depth == 0:

@@ -35,7 +35,7 @@ class StepPlanner:
         recording_budget: the bytes that the recording may hold; without it, what the step needs.
 
     Raises:
-        RuntimeError: inside a region, and if nothing was recorded that autograd holds. What ``step`` raises.
+        RuntimeError: inside a region, and if nothing was recorded that autograd holds. Exceptions of ``step`` pass through.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class StepPlanner:
         return self._planner.smallest()
 
     def summarize(self, keeps: Callable[["_C.PlannedOp"], Any]) -> "_C.PlanSummary":
-        """What a step would come to that keeps the results of exactly those ops for which ``keeps(op)`` is true.
+        """The summary of a step that keeps the results of exactly those ops for which ``keeps(op)`` is true.
 
         ``op`` has ``name``, ``index``, ``bytes`` and ``cost``. The function is called in the order of the program.
         """
@@ -112,7 +112,7 @@ def load_plan(path: Union[str, "os.PathLike[str]"]) -> "_C.Policy":
 
 
 def current_decision(op: Any, inputs: Any = None, outputs: Any = None) -> Any:
-    """What the policies in force would decide for an op, asked from the program's own code.
+    """Asks the policies in force, from the program's own code, how they would decide for an op.
 
         if ac2.current_decision("aten::_softmax") == ac2.CheckpointPolicy.PREFER_RECOMPUTE: ...
 

@@ -4,7 +4,7 @@ Code that has the pointer of a tensor may write to it without any dispatcher see
 capsule, ctypes, a Triton kernel. A region would compute such a result again and know nothing of the write. So the
 runtime is told of each pointer that is handed out, and holds that storage from then on as it holds what came from outside.
 
-The methods of torch.Tensor that hand one out are wrapped when the first region opens. Whoever does not call them pays
+The methods of torch.Tensor that hand one out are wrapped when the first region opens. Programs that do not call them pay
 nothing; a call costs a fraction of a microsecond more.
 """
 

@@ -1,4 +1,4 @@
-"""What people give as a policy, as the runtime's."""
+"""Policies in the forms in which people give them, made into the runtime's."""
 
 import difflib
 import enum
@@ -49,7 +49,7 @@ def is_by_operator(policy: Any) -> bool:
 
 
 def _context(results: Any) -> torch_checkpoint.SelectiveCheckpointContext:
-    """What a policy is given as ``ctx``. ``op_output`` is there where PyTorch's own has it."""
+    """The ``ctx`` that a policy is given. ``op_output`` is there where PyTorch's own has it."""
     if results is None or not _HAS_OP_OUTPUT:
         return torch_checkpoint.SelectiveCheckpointContext(is_recompute=False)
     output = results[0] if len(results) == 1 else results
@@ -68,7 +68,7 @@ _HAS_OP_OUTPUT = _takes_op_output()
 
 
 class _Functions:
-    """What the runtime calls of a policy that is written in Python."""
+    """The functions that the runtime calls of a policy that is written in Python."""
 
     __slots__ = ("policy_fn", "__weakref__")
     make_context = staticmethod(_context)

@@ -1,4 +1,4 @@
-"""What people read of a region."""
+"""Regions as people read them."""
 
 import html
 import os
@@ -20,7 +20,7 @@ def explain(trace: "_C.Trace") -> str:
 
 
 def explain_held(error: str = "") -> str:
-    """What all regions of the process hold at this moment, by device: the bytes, and the ten places that most come from.
+    """The bytes that all regions of the process hold at this moment, by device, and the ten places that most come from.
 
         print(ac2.explain_held())
 
@@ -170,7 +170,7 @@ def _of_regions(traces: Dict[str, "_C.Trace"]) -> str:
 
 
 def _advice(stats: "_C.TraceStats") -> List[str]:
-    """What the counts of a region speak for. The thresholds are where a change is worth a try, and promise nothing."""
+    """Advice that follows from the counts of a region. The thresholds are where a change is worth a try, and promise nothing."""
     lines = []
     if stats.not_offloaded_bytes:
         lines.append(f"{_bytes(stats.not_offloaded_bytes)} stayed on the device, for which no pinned memory was left: allow more of it.")

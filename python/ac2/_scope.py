@@ -101,12 +101,12 @@ class PolicyScope:
         except RuntimeError as error:
             if exc_type is None:
                 raise
-            # What the program has raised must not be hidden.
+            # The exception that the program has raised must not be hidden.
             warnings.warn(str(error), RuntimeWarning, stacklevel=2)
 
     @property
     def trace(self) -> "_C.Trace":
-        """The recording of the region. It may outlive the scope and backward."""
+        """The trace of the region. It may outlive the scope and backward."""
         if self._scope is None:
             raise RuntimeError("This PolicyScope has not been entered, so it has no trace. Use it in a with statement.")
         return self._scope.trace

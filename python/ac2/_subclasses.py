@@ -1,6 +1,6 @@
 """Wrapper subclasses: tensors that are made of other tensors and say so by ``__tensor_flatten__``.
 
-What a region records are the ops on their parts. So what autograd saves of such a tensor is its parts, each saved or
+A region records the ops on their parts. So autograd saves the parts of such a tensor, each saved or
 recomputed as the policy says, and put together again in backward by ``__tensor_unflatten__``.
 
 The ragged dimension of a jagged tensor is known by the very tensor object that has its offsets: with another one of the same

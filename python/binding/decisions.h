@@ -1,4 +1,4 @@
-// What Python says of an op, as the runtime's decisions.
+// Python's decisions on an op, made into the runtime's.
 //
 // Threads: any that has the GIL.
 #pragma once

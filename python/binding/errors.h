@@ -1,9 +1,9 @@
 // Errors that cross between C++ and Python.
 //
-//   throw_python_error();                                  // what Python has raised, through the dispatcher or the
-//   engine module.def("policy", argument_errors(&make_policy));   // c10::Error as ValueError
+//   throw_python_error();                                   // throws the error that Python has set
+//   with_value_errors([&] { return make_policy(text); });   // a c10::Error becomes a ValueError
 //
-// Threads: any that has the GIL.
+// Threads: every thread that has the GIL.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -45,7 +45,7 @@ decltype(auto) with_value_errors(Fn&& fn) {
   }
 }
 
-// What our functions throw reaches Python without a C++ backtrace.
+// Makes errors of our functions reach Python without a C++ backtrace.
 inline void translate_errors() {
   pybind11::register_local_exception_translator([](std::exception_ptr pointer) {
     try {

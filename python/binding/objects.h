@@ -1,4 +1,4 @@
-// What Python sees of a value of C++'s.
+// Values of C++ as Python sees them.
 #pragma once
 
 #include <ATen/core/ivalue.h>

@@ -1,4 +1,4 @@
-// What a pack function of Python's returns, as an IValue and back.
+// The result of a pack function of Python's, made into an IValue and back.
 //
 // Tensors, numbers, strings, None and tuples of them are what they are in C++, so that their bytes are counted; any
 // other object is held as it is.

@@ -33,7 +33,7 @@ namespace {
 // The runtime takes locks under which tensors, and so Python objects, may die on other threads.
 using WithoutGil = py::call_guard<py::gil_scoped_release>;
 
-// What Python holds of a trace. Without it, a shared pointer to const has no place in pybind11.
+// Python's object of a trace. pybind11 cannot hold a shared pointer to const by itself.
 struct PyTrace {
   std::shared_ptr<const Trace> trace;
 };

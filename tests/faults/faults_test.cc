@@ -1,4 +1,4 @@
-// Something fails at every point where it can: an allocation, a policy, a pack or unpack hook, an op of the user's.
+// Something fails at every point where it can: an allocation, a policy, a pack or unpack function, an op of the user's.
 // Each time the error must reach the user, the thread be clean, nothing be left, and the same step, run again, be
 // right.
 #include <ATen/Parallel.h>

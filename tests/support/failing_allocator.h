@@ -10,7 +10,7 @@
 
 namespace ac2::test {
 
-// What FailingAllocator's error says.
+// The text of FailingAllocator's error.
 inline constexpr char kOutOfMemoryAsTold[] = "out of memory, as told";
 
 // One thread at a time.

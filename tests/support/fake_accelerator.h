@@ -64,7 +64,7 @@ class FakeAccelerator {
   // Of a whole device, of a stream, and by copies that block the host.
   int64_t synchronisations();
 
-  // What is behind it, for its own files.
+  // The state behind it, for its own files.
   struct State {
     std::recursive_mutex mutex;
     FakeStreams streams;

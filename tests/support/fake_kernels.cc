@@ -87,7 +87,7 @@ at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool no
   state.memory.read(source.const_data_ptr(), stream);
   state.memory.write(target.data_ptr(), stream);
   if (late) {
-    // Whose memory it is by then is the caller's care.
+    // The caller takes care that the memory is still the target's by then.
     state.streams.queue(stream, [to = target.data_ptr(), from = source.const_data_ptr(), bytes = source.nbytes()] {
       std::memcpy(to, from, bytes);
     });

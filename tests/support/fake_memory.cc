@@ -71,7 +71,7 @@ void FakeMemory::free(void* data) {
     check_after_write(block, streams_.host(), "pinned memory was freed");
     check_after_reads(block, streams_.host(), "pinned memory was freed");
   } else {
-    // Whoever gets it next works on it in the stream's order.
+    // The next owner of the memory works on it in the stream's order.
     streams_.catch_up(block.stream);
     streams_.next_time(block.stream);
     check_after_write(block, streams_.clock(block.stream), "memory of " + on(block.stream) + " was freed");

@@ -50,7 +50,7 @@ class FakeMemory {
   // The allocation on the device after `count` more fails; those after it succeed again. Negative: none does.
   void fail_after(int64_t count) { left_ = count; }
   int64_t device_allocations() const { return device_allocations_; }
-  // What was wrong since the last call.
+  // The errors since the last call.
   std::vector<std::string> take_errors();
 
  private:

@@ -36,7 +36,7 @@ class FakeStreams {
 
   // A new piece of work on `stream`, after all that is queued there: its time on the stream's own clock.
   uint64_t next_time(int stream);
-  // What work queued on `stream` now comes after, and the host's knowledge.
+  // The clocks of the work that comes before work queued on `stream` now, and before the host's next step.
   const FakeClock& clock(int stream) const { return streams_[stream].clock; }
   const FakeClock& host() const { return host_; }
 

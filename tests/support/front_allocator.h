@@ -1,4 +1,4 @@
-// What the tests' CPU allocators have in common: each stands in front of another, and only its allocate() is its own.
+// The common part of the tests' CPU allocators: each stands in front of another, and only its allocate() is its own.
 #pragma once
 
 #include <c10/core/Allocator.h>

@@ -1,4 +1,4 @@
-// What plain LibTorch leaks by itself is not for LeakSanitizer to report.
+// Leaks of plain LibTorch are not for LeakSanitizer to report.
 #pragma once
 
 #if defined(__SANITIZE_ADDRESS__)

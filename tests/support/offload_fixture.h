@@ -1,4 +1,4 @@
-// What the tests of offloading share: programs on the fake accelerator, plain and in regions that offload.
+// The common part of the tests of offloading: programs on the fake accelerator, plain and in regions that offload.
 #pragma once
 
 #include <c10/util/Exception.h>

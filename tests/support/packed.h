@@ -1,4 +1,4 @@
-// The hooks of a policy that saves in another form, used by hand.
+// The pack and unpack functions of a policy that saves in another form, used by hand.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -20,7 +20,7 @@ at::Generator& sample_generator() {
 }
 
 at::Tensor plain_bytes(const at::Tensor& t) {
-  // What autograd returns for sgn() is a zero tensor without memory.
+  // Autograd returns a zero tensor without memory for sgn().
   if (t._is_zerotensor()) return at::zeros(t.sizes(), t.scalar_type());
   return t.detach().resolve_conj().resolve_neg().contiguous().cpu();
 }

@@ -1,4 +1,4 @@
-// What every test of regions needs: inputs, gradients, bit-for-bit comparison, and the fixture that
+// The common part of the tests of regions: inputs, gradients, bit-for-bit comparison, and the fixture that
 // checks that nothing is left behind.
 #pragma once
 

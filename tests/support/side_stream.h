@@ -9,7 +9,7 @@
 
 namespace ac2::test {
 
-// What `second` is given from here on begins when what `first` has been given by now is done.
+// Work queued on `second` from now on begins when the work queued on `first` by now is done.
 void order(const c10::Stream& first, const c10::Stream& second);
 
 // The tensor's memory is not free before what the current stream has been given when it is freed is done. Does nothing

@@ -1,4 +1,4 @@
-// Whose turn it is among backwards that share a budget and get in each other's way.
+// Turns among backwards that share a budget and get in each other's way: one of them replays while the others wait.
 //
 // Where a budget is tight, a backward replays the same ops several times. Each replay leaves results that later ones
 // begin from. If several backwards replay at once, each drops what the others have just replayed, and all of them
@@ -9,9 +9,9 @@
 //   turn.progressed();                                            // after each replay
 //   turn.leave(graph_task);                                       // the backward has ended
 //
-// Nobody waits for ever: whoever has the turn may itself be waiting, perhaps in a hook, for the thread that waits here.
-// If it replays nothing for a second, the turn is taken from it. Taking turns is of little use for such a program, so
-// that patience() is then doubled.
+// No wait is for ever. The backward that has the turn may itself wait, perhaps in a hook, for the thread that waits
+// here. If it replays nothing for a second, the turn is taken from it. Taking turns is of little use for such a
+// program, so that patience() is then doubled.
 //
 // Threads: any.
 #pragma once
@@ -31,7 +31,7 @@ class BackwardTurn {
   BackwardTurn& operator=(const BackwardTurn&) = delete;
 
   int64_t patience() const { return patience_.load(std::memory_order_relaxed); }
-  // Waits while another backward has the turn. What runs on the thread that has it, a backward inside a backward, does
+  // Waits while another backward has the turn. A backward inside a backward, on the thread that has the turn, does
   // not wait. No lock may be held.
   void take(int graph_task);
   // This thread has replayed an op.

@@ -77,9 +77,9 @@ void Budget::start_tracking() {
   }
   for_each_tape([](BudgetedTape& tape) { tape.start_tracking(); });
   const std::lock_guard lock(mutex_);
-  // Until now nobody knew what is held, and what hooks want.
+  // Until now the evictor did not know what is held, and what hooks want.
   evictor_.note_all_needs(fixed_bytes());
-  // Not before: other threads would make room by an evictor that knows half of what is held.
+  // Set last: other threads would else make room by an evictor that knows half of what is held.
   tracking_.store(true, std::memory_order_release);
 }
 

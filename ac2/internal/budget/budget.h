@@ -1,10 +1,10 @@
 // A number of bytes that the regions which share it may hold for backward, and what is dropped to stay within it.
 //
 //   auto budget = std::make_shared<Budget>(bytes, CostSource::kMeasured);
-//   tape->budget().set(budget);
+//   tape->set_budget(budget);
 //   budget->make_room(result_bytes, [] { return "aten::mm"; });   // no lock held: drops values, of whatever tape
 //
-// It stands between tapes, which know tensors, and the evictor, which knows sizes and costs. What counts: bytes that a
+// It stands between tapes, which know tensors, and the evictor, which knows sizes and costs. These count: bytes that a
 // tape holds of results of its ops (each storage once), copies, what SaveWithHooks packed, replayed results, and
 // tensors from outside the region that only tapes keep alive.
 //
@@ -54,18 +54,18 @@ class Budget : public std::enable_shared_from_this<Budget> {
   Budget& operator=(const Budget&) = delete;
 
   int64_t bytes() const { return limit().bytes; }
-  // That rules now.
+  // The limit that rules now.
   Limit limit() const;
-  // Held now, of what counts.
+  // The counted bytes that are held now.
   int64_t held_bytes();
-  // Of a soft budget: for how many ops and saved tensors there was no room, and by how many bytes at most.
+  // For how many ops and saved tensors a soft budget had no room, and by how many bytes it was exceeded at most.
   int64_t times_over() const;
   int64_t most_bytes_over() const;
   // A further scope has a budget of its own. The smallest of all budgets rules; this one counts until the returned
   // object is destroyed.
   std::shared_ptr<void> limit_to(Limit limit);
   CostSource costs() const { return costs_; }
-  // Among the backwards that replay under this budget.
+  // The turns of the backwards that replay under this budget.
   BackwardTurn& backward_turn() { return backward_turn_; }
 
   // Returns whether the tape is to be tracked from the start.
@@ -80,7 +80,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   void add_call(const std::weak_ptr<BudgetedTape>& tape, Node& node);
   // The value must be known to the budget.
   void forget(Value& value);
-  // It cannot be computed again from now on, and is counted as any value from outside. The program must have its bytes.
+  // `value` cannot be computed again from now on, and counts as a value from outside. The program must have its bytes.
   void make_outside(Value& value);
   void set_place(const Value& value, Place place);
   void set_retention(const Value& value, Retention retention);
@@ -93,10 +93,10 @@ class Budget : public std::enable_shared_from_this<Budget> {
   void replayed(const Node& node);
   // Bytes that count and that cannot be dropped.
   void add_fixed(int64_t bytes);
-  // A tensor from outside that a tape keeps; counts once nobody else does.
+  // A tensor from outside that a tape holds. It counts once nobody else holds it.
   void add_outside(const c10::Storage& storage);
   void remove_outside(const c10::Storage& storage);
-  // A tensor over it that the tape keeps too.
+  // A tensor over `storage` that the tape holds too.
   void add_outside_leaf(const c10::Storage& storage, const at::Tensor& leaf);
   void remove_outside_leaf(const c10::Storage& storage, const at::Tensor& leaf);
 
@@ -104,11 +104,11 @@ class Budget : public std::enable_shared_from_this<Budget> {
   // goes over a soft budget. `enough` is a budget that would have done, if it is more than what must be held at once
   // now.
   void make_room(int64_t bytes, c10::function_ref<std::string()> at, int64_t enough = 0);
-  // The same for what may be done in another way, that takes less: false if there is no room, unless values are dropped
-  // that are kept to the last.
+  // The same for a replay that may be done in another way, which takes fewer bytes. False if there is no room unless
+  // values that are kept to the last are dropped.
   bool find_room(int64_t bytes);
-  // With the lock of the value's tape: with which budget a replay that gets by with few bytes has room, and in which
-  // order it gathers the inputs of the value's node.
+  // With the lock of the value's tape: a budget under which a replay that gets by with few bytes has room, and the
+  // order in which such a replay gathers the inputs of the value's node.
   int64_t enough_to_replay(const Value& value);
   std::vector<Value*> order_to_replay(const Value& value);
   // An allocation failed, so the budget is more than there is: drops all that can be dropped, and lowers the budget for
@@ -130,7 +130,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
     c10::weak_intrusive_ptr<c10::StorageImpl> origin;
   };
 
-  // Nothing more can be dropped, and there is still too little room.
+  // The bytes that must be held when nothing more can be dropped, and that are too many.
   struct Shortage {
     int64_t budget;
     int64_t least;  // bytes that must be held at once
@@ -150,14 +150,14 @@ class Budget : public std::enable_shared_from_this<Budget> {
   bool is_short_of(int64_t bytes);
   // Drops values until `bytes` more may be held.
   std::optional<Shortage> drop_until_room(int64_t bytes, bool spare_last);
-  // Whether tapes are asked to forget before more is held, or an error says that it cannot be.
+  // Whether tapes are asked to let go of bytes before a budget is exceeded or an error is thrown.
   bool forgets_for_room() const;
   // Counts it if only soft limits are exceeded. Else returns the strict one.
   std::optional<int64_t> go_over(int64_t held, bool& is_first);
-  // Drops what `choose`, called with the lock, says. False if that is kNoId.
+  // Drops the value that `choose`, called with the lock, returns. False if it returns kNoId.
   bool drop_next(c10::function_ref<ValueId()> choose);
   void drop(ValueId id, const Entry& entry);
-  // Without the lock: what is called takes the tapes' own, and may come back here.
+  // Without the lock: `call` takes the locks of tapes, and may come back here.
   void for_each_tape(c10::function_ref<void(BudgetedTape&)> call);
 
   static constexpr size_t kFewTapes = 16;
@@ -166,7 +166,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   std::atomic<int64_t> limit_;  // the evictor's budget
   std::atomic<bool> tracking_{false};
 
-  // Whoever starts tracking takes it before any tape's lock, so that others wait until tracking has started.
+  // The thread that starts tracking takes it before any tape's lock, so that others wait until tracking has started.
   std::mutex start_mutex_;
   mutable std::mutex mutex_;
   bool tracks_new_tapes_ = false;

@@ -1,4 +1,4 @@
-// What a memory budget asks of the tapes that share it.
+// The requests of a memory budget to the tapes that share it.
 //
 // Threads: each function takes the tape's lock, so the caller must hold neither that nor the budget's own.
 #pragma once

@@ -66,7 +66,7 @@ void OutsideBytes::remove_leaf(const c10::Storage& storage, const at::Tensor& le
 bool OutsideBytes::is_ours(const Entry& entry) {
   auto holds = static_cast<uint32_t>(entry.holds);
   for (const Leaf& leaf : entry.leaves) {
-    // Nobody else has it, so nobody gives it other data now.
+    // Only tapes have the leaf, so nobody gives it other data now.
     holds +=
         leaf.tensor.use_count() == static_cast<uint32_t>(leaf.holds) &&
         leaf.tensor._unsafe_get_target()->unsafe_storage().unsafeGetStorageImpl() == entry.storage._unsafe_get_target();

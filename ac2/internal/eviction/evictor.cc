@@ -284,7 +284,7 @@ void Evictor::score(ValueId id) {
     return;
   }
   if (states_[id].kept_last) {
-    // The oldest first, whatever they cost: what comes of it must not depend on times.
+    // The oldest first, whatever they cost: the outcome must not depend on times.
     index_of(id).insert(id, 1, key(id));
     return;
   }
@@ -317,7 +317,7 @@ void Evictor::refresh_some() {
   }
 }
 
-// The smaller, the longer ago the value was used, or, if that is known, the later it is used next.
+// A key is smaller the longer ago the value was used, or, if the next use is known, the later that is.
 double Evictor::key(ValueId id) const {
   if (states_[id].kept_last) {
     return static_cast<double>(needs_.age(graph_.value(id).producer));

@@ -64,7 +64,7 @@ class Evictor {
   struct Options {
     int64_t budget = std::numeric_limits<int64_t>::max();  // bytes
     RuleConstants rule = {};
-    // What is known of the step beforehand, or null. It must outlive the evictor.
+    // The knowledge of the step beforehand, or null. It must outlive the evictor.
     const Foresight* foresight = nullptr;
   };
 
@@ -77,17 +77,18 @@ class Evictor {
   ValueId add_outside(int64_t bytes, Place place);
   // An op that can be replayed has run. Views make no node.
   NodeId add_node(double cost, absl::Span<const ValueId> inputs) { return graph_.add_node(cost, inputs); }
-  // Once for each storage that the op of `node` has made or written. A write makes a new value: the old one is an input
-  // of the node, and is set to kNowhere when its bytes are overwritten. The new value is nowhere until set_place().
+  // Called once for each storage that the op of `node` has made or written. A write makes a new value: the old one is
+  // an input of the node, and is set to kNowhere when its bytes are overwritten. The new value is nowhere until
+  // set_place().
   ValueId add_result(NodeId node, int64_t bytes, Retention retention);
-  // The node has all its results, and beside what the evictor knows of `fixed` bytes are held. Says of each result
-  // whether it is to be kept to the last: whether there would not be room to bring it back once it is evicted.
+  // The node has all its results, and `fixed` bytes are held that the evictor does not know of. Decides for each result
+  // whether it is kept to the last, because there would not be room to bring it back once it is evicted.
   void note_needs(NodeId node, int64_t fixed);
-  // The same anew for all nodes.
+  // Does the same anew for all nodes.
   void note_all_needs(int64_t fixed);
   // The value is gone for good. No hook may want it and no node may take it. A node goes with the last of its results.
   void forget(ValueId value);
-  // It cannot be computed again from now on. Its bytes must be there.
+  // `value` cannot be computed again from now on. Its bytes must be there.
   void make_outside(ValueId value);
 
   // --- events ---
@@ -108,7 +109,7 @@ class Evictor {
   void used(ValueId value);
   // An op has run or was replayed.
   void ran(double cost);
-  // The foresight says something else of the value than before.
+  // The foresight's answers about the value have changed.
   void foresight_changed(ValueId value) { mark_stale(value); }
 
   // --- answers ---
@@ -133,7 +134,7 @@ class Evictor {
   Place place(ValueId value) const { return states_[value].place; }
   Retention retention(ValueId value) const { return states_[value].retention; }
   int64_t held_bytes() const { return held_bytes_; }
-  // Of the held bytes, those of values that are pinned or kMustSave.
+  // The held bytes of values that are pinned or kMustSave.
   int64_t unevictable_bytes() const { return unevictable_bytes_; }
   int64_t budget() const { return budget_; }
   void set_budget(int64_t budget);
@@ -152,7 +153,7 @@ class Evictor {
 
   bool is_evictable(ValueId id) const;
   bool is_candidate(ValueId id) const;
-  // Its bytes are there, and stay as long as there is anything else to evict.
+  // Whether the value's bytes are there, and stay as long as there is anything else to evict.
   bool stays(ValueId id) const;
   void set_kept_last(ValueId id, bool kept_last);
   // Marks values whose place in the index is out of date.

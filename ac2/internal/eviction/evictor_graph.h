@@ -1,4 +1,4 @@
-// What the evictor knows of a program: values with a size, the nodes that make one from others, which values are
+// A program as the evictor knows it: values with a size, the nodes that make values from others, which values are
 // resident (their bytes are there now), and which are needed.
 //
 //   EvictorGraph graph;

@@ -1,5 +1,5 @@
 // The names under which callers and the evictor speak of values and nodes, and what policies may say of a value. Alone
-// in this header, so that whoever stores them needs nothing else of the evictor.
+// in this header, so that code that stores them needs nothing else of the evictor.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What is known beforehand of a step that has been recorded, and cannot be known while a program runs.
+// Knowledge of a step that has been recorded, which cannot be had while a program runs for the first time.
 //
 // The library evicts without it (Evictor::Options::foresight is null). The simulator in benchmarks/simulator implements
 // it, to find out how much better a budget would be met if the step were known.

@@ -8,8 +8,8 @@ namespace ac2::internal {
 
 namespace {
 
-// Over how many gates one is looked for, and of how many inputs the order is thought about. Beyond that the bytes that
-// are told may be more than it takes.
+// A gate is looked for among so many gates, and an order among so many inputs. Beyond that the bytes told may be more
+// than a replay takes.
 constexpr int kMostGates = 128;
 constexpr size_t kMostInputs = 16;
 

@@ -40,7 +40,7 @@ class ReplayNeeds {
   Order order_for(const EvictorGraph& graph, NodeId node, IsThere&& is_there) const {
     return order_of(graph, node, missing_inputs(graph, node, is_there));
   }
-  // In which nodes were noted: larger for a later one.
+  // A number that is larger for a node that was noted later.
   uint64_t age(NodeId node) const { return node < plans_.size() ? plans_[node].number : 0; }
 
  private:

@@ -1,8 +1,8 @@
 // Values that are no longer needed although their bytes are there, the largest first. They are evicted before all
 // others.
 //
-// An entry may be out of date: whoever takes one checks it. Of equally large values the one with the smaller id comes
-// first. Threads: not thread-safe.
+// An entry may be out of date: the caller that takes one checks it. Of equally large values the one with the smaller id
+// comes first. Threads: not thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -87,10 +87,10 @@ c10::OperatorHandle operator_named(const std::string& name) {
   return *op;
 }
 
-// JSON's numbers are checked by hand: nlohmann-json would turn 1.5 into 1, and -1 into a huge size.
+// JSON's numbers are checked by hand: nlohmann-json would read 1.5 as 1, and -1 as a huge size.
 int64_t whole_number(const Json& json, const char* what, int64_t least, int64_t most) {
   TORCH_CHECK(json.is_number_integer(), what, " is ", json.dump(), "; expected a whole number.");
-  // What does not fit into an int64_t is a number_unsigned, and too large for every one of the limits.
+  // A number that does not fit into an int64_t is a number_unsigned, and too large for each of the limits.
   const bool fits =
       !json.is_number_unsigned() || json.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
   TORCH_CHECK(fits && json.get<int64_t>() >= least && json.get<int64_t>() <= most, what, " is ", json.dump(),
@@ -147,7 +147,7 @@ std::string error_text() {
 // A file under another name until it is whole.
 class PartFile {
  public:
-  // Beside `path`, so that the file system renames it in one step. The process' number keeps processes apart.
+  // The file lies beside `path`, so that the file system renames it in one step. Its name has the process's number.
   explicit PartFile(const std::string& path) : path_(path), part_(absl::StrCat(path, ".part", getpid())) {}
   PartFile(const PartFile&) = delete;
   PartFile& operator=(const PartFile&) = delete;

@@ -10,7 +10,7 @@
 //    "decisions": ["PREFER_SAVE", "MUST_RECOMPUTE"],      each decision once
 //    "calls": [[0, 4096, 1], null, [1, 4096, 0]]}         by number: operator, bytes of its results, decision
 //
-// What is null is an op that no policy is asked about. The file names operators as LibTorch's schemas do, and so fits
+// A null call is an op that no policy is asked about. The file names operators as LibTorch's schemas do, and so fits
 // every LibTorch that has these operators. Whether it fits the program is seen op by op when a region follows it.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What a plan decides, op by op, and by what the ops of a later step are known to be those that were planned.
+// The decisions of a plan, op by op, and the marks by which the ops of a later step are known to be the planned ones.
 //
 // Threads: a planned step does not change once it is made, but for `warned`. Any number of regions may follow it at
 // once.

@@ -37,7 +37,7 @@ struct NodeInput {
 };
 static_assert(sizeof(NodeInput) == 24);
 
-// A storage that the op writes into. Replay gives it a private one.
+// A storage that the op writes into. A replay gives the op a private storage.
 struct NodeWrite {
   Value* old = nullptr;  // that of the inputs; null if whatever stood there makes no difference
   size_t nbytes = 0;
@@ -56,7 +56,7 @@ struct ListArgument {
   int32_t size = 0;
 };
 
-// What few calls have.
+// Data that few calls have.
 struct NodeExtras {
   c10::SmallVector<ListArgument, 1> lists;
   c10::SmallVector<NodeWrite, 1> writes;
@@ -69,7 +69,7 @@ struct Node {
   c10::DispatchKeySet keys;                    // of the call below kRecordKey
   const OpEnvironment* environment = nullptr;  // the tape's
   int64_t index = 0;
-  // In the order of the arguments: those that are tensors, alone or in a list, and those that are not.
+  // The arguments in their order: `inputs` are those that are tensors, alone or in a list; `constants` are the others.
   c10::SmallVector<NodeInput, 2> inputs;
   c10::SmallVector<c10::IValue, 1> constants;
   c10::SmallVector<NodeOutput, 1> outputs;

@@ -16,8 +16,8 @@
 // All regions share one, because a later region moves tensors that an earlier one has read: a loop that carries its
 // state by set_() may have a region a round.
 //
-// Not guaranteed: of a counter through which more than kMostRuns storages were written to in turns, the older half is
-// forgotten. What is forgotten counts as a write to any storage.
+// Not guaranteed: if more than kMostRuns storages were written to alternately through a counter, the older half of its
+// writes is forgotten. A forgotten write counts as a write to any storage.
 //
 // Threads: safe. Its lock is taken below a tape's.
 #pragma once

@@ -2,7 +2,7 @@
 //
 // A value's bytes may be in several places at once: where forward computed them (`origin`), in what the tape holds for
 // backward (Held), and in what is there for the backwards under way (There); value_state.h says what these can be.
-// Those who ask do so by meaning (is_lost_by_a_write(), is_at_hand(), …). ValueBytes changes the state; Decisions,
+// Other files ask by meaning (is_lost_by_a_write(), is_at_hand(), …). ValueBytes changes the state; Decisions,
 // KeptValues and Lifetimes write down what was decided.
 //
 // Four counts say who is interested, each a subset of the one before:
@@ -39,7 +39,7 @@ namespace ac2::internal {
 
 struct Node;
 
-// The bytes as SaveWithHooks, or offloading, keeps them.
+// The bytes as a SaveWithHooks, or offloading, has packed them.
 struct PackedForm {
   std::shared_ptr<const SaveWithHooks> functions;
   TensorMeta meta;     // of the tensor that pack is given
@@ -50,7 +50,7 @@ struct PackedForm {
   c10::StreamId packed_on = kNoStream;  // the stream whose work pack's was
 };
 
-// A tensor without plain storage, kept whole or by its parts.
+// A tensor without plain storage, held whole or by its parts.
 struct OpaqueForm {
   c10::weak_intrusive_ptr<c10::TensorImpl> origin{c10::intrusive_ptr<c10::TensorImpl>()};
   at::Tensor held;  // while the value has users
@@ -62,7 +62,7 @@ struct OpaqueForm {
 // As what a budget counts bytes that it cannot drop. Those of tracked values count by their place instead.
 enum class Counted : uint8_t { kNot, kUntracked, kFixed, kOutside };
 
-// What a budget knows of a value.
+// A budget's notes on a value.
 struct BudgetedValue {
   ValueId id = kNoId;
   bool droppable : 1 = false;     // the budget may drop its bytes
@@ -143,15 +143,15 @@ class Value {
   // That storage; null if there is none.
   const c10::Storage& held_storage() const { return held_; }
   bool is_held_by_reference() const { return state_.held == Held::kByReference; }
-  // Nobody but the tape can write to the bytes that it holds.
+  // Only the tape can write to the bytes that it holds.
   bool is_held_privately() const { return state_.held == Held::kAsCopy || state_.held == Held::kReplayed; }
-  // Nobody but the tape has the bytes.
+  // Only the tape has the bytes.
   bool is_held_by_us_alone() const { return held_ && held_.use_count() == (leaf_is_ours_alone() ? 2 : 1); }
   // The bytes that the tape holds of it, in whatever form but as a whole tensor.
   int64_t held_bytes() const {
     return is_packed() ? packed_form()->packed_bytes : is_held_in_a_storage() ? bytes() : 0;
   }
-  // Nobody but the tape has the leaf, and it lies where it lay.
+  // Only the tape has the leaf, which still lies in the storage that the tape holds.
   bool leaf_is_ours_alone() const {
     return leaf_.defined() && leaf_.use_count() == 1 && leaf_.storage().is_alias_of(held_);
   }
@@ -171,9 +171,9 @@ class Value {
   bool is_at_hand() const { return is_held_in_a_storage() || is_there() || is_opaque(); }
   // A write to the storage would destroy the only bytes from which it could be had.
   bool is_lost_by_a_write() const { return !counts_on_replay_ && !is_packed() && !is_held_privately(); }
-  // Once it is overwritten, it can be had all the same: something holds it, or computes it again.
+  // The value can be had even when its storage is overwritten: something holds it, or computes it again.
   bool outlives_a_write() const { return counts_on_replay_ || users > 0 || is_packed(); }
-  // Held for what autograd saved, and for nothing else.
+  // The value is held for what autograd saved, and for nothing else.
   bool is_held_for_hooks_alone() const { return !counts_on_replay_ && is_held_by_reference() && users == hooks; }
   // The value has no form, no copy and no replay beside the bytes that forward computed.
   bool is_only_original() const { return form == nullptr && !is_held_privately() && !is_there(); }

@@ -1,8 +1,8 @@
 // The state of a value: three questions, each with an enum for its answer.
 //
-//   Decided   what shall become of the value once forward has computed it
+//   Decided   whether to save, recompute or keep the value once forward has computed it
 //   Held      how the tape holds its bytes for backward
-//   There     what is there for the backwards under way
+//   There     which bytes are there for the backwards under way
 //
 // Held and There change together or alone, by one of the StateChanges. kStateTable says which change is possible where,
 // and what it leads to. ValueBytes makes the changes; nothing else does.
@@ -18,7 +18,7 @@
 
 namespace ac2::internal {
 
-// By the policy that was asked about the op, by a name or a tag, or because nothing else is possible.
+// Decided by the policy that was asked about the op, by a name, by a tag, or because nothing else is possible.
 enum class Decided : uint8_t {
   kSave,
   kRecompute,
@@ -85,7 +85,7 @@ inline constexpr uint8_t kAnyHeld = (1U << kHeldStates) - 1;
 inline constexpr uint8_t kAnyThere = (1U << kThereStates) - 1;
 inline constexpr uint8_t kInAStorage = set_of(Held::kByReference, Held::kAsCopy, Held::kReplayed);
 
-// In the order of StateChange.
+// The rows are in the order of StateChange.
 inline constexpr std::array<StateRow, kStateChanges> kStateTable = {{
     {StateChange::kHold, set_of(Held::kNot), kAnyThere, Held::kByReference, {}},
     // The copy is made without the lock: the value may have been dropped or packed meanwhile.

@@ -25,7 +25,7 @@ void WatchedVersions::note_other(const c10::VariableVersion& counter) {
     others_ = std::make_unique<Others>();
   }
   if (others_->size() == kMostOthers) {
-    // Nobody can write any more through a tensor that is dead.
+    // No write comes through a tensor that is dead.
     others_->erase(
         std::remove_if(others_->begin(), others_->end(), [](const Other& other) { return other.counter.unique(); }),
         others_->end());

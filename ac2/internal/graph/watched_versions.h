@@ -56,7 +56,8 @@ class WatchedVersions {
   }
   // Notes those counters that were about to go up when they were found.
   void note_late();
-  // Every change would show: false for inference tensors, which have no counter, and where the list of others was full.
+  // Whether every change would show. False for inference tensors, which have no counter, and if the list of others was
+  // full.
   bool are_complete() const { return noted_ && counter_.enabled() && !some_unwatched_; }
 
   bool changed() const {
@@ -66,18 +67,19 @@ class WatchedVersions {
   }
   // The same, but for writes of the region's own ops to other storages than `storage`.
   bool changed(const SeenWrites& writes, const c10::StorageImpl* storage) const;
-  // The counters stand as they should.
+  // Takes the counters as they stand now for unchanged.
   void catch_up();
-  // What the first counter says that has changed.
+  // The change that the first counter tells of.
   Change first_change() const;
 
-  // Forgets all counters, and that any was noted stays known.
+  // Forgets all counters. noted() stays true if it was.
   void release();
 
-  // For the value that a write through `tensor` makes of a value with the versions `old`: what watches the other bytes
-  // of the storage goes on doing so. The write itself counts up the counter of `tensor`, but only after the op.
+  // For the value that a write through `tensor` makes of a value with the versions `old`: the counters that watch the
+  // other bytes of the storage go on doing so. The write itself counts up the counter of `tensor`, but only after the
+  // op.
   void watch_after_write(const WatchedVersions& old, const at::Tensor& tensor);
-  // For the value that a write makes of which no counter is told.
+  // For the value that a write makes if no counter is told of the write.
   void watch_as(const WatchedVersions& old);
 
  private:

@@ -29,12 +29,12 @@ struct Mapping {
   bool is_private = false;
 };
 
-// Between processes, or no file at all.
+// False for memory that processes share, and for memory without a file.
 bool is_file_on_disk(const std::string& path, uint64_t inode) {
   return inode != 0 && !path.starts_with("/dev/") && !path.starts_with("/memfd:") && !path.starts_with("/SYSV");
 }
 
-// In the order of addresses.
+// The mappings of this process, in the order of their addresses.
 std::vector<Mapping> read_mappings() {
   std::vector<Mapping> mappings;
   std::ifstream maps("/proc/self/maps");
@@ -56,10 +56,10 @@ std::vector<Mapping> read_mappings() {
   return mappings;
 }
 
-// What was read last. A mapping may have been replaced since.
+// The list of mappings as it was read last. Mappings may have been replaced since.
 class LastMappings {
  public:
-  // The one that has all of it, or null.
+  // The mapping that contains all of [begin, end), or null.
   const Mapping* find(uintptr_t begin, uintptr_t end) const {
     auto after = std::upper_bound(mappings_.begin(), mappings_.end(), begin,
                                   [](uintptr_t address, const Mapping& mapping) { return address < mapping.begin; });
@@ -85,7 +85,7 @@ bool stays(const Mapping* mapping, const void* data, bool may_be_written) {
   return !may_be_written && mapping->is_private && dladdr(data, &library) == 0;
 }
 
-// What was found of storages.
+// The answers for storages that were asked about.
 class KnownStorages {
  public:
   std::optional<bool> stays(const c10::StorageImpl* storage, const void* data) const {
@@ -115,8 +115,8 @@ class KnownStorages {
   size_t sweep_at_ = kLeastSwept;
 };
 
-// To take what has become a file since for what it was before costs a copy of at most so many bytes for each op. To
-// read the list for each small array would cost more.
+// Smaller storages are looked up in the list that was read last. If the list is out of date, a file that stays may be
+// taken for other memory, and each op then copies at most this many bytes. Reading the list for each would cost more.
 constexpr size_t kLittle = size_t{64} << 10;
 
 }  // namespace
@@ -133,7 +133,7 @@ bool is_file_that_stays(c10::StorageImpl& storage, bool may_be_written) {
   if (const std::optional<bool> before = known->stays(&storage, data)) {
     return *before;
   }
-  // The list as it was may say of little that it does not stay, but never that it does.
+  // The old list may give the answer false for a small storage. The answer true always comes from a new list.
   const Mapping* before = storage.nbytes() < kLittle ? last->find(begin, end) : nullptr;
   if (before != nullptr && !stays(before, data, may_be_written)) {
     return false;

@@ -8,7 +8,7 @@ namespace ac2::internal {
 
 namespace {
 
-// A DataPtr that whoever has the pointer made for it: from_blob(), from_numpy(), frombuffer(), from_dlpack().
+// A DataPtr that the owner of the memory made for it: from_blob(), from_numpy(), frombuffer(), from_dlpack().
 bool is_made_by_program(const c10::DataPtr& data) {
   static const c10::DeleterFnPtr of_function = [] {
     char byte = 0;
@@ -19,9 +19,9 @@ bool is_made_by_program(const c10::DataPtr& data) {
   return data.get_context() == nullptr || data.get_deleter() == of_function;
 }
 
-// An allocator that names the deleter of all that it allocates did not allocate what has another: a part of another
-// storage, what was sent to another process, or what from_blob() was given together with an allocator. What has no
-// allocator may still come from one, as all that torch::load() reads.
+// An allocator that names the deleter of all its memory did not allocate memory with another deleter: a part of another
+// storage, memory sent to another process, or memory that from_blob() was given with an allocator. Memory that has no
+// allocator may still come from one, as all tensors that torch::load() reads.
 bool is_allocated(c10::StorageImpl& storage, const c10::DataPtr& data) {
   if (storage.allocator() == nullptr) {
     const c10::Allocator* usual = c10::GetAllocator(data.device().type());

@@ -1,5 +1,5 @@
 // Memory that LibTorch did not allocate: a NumPy array's, that of another process, whatever from_blob() was given. Its
-// bytes may change without any op.
+// bytes may change without any op. Recorders ask once for each value from outside, and for what an op writes to.
 //
 //   if (is_foreign_memory(storage)) … // its bytes may be others by the time of backward
 //

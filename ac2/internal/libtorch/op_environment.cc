@@ -23,7 +23,7 @@ struct Switch {
   void (at::Context::*set)(bool);
 };
 
-// Those that all versions have in this form.
+// The switches that all versions of LibTorch have in this form.
 constexpr std::array kSwitches = {
     Switch{&at::Context::deterministicFillUninitializedMemory, &at::Context::setDeterministicFillUninitializedMemory},
     Switch{&at::Context::userEnabledCuDNN, &at::Context::setUserEnabledCuDNN},

@@ -1,4 +1,4 @@
-// What an op sees of its surroundings beside its arguments, and what its results may depend on: the thread's dispatch
+// The surroundings that an op sees beside its arguments, and on which its results may depend: the thread's dispatch
 // state and grad mode, the default dtype, the number of threads, whether denormal numbers are flushed to zero, and
 // LibTorch's global switches. A replay needs what forward had, whatever the program has set since. docs/design.md has
 // the table.
@@ -8,8 +8,8 @@
 //   const InEnvironment guard(forward, /*may_wait=*/true);                          // in backward, around the replay
 //
 // Threads: any. All but dispatch state, grad mode and denormals belongs to the process, as in LibTorch: while a guard
-// that changes any of it lives, ops of other threads see the change, but no op that is being replayed under a guard
-// that may wait.
+// that changes any of it lives, ops of other threads see the change. Ops that are replayed under a guard that may
+// wait do not see it.
 #pragma once
 
 #include <ATen/core/grad_mode.h>
@@ -30,7 +30,7 @@
 namespace ac2::internal {
 
 struct OpEnvironment {
-  // How much of the surroundings an op looks at. Each has what those before it have.
+  // How much of the surroundings an op looks at. Each level includes the levels before it.
   enum class Reach : uint8_t {
     kDtype,      // an elementwise op on so few numbers that one thread computes them: default dtype, denormals
     kSwitches,   // any other: threads and global switches too
@@ -44,12 +44,12 @@ struct OpEnvironment {
   bool flushes_denormals = false;
   Reach reach = Reach::kDtype;
   bool grad_mode = false;  // some kernels look at it: oneDNN's RNN keeps a workspace only if it is on
-  // Around the call. The recorder fills it in, because it has changed the thread's by the time that here() looks.
+  // The dispatch state around the call. The recorder fills it in: by the time of here() it has changed the thread's.
   c10::impl::PODLocalDispatchKeySet dispatch_state = {};
 
   static OpEnvironment here(Reach reach);
 
-  // Whether all that belongs to the process, as far as both reach, is the same.
+  // Whether the parts that belong to the process are the same.
   bool is_same_process_as(const OpEnvironment& other) const {
     return switches == other.switches && threads == other.threads && precisions == other.precisions &&
            default_dtype == other.default_dtype;
@@ -61,7 +61,7 @@ struct OpEnvironment {
   }
 };
 
-// Sets everything but the dispatch state, which a replay changes further, for as long as it lives.
+// A guard: while it lives, everything but the dispatch state is set. Replays set the dispatch state themselves.
 class InEnvironment {
  public:
   // With `may_wait` no other such guard changes what belongs to the process meanwhile: the constructor waits for it. An
@@ -75,7 +75,7 @@ class InEnvironment {
   const at::AutoGradMode grad_mode_;
   std::shared_lock<std::shared_mutex> beside_others_;
   std::unique_lock<std::shared_mutex> alone_;
-  // What the constructor found, if it has changed that.
+  // The surroundings that the constructor found, if it has changed them.
   std::optional<OpEnvironment> before_;
   const bool flushed_denormals_;
 };

@@ -13,14 +13,15 @@ namespace ac2::internal {
 // error has no type of its own).
 bool is_out_of_memory(const std::exception& error);
 
-// What shall be added to the text of an error that says that memory ran out. Empty for nothing.
+// The text to add to an error that says that memory ran out. Empty for nothing.
 using OutOfMemoryNote = std::string (*)(const c10::Error& error);
-// Installed once, by whoever knows. The note is asked for without a lock of ours.
+// Installed once. The note is asked for without a lock of ours. On its way to the program an error passes the
+// interceptor, a hook that unpacks, and the engine. The first of them adds the note.
 void set_out_of_memory_note(OutOfMemoryNote note);
-// Adds it to `error`, line by line, if that says that memory ran out and has no such note yet. Throws nothing.
+// Adds the note to `error`, line by line, if that says that memory ran out and has no note yet. Throws nothing.
 void add_out_of_memory_note(c10::Error& error) noexcept;
 
-// What `call` returns. Its errors about memory have the note.
+// Returns the result of `call`, whose errors about memory get the note.
 template <class Call>
 decltype(auto) with_out_of_memory_note(Call&& call) {
   try {

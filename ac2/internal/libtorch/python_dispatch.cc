@@ -13,13 +13,13 @@ namespace ac2::internal {
 
 namespace {
 
-// What that fallback kernel excludes, and with it the record key, which lies among these.
+// The keys that DispatchKey::Python's fallback kernel excludes. Before LibTorch 2.13 the record key is one of them.
 constexpr c10::DispatchKeySet kAbovePython =
     c10::DispatchKeySet(c10::DispatchKeySet::FULL) ^
     (c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::Python) |
      c10::DispatchKeySet(c10::DispatchKey::Python));
 
-// Not there from 2.13 on, where nobody calls it.
+// LibTorch has load_pyobj_interpreter() before 2.13 only. From 2.13 on nothing calls this function.
 template <class Impl>
 const c10::impl::PyInterpreter* interpreter_of(const Impl& impl) {
   if constexpr (requires { impl.pyobj_slot()->load_pyobj_interpreter(); }) {
@@ -29,7 +29,7 @@ const c10::impl::PyInterpreter* interpreter_of(const Impl& impl) {
   }
 }
 
-// That of the innermost mode, else of the first argument that has one.
+// The interpreter of the innermost mode, else of the first argument that has one. Null if there is none.
 const c10::impl::PyInterpreter* interpreter_for(c10::ArrayRef<c10::IValue> arguments) {
   using Modes = c10::impl::TorchDispatchModeTLS;
   if (const int64_t modes = Modes::stack_len(); modes > 0) {

@@ -16,7 +16,7 @@ inline int64_t bytes_of(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.numel() * static_cast<int64_t>(tensor.itemsize()) : 0;
 }
 
-// Of all tensors in an op's arguments or results, those in lists too.
+// The bytes of all tensors in an op's arguments or results, those in lists included.
 inline int64_t bytes_of(c10::ArrayRef<c10::IValue> values) {
   int64_t bytes = 0;
   for_each_tensor(values, [&bytes](const at::Tensor& tensor) { bytes += bytes_of(tensor); });

@@ -13,7 +13,7 @@
 #include <c10/core/impl/FakeTensorModeTLS.h>
 #endif
 
-// Not there in 2.6.
+// LibTorch 2.6 has no such namespace.
 namespace at::accelerator {}
 
 namespace ac2::internal {
@@ -38,7 +38,7 @@ c10::KernelFunction lookup(const Handle& op, c10::DispatchKeySet keys) {
   }
 }
 
-// What these two call is looked up where they are instantiated, so that it need not exist.
+// The functions that these two call are looked up where they are instantiated, so that they need not exist.
 template <class Index>
 std::optional<RequestedBytes> requested_of(Index device) {
   using namespace at::accelerator;  // NOLINT(google-build-using-namespace)

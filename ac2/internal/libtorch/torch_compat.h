@@ -1,4 +1,4 @@
-// What differs between LibTorch versions, and which of LibTorch's extension points ac2 occupies. No other file may
+// Differences between LibTorch versions, and the extension points of LibTorch that ac2 occupies. No other file may
 // depend on either.
 #pragma once
 
@@ -65,9 +65,9 @@ class EngineInFront<Base> : public EngineInFrontBase<Base> {
   }
 };
 
-// Whether the tensor has an object in Python that no Python code refers to, and that PyTorch keeps for whoever asks
-// next. From 2.10 on such an object counts as one use of the tensor; before, it counts as none, and this is false. May
-// take Python's lock: not to be called under one of ours.
+// Whether the tensor has an object in Python that no Python code refers to, and that PyTorch keeps for code that asks
+// for it next. From 2.10 on such an object counts as one use of the tensor; before, it counts as none, and this is
+// false. May take Python's lock: not to be called under one of ours.
 template <class Impl>
 bool is_used_by_idle_python_object(Impl& impl) {
   if constexpr (requires { impl.pyobj_slot()->has_unique_reference(); }) {
@@ -93,7 +93,7 @@ struct RequestedBytes {
   int64_t peak = 0;  // since reset_peak_of_accelerator()
 };
 
-// None before 2.9, in which each kind of accelerator told these numbers in its own way.
+// Null before LibTorch 2.9: there each kind of accelerator told these numbers in its own way.
 std::optional<RequestedBytes> requested_of_accelerator(c10::DeviceIndex device);
 // Does nothing before 2.9.
 void reset_peak_of_accelerator(c10::DeviceIndex device);

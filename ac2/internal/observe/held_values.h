@@ -1,9 +1,9 @@
-// What the regions of the process hold at this moment, and in which part of the program it was computed.
+// The values that the regions of the process hold at this moment, and the parts of the program that computed them.
 //
 //   for (const HeldValue& held : held_values(storage_names())) …
 //
-// Nobody has to say where an op ran: a module's ops take its parameters, and the ops between the parameters of one
-// module and those of the next ran after the first.
+// The part of the program is told from parameters: a module's ops take its parameters, and ops that come between those
+// of one module and the next ran "after" the first. It is looked for when the text is made, and recorded nowhere.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -147,7 +147,7 @@ void StepLog::value_died(const Value& value) {
 
 void StepLog::append_backward() {
   auto& events = graph_.events;
-  // What the end of the step's local variables has dropped.
+  // Leaves out the last events: those of the step's local variables, which end with the step.
   while (!events.empty() && (events.back().kind == Event::kReleased || events.back().kind == Event::kDies)) {
     events.pop_back();
   }

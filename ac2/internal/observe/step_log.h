@@ -1,4 +1,4 @@
-// What a region does, written down as a StepGraph for the planner.
+// An observer that writes down the events of a region as a StepGraph for the planner.
 //
 //   auto log = std::make_shared<StepLog>(CostSource::kMeasured);
 //   …a region is opened with RegionOptions::log, and the step runs…
@@ -38,18 +38,18 @@ class StepLog final : public Observer {
   void hook_taken(const TapeHook& hook, int graph_task) override;
   void value_died(const Value& value) override;
 
-  // Once the step is over. If nothing has been taken out, a backward in reverse order is taken for granted.
+  // Called once the step is over. If no hook has been taken out, a backward in reverse order is added.
   StepGraph take();
-  // By op of the graph: its index in the region, as OpContext::index().
+  // For each op of the graph, its index in the region, as OpContext::index().
   const std::vector<int64_t>& indices() const { return indices_; }
-  // By op of the graph: its decision is a MUST.
+  // For each op of the graph, whether its decision is a MUST.
   const std::vector<bool>& decided_within() const { return decided_within_; }
 
  private:
   uint32_t id_of(const Value& value);
   // Null if no op made it.
   StepGraph::Op* op_of(const Value& value);
-  // Of what is held from outside: does the program keep it, too?
+  // Notes, for each value that is held from outside, whether the program keeps it too.
   void look_outside();
   void look_at(const Value& value, uint32_t id);
   void note_packed(const Value& value, uint32_t id);

@@ -1,6 +1,6 @@
-// What people call the storages of a program's parameters: "layers.3.mlp.weight".
+// The names of a program's parameters ("layers.3.mlp.weight"), by their storages.
 //
-//   set_storage_namer(&names_of_all_modules);    // by whoever can find the modules of a program: Python
+//   set_storage_namer(&names_of_all_modules);    // called by code that can find a program's modules: Python
 //   for (const auto& [storage, name] : storage_names()) …
 //
 // Threads: any.

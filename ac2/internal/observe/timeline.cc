@@ -70,7 +70,7 @@ class Timeline::TimedCall final : public CallObservation {
     });
   }
 
-  // What comes after is the recorder's work, and is not counted.
+  // The op's time ends here: the recorder's work after it is not counted.
   void ran() override { end_ = now(); }
 
   void recorded(c10::ArrayRef<c10::IValue> results, c10::ArrayRef<at::Tensor> written) override {
@@ -82,7 +82,7 @@ class Timeline::TimedCall final : public CallObservation {
   }
 
  private:
-  // What the op leaves in a storage that the tape knows says so by its node.
+  // A storage that the tape knows has a value, whose producer tells which op wrote it. Other storages are noted here.
   void leaves(LockedTape& tape, const at::Tensor& tensor) {
     if (has_plain_storage(tensor) && tape.storages().peek(tensor) == nullptr) {
       const c10::Storage& storage = tensor.storage();
@@ -189,7 +189,7 @@ void Timeline::add_scope(int64_t id, int64_t depth, const std::string& policy) {
   }
 }
 
-// One thread records, and begins an op with each index in turn.
+// One thread records, and begins the ops in the order of their indices.
 int64_t Timeline::place_of_op(int64_t index) const {
   return log_.ops.empty() || index < log_.ops.front().index ? TraceLog::kNone : index - log_.ops.front().index;
 }

@@ -55,7 +55,7 @@ class Timeline final : public Observer {
   class TimedUnpack;
   class TimedReplay;
 
-  // For whom replays are: a value that autograd asked for, and the node that asked.
+  // The cause of replays: a value that autograd asked for, and the autograd node that asked.
   struct Asker {
     int64_t value = TraceLog::kNone;
     std::string consumer;

@@ -1,4 +1,4 @@
-// What there is to tell about a region, as plain data: for those who print, draw and explain.
+// The history of a region as plain data, for the files that print, draw and explain it.
 //
 //   const TraceLog log = log_of(TraceAccess::tape(trace));
 //
@@ -28,7 +28,7 @@ struct TraceLog {
     int64_t length() const { return end == kNone ? 0 : end - begin; }
   };
 
-  // What decided how a value is kept: the decision for its op, a tag, or a name.
+  // The decision for a value came from its op, from a tag, or from a name.
   enum class Source : uint8_t { OP, TAG, NAME };
 
   // The bytes of one storage between two writes.
@@ -40,7 +40,7 @@ struct TraceLog {
     Source source = Source::OP;
     std::string whole;  // "sparse", "nested", …: what it is, if it is no plain storage but a tensor that is held whole
     bool anchored = false;  // the region no longer knows how to compute it again; see tape/anchors.h
-    // Held for backward now, and the last time that they were: those of the packed form where there is one.
+    // The bytes held for backward now, and when they were held last. A packed value counts with its packed form.
     int64_t held_bytes = 0;
     int64_t last_held_bytes = 0;
     int64_t hooks = 0;      // how often autograd saves it, now
@@ -51,7 +51,7 @@ struct TraceLog {
     int64_t index = 0;
     std::string name;
     // A node, whose results can be asked for. Views are none, nor are factories, nor writes to what is not recomputed:
-    // what these leave is kept by reference. With a timeline they have it among their outputs all the same.
+    // what these leave is held by reference. With a timeline they have it among their outputs all the same.
     bool is_node = false;
     bool replayable =
         true;  // false as well for one that draws, and whose generator's state nobody noted since it is saved

@@ -23,7 +23,7 @@ uint64_t fingerprint_of(const TensorMeta& elements, const c10::Storage& storage)
   return fingerprint(elements.over(storage));
 }
 
-// Of all of the storage that `tensor` lies in, if nothing better is known.
+// The elements of all of the storage that `tensor` lies in, if nothing better is known.
 const TensorMeta* elements_of_storage(LockedTape& tape, const at::Tensor& tensor) {
   const TensorMeta meta(*tensor.unsafeGetTensorImpl());
   const size_t nbytes = tensor.storage().nbytes();

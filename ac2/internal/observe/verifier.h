@@ -1,8 +1,10 @@
 // Verify mode (ScopeOptions::verify): an observer that remembers what forward computed as fingerprints, and holds
-// against them what replays compute, what ops are given and what they leave.
+// against them what replays compute, what ops are given and what they leave. A replay that differs shows a kernel that
+// is not deterministic. An argument or a result that differs shows a write that nobody declared, at the op that made
+// it.
 //
-// The table below is guarded by the tape's lock. Whatever is compared is compared without it: a fingerprint may need
-// ops.
+// The table below is guarded by the tape's lock. All comparisons are made without the lock, because a fingerprint may
+// need ops.
 //
 // Threads: as Observer.
 #pragma once

@@ -7,14 +7,14 @@
 
 namespace ac2::internal {
 
-// What kind of tensor the value is, in a word or two; empty if it is a storage, or kept by its parts. Asks the tensor
-// nothing that might call Python. Needs the tape's lock.
+// The kind of tensor that the value is, in a word or two; empty if it is a storage, or held by its parts. Asks the
+// tensor nothing that might call Python. Needs the tape's lock.
 inline std::string kind_of_whole_tensor(const Value& value) {
   const OpaqueForm* form = value.opaque_form();
   if (form == nullptr || !form->parts.isNone()) {
     return "";
   }
-  // Before it is held, whoever wants it saved has it.
+  // Before the tensor is held, the hook that wants it saved has it.
   c10::intrusive_ptr<c10::TensorImpl> impl = form->origin.lock();
   if (form->held.defined()) {
     impl = form->held.getIntrusivePtr();

@@ -1,10 +1,21 @@
-// What one device has for offloading: pinned memory, streams to copy on, and lists of the values that are on their way.
+// The means of one device for offloading: pinned memory, streams to copy on, and lists of the values on their way.
 //
 //   if (OffloadDevice* device = OffloadDevice::of(tensor.device())) {
 //     c10::intrusive_ptr<OffloadedValue> offloaded = device->take_out(tensor, options);
 //     …
 //     at::Tensor again = offloaded->bring_back();
 //   }
+//
+// A copy to the host waits for the stream on which the value is wanted, and runs on a stream of its own. The storage is
+// held until the copy's event is known to have happened. When too many bytes are in flight, the stream that the oldest
+// value came from waits for that value's copy, and its memory is free in that stream's order. So the host, which runs
+// ahead of the device, frees memory that the device has not finished with, and never waits. A copy back is allocated on
+// the stream that will use it, and waits for that stream and for the copy to the host.
+//
+// Rejected: record_stream() instead of waiting (the allocator then asks an event for each block, which may be recorded
+// behind later copies); holding storages until their events have happened, without a bound (a host that is far ahead
+// has enqueued all of forward by then, and nothing was freed); one stream for both directions (devices copy both ways
+// at once); a pool for each region.
 //
 // Lifetime: there is one for each device of the process, and it is never destroyed. Regions come and go with every
 // step, and pinned memory is slow to get. Threads: any. Its mutex is held while copies are queued and memory is
@@ -34,7 +45,7 @@ class OffloadDevice {
  public:
   // Null if values cannot be offloaded from it, because it has no streams, no events, or no pinned memory.
   static OffloadDevice* of(c10::Device device);
-  // Of all devices together.
+  // The pinned memory of all devices together.
   static OffloadMemory memory();
   static void release_memory();
 
@@ -56,8 +67,8 @@ class OffloadDevice {
   friend class OffloadedValue;
 
   void release_what_is_out();
-  // Until at most `bytes` are on their way: makes the stream that the oldest came from wait for its copy, and frees it
-  // in that stream's order.
+  // Makes the stream that the oldest value came from wait for its copy, and frees the value in that stream's order,
+  // until at most `bytes` are on their way.
   void make_streams_wait(int64_t bytes);
   void stop_reading_ahead();
 

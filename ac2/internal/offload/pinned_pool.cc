@@ -15,7 +15,7 @@ size_t capacity_for(size_t nbytes) {
   return (std::max<size_t>(nbytes, 1) + kGranularity - 1) / kGranularity * kGranularity;
 }
 
-int64_t bytes_of(const PinnedPool::Block& block) {
+int64_t block_bytes(const PinnedPool::Block& block) {
   return static_cast<int64_t>(block.storage.nbytes());
 }
 
@@ -61,13 +61,13 @@ std::optional<PinnedPool::Block> PinnedPool::take(size_t nbytes, int64_t cap) {
     block = allocate(capacity_for(nbytes), cap);
   }
   if (block) {
-    bytes_in_use_ += bytes_of(*block);
+    bytes_in_use_ += block_bytes(*block);
   }
   return block;
 }
 
 void PinnedPool::give_back(Block block) {
-  bytes_in_use_ -= bytes_of(block);
+  bytes_in_use_ -= block_bytes(block);
   unused_[block.storage.nbytes()].push_back(std::move(block));
 }
 
@@ -78,7 +78,7 @@ void PinnedPool::release_unused() {
       if (block.busy && !block.busy->query()) {
         busy.push_back(std::move(block));
       } else {
-        bytes_ -= bytes_of(block);
+        bytes_ -= block_bytes(block);
       }
     }
     it->second = std::move(busy);

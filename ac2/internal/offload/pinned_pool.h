@@ -49,7 +49,8 @@ class PinnedPool {
   std::optional<Block> allocate(size_t capacity, int64_t cap);
 
   c10::Allocator& allocator_;
-  // By size. Of one size, the block that was given back first is taken next, because it is the least likely to be busy.
+  // Unused blocks by size. Among blocks of one size the one that was given back first is taken next, because it is the
+  // least likely to be busy.
   absl::btree_map<size_t, std::deque<Block>> unused_;
   int64_t bytes_ = 0;
   int64_t bytes_in_use_ = 0;

@@ -10,8 +10,8 @@
 
 namespace ac2::internal {
 
-// Throws c10::Error if the dispatch key that ac2 needs is taken, if AC2_VERIFY is neither 1 nor 0, and what ops inside
-// `policy` throw. With AC2_VERIFY=1 the region verifies its replays, whatever `options` say.
+// Throws c10::Error if AC2_VERIFY is neither 1 nor 0, and passes on what `policy` throws when a region enters it. With
+// AC2_VERIFY=1 the region verifies its replays, whatever `options` say.
 std::shared_ptr<ScopeState> open_region(Policy policy, RegionOptions options);
 
 }  // namespace ac2::internal

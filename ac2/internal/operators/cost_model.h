@@ -1,5 +1,5 @@
-// What a call costs, computed from its shapes alone. Budgets use it that must evict the same values each time the same
-// program runs, and budgets of devices, where a clock would measure how long it took to queue the op.
+// The cost of a call, computed from its shapes alone. It is for budgets that must evict the same values each time the
+// same program runs, and for budgets of devices, where a clock would measure how long it took to queue the op.
 #pragma once
 
 #include <ATen/core/ivalue.h>

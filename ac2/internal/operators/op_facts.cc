@@ -67,7 +67,7 @@ class FactsTable {
  private:
   std::mutex mutex_;
   absl::flat_hash_map<const c10::FunctionSchema*, std::unique_ptr<const OpFacts>> facts_;
-  // Of operators that are gone, because nodes may still refer to them.
+  // The facts of operators that are gone, because nodes may still refer to them.
   std::vector<std::unique_ptr<const OpFacts>> retired_;
   std::atomic<uint32_t> generation_{0};
   std::unique_ptr<c10::RegistrationHandleRAII> listener_;

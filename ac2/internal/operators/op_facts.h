@@ -1,4 +1,4 @@
-// What must be known of an operator to record and replay its calls.
+// The facts about an operator that recording and replaying its calls needs.
 //
 //   const OpFacts& facts = op_facts(op);   // made at the first call for `op`, found in a cache at later ones
 //
@@ -36,8 +36,8 @@ struct OpFacts {
   c10::SmallVector<uint16_t, 2> written;
   // Index of the bool argument that must be true for `written` to count, or -1.
   int written_only_if = -1;
-  // Those of `written` whose version counter does not count the write, and on whose old bytes no result depends. What
-  // autograd has saved of them follows the write, in a region as in plain PyTorch.
+  // The arguments among `written` whose version counter does not count the write, and on whose old bytes no result
+  // depends. Tensors that autograd has saved of them follow the write, in a region as in plain PyTorch.
   c10::SmallVector<uint16_t, 2> written_unseen;
   // No result depends on what a written tensor held before.
   bool overwrites = false;
@@ -52,7 +52,7 @@ struct OpFacts {
   // Each number of a result is computed from those at its place in the arguments (Tag::pointwise), and the op writes
   // nothing else and draws nothing.
   bool is_pointwise = false;
-  // What the op computes may depend on how precise products of float32 have to be.
+  // The results may depend on how precise products of float32 have to be.
   bool reads_precision = false;
   // The op is made of other ops. It arrives here whole where autograd is off for the thread (inference mode, kernels
   // that dispatch below autograd), and may look at which of its arguments require a gradient, as matmul does.

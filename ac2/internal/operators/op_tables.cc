@@ -71,9 +71,9 @@ constexpr std::array<HiddenWrites, 26> kHiddenWrites = {{
 
 // --- Ops that are never replayed -------------------------------------------------------------------------------------
 //
-// A row: a factory that draws no random numbers. What user code writes into its result through data_ptr() would be lost
-// if the factory ran again; torch::tensor() itself fills an aten::empty that way.
-// To add one: a row here. A factory that is missing is replayed, and verify mode finds what was lost.
+// A row: a factory that draws no random numbers. The bytes that user code writes into its result through data_ptr()
+// would be lost if the factory ran again; torch::tensor() itself fills an aten::empty that way. To add one: a row here.
+// A factory that is missing is replayed, and verify mode finds what was lost.
 
 constexpr std::array<std::string_view, 32> kConstantFactories = {
     "aten::empty",
@@ -124,8 +124,9 @@ constexpr std::array<std::string_view, 4> kResizes = {
 // --- In-place ops whose replay needs no old bytes --------------------------------------------------------------------
 //
 // A row: an in-place op that writes every element of its first argument and reads none. Its replay gets scratch memory
-// instead of a copy of the old value.
-// To add one: a row here, and a case in write_ops_test.cc, because a wrong row computes with garbage.
+// instead of a copy of the old value. So empty_like(x).bernoulli_(p), which is dropout on the CPU, is computed again
+// from the generator's state alone. To add one: a row here, and a case in write_ops_test.cc, because a wrong row
+// computes with garbage.
 
 constexpr std::array<std::string_view, 11> kOverwrites = {
     "aten::fill_",      "aten::zero_",        "aten::copy_",   "aten::normal_",     "aten::uniform_",   "aten::random_",

@@ -1,4 +1,4 @@
-// All that ac2 must know of operators and that their schemas do not say, as tables.
+// Tables of the facts about operators that their schemas do not say.
 //
 // op_facts.h puts it together with what the schema says; ask there, except for is_undefined_result(), which concerns
 // verify mode alone. Each table in op_tables.cc says above it what a row means and how to add one. Rows name an op as

@@ -61,8 +61,8 @@ void copy_state(const at::Generator& from, const at::Generator& to) {
 
 thread_local at::Generator redirected_generator;
 
-// Held by a replay while it swaps the state of a default generator, and on devices other than the CPU by ops that draw
-// while they are recorded.
+// A replay holds this mutex while it swaps the state of a default generator. On devices other than the CPU, ops that
+// draw hold it while they are recorded.
 std::mutex& swap_mutex() {
   static std::mutex mutex;
   return mutex;
@@ -89,8 +89,8 @@ RecordedDraw::RecordedDraw(const OpFacts& facts, c10::IValue* arguments)
   }
   lock_ = std::unique_lock(generator_.mutex());
   before_ = RandomState(generator_);
-  // Not for custom ops: their kernel may draw from the default generator besides its argument, and would wait for the
-  // lock for ever.
+  // Custom ops are left out: their kernel may draw from the default generator besides its argument, and would wait for
+  // the lock for ever.
   if (facts.is_aten && facts.generator_argument >= 0 && generator_.device().is_cpu()) {
     own_ = generator_.clone();
     arguments[facts.generator_argument] = own_;

@@ -38,8 +38,8 @@ class RecordedDraw {
   at::Generator generator_;
   RandomState before_;
   at::Generator own_;
-  // Held by one region at a time, over all threads, among those that draw from the CPU's default generator, and among
-  // those that draw from any generator of another device.
+  // Two turns, over all threads: one region at a time draws from the CPU's default generator, and one at a time from
+  // the generators of other devices.
   std::unique_lock<std::mutex> turn_;
   std::unique_lock<std::mutex> lock_;
 };

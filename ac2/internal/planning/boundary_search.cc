@@ -28,8 +28,8 @@ class RangeMaximum {
       levels_.push_back(std::move(level));
     }
   }
-  // Of the numbers [begin, end). For an empty range a number below all sums of bytes, to which some can be added
-  // without an overflow.
+  // The largest of the numbers [begin, end). For an empty range it is a number below all sums of bytes, to which bytes
+  // can be added without an overflow.
   int64_t operator()(size_t begin, size_t end) const {
     if (begin >= end) {
       return std::numeric_limits<int64_t>::min() / 4;
@@ -111,7 +111,7 @@ class BoundarySearch {
     double replayed_cost = 0, kept_cost = 0;
     int64_t replayed_bytes = 0, kept_bytes = 0, wanted_bytes = 0;
   };
-  // What is kept of the stages up to a boundary that is kept itself.
+  // A choice for the stages up to a boundary that is kept itself.
   struct PartialPlan {
     double cost = 0;
     int64_t bytes = 0;  // kept

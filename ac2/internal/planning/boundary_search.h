@@ -33,8 +33,8 @@ inline constexpr int64_t kMostStatesPerBoundary = 8192;
 // Chains are always searched finely. For other graphs kCoarse is enough for one try among many.
 enum class Resolution : uint8_t { kCoarse, kFine };
 
-// What to keep of each op, to be completed by KeepSimulator::complete(), or null if nothing fits. The choices within
-// stages must have been made (Staging::choose).
+// Chooses what to keep of each op, to be completed by KeepSimulator::complete(), or null if nothing fits. The choices
+// within stages must have been made (Staging::choose).
 std::optional<std::vector<Keep>> search_boundaries(const StagedStep& step, int64_t bytes, Resolution resolution);
 
 }  // namespace ac2::internal

@@ -128,7 +128,7 @@ bool KeepSimulator::keeps(uint32_t value) const {
 }
 
 bool KeepSimulator::at_hand(uint32_t value) const {
-  return graph_.values[value].op == StepGraph::kOutside || states_[value].held || states_[value].real || saved(value);
+  return graph_.values[value].op == StepGraph::kOutside || states_[value].held || states_[value].there || saved(value);
 }
 
 bool KeepSimulator::must_unpack(uint32_t value) const {
@@ -151,9 +151,9 @@ void KeepSimulator::hold(uint32_t value) {
 
 void KeepSimulator::drop(uint32_t value) {
   ValueState& state = states_[value];
-  if (state.held || state.real) {
+  if (state.held || state.there) {
     held_ -= graph_.values[value].bytes;
-    state.held = state.real = false;
+    state.held = state.there = false;
   }
 }
 
@@ -187,7 +187,7 @@ void KeepSimulator::unpin(uint32_t root) {
       state.unpacked = false;
       held_ -= graph_.values[value].unpacked_bytes;
     }
-    if (state.real) {
+    if (state.there) {
       drop(value);
     }
     if (!state.waits) {
@@ -224,7 +224,7 @@ void KeepSimulator::replay(uint32_t index) {
   const StepGraph::Op& op = graph_.ops[index];
   int64_t made = result_bytes_[index];
   for (const uint32_t value : op.takes) {
-    const bool nobody_else_waits = states_[value].real && states_[value].pins == 1;
+    const bool nobody_else_waits = states_[value].there && states_[value].pins == 1;
     made -= nobody_else_waits ? graph_.values[value].bytes : 0;
   }
   outcome_.peak_bytes = std::max(outcome_.peak_bytes, held_ + made);
@@ -232,7 +232,7 @@ void KeepSimulator::replay(uint32_t index) {
   ++outcome_.replays;
   for (const uint32_t result : op.results) {
     if (states_[result].pins > 0 && !at_hand(result)) {
-      states_[result].real = true;
+      states_[result].there = true;
       held_ += graph_.values[result].bytes;
     }
     states_[result].waits = false;
@@ -243,7 +243,7 @@ void KeepSimulator::replay(uint32_t index) {
   }
 }
 
-void KeepSimulator::realize(uint32_t target) {
+void KeepSimulator::bring_back(uint32_t target) {
   missing_.assign(1, target);
   while (!missing_.empty()) {
     const uint32_t value = missing_.back();
@@ -274,7 +274,7 @@ void KeepSimulator::take(uint32_t hook) {
     pinned_[hook] = 1;
     pin(value);
   }
-  realize(value);
+  bring_back(value);
   unpin_hook(hook);
 }
 
@@ -289,7 +289,7 @@ void KeepSimulator::release(uint32_t hook) {
   if (state.pins > 0) {
     // A replay is about to read it.
     state.held = false;
-    state.real = true;
+    state.there = true;
   } else {
     drop(value);
   }

@@ -1,5 +1,4 @@
-// What a plan comes to: the bytes and replays of a recorded step if some results are kept and the others are computed
-// again.
+// The bytes and replays of a recorded step if some results are kept and the others are computed again.
 //
 //   KeepSimulator simulator(graph);
 //   std::vector<Keep> kept(graph.ops.size());   // read for ops whose fate is open
@@ -19,7 +18,7 @@
 // budget, and a plan brings one.) The rules stand here a second time because a plan is evaluated thousands of times,
 // without tensors. Two tests keep both the same: random_plan_test runs random programs under plans, and fails if one
 // replays more than its plan says; plan_test compares bytes and replays, and runs steps with exactly the bytes of their
-// plans. Whoever changes how the tape pins, holds or replays values changes it here too.
+// plans. A change of how the tape pins, holds or replays values is made here too.
 //
 // Where it differs from the tape, it counts too much rather than too little: an op is taken to be wanted while the
 // program has its result, though the result itself could be used then, and all results of an op count before the op is
@@ -36,7 +35,7 @@
 
 namespace ac2::internal {
 
-// Of the results of one op.
+// The choice for the results of one op.
 enum class Keep : uint8_t {
   kNothing,  // all are computed again
   kWanted,   // those that hooks want are kept for as long as hooks want them
@@ -76,20 +75,20 @@ class KeepSimulator {
     int32_t hooks = 0;
     int32_t pins = 0;
     bool held = false;      // since forward, in the form in which it is kept
-    bool real = false;      // its bytes are there because a replay made them, or is about to read them
+    bool there = false;     // its bytes are there because a replay made them, or is about to read them
     bool waits = false;     // it is pinned, and its op has still to be replayed
     bool unpacked = false;  // its bytes are there beside the form that is held
   };
 
   void note_hooks();
   void note_uses();
-  // Held whatever hooks say.
+  // The value is held whatever hooks want.
   bool saved(uint32_t value) const;
-  // Held at least while a hook wants it.
+  // The value is held at least while a hook wants it.
   bool keeps(uint32_t value) const;
-  // Can be had without a replay.
+  // The value can be had without a replay.
   bool at_hand(uint32_t value) const;
-  // At hand, but not yet in the form in which an op or a hook takes it.
+  // The value is at hand, but not yet in the form in which an op or a hook takes it.
   bool must_unpack(uint32_t value) const;
   void unpack(uint32_t value);
   void hold(uint32_t value);
@@ -101,7 +100,7 @@ class KeepSimulator {
   void take(uint32_t hook);
   void release(uint32_t hook);
   // Replays whatever is missing for the value.
-  void realize(uint32_t value);
+  void bring_back(uint32_t value);
   void replay(uint32_t op);
 
   const StepGraph& graph_;

@@ -22,7 +22,7 @@ class MinCut {
 
   void add_edge(uint32_t from, uint32_t to, double capacity);
   void solve(uint32_t source, uint32_t sink);
-  // After solve(). Of all cheapest cuts, the one nearest to the source is meant.
+  // To be called after solve(). If several cuts are the cheapest, this is about the one nearest to the source.
   bool on_source_side(uint32_t node) const { return level_[node] >= 0; }
 
  private:

@@ -21,7 +21,7 @@
 
 namespace ac2::internal {
 
-// What to keep of a stage, apart from its boundary.
+// The choice for a stage, apart from its boundary.
 struct StageChoice {
   double replay_cost = 0;
   int64_t kept_bytes = 0;
@@ -71,7 +71,7 @@ class Staging {
   std::vector<uint32_t> spans() const;
 
  private:
-  // What crosses the place between two ops. Places are numbered by the position of the op before.
+  // The values that cross the place between two ops. Places are numbered by the position of the op before.
   struct Crossing {
     int64_t bytes = 0;
     int32_t not_to_keep = 0;  // ops whose results may not be kept

@@ -1,10 +1,10 @@
 // One step of a program, as the planner sees it: its ops, the values that they make, and when autograd wants which.
 //
-// StepLog (in tape) writes it while a step is recorded. It is plain data about sizes, costs and order: it keeps nothing
-// of the program alive, and knows no tensors and nothing of LibTorch. Ops, values and hooks are named by their position
-// in its vectors.
+// StepLog (in observe) writes it while a step is recorded. It is plain data about sizes, costs and order: it keeps
+// nothing of the program alive, and knows no tensors and nothing of LibTorch. Ops, values and hooks are named by their
+// position in its vectors.
 //
-// Its Value and Op are not those of the tape: a tape's nodes come and go, and a step's do not.
+// StepGraph's Value and Op are not those of the tape: a tape's nodes come and go, and a step's do not.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace ac2::internal {
 struct StepGraph {
   static constexpr uint32_t kOutside = ~uint32_t{0};
 
-  // What a plan may do with the results of an op.
+  // Whether a plan may choose for the results of an op.
   enum class Fate : uint8_t {
     kOpen,        // the plan chooses whether to keep them or to compute them again
     kSaved,       // they are held: a decision says so that no plan overrides, or they cannot be computed again

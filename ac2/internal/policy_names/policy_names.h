@@ -29,7 +29,7 @@ struct NamedPolicy {
 #ifndef AC2_HAS_POLICIES
 __attribute__((weak))
 #endif
-// In the order in which an error or a help text should list them.
+// The policies in the order in which an error or a help text should list them.
 const std::vector<NamedPolicy>&
 ready_made_policies();
 

@@ -8,7 +8,7 @@
 // they become one again (c10/util/intrusive_ptr.h), which is what a copy for each call would do. The caller of an op
 // has a reference for as long as the call lasts, unless the op itself runs code of the program: a policy, a destructor
 // of an object that is dropped to make room. Such code may drop the program's last reference, so that own() has to be
-// called before. Whoever copies an element gets a reference of its own, as ever.
+// called before. A copy of an element has a reference of its own, as ever.
 #pragma once
 
 #include <ATen/core/Tensor.h>

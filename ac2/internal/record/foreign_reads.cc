@@ -18,8 +18,8 @@ bool has_same_bytes(const c10::Storage& a, const c10::Storage& b) {
 
 }  // namespace
 
-// By way of another constructor, so that the destructor gives back what was taken if this one throws: a copy may find
-// no memory.
+// Delegates, so that the destructor gives back the values taken so far if this constructor throws: a copy may find no
+// memory.
 ForeignReads::ForeignReads(Tape& tape, c10::ArrayRef<c10::IValue> arguments, int64_t result_bytes)
     : ForeignReads(tape) {
   {

@@ -1,4 +1,4 @@
-// What an op that has just run has read from foreign memory (libtorch/foreign_memory.h), which may hold something else
+// The bytes that an op has just read from foreign memory (libtorch/foreign_memory.h), which may hold something else
 // by the time of a replay.
 //
 //   const ForeignReads reads(tape, arguments, bytes_of(results));   // without the tape's lock
@@ -6,6 +6,10 @@
 //
 // Either all that the op has read there is copied, or nothing is: then its results must be saved. Whichever takes fewer
 // bytes is done; what an earlier op had copied takes none if it has not changed since.
+//
+// Rejected: a copy of all foreign memory when it is first seen (it may be a data set in one buffer); a look at the
+// bytes before each replay (the old bytes are gone by then); the same copies for exposed results (a Triton kernel asks
+// for the pointers of all that it takes).
 //
 // Threads: by the recording thread.
 #pragma once

@@ -160,7 +160,7 @@ class NodeBuilder {
     node_->inputs.push_back(std::move(input));
   }
 
-  // What a replay takes in place of `value`. Without a copy there is no replay.
+  // The copy that a replay takes in place of `value`. Without a copy there is no replay.
   C10_NOINLINE Value* read_foreign(Value* value) {
     if (Value* copy = call_.foreign_reads != nullptr ? call_.foreign_reads->copy_of(*value) : nullptr) {
       return copy;

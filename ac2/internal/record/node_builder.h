@@ -18,7 +18,7 @@
 
 namespace ac2::internal {
 
-// What the recorder found out about a call that has run.
+// The recorder's findings about a call that has run.
 struct RecordedCall {
   const OpFacts& facts;
   c10::DispatchKeySet keys;

@@ -121,7 +121,7 @@ void Overwrites::collect_targets(LockedTape& tape, const OpFacts& facts, c10::Ar
 }
 
 // Memory that no allocator made may be that of a tensor of the region whose pointer the program has. No version counter
-// of that tensor is told of the write. What is read from foreign memory itself needs nothing: no replay comes back
+// of that tensor is told of the write. A target that is foreign memory itself needs nothing: no replay comes back
 // there.
 C10_NOINLINE void Overwrites::add_aliases(LockedTape& tape) {
   tape.storages().for_each([&](Value* value) {
@@ -232,7 +232,7 @@ void Overwrites::plan(LockedTape& tape, Target& target, const Fate& fate, Copies
     }
   }
   add_copies(target, must_know, copies);
-  // Whoever uses it now may do so no more by the time that the op has run, before the op's node uses it.
+  // Its present users may be gone when the op has run, before the op's node uses it.
   if (old->users > 0) {
     tape.lifetimes().use(old);
     target.used = true;
@@ -265,8 +265,8 @@ void Overwrites::commit(LockedTape& tape) {
   }
 }
 
-// By way of another constructor, so that the destructor gives back what was taken if this one throws: a copy may find
-// no memory.
+// Delegates, so that the destructor gives back the values taken so far if this constructor throws: a copy may find no
+// memory.
 Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments, Fate fate)
     : Overwrites(tape) {
   if (facts.written_only_if >= 0 && !arguments[facts.written_only_if].toBool()) {

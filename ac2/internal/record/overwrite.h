@@ -1,13 +1,13 @@
-// Before an op writes: what its targets hold is copied if something still needs it, and is no longer what their
-// storages hold.
+// Sees to the targets of an op before the op writes: their old bytes are copied if something still needs them, and the
+// storages no longer stand for the old values.
 //
 //   Overwrites writes(tape, facts, arguments, {.recompute = true});
 //   …run the op…
 //   …record it, with writes.targets() as NodeWrites…
 //
-// It happens in three steps. Under the lock it is decided, target by target, what becomes of the value that stands
-// there (plan()). Without the lock the bytes are copied (copy_bytes()). Under the lock again the storages are forgotten
-// (commit()). If the op throws, the targets simply hold something the tape does not know.
+// There are three steps. Under the lock plan() decides, target by target, what becomes of the value that stands there.
+// Without the lock copy_bytes() copies the bytes. Under the lock again commit() makes the index forget the storages.
+// If the op throws, the targets simply hold something the tape does not know.
 //
 // Threads: by the recording thread.
 #pragma once
@@ -46,8 +46,8 @@ class Overwrites {
     Value* old = nullptr;  // what it held; referenced; null if that is unknown or makes no difference
     size_t nbytes = 0;     // before the op
     OldBytes old_bytes = OldBytes::kLost;
-    // No version counter is told of the write. What the op leaves there depends on what it found, but its results do
-    // not; it is a value like those from outside.
+    // No version counter is told of the write. The bytes that the op leaves there depend on the old ones, but its
+    // results do not; it is a value like those from outside.
     bool accumulates = false;
     // The storage has a value for what the op leaves there already; see part_writes.h and unseen_writes.h.
     bool handed_on = false;
@@ -70,7 +70,7 @@ class Overwrites {
     const TensorMeta* meta = nullptr;
   };
 
-  // What is known before the op runs of how its results will be kept.
+  // What becomes of the op's results, as far as it is known before the op runs.
   struct Fate {
     bool recompute = false;  // its other results may have to be computed again, for which it needs the old bytes
     bool by_name = false;    // so may what it writes, if a name says so
@@ -123,11 +123,11 @@ class Overwrites {
   void commit(LockedTape& tape);
 
   Tape& tape_;
-  // Behind those that the op knows of: storages of other tensors that lie, in whole or in part, at the same addresses.
+  // The op's own targets come first. Storages of other tensors that lie at the same addresses come behind them.
   c10::SmallVector<Target, 1> targets_;
   size_t num_targets_ = 0;
   c10::SmallVector<Argument, 1> arguments_;
-  // What version counters will tell of: for each target its first argument, and those that count by themselves.
+  // The writes that version counters will tell of: each target's first argument, and those that count by themselves.
   c10::SmallVector<SeenWrites::Write, 1> writes_;
   c10::SmallVector<Whole, 1> whole_;
   bool opaque_ = false;

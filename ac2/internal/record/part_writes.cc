@@ -8,17 +8,17 @@ namespace {
 
 using Hooks = c10::SmallVector<TapeHook*, 8>;
 
-// Of a long region, only the youngest hooks are looked at: a write must not cost more the more there are.
+// Only the youngest hooks of a long region are looked at: a write must not cost more the more hooks there are.
 constexpr int kMostHooks = 1024;
 
-// A budget and some observers know values by what made them, and backward kernels may write to what is clobbered.
+// A budget and some observers know values by their producers, and backward kernels may write to clobbered values.
 bool may_hand_on(LockedTape& tape, const Value& old) {
   return old.hooks > 0 && old.pins == 0 && old.packed_form() == nullptr && !is_clobbered(old) &&
          tape.budget().get() == nullptr &&
          !tape.observers().any([](const Observer& observer) { return observer.tells_values_apart(); });
 }
 
-// All of them, or none if one may see what is written or is not among the youngest.
+// All hooks on `old`; or none, if one of them may see what is written or is not among the youngest.
 Hooks hooks_beside(LockedTape& tape, const Value& old, const TensorMeta& written) {
   Hooks hooks;
   int looked_at = 0;

@@ -4,7 +4,7 @@
 // write makes a new value. If the hooks on the old one then got a copy of it (or, in a replay, a storage of its own),
 // the storage would be held four times over.
 //
-// If the next value is later tagged to be kept in another form, so are the parts that those hooks see.
+// If the next value is later tagged to be held in another form, so are the parts that those hooks see.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,13 +14,13 @@
 
 namespace ac2::internal {
 
-// Before a write to the elements `written` of the storage of `tensor`, which holds `old`, and whose next value will be
-// saved by reference: if nothing but hooks needs `old`, and none of them sees what is written, they go over to that
-// next value, which is current from now on, and true is returned. Else nothing has changed.
+// Called before a write to the elements `written` of the storage of `tensor`. The storage holds `old`, and its next
+// value will be saved by reference. If only hooks need `old`, and none of them sees an element of `written`, they go
+// over to the next value, which is current from now on, and the result is true. Else nothing changes.
 bool hand_on_hooks(LockedTape& tape, Value* old, const at::Tensor& tensor, const TensorMeta& written);
 
-// After such a write: hooks go from `old`, which is recomputed, to the value `next` that the write has made of it and
-// that is recomputed too, unless one of them sees what was written.
+// Called after such a write, which has made the value `next` of `old`, where both are recomputed. The hooks on `old` go
+// over to `next`, unless one of them sees what was written.
 void hand_on_recomputed(LockedTape& tape, Value* old, Value* next, const at::Tensor& tensor, const TensorMeta& written);
 
 }  // namespace ac2::internal

@@ -20,7 +20,7 @@ c10::ArrayRef<c10::IValue> top(const torch::jit::Stack& stack, size_t count) {
   return c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - count);
 }
 
-// What is carried over from one round of a loop to the next is often detached there.
+// The state that a loop carries over from one round to the next is often detached there.
 void note_detached(Tape& tape, const at::Tensor& tensor) {
   const Tape::Lock locked(tape);
   if (Value* value = locked->asks_for_gradients() ? locked->storages().find(tensor) : nullptr) {
@@ -28,7 +28,7 @@ void note_detached(Tape& tape, const at::Tensor& tensor) {
   }
 }
 
-// After an op of which nothing is recorded: the program may have let go of what only the region holds now.
+// Called after an op that is not recorded: the program may have let go of values that only the region holds now.
 void stay_within_budget(Tape& tape, const OpFacts& facts) {
   if (Budget* budget = tape.budget()) {
     budget->make_room(0, [&] { return facts.name; });

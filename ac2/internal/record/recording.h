@@ -57,8 +57,8 @@ class Recording {
   bool offloads() const { return known_ && known_->decision.offloads(); }
 
   // Calls `op`, which runs the op and returns its results, as one c10::IValue or an ArrayRef of them, and writes the
-  // call into the tape. What is to be packed is packed then, and the budget kept: this may run user code. Returns what
-  // `op` returned.
+  // call into the tape. Then values are packed and the budget is met, which may run user code. Returns the result of
+  // `op`.
   template <class Op>
   auto run(Call& call, Op&& op) {
     if (!facts_.is_pointwise) {

@@ -46,12 +46,12 @@ class SharedKey {
 
   void share(BoxedInterceptor interceptor) {
     interceptor_ = interceptor;
-    // It is told of all operators that there are, and then of each new one.
+    // The listener is told of all operators that there are, and then of each new one.
     listening_.emplace(c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<Listener>()));
     register_pending();
   }
 
-  // Not with the dispatcher's lock. Nothing is pending unless the key is shared.
+  // To be called without the dispatcher's lock. Nothing is pending unless the key is shared.
   void register_pending() {
     if (!any_pending_.load(std::memory_order_acquire)) {
       return;

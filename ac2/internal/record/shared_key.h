@@ -10,6 +10,11 @@
 // An operator that is loaded in an open region is recorded after the region's next op, not before: the dispatcher tells
 // of it while it can register nothing. Until then the other library's fallback runs it, as it would without ac2.
 //
+// Rejected: another key. Those of backends without registrations count as backends, whose kernels win over a fallback;
+// sparse and quantised tensors outrank them; above autograd, results are packed before a kernel sees them. Rejected
+// too: a kernel for each operator in all cases. An operator that is loaded in an open region would have no kernel of
+// ours until the next op.
+//
 // Threads: any. An op takes no lock here unless the other library runs it.
 #pragma once
 

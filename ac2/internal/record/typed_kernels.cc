@@ -125,7 +125,7 @@ struct Kernel<Op, at::Tensor(Args...)> {
     });
   }
 
-  // What is dropped to make room may drop the tensors that `args` of call() refer to.
+  // Values that are dropped to make room may drop the tensors that `args` of call() refer to.
   static c10::IValue run_boxed(c10::DispatchKeySet keys, c10::ArrayRef<c10::IValue> arguments) {
     torch::jit::Stack stack(arguments.begin(), arguments.end());
     facts().op.redispatchBoxed(keys, &stack);

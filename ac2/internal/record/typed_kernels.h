@@ -11,7 +11,7 @@ namespace ac2::internal {
 
 using BoxedInterceptor = void (*)(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
-// Once a process. `boxed` is what a typed kernel calls where it has nothing to gain.
+// To be called once in a process. A typed kernel calls `boxed` where it has nothing to gain.
 void register_typed_kernels(BoxedInterceptor boxed);
 
 }  // namespace ac2::internal

@@ -3,7 +3,7 @@
 //   const CompilerTracing tracing;
 //   …ops on tensors that have no data…
 //
-// The record key stays included: what a compiler notes of the thread's keys has to hold where its code is called.
+// The record key stays included: a compiler notes the thread's keys, and compiles again where they differ.
 //
 // Threads: concerns the thread that makes it. Guards may be nested.
 #pragma once

@@ -20,7 +20,7 @@ namespace ac2::internal {
 // are for.
 PolicyDecision combine(PolicyDecision outer, const PolicyDecision& inner, const std::string& subject);
 
-// A decision, and the id in the stack of the policy that took it, or -1 if no policy was asked.
+// A decision, and the id in the stack of the policy that decided, or -1 if no policy was asked.
 struct ResolvedDecision {
   PolicyDecision decision;
   int64_t decided_by = -1;
@@ -62,7 +62,7 @@ class PolicyStack {
   bool needs_calls_ = false;
   bool looks_at_operator_ = false;
   bool looks_at_names_ = false;
-  // Of all operators, where nothing looks at them.
+  // The decision for all operators, if no policy looks at them.
   std::optional<ResolvedDecision> constant_;
   absl::flat_hash_map<const OpFacts*, ResolvedDecision> by_operator_;
 };

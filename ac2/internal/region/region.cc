@@ -148,7 +148,7 @@ Region* ThreadRegions::saving() {
   if (region == nullptr) {
     return nullptr;
   }
-  // What is traced is packed when the traced code runs.
+  // Tensors of traced code are packed when that code runs.
   const bool has_inner_hooks = !hooks_->stack.empty() && hooks_->stack.size() > scopes_.back()->outer_hooks;
   return hooks_->is_tracing || has_inner_hooks ? nullptr : region;
 }

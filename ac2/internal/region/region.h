@@ -37,7 +37,7 @@ struct Region {
   int graph_task = -1;
 };
 
-// What ScopeOptions say that concerns the region.
+// The part of ScopeOptions that concerns the region.
 struct RegionOptions {
   bool verify = false;
   bool timeline = false;
@@ -47,7 +47,7 @@ struct RegionOptions {
   std::optional<OffloadOptions> offload = std::nullopt;
 };
 
-// What a PolicyScope and its thread share.
+// Data that a PolicyScope and its thread share.
 struct ScopeState {
   std::thread::id thread;
   std::shared_ptr<const Trace> trace;
@@ -58,7 +58,7 @@ struct ScopeState {
   size_t outer_hooks = 0;
   bool outermost = false;
   std::atomic<bool> closed{false};
-  // The thread's: set when one of its scopes was closed elsewhere.
+  // Set when a scope of the thread was closed on another thread.
   std::shared_ptr<std::atomic<bool>> closed_elsewhere;
 };
 
@@ -67,7 +67,7 @@ class ThreadRegions {
   static ThreadRegions& here();
 
   std::shared_ptr<ScopeState> open(Policy::Instance policy, const RegionOptions& options = {});
-  // What was wrong with closing it here and now, or empty.
+  // Says what was wrong with closing the scope here and now. Empty if nothing was.
   std::string close(const std::shared_ptr<ScopeState>& scope);
 
   // The region in which ops of this thread are recorded at this moment; null if there is none. It is asked for every
@@ -82,7 +82,7 @@ class ThreadRegions {
   void disable();
   void enable();
 
-  // Whether someone else has included kRecordKey on this thread: it was before a region opened here.
+  // Whether kRecordKey was included on this thread before a region opened here.
   bool found_key_included() const;
 
  private:

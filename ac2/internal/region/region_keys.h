@@ -2,7 +2,9 @@
 //
 //   keys = keys - keys_of_regions();   // as they would be without ac2
 //
-// For code outside of the dispatcher that looks at a thread's keys by itself, as Python's operators of higher order do.
+// For code outside of the dispatcher that looks at a thread's keys by itself. Python's operators of higher order
+// (torch.cond) dispatch themselves, to the highest key of the thread and the tensors. Without the record key they skip
+// it; the ops that they run come to the key.
 //
 // Threads: concerns the calling thread.
 #pragma once

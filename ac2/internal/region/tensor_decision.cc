@@ -6,11 +6,11 @@ namespace ac2::internal {
 
 namespace {
 
-// Of a value that a budget may drop.
+// Decides for a value that a budget may drop.
 void decide_droppable(LockedTape& tape, Value* value, const at::Tensor& tensor, const PolicyDecision& decision,
                       bool leaves) {
   tape.decisions().set_form(value, decision.hooks(), tensor);
-  // What is offloaded takes none of the budget.
+  // Offloaded bytes take none of the budget.
   tape.kept().decide_again(value, leaves ? PolicyDecision(CheckpointPolicy::MUST_CPU_OFFLOAD) : decision);
   if (leaves) {
     tape.offloading().offload(value, tensor);
@@ -21,7 +21,7 @@ void decide(LockedTape& tape, const at::Tensor& tensor, const PolicyDecision& de
   const bool leaves = decision.offloads() && tape.offloading().may_leave(tensor);
   Value* value = decision.hooks() || leaves ? tape.storages().current(tensor) : tape.storages().find(tensor);
   if (value == nullptr) {
-    return;  // from outside: kept by reference, and there is no op to compute it again
+    return;  // from outside: held by reference, and there is no op to compute it again
   }
   if (by == DecidedBy::kName && value->is_tagged()) {
     return;
@@ -51,7 +51,7 @@ void decide_tensor(Tape& tape, const at::Tensor& tensor, const PolicyDecision& d
   {
     const Tape::Lock locked(tape);
     decide(*locked, tensor, decision, by);
-    // Of the value itself, or of what computing it again now needs.
+    // Packs for the value itself, or for the values that computing it again now needs.
     packs = locked->bytes().take_pending_packs();
   }
   pack_values(tape, packs);

@@ -1,4 +1,10 @@
-// How one tensor is kept, decided after the op that computed it: by a tag, or by its name.
+// What becomes of one tensor, decided after the op that computed it: by a tag, or by its name.
+//
+// A name may say RECOMPUTE where the op was saved. So a region with policies by name keeps generators' states, and the
+// nodes of values that died unused.
+//
+// Rejected: naming as an op of its own, as in JAX. The op's result would be one more value, and autograd saves the
+// value before it.
 #pragma once
 
 #include <ATen/core/Tensor.h>

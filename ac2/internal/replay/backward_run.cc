@@ -131,8 +131,8 @@ void BackwardRun::enter(Tape& tape, int graph_task) {
     if (tape.offload_form() != nullptr) {
       ReadAhead::restart(*locked);
     }
-    // All of them now, not one by one as they are unpacked: what the first needs is then there for the others, instead
-    // of being replayed for each.
+    // All hooks are pinned now, not one by one as they are unpacked: values that the first needs are then there for the
+    // others, instead of being replayed for each.
     for (TapeHook* hook = locked->hooks().first(); hook != nullptr; hook = hook->next()) {
       hook->pin(*locked);
     }

@@ -4,7 +4,8 @@
 // of the graph leaves such values.
 //
 // A Python process calls its engine without ours in front, so that no run stands around its backwards. There the
-// engine's graph task, which dies with the backward, tells of the end.
+// engine's graph task, which dies with the backward, tells of the end. A callback in the engine's queue would not do by
+// itself: the engine does not call it when a backward fails.
 //
 // Threads: hooks find the run of the thread that called backward(). For hooks that run on another thread, such as a
 // device's, the last run of the process to end cleans up their tape.
@@ -21,7 +22,7 @@ class Tape;
 struct EnteredTape {
   std::weak_ptr<Tape> tape;
   int graph_task = -1;
-  bool creates_graph = false;  // it is differentiated in turn, so it is no end of anything
+  bool creates_graph = false;  // it is differentiated itself, so it is no end of anything
 };
 
 class BackwardRun {

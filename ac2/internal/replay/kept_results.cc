@@ -25,7 +25,7 @@ size_t bytes_of_results(const Node& node) {
   return bytes;
 }
 
-// That would be freed if the node needed its inputs no more.
+// The bytes that would be freed if the node needed its inputs no more.
 size_t bytes_of_own_inputs(const Node& node) {
   size_t bytes = 0;
   for (auto input = node.inputs.begin(); input != node.inputs.end(); ++input) {

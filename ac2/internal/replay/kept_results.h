@@ -1,4 +1,4 @@
-// After a replay that no second backward will ask for again: its results are kept in place of what only it needed.
+// After a replay that no second backward will ask for: its results are held in place of the inputs that only it needed.
 //
 // A saved value is held until autograd frees what is computed from it. Once that has been replayed, both would be held
 // side by side. torch.utils.checkpoint's selective form drops what it has passed on to the replay, too.

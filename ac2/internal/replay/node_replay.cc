@@ -30,7 +30,7 @@ struct PrivateWrites {
 bool may_take(const Node& node, const Value& old) {
   const auto own_pins = std::count_if(node.inputs.begin(), node.inputs.end(),
                                       [&old](const NodeInput& input) { return input.value == &old; });
-  // What unpack returned may be the very tensor that pack did.
+  // A value with a packed form is not written into: unpack may have returned the very tensor that pack returned.
   return !old.is_held_in_a_storage() && old.is_replayed() && old.packed_form() == nullptr && old.pins == own_pins;
 }
 
@@ -69,7 +69,7 @@ PrivateWrites prepare_writes(Tape& tape, Node* node) {
 
 using Storages = c10::SmallVector<c10::Storage, 2>;
 
-// What the replay made of each output that is waited for.
+// The storages that the replay made of the outputs that are waited for.
 Storages wanted_storages(const Node& node, const PrivateWrites& writes, const ReplayTensors& results) {
   Storages storages(node.outputs.size());
   for (size_t i = 0; i < node.outputs.size(); ++i) {
@@ -92,7 +92,7 @@ void publish(LockedTape& tape, Node* node, const Storages& storages, const Repla
   ++node->replays;
   for (size_t i = 0; i < storages.size(); ++i) {
     const NodeOutput& output = node->outputs[i];
-    // Nobody may wait for it any more.
+    // Perhaps nothing waits for the output any more.
     if (storages[i] && output.value != nullptr && output.value->pins > 0) {
       tape.bytes().set_replayed(output.value, storages[i],
                                 output.write >= 0 ? at::Tensor() : results.at(output.flat_result));
@@ -102,7 +102,7 @@ void publish(LockedTape& tape, Node* node, const Storages& storages, const Repla
   keep_results_instead_of_inputs(tape, node);
 }
 
-// Of what stands beside what the op takes when it has run.
+// The bytes of the results that stand beside the op's inputs when it has run.
 int64_t bytes_of_results(Tape& tape, const Node& node) {
   int64_t bytes = 0;
   const Tape::Lock lock(tape);
@@ -142,8 +142,8 @@ ReplayTensors call_with_budget(Tape& tape, const Node& node, ReplayTensors input
   return call_with_room(budget, [&] { return call_again(node, inputs); });
 }
 
-// That of the first tensor on a device that has streams. Kernels of LibTorch's set it themselves; those of others rely
-// on what is current.
+// The device of the first tensor on a device that has streams. Kernels of LibTorch set the current device themselves;
+// those of others rely on it.
 std::optional<c10::Device> device_of(const Node& node) {
   for (const NodeInput& input : node.inputs) {
     if (input.meta != nullptr && is_asynchronous(input.meta->device())) {
@@ -153,8 +153,8 @@ std::optional<c10::Device> device_of(const Node& node) {
   return std::nullopt;
 }
 
-// What the op reads is memory of whatever stream forward ran it on. The program may not have told the allocator that
-// this stream reads it too: the program did not.
+// The inputs may be memory of another stream, on which forward ran the op. This stream reads it too, and the program,
+// which does not know of the replay, has not told the allocator.
 void keep_inputs_until_read(const ReplayTensors& inputs) {
   for (const at::Tensor& input : inputs) {
     if (has_plain_storage(input) && is_asynchronous(input.device())) {
@@ -177,7 +177,7 @@ ReplayTensors gather_inputs(Tape& tape, const Node& node, const PrivateWrites& w
   return inputs;
 }
 
-// Those who watch see what the replay made before anybody uses it, without the lock: to look at it may take ops.
+// Shows observers what the replay made before anything uses it, without the lock: a look may take ops.
 void show_results(Tape& tape, const Node& node, const PrivateWrites& writes, const ReplayTensors& results,
                   const std::vector<std::unique_ptr<ReplayObservation>>& observations) {
   if (!tape.observers().any([](const Observer& observer) { return observer.checks_replays(); })) {

@@ -15,7 +15,7 @@ namespace ac2::internal {
 
 namespace {
 
-// Of the tensors in it that are not hidden in an object of the user's.
+// Visits the storages of the tensors in `packed` that are not hidden in an object of the user's.
 template <class Fn>
 void for_each_storage(const c10::IValue& packed, const Fn& fn) {
   if (packed.isTensor()) {
@@ -34,7 +34,7 @@ void for_each_storage(const c10::IValue& packed, const Fn& fn) {
   }
 }
 
-int64_t bytes_of(const c10::IValue& packed) {
+int64_t bytes_of_tensors_in(const c10::IValue& packed) {
   int64_t bytes = 0;
   for_each_storage(packed, [&](const c10::Storage& storage) { bytes += static_cast<int64_t>(storage.nbytes()); });
   return bytes;
@@ -52,7 +52,7 @@ void order_after_pack(const PackedForm& form) {
 
 namespace {
 
-// What pack is to be given.
+// A pack function and the tensor that it is to be given.
 struct Packing {
   std::shared_ptr<const SaveWithHooks> functions;  // null if there is nothing to pack any more
   at::Tensor tensor;
@@ -84,7 +84,7 @@ void end_packing(LockedTape& tape, Value* value, const Packing& packing, c10::IV
   if (!form.is_offload) {
     form.packed_on = current_stream(packing.tensor.storage());
   }
-  const int64_t packed_bytes = bytes_of(packed);
+  const int64_t packed_bytes = bytes_of_tensors_in(packed);
   tape.bytes().hold_packed(value, std::move(packed), packed_bytes);
 }
 

@@ -1,4 +1,4 @@
-// What a backward will want next of what was offloaded, and copying it back before that.
+// Copies offloaded values back before backward wants them.
 //
 // Autograd takes out what it saved last first, so the tape's list of hooks says what comes next: a value that was
 // offloaded, or one that will be replayed from such values. Where a tape ends, that of the region opened before it goes
@@ -26,10 +26,10 @@ class ReadAhead final : public HookListener {
  public:
   // A backward begins on the tape: all of its hooks are wanted again.
   static void restart(LockedTape& tape);
-  // A hook of the tape has just been taken out: starts copies until as many bytes of the device are taken by what was
-  // not used yet as the region's options allow.
+  // A hook of the tape has just been taken out: starts copies until values that were not used yet take as many bytes of
+  // the device as the region's options allow.
   static void run(Tape& tape);
-  // The backward is over on the tape. What was copied back for it and not used is dropped.
+  // The backward is over on the tape. Values that were copied back for it and not used are dropped.
   static void stop(Tape& tape);
 
   void leaving(const TapeHook& hook) override;
@@ -37,7 +37,7 @@ class ReadAhead final : public HookListener {
  private:
   using WeakOffloaded = c10::weak_intrusive_ptr<OffloadedValue>;
 
-  // That of the tape, which has one from the first time on.
+  // The ReadAhead of the tape. The first call makes it.
   static ReadAhead& of(LockedTape& tape);
 
   // The next one, or null at the end.

@@ -83,8 +83,8 @@ torch::jit::Stack rebuild_arguments(const Node& node, ReplayTensors& inputs) {
 // it.
 constexpr c10::DispatchKeySet kModes = c10::python_ks;
 
-// Those of the recorded call: what a kernel dispatches inside itself then goes where it went in forward. In particular
-// autocast is off where it was off, whatever mode backward runs in.
+// The keys of the recorded call: ops that a kernel dispatches inside itself then go where they went in forward. In
+// particular autocast is off where it was off, whatever mode backward runs in.
 c10::impl::LocalDispatchKeySet dispatch_state(const Node& node, bool intercept_inner_ops) {
   c10::impl::LocalDispatchKeySet keys(node.environment->dispatch_state);
   const c10::DispatchKeySet record(kRecordKey);
@@ -112,7 +112,7 @@ ReplayTensors call_again(const Node& node, ReplayTensors inputs) {
       stack[node.facts->generator_argument] = draw->generator();
     }
   }
-  // What the op returns may be references to these: a boxed kernel (make_boxed_from_unboxed_functor.h) turns several
+  // The op may return references to these arguments: a boxed kernel (make_boxed_from_unboxed_functor.h) turns several
   // returned arguments into values only after it has dropped the stack's handles on them.
   std::vector<c10::IValue> written;
   for (const uint16_t i : node.facts->written) {

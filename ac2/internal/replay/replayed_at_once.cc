@@ -40,7 +40,7 @@ bool is_nearly_all_of(int64_t part, int64_t whole) {
   return part >= whole / 10 * 9;
 }
 
-// Of the values that hooks want and that must be replayed.
+// The bytes of the values that hooks want and that must be replayed.
 int64_t bytes_to_replay(LockedTape& tape) {
   double bytes = 0;
   for (const TapeHook* hook = tape.hooks().first(); hook != nullptr; hook = hook->next()) {

@@ -1,7 +1,8 @@
 // Warns, once in a process, of a region that saves no memory because backward has all of it there at once.
 //
-// That is so for one region around a whole model whose policy saves nothing: the first saved tensor that backward wants
-// is the model's last, and to compute it takes all that comes before. The warning is given at the end of a backward
+// One region around a whole model whose policy saves nothing is such a region: the first saved tensor that backward
+// wants is the model's last, and to compute it takes all that comes before. The warning is given at the end of a
+// backward
 //   - in which a region without a memory budget had at least nine tenths of the bytes that it replays there at once,
 //   - which were at least 16 MiB,
 //   - and at least nine tenths of what all regions of that backward had to replay,
@@ -22,8 +23,8 @@ namespace ac2::internal {
 void backward_enters(LockedTape& tape, int graph_task);
 // The backward has unpacked a tensor, for which it may have replayed.
 void backward_has_unpacked(LockedTape& tape, int graph_task);
-// Its end, to be called for each call of backward_enters(). The tape may be gone by then. Returns the warning, which is
-// to be given without any lock.
+// The end of a backward, to be called for each call of backward_enters(). The tape may be gone by then. Returns the
+// warning, which is to be given without any lock.
 std::optional<std::string> backward_leaves(int graph_task);
 
 }  // namespace ac2::internal

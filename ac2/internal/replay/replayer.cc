@@ -23,7 +23,7 @@ namespace {
 
 using Values = c10::SmallVector<Value*, 8>;
 
-// Those that are not at hand.
+// The inputs that are not at hand.
 Values missing_inputs(const Node& node) {
   Values missing;
   for (const NodeInput& input : node.inputs) {
@@ -34,14 +34,13 @@ Values missing_inputs(const Node& node) {
   return missing;
 }
 
-// A value without bytes, and, once its inputs are being gathered under a budget, what keeps those that are there
-// already.
+// A value without bytes. Once its inputs are being gathered under a budget, `inputs` pins those that are there already.
 struct Missing {
   Value* value;
   std::optional<BudgetPins> inputs;
 };
 
-// What is to be done for a missing value.
+// The next step for a missing value.
 struct Step {
   enum class Kind : uint8_t { kNothing, kUnpack, kGatherInputs, kReplay };
   Kind kind = Kind::kNothing;  // kNothing: it has its bytes by now
@@ -125,8 +124,8 @@ void realize(Tape& tape, Value* target) {
   }
 }
 
-// Nobody comes for it once more: the graph is freed as it is walked, and the hook that takes it out now is all that
-// wants it.
+// Nothing asks for the value a second time: the graph is freed as it is walked, and only the hook that takes the value
+// out now wants it.
 bool is_taken_for_good(const Value& value) {
   return !torch::autograd::get_current_graph_task_keep_graph() && value.users == 1 && value.hooks == 1 &&
          value.pins == 1;

@@ -13,8 +13,8 @@ namespace ac2::internal {
 // function throws, and if a value that is needed was changed from outside.
 at::Tensor materialize(Tape& tape, Value* value, const TensorMeta* meta);
 
-// The same for a pinned value that is there and may be handed out as it is, else undefined. Needs no turn: whoever
-// replays meanwhile leaves alone what others have pinned. Throws if the value was changed from outside.
+// The same for a pinned value that is there and may be handed out as it is, else undefined. Needs no turn: replays on
+// other threads leave alone the values that this one has pinned. Throws if the value was changed from outside.
 at::Tensor tensor_at_hand(LockedTape& tape, Value* value, const TensorMeta* meta);
 
 }  // namespace ac2::internal

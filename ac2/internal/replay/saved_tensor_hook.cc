@@ -96,7 +96,7 @@ C10_NOINLINE void SavedTensorHook::pack_whole(const at::Tensor& tensor) {
     const Unrecorded unrecorded;
     made.parts = pack_parts(tensor);
     if (made.parts.isNone()) {
-      // Its own detach(), which may be Python code or run ops, makes the alias: not under the tape's lock.
+      // The tensor's own detach() makes the alias. It may be Python code or run ops: not under the tape's lock.
       made.alias = tensor.variable_data();
     }
   }
@@ -154,7 +154,7 @@ at::Tensor SavedTensorHook::unpack_at_hand(int graph_task) {
     return {};
   }
   const Tape::Lock tape(*tape_);
-  // Not pinned: this backward has not begun with the tape, or has taken this one out before.
+  // A hook is not pinned if this backward has not begun with the tape, or has taken the hook out before.
   if (!is_pinned() || !tape->is_active(graph_task)) {
     return {};
   }
@@ -176,8 +176,8 @@ at::Tensor SavedTensorHook::unpack_pinned() {
   return tensor;
 }
 
-// Its storage and layout are read without a strong reference, for which Python's lock may be needed. A leaf that dies
-// meanwhile has no data.
+// The leaf's storage and layout are read without a strong reference, for which Python's lock may be needed. A leaf that
+// dies meanwhile has no data.
 at::Tensor SavedTensorHook::new_data_of_leaf() {
   if (leaf_ == nullptr || meta() == nullptr || leaf_->tensor.expired()) {
     return {};
@@ -208,7 +208,7 @@ at::Tensor SavedTensorHook::call_unpack_hook() {
   if (at::Tensor tensor = unpack_at_hand(graph_task); tensor.defined()) {
     return tensor;
   }
-  // Around the turn: the note asks Python for names, and whoever has its lock may be waiting for a turn.
+  // Around the turn: the note asks Python for names, and the thread that has Python's lock may wait for the turn.
   return with_out_of_memory_note([&] { return unpack_in_turn(graph_task); });
 }
 
@@ -227,7 +227,7 @@ void SavedTensorHook::take_turn_of_budget(int graph_task) {
 }
 
 at::Tensor SavedTensorHook::unpack_in_turn(int graph_task) {
-  take_turn_of_budget(graph_task);  // before the tape's: whoever waits has nothing that others wait for
+  take_turn_of_budget(graph_task);  // before the tape's: a thread that waits has nothing that others wait for
   const ReplayTurn::Taken turn(tape_->replay_turn());
   if (graph_task != -1) {
     BackwardRun::enter(*tape_, graph_task);
@@ -244,7 +244,7 @@ at::Tensor SavedTensorHook::unpack_in_turn(int graph_task) {
     unpin(*tape);
     return tensor;
   } catch (...) {
-    // Nobody may come to end this backward, if there is none.
+    // Outside a backward there may be no end at which the pin would go.
     const Tape::Lock tape(*tape_);
     unpin(*tape);
     throw;

@@ -1,4 +1,4 @@
-// What autograd holds in place of a tensor that it saved.
+// The hook: autograd holds it in place of a tensor that it saved.
 //
 //   std::unique_ptr<SavedTensorHook> hook = SavedTensorHook::make(tape);
 //
@@ -23,7 +23,7 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks, public
  public:
   static std::unique_ptr<SavedTensorHook> make(std::shared_ptr<Tape> tape);
   ~SavedTensorHook() override;
-  // Its memory is the tape's.
+  // A hook's memory is the tape's.
   static void operator delete(SavedTensorHook* hook, std::destroying_delete_t);
 
   void call_pack_hook(const at::Tensor& tensor) override;
@@ -32,28 +32,28 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks, public
  private:
   explicit SavedTensorHook(std::shared_ptr<Tape> tape) : tape_(std::move(tape)) {}
 
-  // What most unpacks come to, under one lock: undefined if there is more to do.
+  // The short way of most unpacks, under one lock. Undefined if there is more to do.
   at::Tensor unpack_at_hand(int graph_task);
   // Where backwards that share a budget replay the same ops again and again, one of them goes first; see BackwardTurn.
   void take_turn_of_budget(int graph_task);
-  // All else, alone with the tape among those that replay.
+  // The long way, while no other thread replays on the tape.
   at::Tensor unpack_in_turn(int graph_task);
   at::Tensor unpack_pinned();
 
   void pack(const at::Tensor& tensor, const OpaqueForm* made);
   // A tensor that is no plain storage: sparse, a subclass that is written in Python, and so on.
   void pack_whole(const at::Tensor& tensor);
-  // Of a tensor that is made of others; see subclass_codec.h. Its value has these, for all hooks on it.
+  // The parts of a tensor that is made of others; see subclass_codec.h. Its value has them, for all hooks on it.
   struct Parts;
   // None if `tensor` cannot be taken apart.
   c10::IValue pack_parts(const at::Tensor& tensor);
-  // Undefined if the value, which is opaque, is kept whole.
+  // Undefined if the value, which is opaque, is held whole.
   at::Tensor unpack_parts();
 
   // The value holds a leaf without a gradient, which the program may drop, but not where that would hide from a budget,
   // and from what is said of memory, what the program has dropped.
   void hold_leaf(LockedTape& tape, const at::Tensor& tensor);
-  // What the leaf holds now, if the program has given it other data since; else undefined.
+  // The data that the leaf has now, if the program has given it other data since; else undefined.
   at::Tensor new_data_of_leaf();
 
   // A leaf that was saved. Autograd keeps such a tensor itself and so reads the data that it has in backward, which

@@ -31,7 +31,7 @@ struct SparingStep {
   Value* input = nullptr;  // to gather
 };
 
-// Keeps those inputs that are there, and returns the first that is not and that something waits for.
+// Pins the inputs that are there. Returns the first input that is not there and that something waits for.
 Value* gather_next(Wanted& wanted) {
   for (; wanted.next < wanted.order.size(); ++wanted.next) {
     Value* input = wanted.order[wanted.next];
@@ -39,7 +39,7 @@ Value* gather_next(Wanted& wanted) {
       wanted.gathered.add(input);
     } else if (input->pins > 0) {
       return input;
-    }  // Else what was computed from it is there, and the value does not need it.
+    }  // Else the values that were computed from the input are there, and nothing waits for it.
   }
   return nullptr;
 }

@@ -1,6 +1,6 @@
 // Tensors that are made of other tensors by code of another language: PyTorch's wrapper subclasses (DTensor,
-// NestedTensor, a user's own). What a region records are the ops on their parts, so that a hook on one is hooks on its
-// parts.
+// NestedTensor, a user's own). A region records the ops on their parts, so that a hook on such a tensor is hooks on
+// its parts.
 //
 // The Python package installs a codec; a C++ program has none, and no such tensors.
 //

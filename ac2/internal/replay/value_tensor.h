@@ -1,4 +1,4 @@
-// A tensor over the bytes of a value, for whoever is about to use it on the current stream.
+// A tensor over the bytes of a value, for use on the current stream.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,8 +9,8 @@
 
 namespace ac2::internal {
 
-// Whoever is about to use the value's bytes does so on the current stream. Users on several streams are put in a row:
-// the last may be an op that writes there.
+// Orders a use of the value's bytes on the current stream after their earlier uses on other streams. Uses are put in a
+// row, because the last one may be an op that writes there.
 void order_use_of(Value& value, const c10::Storage& bytes);
 
 // The tensor that `meta` describes over a value that is at hand. Throws if the value was changed from outside.

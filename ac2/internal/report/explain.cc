@@ -209,8 +209,8 @@ class Explanation {
     }
   }
 
-  // So that a policy whose ops or names never occur can be told from one that decides: nothing is said of it, or not
-  // what it was meant to say. Only a timeline knows who decided.
+  // Says what each policy decided, so that a policy whose ops or names never occur can be told from one that decides.
+  // Only a timeline knows which policy decided.
   void explain_decisions() {
     std::vector<std::map<CheckpointPolicy, int64_t>> counts(log_.scopes.size());
     for (const TraceLog::Op& op : log_.ops) {
@@ -237,7 +237,7 @@ class Explanation {
     }
   }
 
-  // So that a run in which nothing was replayed, or nothing could be compared, is not taken for one that was checked.
+  // Says how many results were compared, so that a run in which none was is not taken for one that was checked.
   void explain_verified() {
     if (log_.verifies) {
       line("");

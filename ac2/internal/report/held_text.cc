@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kPlaces = 10;
 
-// What was computed in one place of the program.
+// The values that one place of the program computed.
 struct Place {
   int64_t bytes = 0;
   int64_t values = 0;
@@ -26,7 +26,7 @@ struct Place {
   std::string what;  // the largest of them
 };
 
-// What is held on one device.
+// The values that are held on one device.
 struct OnDevice {
   int64_t bytes = 0;
   int64_t values = 0;

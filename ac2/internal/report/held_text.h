@@ -1,4 +1,4 @@
-// What regions hold, in some lines of text, and the memory budget with which something that did not fit would have.
+// Text about the values that regions hold, and about the memory budget with which there would have been room.
 // ac2::explain_held() and errors about memory have it.
 //
 // Threads: any.

@@ -1,4 +1,4 @@
-// What a trace holds for backward at one moment, and what it would take not to hold it. explain() prints it.
+// The values that a trace holds for backward at one moment, and the cost of recomputing them. explain() prints it.
 //
 //   const Holdings holdings(log);
 //   for (const Holdings::Holding& held : holdings.values()) …
@@ -21,7 +21,7 @@ class Holdings {
     int64_t bytes = 0;
   };
 
-  // What would change if a held value were recomputed instead.
+  // The difference that it would make to recompute a held value.
   struct Saving {
     int64_t value = 0;
     int64_t bytes = 0;    // so many fewer would be held, `instead` already taken off
@@ -40,8 +40,8 @@ class Holdings {
   const std::vector<Holding>& values() const { return values_; }
   // How many hooks want the value at that moment.
   int64_t hooks(const TraceLog::Value& value) const { return now_ ? value.hooks : value.all_hooks; }
-  // What recomputing one value would save, for each value where that is more than nothing. The largest comes first.
-  // Only the largest few hundred values are looked at.
+  // The savings of recomputing one value, for each value where there are any. The largest comes first. Only the largest
+  // few hundred values are looked at.
   std::vector<Saving> savings() const;
 
  private:

@@ -13,7 +13,7 @@ void count(std::map<int64_t, LongReplay>& replays, int64_t value, int64_t op) {
   it->second.first = std::min(it->second.first, op);
 }
 
-// What was replayed, of which only a timeline knows for whom.
+// Counts the replays that have happened. Only a timeline knows for which values they were.
 void count_past(const TraceLog& log, std::map<int64_t, LongReplay>& replays) {
   for (const TraceLog::Replay& replay : log.replays) {
     if (replay.op != TraceLog::kNone && replay.value != TraceLog::kNone) {

@@ -20,7 +20,8 @@ struct LongReplay {
   int64_t first = 0;  // of these, the op that ran first; in the log
 };
 
-// Those of `least` ops and more; the longest comes first. Each op is counted once, for the oldest value that needs it.
+// The replays of `least` ops and more; the longest comes first. Each op is counted once, for the oldest value that
+// needs it.
 std::vector<LongReplay> long_replays(const TraceLog& log, int64_t least = 32);
 
 }  // namespace ac2::internal

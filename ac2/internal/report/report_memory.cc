@@ -116,7 +116,7 @@ function sample(columns) {
   return samples;
 }
 
-// What is held after the first `at` events, the largest first.
+// The values that are held after the first `at` events, the largest first.
 function heldAfter(at) {
   const held = new Map();
   for (const event of memory.events.slice(0, at)) {
@@ -169,7 +169,7 @@ function drawScale({g, plotWidth, scale, soft, line, y}) {
   }
 }
 
-// What is saved, and above it, paler, what was replayed.
+// Draws the saved bytes and, above them and paler, the replayed bytes.
 function drawAreas({g, columns, y}) {
   const base = new Float64Array(columns);
   for (let layer = 0; layer < 16; ++layer) {

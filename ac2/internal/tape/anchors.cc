@@ -9,25 +9,36 @@
 
 #include "ac2/internal/tape/carried_over.h"
 
+// Rejected for what keeps too much: saving all that is made under no_grad (it saves masks and frozen encoders that
+// recompute_all is meant to recompute); a limit on the depth of a replay (it saves results in the middle of a model's
+// forward); an age in ops (what is carried over is always young); asking plain PyTorch whether a tensor's graph lives
+// (its storage does not tell); cutting at a write to a parameter (superfluous: after a backward nothing wants the old
+// contents, so that the write leaves a value from outside).
+//
+// Rejected for graphs that overlap: counting all nodes through what hooks want (it saves one activation in so many of a
+// long forward that only logs them by x.detach()); a limit on that walk (it does not see past larger graphs); cutting
+// at each backward what other graphs want (some loops have no backward); a mark on what hooks have wanted once (an
+// encoder whose graph was dropped has it on all its values); counting bytes of shorter stretches (an image that the
+// program has dropped is one).
 namespace ac2::internal {
 
 namespace {
 
-// Looks come so often that for each node that is recorded so many values are looked at, on an average.
+// For each recorded node, looks examine this many values on average.
 constexpr uint64_t kLooks = 4;
-// The same of nodes, for looks through graphs.
-constexpr uint64_t kLooksThrough = 4;
+// For each recorded node, looks through graphs examine this many nodes on average.
+constexpr uint64_t kLooksThrough = 4;  // until one finds the state alive, the tape grows by a quarter for each look
 
-// What forward computed is still there, and no replay is about to read it. What somebody wants in another form is in
-// that form already.
+// Whether the bytes that forward computed are still there, and no replay is about to read them. A value that is wanted
+// in another form is in that form already.
 bool may_be_anchored(const Value& value) {
   return value.producer != nullptr && value.map_index != Value::kNotInMap && !value.origin.expired() &&
          !value.changed_outside() && !value.is_held_privately() && value.pins == 0 && !value.is_there() &&
          (value.form == nullptr || value.users == 0);
 }
 
-// Whether there are more than `most_nodes` or `most_bytes` for the sake of `value`. What autograd wants on the way is
-// there for autograd.
+// Whether more than `most_nodes` or `most_bytes` are there for the sake of `value`. Nodes behind a value that autograd
+// wants are there for autograd and do not count.
 bool keeps_more(const Value& value, size_t most_nodes, int64_t most_bytes) {
   c10::SmallVector<const Node*, Anchors::kReach + 1> nodes{value.producer};
   int64_t bytes = 0;
@@ -52,7 +63,7 @@ bool keeps_more(const Value& value, size_t most_nodes, int64_t most_bytes) {
 }  // namespace
 
 void Anchors::backward_ended() {
-  // The index has one reference.
+  // Only the index refers to these values, and the list of those that were let go.
   anchor_where([](const Value& value) { return value.refs == 1 + static_cast<int32_t>(value.let_go); });
 }
 
@@ -66,7 +77,7 @@ void Anchors::look() {
       ++living;
       any |= value->without_gradient && value->producer != nullptr;
     });
-    // In most training there is none.
+    // Most training has no such value.
     if (any) {
       anchor_where(
           [](const Value& value) { return value.without_gradient && keeps_more(value, kReach, value.bytes()); });
@@ -82,8 +93,8 @@ void Anchors::look() {
     below_per_node_ = (kLooks << 32) / static_cast<uint64_t>(living + 1);
     through_below_per_node_ = (kLooksThrough << 32) / static_cast<uint64_t>(lifetimes_.live_nodes() + living + kReach);
   }
-  // Not at twice as many: what is carried over may be found the next time. It comes sooner still if there is less by
-  // then.
+  // The next look does not wait for twice as many nodes, because it may find what this one has missed. If fewer are
+  // left by then, it comes sooner.
   nodes_limit_ = std::min(nodes_limit_, lifetimes_.live_nodes() + most_nodes_between_);
   const int64_t left = ledger_.saved_bytes();
   bytes_limit_ = std::min(bytes_limit_, left + std::max(kBytes, left / 4));
@@ -102,7 +113,7 @@ void Anchors::anchor_where(c10::function_ref<bool(const Value&)> condition) {
       candidates.push_back(value);
     }
   });
-  // The youngest first: the node that goes with one may have been all that wanted another, which is always older.
+  // The youngest first: the node of a young value may be all that refers to an older value.
   std::sort(candidates.begin(), candidates.end(),
             [](const Value* a, const Value* b) { return a->producer->index > b->producer->index; });
   for (Value* value : candidates) {

@@ -1,23 +1,29 @@
-// What a region forgets while it is open, so that one that lasts as long as its program does not grow with it.
+// Forgets producers while a region is open, so that a region that lasts as long as its program does not grow.
 //
-// A tensor that is alive keeps the nodes that computed it: autograd may come to want it, and it may die before backward
-// does. An anchor is a value that is alive and of which this is forgotten. From then on it is like a value from outside
-// the region: who wants it holds it by reference, and replays begin at it. Nothing changes for what autograd or a node
-// wants already. Values become anchors on two occasions:
+// A living tensor keeps the nodes that computed it: autograd may come to want it, and it may die before backward does.
+// An anchor is a living value whose producer the region has forgotten. From then on it is like a value from outside the
+// region: hooks and nodes hold it by reference, and replays begin at it. Nothing changes for what autograd or a node
+// wants already. Values become anchors on three occasions:
 //
-//   anchors.backward_ended();                      // what the program keeps beyond a backward is its state: all of it
-//   if (anchors.node_finished()) anchors.look();   // else, once much has gathered: what keeps too much and requires no
-//   if (anchors.state_seen()) anchors.look();      // gradient
+//   anchors.backward_ended();                      // the values that only the program keeps: all of them
+//   if (anchors.node_finished()) anchors.look();   // the values that keep too much and require no gradient
+//   if (anchors.state_seen()) anchors.look();      // the same
+//   anchors.forget_for_room();                     // the values that keep bytes for their own replays, under a budget
 //
-// A living tensor that requires a gradient keeps its graph in plain PyTorch too. Beside those, and beside what autograd
-// wants, there are some kNodes nodes and kBytes bytes: a look comes when so many more have gathered than the last one
-// left, or as many nodes as there are living values, or a quarter of the bytes. It may fall where what is carried over
-// is dead, or wanted by a graph, and in a loop always there. So while more than half is left, tensors without a
-// gradient that appear bring further looks: one in two at most, drawn at random so as not to be in step with a loop,
-// and the fewer the more values there are for each node since the last, so that all looks cost a constant per node.
-// Some of these look through what graphs want, too (carried_over.h): graphs may overlap from round to round, so that
-// one always wants the states before the one that is carried over. They walk over all nodes, so the more there are the
-// fewer are drawn.
+// A living tensor that requires a gradient keeps its graph in plain PyTorch too. Beside those, and beside what
+// autograd wants, a region that lasts has some kNodes nodes and kBytes bytes. A look comes when, since the last one,
+// kNodes nodes have gathered, or as many as there are living values if that is more; or kBytes bytes, or a quarter of
+// the bytes if that is more.
+//
+// A look may fall where the state that a loop carries over is dead, or wanted by a graph, and it may do so in every
+// round. So while more than half is left after a look, tensors without a gradient that appear bring further looks. At
+// most one such tensor in two does, drawn at random so as not to be in step with the loop. The chance grows with the
+// nodes since the last such tensor and falls with the number of values, so that all looks together cost a constant per
+// node.
+//
+// Graphs may overlap from round to round, so that one of them always wants the state before the one that is carried
+// over. So some looks go through what graphs want, too (carried_over.h). These walk over all nodes, so the more nodes
+// there are the fewer such looks are drawn.
 //
 // Threads: guarded by the tape's lock. node_finished() by the recording thread.
 #pragma once
@@ -38,11 +44,11 @@ namespace ac2::internal {
 
 class Anchors {
  public:
-  // With fewer nodes and fewer bytes than this in the tape nobody looks for values that keep too much.
+  // A tape with fewer nodes and fewer bytes than this is not searched for values that keep too much.
   static constexpr int64_t kNodes = 1024;
   static constexpr int64_t kBytes = int64_t{1} << 20;
-  // A value keeps too much if there are more nodes than this for its sake, or more bytes than it has itself. Behind
-  // what graphs want, if there are more nodes than this in a row, and kNodes nodes or kBytes bytes along the way.
+  // A value keeps too much if more nodes than this, or more bytes than its own, are there for its sake alone. Behind
+  // what graphs want it does so if more nodes than this are in a row, and kNodes nodes or kBytes bytes along the way.
   static constexpr size_t kReach = 64;
 
   Anchors(Lifetimes& lifetimes, StorageIndex& storages, const ByteLedger& ledger, const Observers& observers)
@@ -78,7 +84,7 @@ class Anchors {
   // A linear congruential generator (Knuth, The Art of Computer Programming 2, 3.3.4).
   bool draw(uint64_t below) { return (draws_ = draws_ * 1664525 + 1013904223) < below; }
   void anchor_where(c10::function_ref<bool(const Value&)> condition);
-  // What keeps too much behind what graphs want.
+  // Makes anchors of the values that keep too much behind what graphs want.
   void anchor_carried_over();
   void anchor(Value* value);
 

@@ -21,7 +21,7 @@ class BudgetShare {
  public:
   // The budget, or null. Needs no lock.
   Budget* get() const { return shown_.load(std::memory_order_acquire); }
-  // By the recording thread, before anything is recorded that shall count.
+  // To be called by the recording thread, before anything is recorded that shall count.
   void set(std::shared_ptr<Budget> budget, std::weak_ptr<BudgetedTape> tape);
   // The smaller of the two rules for as long as the tape lives.
   void limit(Budget::Limit limit) {
@@ -93,7 +93,7 @@ class BudgetShare {
       uncount_held_bytes(value);
     }
   }
-  // After a leaf has come to be held beside the value's storage; it is dropped with that.
+  // Called after a leaf has come to be held beside the value's storage, with which it is dropped.
   void count_leaf(const Value& value) {
     if (value.budget.held == Counted::kOutside) {
       budget_->add_outside_leaf(value.held_storage(), value.leaf());

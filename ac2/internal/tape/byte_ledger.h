@@ -1,4 +1,4 @@
-// What a tape has counted: the numbers of TraceStats that are sums over its values. Observers are told of every change
+// The counts of a tape: the numbers of TraceStats that are sums over its values. Observers are told of every change
 // from here, so that what they write down cannot differ from stats().
 //
 // Threads: guarded by the tape's lock.
@@ -20,7 +20,7 @@ class ByteLedger {
   // The tape holds `value` from now on, or it is about to hold it no more.
   void held(const Value& value);
   void held_no_more(const Value& value);
-  // Its bytes are there for a backward; they are about to be there no more.
+  // The value's bytes are there for a backward; or they are about to be there no more.
   void is_there(const Value& value) { recomputed(value, value.counted_bytes().recomputed, ByteChange::Kind::kReplay); }
   void there_no_more(const Value& value) {
     recomputed(value, -value.counted_bytes().recomputed, ByteChange::Kind::kDrop);

@@ -9,7 +9,7 @@ namespace ac2::internal {
 
 namespace {
 
-// That ends with a node. Each number is the largest, or the smallest, of all paths to it.
+// The stretch that ends with a node. Each number is the largest, or the smallest, of all paths to the node.
 struct Stretch {
   size_t length = 0;  // in nodes
   size_t begin = 0;   // in the list of all nodes
@@ -51,7 +51,7 @@ std::vector<Value*> carried_over(const StorageIndex& storages, const LongStretch
   }
   std::sort(nodes.begin(), nodes.end(), [](const Node* a, const Node* b) { return a->index < b->index; });
 
-  // What a node takes comes before it, so one pass suffices.
+  // A node comes after the nodes whose results it takes, so one pass suffices.
   std::vector<Stretch> stretches(nodes.size());
   std::vector<Value*> found;
   absl::flat_hash_set<const Value*> cut;

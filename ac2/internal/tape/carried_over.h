@@ -1,4 +1,4 @@
-// What is carried over through a loop in which graphs overlap.
+// Finds the state that is carried over through a loop in which graphs overlap.
 //
 // There some graph always wants the states before the one that is carried over, and behind those lies all that was ever
 // carried over: nodes of which no graph wants anything any more, but which would be needed to replay what a graph does
@@ -31,8 +31,8 @@ struct LongStretch {
 int64_t bytes_of_our_own(const Value& value);
 
 // Of the living values for which `condition` holds, those whose producers have a long stretch somewhere before them,
-// behind a value that a hook wants. Where one is the only way to the stretch for another, the older one alone. The
-// oldest first. Costs a constant per node that is there, and no recursion.
+// behind a value that a hook wants. If a value's only way to the stretch leads through an older such value, only the
+// older one is returned. The oldest value comes first. The cost is a constant for each node. Nothing recurses.
 std::vector<Value*> carried_over(const StorageIndex& storages, const LongStretch& limits,
                                  c10::function_ref<bool(const Value&)> condition);
 

@@ -65,7 +65,7 @@ void Decisions::make_saved(Value* value) {
   if (value->users > 0) {
     bytes_.hold(value);
   }
-  // After hold(): the inputs may be what keeps the bytes alive.
+  // After hold(), because perhaps only the inputs keep the bytes alive.
   lifetimes_.count_on_replay_no_more(value);
 }
 
@@ -88,7 +88,7 @@ bool Decisions::make_recomputed(Value* root) {
 
 // The decision stays as it was.
 void Decisions::save_replayed(Value* value) {
-  // Before these bytes count as held: they are there in place of the inputs.
+  // Before these bytes count as held, because they are held in place of the inputs.
   lifetimes_.count_on_replay_no_more(value);
   bytes_.hold_replayed(value);
 }
@@ -97,7 +97,7 @@ void Decisions::set_form(Value* value, std::shared_ptr<const SaveWithHooks> func
   if (value->is_opaque() || (functions == nullptr && value->packed_form() == nullptr)) {
     return;  // an opaque tensor is held whole: there is no form that views of it could be rebuilt from
   }
-  // In whatever form it is kept now, the tensor at hand has the bytes.
+  // In whatever form the value is held now, the tensor at hand has the bytes.
   bytes_.drop_held(value);
   value->form.reset();
   if (functions != nullptr) {

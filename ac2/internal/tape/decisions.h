@@ -1,5 +1,5 @@
-// How a value is kept: saved or recomputed, and in what form. The op's decision comes first; a tag, a name, offloading
-// or a replay may change it.
+// What becomes of a value: saved or recomputed, and in what form. The op's decision comes first; a tag, a name,
+// offloading or a replay may change it.
 //
 // Threads: guarded by the tape's lock.
 #pragma once
@@ -19,7 +19,7 @@ class Decisions {
   Decisions(Lifetimes& lifetimes, ValueBytes& bytes, const Observers& observers)
       : lifetimes_(lifetimes), bytes_(bytes), observers_(observers) {}
 
-  // Of a result that an op has just made.
+  // The decision for a result that an op has just made.
   void decide_first(Value* value, bool saved) { value->decided_ = saved ? Decided::kSave : Decided::kRecompute; }
   // A tag decides of the value, and no name does so from now on.
   void set_tagged(Value* value) { value->is_tagged_ = true; }
@@ -30,12 +30,12 @@ class Decisions {
   // The replayed bytes of `value` are those of a saved value from now on.
   void save_replayed(Value* value);
 
-  // In what form a saved value is saved; null: by reference. `tensor`, which lies in the value's storage, is what pack
-  // will see if it covers all of that, else a flat view of the storage.
+  // Sets the form in which a saved value is held; null: by reference. `tensor` lies in the value's storage. Pack will
+  // see it if it covers all of the storage, else a flat view of the storage.
   void set_form(Value* value, std::shared_ptr<const SaveWithHooks> functions, const at::Tensor& tensor);
   // The same for offloading.
   void set_offload_form(Value* value, std::shared_ptr<const SaveWithHooks> functions, const at::Tensor& tensor);
-  // What was to leave its device stays there, as a saved value like any other.
+  // `value`, which was to leave its device, stays there as a saved value like any other.
   void keep_in_place(Value* value);
 
  private:

@@ -9,7 +9,7 @@
 
 namespace ac2::internal {
 
-// Who has a place in the list, and must move on when the hook there leaves it.
+// A walker that has a place in the list, and must move on when the hook there leaves the list.
 class HookListener {
  public:
   virtual ~HookListener() = default;

@@ -74,7 +74,7 @@ void Lifetimes::make_outside(Value* value) {
   budget_.make_outside(*value);
   Node* node = take_off_node(value);
   const bool recomputed = std::exchange(value->counts_on_replay_, false);
-  // Before the node lets go of its inputs, which may be what keeps the bytes alive.
+  // Before the node lets go of its inputs, because perhaps only they keep the bytes alive.
   if (value->users > 0) {
     bytes_.hold(value);
   }

@@ -50,7 +50,7 @@ class Lifetimes {
   void discard(Node* node);
   // Wires a finished node to one of its outputs. It is freed when the last of them dies.
   void attach(Node* node, Value* value, NodeOutput output, bool saved);
-  // After all of its outputs have been attached.
+  // Called after all outputs of a node have been attached.
   void node_finished();
   // The values, which have producers, count on a replay from now on. A node uses its inputs as long as one of its
   // outputs does so. None of the values is held for that, so they may be gone.

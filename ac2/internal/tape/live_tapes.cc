@@ -36,8 +36,8 @@ void remove_live_tape(const Tape* tape) {
 
 void for_each_live_tape(c10::function_ref<void(Tape&)> fn) {
   LiveTapes& live = live_tapes();
-  // Held until `fn` has run for all: the last reference to a tape must not go under the mutex, which its destructor
-  // takes.
+  // The tapes are held until `fn` has run for all. The last reference to a tape must not go under the mutex, which the
+  // tape's destructor takes.
   std::vector<std::shared_ptr<Tape>> tapes;
   {
     const std::lock_guard lock(live.mutex);

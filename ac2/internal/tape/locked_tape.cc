@@ -28,7 +28,7 @@ void LockedTape::expose(Value* value, c10::StorageImpl* storage) {
   if (!closed_) {
     exposed_.add(storage);
   }
-  // What has another form is in that form already, and what a backward has replayed is that backward's.
+  // A value with another form is in that form already. Bytes that a backward has replayed are that backward's.
   if (value->producer != nullptr && value->is_only_original()) {
     observers_.tell([&](Observer& observer) { observer.anchored(*value); });
     lifetimes_.make_outside(value);

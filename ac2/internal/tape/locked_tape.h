@@ -1,4 +1,5 @@
-// Everything of a tape that needs its lock. Tape::Lock hands it out, so whoever has a reference to one holds the lock:
+// Everything of a tape that needs its lock. Tape::Lock hands it out, so code that has a reference to one holds the
+// lock:
 //
 //   const Tape::Lock tape(*region.tape);
 //   Value* value = tape->storages().current(tensor);
@@ -66,7 +67,7 @@ class LockedTape {
 
   // The tape's own copy of how the tensor lies in its storage.
   const TensorMeta* intern(const at::Tensor& tensor) { return metas_.intern(*tensor.unsafeGetTensorImpl()); }
-  // And of what an op saw of its surroundings.
+  // The tape's own copy of the surroundings that an op saw.
   const OpEnvironment* intern(const OpEnvironment& environment) { return environments_.intern(environment); }
 
   // All outputs of a finished node have been attached.
@@ -84,7 +85,7 @@ class LockedTape {
     tidying_is_due_ |= anchors_.state_seen();
   }
   void forget_for_room() { anchors_.forget_for_room(); }
-  // What forward computed is about to be destroyed by a write.
+  // A write is about to destroy the original, which forward computed.
   void forget_origin(Value* value);
 
   // Code that no dispatcher sees may write from now on to `storage`, which `value` stands for.
@@ -101,7 +102,7 @@ class LockedTape {
   // Which nodes of autograd's were made while the region was open.
   AutogradSpan& autograd_span() { return autograd_span_; }
 
-  // Those that hooks or living tensors can still come to need, in the order in which they ran.
+  // The nodes that hooks or living tensors can still come to need, in the order in which they ran.
   std::vector<Node*> reachable_nodes() const;
   TraceStats stats();
   // The region is over: the storage index is empty, and only what hooks need is there.

@@ -1,4 +1,4 @@
-// Whoever wants to see what happens on a tape. The timeline, the verifier and the planner's step log are observers
+// A class that watches what happens on a tape. The timeline, the verifier and the planner's step log are observers
 // (see //ac2/internal/observe); a further one is a class of its own and a line where regions are opened.
 //
 //   class MissCounter final : public Observer {
@@ -53,13 +53,13 @@ struct ByteChange {
 class CallObservation {
  public:
   virtual ~CallObservation() = default;
-  // Before the op runs, unless it is a view or is never recomputed. May throw.
+  // Called before the op runs, unless it is a view or is never recomputed. May throw.
   virtual void takes(c10::ArrayRef<c10::IValue> /*arguments*/) {}
   // The op has just returned.
   virtual void ran() {}
-  // Before the call is recorded. May throw, and the call is not recorded then.
+  // Called before the call is recorded. May throw, and the call is not recorded then.
   virtual void check() {}
-  // After it has been recorded, or left out: the results, and the tensors that it wrote to.
+  // Called after the call has been recorded, or left out, with the results and the tensors that the op wrote to.
   virtual void recorded(c10::ArrayRef<c10::IValue> /*results*/, c10::ArrayRef<at::Tensor> /*written*/) {}
 };
 
@@ -89,7 +89,7 @@ class Observer {
 
   // Where the costs of ops come from that node_recorded() is told; null if it need not be told.
   virtual std::optional<CostSource> costs() const { return std::nullopt; }
-  // It knows values by what made them: hooks must not go over from one value to another.
+  // Whether the observer knows values by their producers, so that hooks must not go over from one value to another.
   virtual bool tells_values_apart() const { return false; }
   // Whether check() of its observations of replays wants to see what they made.
   virtual bool checks_replays() const { return false; }
@@ -98,22 +98,22 @@ class Observer {
 
   // --- with the tape's lock -----------------------------------------------------------------------------------------
 
-  // A finished node that has results. `decided_by` is the scope whose policy decided, or -1.
+  // A finished node that has results. `decided_by` is the id in the PolicyStack of the policy that decided, or -1.
   virtual void node_recorded(const Node& /*node*/, const PolicyDecision& /*decision*/, int64_t /*decided_by*/,
                              double /*cost*/) {}
   virtual void tensor_seen(const Value& /*value*/, const at::Tensor& /*tensor*/) {}
-  // Before a tag or a name takes effect.
+  // Called before a tag or a name takes effect.
   virtual void decided_again(const Value& /*value*/, const PolicyDecision& /*decision*/, DecidedBy /*by*/) {}
   // Value::decided() has changed.
   virtual void decision_changed(const Value& /*value*/) {}
   // `value`, which is alive, can no longer be recomputed; see anchors.h.
   virtual void anchored(const Value& /*value*/) {}
-  // What forward computed is about to be overwritten.
+  // The original, which forward computed, is about to be overwritten.
   virtual void overwritten(const Value& /*value*/) {}
-  // The bytes that it holds, if any, are about to go.
+  // The bytes that the tape holds of `value`, if any, are about to go.
   virtual void before_drop(const Value& /*value*/) {}
   virtual void bytes_changed(const ByteChange& /*change*/) {}
-  // After Value::hooks has changed.
+  // Called after Value::hooks has changed.
   virtual void hook_added(const TapeHook& /*hook*/, const Value& /*value*/) {}
   virtual void hook_removed(const TapeHook& /*hook*/, const Value& /*value*/) {}
   // Autograd takes a tensor out; `graph_task` is -1 outside backward.
@@ -131,7 +131,7 @@ class Observer {
   virtual std::unique_ptr<ReplayObservation> observe_replay(const Node& /*node*/) { return nullptr; }
   // Autograd is about to save `tensor`. May throw.
   virtual void before_save(const at::Tensor& /*tensor*/) {}
-  // What the pack function of a SaveWithHooks is given, and what its unpack function made of it.
+  // The tensor that the pack function of a SaveWithHooks is given, and the one that its unpack function made of it.
   virtual void before_pack(const Value& /*value*/, const at::Tensor& /*tensor*/) {}
   virtual void after_unpack(const Value& /*value*/, const c10::Storage& /*storage*/) {}
 };

@@ -38,7 +38,7 @@ class Observers {
     return found;
   }
 
-  // What `observe`, called with each observer, returns, without the nulls.
+  // Calls `observe` with each observer, and returns the results without the nulls.
   template <class Observation, class Fn>
   std::vector<std::unique_ptr<Observation>> observe(Fn&& observe) const {
     std::vector<std::unique_ptr<Observation>> observations;

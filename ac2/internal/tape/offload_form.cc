@@ -10,7 +10,7 @@ namespace ac2::internal {
 
 namespace {
 
-// Of the process: from then on a CPU value decided so is a saved one like any other.
+// Whether the process was told that values on the CPU are not offloaded. Such a value is saved like any other.
 std::atomic<bool> told_about_cpu{false};
 
 }  // namespace

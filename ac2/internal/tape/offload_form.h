@@ -26,7 +26,7 @@ namespace ac2::internal {
 
 class OffloadDevice;
 
-// Of a value that is packed so.
+// The OffloadedValue of a value that is packed so.
 c10::intrusive_ptr<OffloadedValue> offloaded_of(const Value& value);
 
 class OffloadForm {

@@ -38,7 +38,7 @@ void check_version_of_leaf(const c10::TensorImpl& leaf, uint32_t expected) {
 }
 
 void check_offloaded_unchanged(const Value& value) {
-  // What an op of the region has written over is in host memory as it was; see Overwrites.
+  // If an op of the region has written over the value, host memory has the old bytes; see Overwrites.
   if (value.origin._unsafe_get_target() != nullptr) {
     check_unchanged(value);
   }

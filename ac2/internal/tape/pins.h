@@ -1,7 +1,7 @@
-// What the backwards under way need: pins on values, and the replays that these wait for.
+// The needs of the backwards under way: pins on values, and the replays that these wait for.
 //
 // The first pin on a value makes it needed: its bytes are taken where they are, or its producer is marked as waited
-// for, and the producer's inputs are pinned in turn. The last unpin undoes that. Every edge is walked once, so n ops
+// for, and the producer's inputs are pinned too. The last unpin undoes that. Every edge is walked once, so n ops
 // cost O(n); nothing here recurses, so n may be a million.
 //
 // Threads: guarded by the tape's lock.

@@ -1,4 +1,4 @@
-// Whose turn it is to replay on a tape: one thread at a time, so that no op runs twice for two threads that need it.
+// Turns of the threads that replay on a tape: one at a time, so that no op runs twice for two threads that need it.
 //
 //   const ReplayTurn::Taken turn(tape.replay_turn());   // waits for its turn
 //

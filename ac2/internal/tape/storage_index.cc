@@ -80,7 +80,7 @@ Value* StorageIndex::add_made(const at::Tensor& tensor) {
   Value* value = lifetimes_.make_value(tensor.unsafeGetTensorImpl()->unsafe_storage());
   // Most storages that an op returns have just been made: nothing but this value refers to them weakly, so no other
   // value stands for them.
-  const bool is_new = value->origin.weak_use_count() == 2;  // of which one stands for all that is strong
+  const bool is_new = value->origin.weak_use_count() == 2;  // one stands for all strong references
   if (!is_new && map_.find(value->origin._unsafe_get_target()) != nullptr) {
     lifetimes_.discard(value);
     return nullptr;
@@ -154,15 +154,16 @@ Value* StorageIndex::current_opaque(const at::Tensor& tensor, bool create) {
 }
 
 void StorageIndex::forget_dead(Value* value) {
-  // Nobody uses it and nobody can begin to: without this, a loop that saves everything would grow a chain of producers.
-  // Not under a budget, which knows the producer by what it made, nor where a name may have it computed again.
+  // Nothing uses the dead value, and nothing can begin to. A loop that saves everything would else grow a chain of
+  // nodes. A budget knows the producer by its results, and a name may have the value computed again: both need the
+  // producer.
   if (!value->counts_on_replay() && value->users == 0 && value->producer != nullptr && !value->budget.droppable &&
       !names_decide_) {
     lifetimes_.detach_producer(value);
   }
   budget_.update_place(*value);
-  // Nobody can change what is no more, and the storage's own memory is freed. An offloaded value may have been changed
-  // while the storage lived.
+  // Bytes that are no more cannot change, and the storage's own memory is freed. An offloaded value may have been
+  // changed while the storage lived.
   if (!value->is_packed()) {
     value->origin.reset();
     value->versions.release();

@@ -38,7 +38,7 @@ class StorageIndex {
   Value* current_plain(const at::Tensor& tensor);
   // Null if the tape does not know it, or if it has changed unseen.
   Value* find(const at::Tensor& tensor);
-  // Whatever the index has for the storage of `tensor`, which is a plain one; null if nothing. Notes nothing.
+  // The value that the index has for the plain storage of `tensor`, changed or not; null if none. Notes nothing.
   const Value* peek(const at::Tensor& tensor) const;
 
   // A new value for a plain storage that an op has made, or null if the index knows that storage.
@@ -65,7 +65,7 @@ class StorageIndex {
       drop_some_dead();
     }
   }
-  // All of them.
+  // Forgets all dead values at once.
   void sweep();
   // The region is over: only what hooks need stays.
   void close();
@@ -76,7 +76,7 @@ class StorageIndex {
   }
 
  private:
-  // Of a tensor with a plain storage.
+  // The same as find(), for a tensor with a plain storage.
   Value* find_plain(const at::Tensor& tensor);
   Value* add_outside(const at::Tensor& tensor);
   Value* current_opaque(const at::Tensor& tensor, bool create);

@@ -46,9 +46,9 @@ class StorageMap {
     return oldest.value;
   }
 
-  // What is expected to stay.
+  // Adds a value that is expected to stay.
   void add(Value* value);
-  // Before its origin is forgotten.
+  // To be called before the value's origin is forgotten.
   void remove(Value* value);
 
   // As they are now; null where there are fewer.
@@ -90,7 +90,7 @@ class StorageMap {
   }
   Value* search(const c10::StorageImpl* storage) const;
 
-  mutable std::array<Entry, kFound> found_{};  // what find() may be asked for next, for a look at one place
+  mutable std::array<Entry, kFound> found_{};  // the entries that find() looks at first, one a place
   // A Value's map_index counts the young first.
   std::array<Entry, kYoung> young_{};
   uint32_t next_young_ = 0;

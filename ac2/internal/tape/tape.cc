@@ -29,7 +29,7 @@ void Tape::set_budget(std::shared_ptr<Budget> budget) {
 TraceStats Tape::stats() {
   TraceStats stats;
   stats.live_nodes = std::numeric_limits<int64_t>::max();
-  // What a sweep drops is freed when the lock is released, and with it storages whose values the next sweep drops.
+  // Values that a sweep drops are freed with the lock, and with them storages whose values the next sweep drops.
   for (bool fewer = true; fewer;) {
     const int64_t nodes = stats.live_nodes;
     const Lock locked(*this);

@@ -9,7 +9,7 @@
 //
 // A Tape is what can be asked without the lock. All else is in the LockedTape that Lock hands out.
 //
-// Threads: any. What dies under a Lock is freed after it is released, so that neither deleters nor destructors of user
+// Threads: any. Objects that die under a Lock are freed after it, so that neither deleters nor destructors of user
 // objects ever run under the mutex. No op may run under it either.
 #pragma once
 
@@ -87,7 +87,7 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
   // The object in it has been destroyed. Any thread.
   void free_hook(HookMemory* memory) { hook_memory_.destroy(memory); }
 
-  // By the recording thread, before anything is recorded that shall count.
+  // To be called by the recording thread, before anything is recorded that shall count.
   void set_budget(std::shared_ptr<Budget> budget);
 
   TraceStats stats();

@@ -19,7 +19,7 @@ class TapeHook {
   TapeHook(const TapeHook&) = delete;
   TapeHook& operator=(const TapeHook&) = delete;
 
-  // Null before it is attached.
+  // The value; null before the hook is attached.
   const Value* value() const { return value_; }
   Value* value() { return value_; }
   // How the tensor lies in the value's storage; null for tensors without plain storage.
@@ -42,7 +42,7 @@ class TapeHook {
   // The hook wants the value that the storage of `tensor` holds now, which is held or kept from now on as was decided.
   // `made` has the alias or the parts of a tensor of which there must be one of them, else it is null.
   void attach(LockedTape& tape, const at::Tensor& tensor, const OpaqueForm* made = nullptr);
-  // It wants it no more. Does nothing if it never did.
+  // The hook wants its value no more. Does nothing if it never did.
   void detach(LockedTape& tape);
 
  private:

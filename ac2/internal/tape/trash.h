@@ -1,4 +1,4 @@
-// What dies under a tape's lock, so that it is freed after the lock has been released: neither deleters of storages nor
+// Objects that die under a tape's lock, to be freed after the lock has been released: neither deleters of storages nor
 // destructors of the user's objects may run under the mutex.
 //
 // Threads: a TrashCan is guarded by the tape's lock; a Trash is emptied by the thread that held it.

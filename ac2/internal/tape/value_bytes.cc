@@ -165,7 +165,7 @@ void ValueBytes::drop_held(Value* value) {
 }
 
 void ValueBytes::hold_packed(Value* value, c10::IValue packed, int64_t packed_bytes) {
-  // It may have been overwritten, tagged or dropped meanwhile.
+  // The value may have been overwritten, tagged or dropped meanwhile.
   if (!value->is_held_in_a_storage()) {
     trash_.put(packed);
     return;
@@ -197,7 +197,7 @@ void ValueBytes::set_replayed(Value* value, c10::Storage storage, at::Tensor rep
 }
 
 bool ValueBytes::take_original(Value* value) {
-  // Of an inference tensor, which has no version counter, nobody can say whether it is still what the op returned.
+  // An inference tensor has no version counter, so nothing tells whether it still is as the op returned it.
   if (!value->versions.are_complete()) {
     return false;
   }

@@ -39,7 +39,7 @@ class ValueBytes {
   // Until it is dropped, the tape also holds the leaf that autograd has saved, whose data the program may yet exchange.
   // Does nothing if the value has one already, or is not held by reference.
   void hold_leaf(Value* value, const at::Tensor& leaf);
-  // In whatever form.
+  // Drops the held bytes, in whatever form they are.
   void drop_held(Value* value);
 
   // Values whose SaveWithHooks must be packed, with a reference to each: the caller packs them without the lock.
@@ -49,7 +49,7 @@ class ValueBytes {
   // the lock. The caller takes them out of the storage index then.
   bool has_let_go() const { return !let_go_.empty(); }
   c10::SmallVector<Value*, 2> take_let_go() { return std::exchange(let_go_, {}); }
-  // Those that are still there.
+  // Puts back those whose storages are still there.
   void put_back_let_go(c10::ArrayRef<Value*> values) { let_go_.append(values.begin(), values.end()); }
   // The packed form takes the place of the storage that is held.
   void hold_packed(Value* value, c10::IValue packed, int64_t packed_bytes);
@@ -57,9 +57,9 @@ class ValueBytes {
   // The bytes of a value that is at hand and not opaque. Throws if someone changed them from outside.
   const c10::Storage& checked(const Value& value) const;
 
-  // What a replay, or an unpack function, made of it is there from now on.
+  // The bytes that a replay, or an unpack function, made of the value are there from now on.
   void set_replayed(Value* value, c10::Storage storage, at::Tensor replayed);
-  // What forward computed is still there and unchanged: a pin needs no more. False if it is not.
+  // Takes the original for a pin, if it is still there and unchanged. False if it is not.
   bool take_original(Value* value);
   // Nothing is there from now on.
   void drop_there(Value* value);

@@ -48,7 +48,7 @@ Policy compose(std::vector<Policy> policies, Fold fold) {
     Policy::Instance composed;
     for (const Policy& policy : policies) {
       entered->push_back(policy.enter());
-      // Of the first that has one.
+      // The budget is that of the first policy that has one.
       if (!composed.memory_budget) {
         composed.memory_budget = entered->back().memory_budget;
         composed.modelled_costs = entered->back().modelled_costs;

@@ -6,7 +6,7 @@ namespace ac2::policies::internal {
 
 const std::vector<std::string>& products_without_batch() {
   static const auto& ops = *new std::vector<std::string>{
-      // Of matrices and vectors.
+      // Products of matrices and vectors.
       "aten::mm",
       "aten::addmm",
       "aten::addmm_",
@@ -19,7 +19,7 @@ const std::vector<std::string>& products_without_batch() {
       "aten::dot",
       "aten::vdot",
       "aten::mkldnn_linear",
-      // Of low precision.
+      // Products of low precision.
       "aten::_int_mm",
       "aten::_scaled_mm",
       "aten::_scaled_mm_v2",
@@ -135,7 +135,7 @@ const std::vector<std::string>& attention() {
 
 const std::vector<std::string>& backward_of_compute_intensive() {
   static const auto& ops = *new std::vector<std::string>{
-      // That of a matrix product is matrix products.
+      // The backward of a matrix product is matrix products.
       "aten::convolution_backward",
       "aten::convolution_backward_overrideable",
       "aten::linear_backward",

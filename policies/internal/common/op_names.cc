@@ -31,7 +31,7 @@ bool is_composite(const std::string& text) {
   return composite;
 }
 
-// Not an error: a backend may have a kernel of its own for such an operator, and then it is seen.
+// A warning and not an error: a backend may have a kernel of its own for such an operator, and then the op is seen.
 void warn_if_composite(const std::string& caller, const std::string& name) {
   static std::mutex mutex;
   static std::set<std::string> checked;

@@ -14,7 +14,7 @@ namespace ac2::policies::internal {
 
 namespace {
 
-// Of one thread.
+// The open region of one thread.
 class OpenRegion {
  public:
   explicit OpenRegion(MakeHooks make) : make_(std::move(make)) {}
@@ -34,7 +34,7 @@ class OpenRegions {
  public:
   explicit OpenRegions(std::function<MakeHooks()> enter_region) : enter_region_(std::move(enter_region)) {}
 
-  // That of a scope around this one; else a new one, which lasts as long as a scope has it.
+  // The region of a scope around this one; else a new region, which lasts as long as a scope has it.
   std::shared_ptr<OpenRegion> here() {
     const std::lock_guard<std::mutex> lock(mutex_);
     std::weak_ptr<OpenRegion>& open = open_[std::this_thread::get_id()];

@@ -4,7 +4,7 @@
 //     return [](const std::string& op) { return SaveWithHooks{pack, unpack}; };
 //   });
 //
-// Scopes of one such policy may be nested: within a region of a thread, an operator has one pair of hooks, so that the
+// Scopes of one such policy may be nested: within a region of a thread, an operator has one SaveWithHooks, so that the
 // decisions of two scopes are the same, and no conflict.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace ac2::policies::internal {
 
-// The hooks of an operator, such as "aten::add.Tensor", in one region. Asked once for each.
+// The pack and unpack functions for an operator, such as "aten::add.Tensor", in one region. Asked once for each.
 using MakeHooks = std::function<SaveWithHooks(const std::string& op)>;
 
 // SaveWithHooks for the listed ops, PREFER_RECOMPUTE for the others; called `caller` in reports. Names as in

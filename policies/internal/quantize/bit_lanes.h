@@ -32,7 +32,7 @@ AC2_HOST_DEVICE inline int64_t first_element_of(int64_t warp, int lane) {
   return warp * kPerWarp<T> + lane * kPerVector<T>;
 }
 
-// Not zero, whatever the byte says besides.
+// True for every byte but zero.
 struct IsTrue {
   template <class T>
   AC2_HOST_DEVICE bool operator()(T x) const {

@@ -37,7 +37,7 @@ template <class Flags>
 bool pack_bits(int64_t numel, uint8_t* bits, const Flags& flags) {
   std::atomic<bool> all_valid{true};
   at::parallel_for(0, (numel + 7) / 8, kBytesPerTask, [&](int64_t begin, int64_t end) {
-    // Not before each byte: the check is cheap beside a stretch.
+    // Checked before each stretch and not before each byte: beside a stretch the check is cheap.
     for (int64_t stretch = begin; stretch < end && all_valid; stretch += 64) {
       uint8_t eight[8 * 64] = {};
       const int64_t last = std::min(end, stretch + 64);

@@ -30,7 +30,7 @@ constexpr int64_t kBlocksPerTask = 128;
 template <class T>
 using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-// Of `const T` what is packed, of T what is unpacked.
+// The blocks of a tensor: of `const T` to pack it, of T to unpack it.
 template <class Number>
 struct Blocks {
   using T = std::remove_const_t<Number>;
@@ -51,7 +51,7 @@ struct Blocks {
   Packed<C>* ranges;  // two a block; NaN: it has no codes
 };
 
-// All of a block, so that loops have a constant length; past the end stands the first number again.
+// Loads all of a block, so that loops have a constant length. Past the end stands the first number again.
 template <class T, class C>
 AC2_INLINE void load(const T* numbers, int64_t length, C* out) {
   if (length == kQuantizeBlock) {

@@ -9,6 +9,10 @@
 // up with the probability that makes the mean right (Gupta et al., "Deep Learning with Limited Numerical Precision",
 // 2015; for activations: Chen et al., "ActNN", 2021). C is float, or double for doubles.
 //
+// Rejected: random numbers of the default generator or another one of LibTorch's (both are sequential, and the first
+// would change the program's draws); scale and zero in half precision (an eighth of a bit a number, for an error as
+// large as the codes').
+//
 // Needs nothing of LibTorch; compiles as C++ and as CUDA.
 #pragma once
 
@@ -61,7 +65,7 @@ AC2_HOST_DEVICE inline uint64_t mix_64(uint64_t z) {
   return z ^ (z >> 31);
 }
 
-// Of a tensor's `key`, for one of its blocks: no state, so that blocks can be done in any order.
+// The key of one block, made of the tensor's `key`. There is no state, so that blocks can be done in any order.
 AC2_HOST_DEVICE inline uint64_t block_key(uint64_t key, int64_t block) {
   return mix_64(key + static_cast<uint64_t>(block) * 0x9e3779b97f4a7c15U);
 }
@@ -82,7 +86,7 @@ struct WholePart {
   C number;  // the same
 };
 
-// Of 0 <= x < 2²².
+// The whole part of x, where 0 <= x < 2²².
 template <class C>
 AC2_HOST_DEVICE inline WholePart<C> whole_part(C x) {
 #ifdef __CUDA_ARCH__

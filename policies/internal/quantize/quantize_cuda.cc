@@ -29,7 +29,7 @@ NumberType number_type(const at::Tensor& tensor) {
   }
 }
 
-uint8_t* bytes_of(const at::Tensor& tensor) {
+uint8_t* data_of(const at::Tensor& tensor) {
   return tensor.mutable_data_ptr<uint8_t>();
 }
 
@@ -43,8 +43,8 @@ class CudaKernels final : public DeviceKernels {
                 "for, and cannot be used while a CUDA graph is captured. Save these ops as they are, or capture "
                 "without.");
     const at::Tensor without_codes = at::zeros({}, dense.options().dtype(at::kInt));
-    C10_CUDA_CHECK(launch_quantize(number_type(dense), bits, dense.const_data_ptr(), dense.numel(), key,
-                                   bytes_of(codes), ranges.mutable_data_ptr(), without_codes.mutable_data_ptr<int>(),
+    C10_CUDA_CHECK(launch_quantize(number_type(dense), bits, dense.const_data_ptr(), dense.numel(), key, data_of(codes),
+                                   ranges.mutable_data_ptr(), without_codes.mutable_data_ptr<int>(),
                                    c10::cuda::getCurrentCUDAStream()));
     return without_codes.item<int>();
   }
@@ -57,13 +57,13 @@ class CudaKernels final : public DeviceKernels {
 
   void pack_bools(const at::Tensor& dense, const at::Tensor& bits) const override {
     const c10::cuda::CUDAGuard guard(dense.device());
-    C10_CUDA_CHECK(launch_pack_bools(static_cast<const uint8_t*>(dense.const_data_ptr()), dense.numel(), bytes_of(bits),
+    C10_CUDA_CHECK(launch_pack_bools(static_cast<const uint8_t*>(dense.const_data_ptr()), dense.numel(), data_of(bits),
                                      c10::cuda::getCurrentCUDAStream()));
   }
 
   void pack_positive(const at::Tensor& dense, const at::Tensor& bits) const override {
     const c10::cuda::CUDAGuard guard(dense.device());
-    C10_CUDA_CHECK(launch_pack_positive(number_type(dense), dense.const_data_ptr(), dense.numel(), bytes_of(bits),
+    C10_CUDA_CHECK(launch_pack_positive(number_type(dense), dense.const_data_ptr(), dense.numel(), data_of(bits),
                                         c10::cuda::getCurrentCUDAStream()));
   }
 

@@ -71,7 +71,7 @@ AC2_HOST_DEVICE constexpr int number_in_block(int lane, int i) {
   return (i / kPerVector<T>)*kLanes * kPerVector<T> + lane * kPerVector<T> + i % kPerVector<T>;
 }
 
-// Of the thread `thread` of group `group`: which block, and as which lane.
+// The block that the thread `thread` of group `group` works on, and its lane there.
 struct BlockLane {
   int64_t block;
   int lane;
@@ -120,7 +120,7 @@ struct LaneRange {
   C not_finite;
 };
 
-// min and max are one instruction on a device. What they do with NaNs does not matter: not_finite has seen them.
+// min and max are one instruction on a device. Their results for NaNs do not matter: not_finite has seen the NaNs.
 template <class C>
 AC2_HOST_DEVICE inline C lesser(C a, C b) {
 #ifdef __CUDA_ARCH__
@@ -163,7 +163,7 @@ AC2_HOST_DEVICE inline LaneRange<C> range_of_lane(const C* x, int count) {
   return range;
 }
 
-// What stands for the block: its ends, or NaN and NaN if it has no codes.
+// The ends that stand for a block, or NaN and NaN if it has no codes.
 template <class C>
 struct BlockEnds {
   C low;
@@ -202,7 +202,7 @@ AC2_HOST_DEVICE inline uint64_t load_word(const uint8_t* from) {
   return bytes;
 }
 
-// Of what a lane has of one block; `codes` are the block's.
+// Stores the codes of the numbers that a lane has of one block; `codes` are the block's.
 template <class T, int bits>
 AC2_HOST_DEVICE inline void store_codes(const ComputedAs<T>* x, const BlockEnds<ComputedAs<T>>& ends,
                                         uint64_t random_key, int length, int lane, uint8_t* codes) {

@@ -7,6 +7,9 @@
 // It is removed from its directory as soon as it is open, so that nothing is left there however the process ends; its
 // space is free when this object dies.
 //
+// Rejected: a file for each value (descriptors run out) or for each region (a program with a hundred regions would have
+// a hundred); mapping files into memory (a full disk is then a signal, not an error).
+//
 // Threads: any number may read and write at once.
 #pragma once
 
@@ -24,12 +27,12 @@ class SpillFile {
   SpillFile(const SpillFile&) = delete;
   SpillFile& operator=(const SpillFile&) = delete;
 
-  // All of it, or c10::Error: what the system said, and how much was written.
+  // Writes all of it, or throws c10::Error with the system's message and how much was written.
   void write(int64_t offset, const void* data, size_t bytes) const;
-  // All of it, or c10::Error.
+  // Reads all of it, or throws c10::Error.
   void read(int64_t offset, void* data, size_t bytes) const;
 
-  // Which it had.
+  // The path that the file had.
   const std::string& path() const { return path_; }
 
  private:

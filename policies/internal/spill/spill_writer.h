@@ -54,7 +54,7 @@ class SpillWriter {
   std::shared_ptr<SpilledTensor> write(const at::Tensor& dense, const std::string& op);
   // Waits until it is written. c10::Error if that failed, or if other bytes come back.
   void read(const SpilledTensor& spilled, const at::Tensor& out);
-  // Nobody will read it.
+  // The tensor will not be read any more.
   void forget(SpilledTensor& spilled);
 
  private:

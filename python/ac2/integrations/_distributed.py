@@ -14,7 +14,7 @@ from ac2.integrations._switch import offloading_inputs, with_given
 
 
 class _Here(threading.local):
-    """What wraps modules on this thread in the place of torch's functions, if anything, and what it has wrapped."""
+    """The settings with which modules are wrapped on this thread in place of torch's functions, and the modules wrapped."""
 
     settings: Optional[Settings] = None
     option = ""
@@ -47,7 +47,7 @@ def _checkpoint_wrapper(module: torch.nn.Module, *args: Any, **kwargs: Any) -> t
 
 
 def _offload_wrapper(module: torch.nn.Module) -> torch.nn.Module:
-    """What is saved in a region does not reach hooks around it, so that the region offloads its inputs itself."""
+    """Tensors that a region saves do not reach hooks around it, so the region offloads its inputs itself."""
     own = settings_of(module)
     if _here.settings is None or own is None:
         return _ORIGINALS["offload_wrapper"](module)

@@ -10,8 +10,8 @@ from ac2.integrations._switch import offloading_inputs
 
 
 class InRegionsToo(contextlib.AbstractContextManager):  # type: ignore[type-arg]
-    """The library's ``hooks``, which offload what is saved inside of them. What regions save does not reach hooks
-    around them, so that inside of this one the regions of ``model`` offload their inputs themselves."""
+    """The library's ``hooks``, which offload what is saved inside of them. Tensors that regions save do
+    not reach hooks around them. So inside of this context the regions of ``model`` offload their inputs themselves."""
 
     def __init__(self, hooks: ContextManager[Any], model: torch.nn.Module) -> None:
         self._hooks = hooks

@@ -1,4 +1,4 @@
-"""What the integrations share: what they replace in a library, put back, and call in a region instead."""
+"""The common part of the integrations: they replace functions of a library, put them back, and call them in regions."""
 
 import functools
 import sys
@@ -56,8 +56,8 @@ class Switch:
             self.settings = settings
 
     def uninstall(self) -> None:
-        """Does nothing if it is off. What others have put over a replacement since stays, and gets the library's own
-        from it."""
+        """Does nothing if it is off. Functions that others have put over a replacement stay, and get the library's own
+        function from it."""
         with self._lock:
             self.settings = None
             for replacement, original in reversed(self._replaced):
@@ -88,7 +88,7 @@ class Switch:
                         yield Replacement(module, member, by_id[id(value)])
 
     def member(self, owner: Any, name: str) -> Any:
-        """What the library has under a name; not_found() if it has nothing."""
+        """The library's member of that name; not_found() if there is none."""
         if name not in vars(owner):
             self.not_found(f"{getattr(owner, '__qualname__', owner.__name__)}.{name}")
         return vars(owner)[name]

@@ -58,7 +58,7 @@ class Checkpointing(_package.Callback):  # type: ignore[misc, name-defined]
         check_fn: given a module, says whether to wrap it.
         policy, **options: as for ac2.apply_checkpointing. Here off_in_eval and off_under_no_grad are True.
 
-    What is picked is looked up before the strategy wraps the model, or after configure_model() if only that makes it.
+    The modules are picked before the strategy wraps the model, or after configure_model() if only that makes it.
     Modules stay wrapped after the fit: ac2.last_trace(module) and ac2.report() tell of them,
     ac2.remove_checkpointing(model) takes it back.
 

@@ -87,7 +87,7 @@ def _in_turn(functions: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
             value = function(value)
         return value
 
-    # Whose mode it is, see off_in_eval.
+    # off_in_eval looks at this mode.
     blocks.training = all(getattr(function, "training", True) for function in functions)  # type: ignore[attr-defined]
     return blocks
 

@@ -37,8 +37,8 @@ def install(policy: PolicyLike = None, **options: Any) -> None:
             True: to generate text takes no region. A MemoryBudget is shared by all layers.
 
     Both are defaults: ``gradient_checkpointing_kwargs={"policy": ..., "memory_budget": ...}`` overrides them for a
-    model, as does a ``context_fn`` that create_selective_checkpoint_contexts (ac2's or PyTorch's) made. What else is
-    passed there for PyTorch's checkpoint (use_reentrant, ...) has no effect. To install again exchanges the defaults.
+    model, as does a ``context_fn`` that create_selective_checkpoint_contexts (ac2's or PyTorch's) made. Other
+    arguments there for PyTorch's checkpoint (use_reentrant, ...) have no effect. To install again exchanges the defaults.
     transformers' own ``offload=True`` offloads the inputs of layers (``ac2.OffloadOptions(inputs=True)``). Raises as
     PolicyScope does for wrong arguments.
     """

@@ -1,5 +1,12 @@
 // The layers beneath Checkpointed<M>: M with its settings, and M's forward() in all the ways in which M's own can be
 // called.
+//
+// AnyModule wants exactly one forward(). A person wants default arguments and braces, which C++ does not let a wrapper
+// pass on. Hence two layers: a holder's `->` leads to CheckpointedCalls<M>, which has one overload for each number of
+// arguments that M takes. Beneath it AnyModule sees the single forward() of checkpointed_arities.h.
+//
+// Rejected: M as a member (names get a prefix, and as<M>() and apply() see another type); hooks on the virtual
+// is_training() (nothing tells the end of a forward).
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -139,7 +146,7 @@ class WithAnyForward : public CheckpointedState<M> {
   Result forward(Args&&... args) { return this->template run_forward_returning<Result>(std::forward<Args>(args)...); }
 };
 
-// What AddForwards starts from.
+// The class that AddForwards starts from.
 template <class M>
 class WithoutForward : public CheckpointedState<M> {
  public:

@@ -41,7 +41,7 @@ class DefaultArguments {
     std::call_once(noted_, [&] { values_ = torch::nn::AnyModuleHolder<ReadsDefaultArguments>::read(module); });
   }
 
-  // Of the parameter at `kIndex` of `Parameters` (a tuple of types).
+  // The default argument of the parameter at `kIndex` of `Parameters` (a tuple of types).
   template <size_t kIndex, class Parameters>
   static auto get() {
     static_assert(kForwardTakesFirst<M, Parameters, kIndex>,

@@ -1,4 +1,4 @@
-// What a module's forward() looks like from outside.
+// The signature of a module's forward(), as seen from outside.
 #pragma once
 
 #include <torch/nn/modules/container/sequential.h>
@@ -37,7 +37,7 @@ constexpr auto forward_of() {
   if constexpr (requires { &M::forward; }) {
     return std::type_identity<typename SignatureOf<decltype(&M::forward)>::type>();
   } else if constexpr (std::is_base_of_v<torch::nn::SequentialImpl, M>) {
-    // What makes a checkpointed Sequential fit into a Sequential, which a plain one does not.
+    // With this signature a checkpointed Sequential fits into a Sequential, which a plain one does not.
     return std::type_identity<at::Tensor(at::Tensor)>();
   } else {
     return std::type_identity<void>();

@@ -36,7 +36,7 @@ concept RangeOfOthers =
 template <class T, class Fn>
 void for_each_tensor(const T& value, const Fn& fn);
 
-// Of a value whose type is known only when it runs: those that LibTorch's modules take and return.
+// Visits the tensors of a value whose type is known only at run time: a type that LibTorch's modules take and return.
 template <class Fn, class... Types>
 void for_each_tensor_of_type(torch::nn::AnyValue value, const Fn& fn, std::type_identity<Types>...) {
   const auto attempt = [&](auto* held) {

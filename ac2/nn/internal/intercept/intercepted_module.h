@@ -3,6 +3,11 @@
 //
 // Nothing of the module is touched: the AnyModule says that its module is still the one it had, and calls us.
 //
+// LibTorch has no forward hooks in C++, and forward() is not virtual. AnyModules are what can be exchanged.
+//
+// Rejected: replacing entries of a ModuleList (parents call them by type, past any replacement); finding out which
+// module runs by the parameters of its ops (boundaries are a guess).
+//
 // Threads: forward as the module's own; everything else not beside it.
 #pragma once
 
@@ -51,7 +56,8 @@ class InterceptedModule : public torch::nn::Module {
 
 }  // namespace ac2::nn::internal
 
-// What AnyModule holds. LibTorch's own passes a number of arguments fixed at compile time; any number passes here.
+// The holder inside of AnyModule. LibTorch's own takes a number of arguments fixed at compile time; this takes any
+// number.
 template <>
 struct torch::nn::AnyModuleHolder<ac2::nn::internal::InterceptedModule, std::vector<torch::nn::AnyValue>>
     : public AnyModulePlaceholder {

@@ -20,7 +20,7 @@ struct Submodule {
   size_t parent = 0;
 };
 
-// In the order of named_modules(). A module registered at two places is in it twice.
+// The submodules in the order of named_modules(). A module that is registered at two places is in the list twice.
 std::vector<Submodule> submodules(torch::nn::Module& model);
 
 // The AnyModule through which `parent` calls `module`; null if it calls it otherwise.
