@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "ac2/internal/libtorch/for_each_tensor.h"
 #include "ac2/internal/libtorch/foreign_memory.h"
 #include "ac2/internal/libtorch/storage_copy.h"
 #include "ac2/internal/libtorch/torch_compat.h"
@@ -30,6 +31,13 @@ void for_each_tensor_in(const c10::IValue& value, Fn&& fn) {
     for (const c10::IValue& element : value.toListRef()) {
       if (element.isTensor() && element.toTensor().defined()) {
         fn(element.toTensor(), index);
+      } else if (element.isList()) {
+        // Of a collective, which is not replayed: nobody will ask for their places in the lists.
+        for_each_tensor(c10::ArrayRef<c10::IValue>(element), [&](const at::Tensor& tensor) {
+          if (tensor.defined()) {
+            fn(tensor, index);
+          }
+        });
       }
       ++index;
     }
