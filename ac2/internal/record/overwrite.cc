@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "ac2/internal/libtorch/for_each_tensor.h"
 #include "ac2/internal/libtorch/foreign_memory.h"
+#include "ac2/internal/libtorch/managed_tensors.h"
 #include "ac2/internal/libtorch/storage_copy.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/libtorch/unrecorded.h"
@@ -54,6 +55,10 @@ void Overwrites::add(LockedTape& tape, const at::Tensor& tensor, uint16_t argume
     return;
   }
   c10::StorageImpl* storage = impl.storage().unsafeGetStorageImpl();
+  if (C10_UNLIKELY(is_managed(*storage))) {
+    opaque_ = true;  // a replay would write to the parameter itself
+    return;
+  }
   int target = target_of(storage);
   if (target < 0 ||
       !same_counter(impl.version_counter(), targets_[target].tensor.unsafeGetTensorImpl()->version_counter())) {
