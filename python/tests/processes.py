@@ -74,8 +74,9 @@ class Ranks:
             return f"it ended with exit code {self._processes[rank].exitcode}", None
 
     def _start(self) -> None:
-        # Not forked: a fork of a process that has computed with several threads may hang.
-        context = multiprocessing.get_context("spawn")
+        # Forked from a process that has imported torch and computed nothing: a fork of one that has computed may hang.
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["torch.distributed.fsdp", "torch.distributed.pipelining", "ac2"])
         self._directory = tempfile.mkdtemp()
         for rank in range(self._count):
             ours, theirs = context.Pipe()
