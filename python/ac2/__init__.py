@@ -55,7 +55,7 @@ from ac2._report import (  # noqa: E402
     write_report,
 )
 from ac2._scope import PolicyScope, apply_ac_policy_fn  # noqa: E402
-from ac2._tensors import expose, name_tensor, tag_with_policy  # noqa: E402
+from ac2._tensors import expose, managed_elsewhere, name_tensor, tag_with_policy  # noqa: E402
 from ac2._version import __version__  # noqa: E402
 
 #: For ``CMAKE_PREFIX_PATH``: ``find_package(ac2)`` finds the library that this package uses.
@@ -93,6 +93,7 @@ __all__ = [
     "last_trace",
     "live_node_count",
     "load_plan",
+    "managed_elsewhere",
     "name_tensor",
     "offload_memory",
     "patch_torch_checkpoint",

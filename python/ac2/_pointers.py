@@ -22,8 +22,10 @@ _METHODS = ("data_ptr", "numpy", "__dlpack__", "untyped_storage", "_typed_storag
 
 
 # Modules of PyTorch that look at a storage and hand no pointer out: torch 2.7 compares the storages of what each custom_op takes
-# and makes, and a jagged tensor notes how large that of its values is.
-_ONLY_LOOKING = frozenset(("torch._library.utils", "torch.nested._internal.nested_tensor"))
+# and makes, a jagged tensor notes how large that of its values is, and FSDP resizes those of parameters (see _fsdp.py).
+_ONLY_LOOKING = frozenset(
+    ("torch._library.utils", "torch.nested._internal.nested_tensor", "torch.distributed.fsdp._fully_shard._fsdp_param")
+)
 
 
 def watch() -> None:

@@ -6,7 +6,7 @@ import warnings
 import weakref
 from typing import Any, Callable, Optional, TypeVar
 
-from ac2 import _C, _compiled, _higher_order, _out_of_memory, _pointers
+from ac2 import _C, _compiled, _fsdp, _higher_order, _out_of_memory, _pointers
 from ac2._budgets import BudgetLike, as_budget
 from ac2._policy import PolicyLike, as_policy
 
@@ -22,6 +22,7 @@ _watching = False
 def _watch_python() -> None:
     """Once in a process, when its first region opens: what writes to tensors unseen, what looks at keys, errors about memory."""
     global _watching
+    _fsdp.watch_once()  # which may be imported later
     if _watching:
         return
     with _watch_lock:

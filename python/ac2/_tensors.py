@@ -1,6 +1,6 @@
 """Decisions and names for single tensors."""
 
-from typing import Any
+from typing import Any, Iterable
 
 import torch
 
@@ -50,3 +50,21 @@ def expose(tensor: torch.Tensor) -> None:
     """
     _check("expose", tensor)
     _C.expose(tensor)
+
+
+def managed_elsewhere(parameters: Iterable[torch.Tensor]) -> None:
+    """Tells regions that something else gives these parameters their data and takes it away, by ``parameter.data = ...``.
+
+        ac2.managed_elsewhere(model.parameters())     # a model that a library in the manner of DeepSpeed's ZeRO-3 partitions
+
+    Without a word, a region holds the data that forward has read, all of it, until backward. What it is told of it does not
+    hold, and reads where the parameter has its data in backward: this must be the same, of the same size and layout. FSDP2's
+    parameters need no word. Of a parameter that shares its memory with another one the data is held as ever.
+    """
+    for parameter in list(parameters):
+        _check("managed_elsewhere", parameter)
+        _C.manage_data(parameter, _name_of(parameter))
+
+
+def _name_of(parameter: torch.Tensor) -> str:
+    return f"of shape {tuple(parameter.shape)}"

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "ac2/expose.h"
+#include "ac2/internal/libtorch/managed_tensors.h"
 #include "ac2/internal/region/compiler_tracing.h"
 #include "ac2/internal/region/region_keys.h"
+#include "ac2/internal/region/unit_boundary.h"
 #include "ac2/memory_budget.h"
 #include "ac2/names.h"
 #include "ac2/offload.h"
@@ -306,6 +308,13 @@ void add_tensors(py::module_& module) {
     const py::gil_scoped_release no_gil;
     expose(tensor);
   });
+  module.def("manage_storage", [](const at::Tensor& tensor, std::string name) {
+    with_value_errors([&] { internal::manage_storage(tensor, std::move(name)); });
+  });
+  module.def("manage_data", [](const at::Tensor& tensor, std::string name) {
+    with_value_errors([&] { internal::manage_data(tensor, std::move(name)); });
+  });
+  module.def("save_at_boundary", &internal::save_at_boundary, WithoutGil());
   // The very object that was given, with what Python has put on it.
   module.def("name_tensor", [](py::object tensor, const std::string& name) {
     const at::Tensor named = THPVariable_Unpack(tensor.ptr());

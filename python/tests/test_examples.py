@@ -1,8 +1,10 @@
 """examples/python."""
 
 import json
+import os
 import pathlib
 import re
+import subprocess
 import sys
 
 import pytest
@@ -48,6 +50,26 @@ def test_train_gpt_says_what_is_wrong_with_its_options(arguments, capsys):
     with pytest.raises(SystemExit):
         train_gpt.main(arguments)
     assert arguments[0] in capsys.readouterr().err
+
+
+def losses_of_train_fsdp(*options):
+    script = pathlib.Path(train_gpt.__file__).parent / "train_fsdp.py"
+    started = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script), *SMALL, "--steps", "2", *options],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert started.returncode == 0, started.stderr
+    return re.findall(r"step \d+: loss (\S+)", started.stdout)
+
+
+def test_train_fsdp_trains_equally_on_two_processes_with_and_without_regions():
+    plain = losses_of_train_fsdp("--policy", "none")
+    assert len(plain) == 2
+    assert losses_of_train_fsdp("--policy", "recompute_all") == plain
+    assert losses_of_train_fsdp("--policy", "save_compute_intensive", "--region", "model") == plain
 
 
 def test_the_cells_of_the_notebook_run_one_after_the_other():

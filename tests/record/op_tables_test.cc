@@ -2,9 +2,13 @@
 // test on a machine without one, and a wrong name or number would do nothing.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
+#include <torch/library.h>
 
 #include <algorithm>
+#include <initializer_list>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ac2/internal/operators/op_facts.h"
@@ -82,6 +86,104 @@ TEST(OpTablesTest, AttentionOnGpusDrawsAndSaysSo) {
       ++tensor;
     }
   }
+}
+
+// --- Collectives -----------------------------------------------------------------------------------------------------
+//
+// Which of c10d's ops write, and to what, by all versions of LibTorch: no schema of c10d's says so.
+
+const std::map<std::string, std::vector<std::string>>& writes_of_c10d() {
+  static const std::map<std::string, std::vector<std::string>> writes = {
+      {"c10d::_allgather_base_", {"output_tensor"}},
+      {"c10d::_reduce_scatter_base_", {"output_tensor"}},
+      {"c10d::allgather_", {"output_tensors"}},
+      {"c10d::allgather_coalesced_", {"output_lists"}},
+      {"c10d::allgather_into_tensor_coalesced_", {"outputs"}},
+      {"c10d::allreduce_", {"tensors"}},
+      {"c10d::allreduce_coalesced_", {"tensors"}},
+      {"c10d::alltoall_", {"output_tensors"}},
+      {"c10d::alltoall_base_", {"output"}},
+      {"c10d::barrier", {}},
+      {"c10d::broadcast_", {"tensors"}},
+      {"c10d::check_for_nan", {}},
+      {"c10d::gather_", {"output_tensors"}},
+      {"c10d::gather_into_tensor_", {"output_tensor"}},
+      {"c10d::monitored_barrier_", {}},
+      {"c10d::recv_", {"tensors"}},
+      {"c10d::recv_any_source_", {"tensors"}},
+      {"c10d::reduce_", {"tensors"}},
+      {"c10d::reduce_scatter_", {"output_tensors"}},
+      {"c10d::reduce_scatter_tensor_coalesced_", {"outputs"}},
+      {"c10d::scatter_", {"output_tensors"}},
+      {"c10d::send", {}},
+  };
+  return writes;
+}
+
+std::vector<c10::OperatorHandle> ops_of(std::initializer_list<std::string_view> namespaces) {
+  std::vector<c10::OperatorHandle> ops;
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    const bool wanted = std::any_of(namespaces.begin(), namespaces.end(),
+                                    [&](std::string_view prefix) { return name.name.starts_with(prefix); });
+    const auto op = wanted ? c10::Dispatcher::singleton().findSchema(name) : std::nullopt;
+    if (op) ops.push_back(*op);
+  }
+  return ops;
+}
+
+TEST(OpTablesTest, EveryOpOfC10dWritesWhatTheTableSays) {
+  int64_t found = 0;
+  for (const c10::OperatorHandle& op : ops_of({"c10d::"})) {
+    const auto row = writes_of_c10d().find(op.schema().name());
+    ASSERT_NE(row, writes_of_c10d().end())
+        << op.schema() << " is new: find out what it writes, and add a row here and in op_tables.cc";
+    EXPECT_EQ(written_arguments(op.schema().name().c_str()), row->second) << op.schema();
+    ++found;
+  }
+  EXPECT_GT(found, 15);
+}
+
+// Where it is declared; irecv() and batch_p2p_ops() of the functional collectives do not declare it.
+TEST(OpTablesTest, EveryCollectiveThatIsNamedLikeAWriteHasOne) {
+  for (const c10::OperatorHandle& op : ops_of({"_c10d_functional::", "c10d_functional::", "symm_mem::"})) {
+    const std::string& name = op.schema().name();
+    if (name.ends_with('_') || name.ends_with("_out") || name.ends_with("::irecv") || name.ends_with("_p2p_ops")) {
+      EXPECT_FALSE(op_facts(op).written.empty()) << op.schema();
+    }
+  }
+}
+
+TEST(OpTablesTest, EveryCollectiveCommunicatesAndIsReplayedOnRequestAtMost) {
+  int64_t on_request = 0;
+  for (const c10::OperatorHandle& op : ops_of({"c10d::", "_c10d_functional::", "_c10d_functional_autograd::",
+                                               "c10d_functional::", "fsdp::", "symm_mem::"})) {
+    const OpFacts& facts = op_facts(op);
+    EXPECT_TRUE(facts.communicates) << op.schema();
+    EXPECT_TRUE(facts.never_recompute || facts.written.empty()) << op.schema();
+    on_request += facts.never_recompute ? 0 : 1;
+  }
+  EXPECT_GT(on_request, 0);
+  EXPECT_TRUE(facts_of("_c10d_functional::wait_tensor").never_recompute);
+  EXPECT_FALSE(facts_of("aten::mm").communicates);
+}
+
+// FSDP registers this one in Python.
+TORCH_LIBRARY_FRAGMENT(fsdp, m) {
+  m.def(
+      "all_gather_copy_in(Tensor[] all_gather_inputs, Tensor all_gather_output, SymInt[] inp_split_sizes, "
+      "SymInt all_gather_input_numel, SymInt rank) -> (Tensor, Tensor)");
+}
+TORCH_LIBRARY(ac2_op_tables_test, m) {
+  m.def("by_group(Tensor x, __torch__.torch.classes.c10d.ProcessGroup group) -> Tensor");
+  m.def("by_name(Tensor x, str group_name) -> Tensor");
+  m.def("alone(Tensor x, str name) -> Tensor");
+}
+
+TEST(OpTablesTest, AnUnknownOpThatTakesAProcessGroupCommunicates) {
+  EXPECT_EQ(written_arguments("fsdp::all_gather_copy_in"), std::vector<std::string>{"all_gather_output"});
+  EXPECT_TRUE(facts_of("ac2_op_tables_test::by_group").communicates);
+  EXPECT_TRUE(facts_of("ac2_op_tables_test::by_name").communicates);
+  EXPECT_FALSE(facts_of("ac2_op_tables_test::alone").communicates);
 }
 
 }  // namespace

@@ -31,6 +31,7 @@
 #include "ac2/internal/graph/seen_writes.h"
 #include "ac2/internal/graph/value_state.h"
 #include "ac2/internal/graph/watched_versions.h"
+#include "ac2/internal/libtorch/managed_tensors.h"
 #include "ac2/internal/libtorch/stream_order.h"
 #include "ac2/internal/libtorch/tensor_meta.h"
 #include "ac2/policy.h"
@@ -58,6 +59,14 @@ struct OpaqueForm {
   at::Tensor alias;
   c10::IValue parts;  // in place of `held`, of a tensor that is made of others: SavedTensorHook's hooks on these
 };
+
+// A storage whose bytes are for others to gather and to let go of; see libtorch/managed_tensors.h. `nbytes` is 0.
+struct ManagedForm {
+  std::shared_ptr<const ManagedTensor> tensor;
+  int64_t storage_offset = 0;  // of the tensor when the region met it
+};
+
+using ValueForm = std::variant<PackedForm, OpaqueForm, ManagedForm>;
 
 // As what a budget counts bytes that it cannot drop. Those of tracked values count by their place instead.
 enum class Counted : uint8_t { kNot, kUntracked, kFixed, kOutside };
@@ -103,8 +112,8 @@ class Value {
 
   c10::weak_intrusive_ptr<c10::StorageImpl> origin;  // what forward computed
   c10::StreamId stream = kNoStream;                  // on which a replay made what is there, or it was last used since
-  std::unique_ptr<std::variant<PackedForm, OpaqueForm>> form;  // null for a value that is simply a storage
-  std::unique_ptr<std::string> name;                           // that name_tensor() gave it; null if none
+  std::unique_ptr<ValueForm> form;                   // null for a value that is simply a storage
+  std::unique_ptr<std::string> name;                 // that name_tensor() gave it; null if none
 
   Value() : origin(c10::intrusive_ptr<c10::StorageImpl>()) {}
   explicit Value(const c10::Storage& storage)
@@ -123,7 +132,10 @@ class Value {
   OpaqueForm* opaque_form() { return std::get_if<OpaqueForm>(form.get()); }
   const OpaqueForm* opaque_form() const { return std::get_if<OpaqueForm>(form.get()); }
 
+  const ManagedForm* managed_form() const { return std::get_if<ManagedForm>(form.get()); }
+
   bool is_opaque() const { return opaque_form() != nullptr; }
+  bool is_managed() const { return managed_form() != nullptr; }
   bool is_packed() const { return state_.held == Held::kPacked; }
   bool is_offloaded() const { return is_packed() && packed_form()->is_offload; }
   int64_t bytes() const { return static_cast<int64_t>(nbytes); }
@@ -140,7 +152,7 @@ class Value {
 
   // The tape holds a storage for it: what forward computed, a copy, or what a replay made.
   bool is_held_in_a_storage() const { return contains(kInAStorage, state_.held); }
-  // That storage; null if there is none.
+  // That storage; null if there is none, or if it belongs to a managed tensor that moves.
   const c10::Storage& held_storage() const { return held_; }
   bool is_held_by_reference() const { return state_.held == Held::kByReference; }
   // Only the tape can write to the bytes that it holds.

@@ -87,6 +87,9 @@ class Collection {
     if (!seen_.insert(&value).second) {
       return;
     }
+    if (value.is_managed()) {
+      return;
+    }
     HeldValue held;
     if (value.is_packed()) {
       held.bytes = value.packed_form()->packed_bytes;

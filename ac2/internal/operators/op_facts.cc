@@ -91,6 +91,12 @@ bool contains(c10::ArrayRef<std::string_view> names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+// The group of processes itself, or a name by which c10d finds it.
+bool is_process_group(const c10::Argument& argument) {
+  return argument.name() == "process_group" || argument.name() == "group_name" ||
+         argument.type()->str().find("torch.classes.c10d.") != std::string::npos;
+}
+
 }  // namespace
 
 OpFacts::OpFacts(const c10::OperatorHandle& handle) : op(handle) {
@@ -100,10 +106,11 @@ OpFacts::OpFacts(const c10::OperatorHandle& handle) : op(handle) {
   is_aten = base.starts_with("aten::");
   draws = op.hasTag(at::Tag::nondeterministic_seeded);
   is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
-  never_recompute = is_constant_factory(base) || is_resize(base) || is_collective(base);
+  never_recompute = is_constant_factory(base) || is_resize(base);
   note_arguments(schema);
   note_results(schema);
   note_metadata_writes(base);
+  note_communication(schema);
   is_pointwise = is_aten && !draws && written.empty() && op.hasTag(at::Tag::pointwise);
   reads_precision = !is_aten || is_composite || computes_products(base);
 }
@@ -144,6 +151,13 @@ void OpFacts::note_results(const c10::FunctionSchema& schema) {
       clobbered_results.push_back(i);
     }
   }
+}
+
+void OpFacts::note_communication(const c10::FunctionSchema& schema) {
+  const std::vector<c10::Argument>& arguments = schema.arguments();
+  communicates = is_collective(schema.name()) || std::any_of(arguments.begin(), arguments.end(), is_process_group);
+  // A replay would have nothing of its own to write to, or to wait for.
+  never_recompute |= communicates && (!written.empty() || waits_for_collective(schema.name()));
 }
 
 void OpFacts::note_metadata_writes(const std::string& base) {

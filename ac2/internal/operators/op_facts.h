@@ -61,6 +61,10 @@ struct OpFacts {
   // Results are values from outside, held by reference, because code that no dispatcher sees may fill them
   // (torch::tensor, data_ptr()), or because running the op again would have an effect (a collective).
   bool never_recompute = false;
+  // The op communicates with other processes, or belongs to what does. It is run again only where the user has said
+  // MUST_RECOMPUTE, and never if it is never_recompute too: if it writes into an argument, or waits for another op.
+  // What it returns may be on its way when it returns, so that nobody looks at the bytes.
+  bool communicates = false;
 
   // Indices of the results into which a backward kernel writes: these are handed out as copies.
   c10::SmallVector<uint16_t, 1> clobbered_results;
@@ -69,6 +73,7 @@ struct OpFacts {
   void note_arguments(const c10::FunctionSchema& schema);
   void note_results(const c10::FunctionSchema& schema);
   void note_metadata_writes(const std::string& base);
+  void note_communication(const c10::FunctionSchema& schema);
 };
 
 const OpFacts& op_facts(const c10::OperatorHandle& op);

@@ -35,8 +35,14 @@ constexpr std::array<std::string_view, 1> kTensors = {"tensors"};
 constexpr std::array<std::string_view, 1> kOutputTensors = {"output_tensors"};
 constexpr std::array<std::string_view, 1> kOutputTensor = {"output_tensor"};
 constexpr std::array<std::string_view, 1> kOutput = {"output"};
+constexpr std::array<std::string_view, 1> kOutputs = {"outputs"};
+constexpr std::array<std::string_view, 1> kOutputLists = {"output_lists"};
+constexpr std::array<std::string_view, 1> kAllGatherOutput = {"all_gather_output"};
+constexpr std::array<std::string_view, 1> kTensor = {"tensor"};
+constexpr std::array<std::string_view, 1> kSelf = {"self"};
+constexpr std::array<std::string_view, 1> kSymmBuffer = {"symm_buffer"};
 
-constexpr std::array<HiddenWrites, 26> kHiddenWrites = {{
+constexpr std::array<HiddenWrites, 38> kHiddenWrites = {{
     // Normalisation in training computes its results from the batch alone, and adds the batch's statistics to the
     // running ones. batch_norm and instance_norm are composite: they arrive here whole in inference mode alone.
     {"aten::native_batch_norm", kRunningStatistics, "training", false},
@@ -54,19 +60,35 @@ constexpr std::array<HiddenWrites, 26> kHiddenWrites = {{
     {"aten::rrelu_with_noise_", kNoise, "", false},
     {"aten::_cudnn_rnn", kDropoutState, "train", true},
     {"aten::miopen_rnn", kDropoutState, "train", true},
+    // Collectives. c10d declares none of its writes. What they write is there when they have been waited for.
     {"c10d::allreduce_", kTensors, "", true},
     {"c10d::allreduce_coalesced_", kTensors, "", true},
     {"c10d::broadcast_", kTensors, "", true},
     {"c10d::reduce_", kTensors, "", true},
     {"c10d::recv_", kTensors, "", true},
     {"c10d::recv_any_source_", kTensors, "", true},
+    {"c10d::gather_", kOutputTensors, "", true},
+    {"c10d::gather_into_tensor_", kOutputTensor, "", true},
     {"c10d::allgather_", kOutputTensors, "", true},
     {"c10d::_allgather_base_", kOutputTensor, "", true},
+    {"c10d::allgather_coalesced_", kOutputLists, "", true},
+    {"c10d::allgather_into_tensor_coalesced_", kOutputs, "", true},
     {"c10d::reduce_scatter_", kOutputTensors, "", true},
     {"c10d::_reduce_scatter_base_", kOutputTensor, "", true},
+    {"c10d::reduce_scatter_tensor_coalesced_", kOutputs, "", true},
     {"c10d::scatter_", kOutputTensors, "", true},
     {"c10d::alltoall_", kOutputTensors, "", true},
     {"c10d::alltoall_base_", kOutput, "", true},
+    // Of a batch the messages that are sent are written to no more than any other argument; which are is in another.
+    {"_c10d_functional::irecv", kTensor, "", true},
+    {"_c10d_functional::batch_p2p_ops", kTensors, "", true},
+    {"c10d_functional::irecv", kSelf, "", true},
+    {"c10d_functional::batch_p2p_ops", kTensors, "", true},
+    // Copies what this process sends into its part of the output, and returns views of that.
+    {"fsdp::all_gather_copy_in", kAllGatherOutput, "", true},
+    // Copies its input into the memory that processes share.
+    {"symm_mem::one_shot_all_reduce_copy", kSymmBuffer, "", true},
+    {"symm_mem::one_shot_all_reduce_copy_out", kSymmBuffer, "", true},
 }};
 
 // --- Ops that are never replayed -------------------------------------------------------------------------------------
@@ -110,8 +132,18 @@ constexpr std::array<std::string_view, 32> kConstantFactories = {
     "aten::kaiser_window",
 };
 
-// A row: a namespace of ops that communicate. Running one again would send something again.
-constexpr std::array<std::string_view, 3> kCollectiveNamespaces = {"c10d::", "_c10d_functional::", "c10d_functional::"};
+// A row: a namespace of ops that communicate. Running one again would send something again, which the other processes
+// do not expect. An op of another namespace needs no row if it takes the group of processes as an argument.
+constexpr std::array<std::string_view, 6> kCollectiveNamespaces = {
+    "c10d::", "_c10d_functional::", "_c10d_functional_autograd::", "c10d_functional::", "fsdp::", "symm_mem::",
+};
+
+// A row: an op that waits for what another one writes, and returns what it was given.
+constexpr std::array<std::string_view, 3> kWaits = {
+    "_c10d_functional::wait_tensor",
+    "_c10d_functional::wait_tensors",
+    "c10d_functional::wait_tensor",
+};
 
 // A row: an op that resizes its first argument.
 constexpr std::array<std::string_view, 4> kResizes = {
@@ -236,6 +268,10 @@ bool computes_products(std::string_view op) {
 bool is_collective(std::string_view op) {
   return std::any_of(kCollectiveNamespaces.begin(), kCollectiveNamespaces.end(),
                      [op](std::string_view prefix) { return op.starts_with(prefix); });
+}
+
+bool waits_for_collective(std::string_view op) {
+  return contains(kWaits, op);
 }
 
 bool is_clobbered_result(std::string_view op, int result) {

@@ -45,8 +45,10 @@ bool writes_metadata(std::string_view op);
 bool counts_no_version(std::string_view op);
 // Multiplies matrices or convolves, so that its bits depend on how precise LibTorch lets products of float32 be.
 bool computes_products(std::string_view op);
-// Communicates with other processes.
+// Communicates with other processes, or belongs to a library whose ops do.
 bool is_collective(std::string_view op);
+// Returns when what a collective writes has come.
+bool waits_for_collective(std::string_view op);
 // A backward kernel uses the op's result number `result` as scratch memory.
 bool is_clobbered_result(std::string_view op, int result);
 // The op leaves bytes of a result undefined on purpose. `tensor` counts the tensors among its results: if an op also

@@ -59,6 +59,10 @@ class NodeBuilder {
       node->add_extras().random_state = call_.random_state;
     }
     node->replayable = !call_.facts.draws || call_.random_state.defined();
+    if (C10_UNLIKELY(call_.facts.communicates)) {
+      // Not for the sake of a tag either.
+      node->replayable &= decision.policy() == CheckpointPolicy::MUST_RECOMPUTE;
+    }
     add_writes();
     add_arguments();
     const bool has_budget = tape_.budget().get() != nullptr;

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "ac2/internal/libtorch/for_each_tensor.h"
 #include "ac2/internal/libtorch/foreign_memory.h"
+#include "ac2/internal/libtorch/managed_tensors.h"
 #include "ac2/internal/libtorch/storage_copy.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/libtorch/unrecorded.h"
@@ -30,6 +32,13 @@ void for_each_tensor_in(const c10::IValue& value, Fn&& fn) {
     for (const c10::IValue& element : value.toListRef()) {
       if (element.isTensor() && element.toTensor().defined()) {
         fn(element.toTensor(), index);
+      } else if (element.isList()) {
+        // Of a collective, which is not replayed: nobody will ask for their places in the lists.
+        for_each_tensor(c10::ArrayRef<c10::IValue>(element), [&](const at::Tensor& tensor) {
+          if (tensor.defined()) {
+            fn(tensor, index);
+          }
+        });
       }
       ++index;
     }
@@ -46,6 +55,10 @@ void Overwrites::add(LockedTape& tape, const at::Tensor& tensor, uint16_t argume
     return;
   }
   c10::StorageImpl* storage = impl.storage().unsafeGetStorageImpl();
+  if (C10_UNLIKELY(is_managed(*storage))) {
+    opaque_ = true;  // a replay would write to the parameter itself
+    return;
+  }
   int target = target_of(storage);
   if (target < 0 ||
       !same_counter(impl.version_counter(), targets_[target].tensor.unsafeGetTensorImpl()->version_counter())) {

@@ -1,6 +1,7 @@
 #include "ac2/internal/record/recorder.h"
 
 #include <c10/core/InferenceMode.h>
+#include <c10/macros/Macros.h>
 
 #include <memory>
 #include <optional>
@@ -54,10 +55,10 @@ void change_metadata(Tape& tape, const OpFacts& facts, c10::DispatchKeySet keys,
   }
 }
 
-// Once more, if memory ran out, but not where half of a write or of the draws may have happened.
+// Once more, if memory ran out, but not where half of a write or of the draws may have happened, or something was sent.
 void run_op(const OpFacts& facts, c10::DispatchKeySet keys, c10::ArrayRef<c10::IValue> arguments, Budget* budget,
             torch::jit::Stack* stack) {
-  if (facts.draws || !facts.written.empty()) {
+  if (facts.draws || facts.communicates || !facts.written.empty()) {
     facts.op.redispatchBoxed(keys, stack);
     return;
   }
@@ -70,6 +71,13 @@ void run_op(const OpFacts& facts, c10::DispatchKeySet keys, c10::ArrayRef<c10::I
   };
   call_with_room(
       budget, run, [] {}, run_again);
+}
+
+// What a collective returns is saved as it is. It is recorded only if the user has said, or may yet say, that it is to
+// be computed again all the same.
+bool may_be_repeated(Region& region, const OpFacts& facts) {
+  const ResolvedDecision* known = region.policies.known(facts);
+  return known == nullptr || known->decision.policy() == CheckpointPolicy::MUST_RECOMPUTE;
 }
 
 }  // namespace
@@ -94,7 +102,7 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
     stay_within_budget(*tape, facts);
     return;
   }
-  if (facts.never_recompute) {
+  if (facts.never_recompute || (C10_UNLIKELY(facts.communicates) && !may_be_repeated(region, facts))) {
     run_unrecorded(region, facts, keys, stack);
     watch.ran();
     watch.recorded(top(*stack, facts.num_returns), nullptr);
@@ -104,7 +112,9 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
   const c10::ArrayRef<c10::IValue> on_stack = top(*stack, facts.num_arguments);
   const c10::SmallVector<c10::IValue, 8> arguments(on_stack.begin(), on_stack.end());
   Recording recording(region, facts, keys, tls_keys, index);
-  watch.takes(arguments);
+  if (!facts.communicates) {
+    watch.takes(arguments);
+  }
   std::optional<Overwrites> writes;
   if (!facts.written.empty()) {
     writes.emplace(*tape, facts, arguments,

@@ -109,6 +109,10 @@ bool Recording::add_node(const Call& call, c10::ArrayRef<c10::IValue> results) {
     known_ = region_.policies.decide(facts_, OpContextFactory::make(facts_.op, call.arguments, results, index_));
     any_shared = true;  // a policy that is written in Python may have given them objects there
   }
+  if (C10_UNLIKELY(facts_.communicates) && known_->decision.policy() != CheckpointPolicy::MUST_RECOMPUTE) {
+    // In no other form: what the op returns may still be on its way.
+    known_ = ResolvedDecision{.decision = CheckpointPolicy::MUST_SAVE, .decided_by = known_->decided_by};
+  }
   ImplList idle_in_python;
   if (any_shared) {
     find_idle_in_python(results, idle_in_python);

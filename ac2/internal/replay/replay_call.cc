@@ -1,9 +1,11 @@
 #include "ac2/internal/replay/replay_call.h"
 
 #include <ATen/core/List.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/macros/Macros.h>
 
 #include <optional>
 #include <utility>
@@ -96,6 +98,22 @@ c10::impl::LocalDispatchKeySet dispatch_state(const Node& node, bool intercept_i
   return keys;
 }
 
+// In forward somebody has waited for what a collective returned, by an op that returned the same bytes and was not
+// recorded.
+C10_NOINLINE void wait_for(const torch::jit::Stack& results) {
+  const std::optional<c10::OperatorHandle> wait =
+      c10::Dispatcher::singleton().findSchema({"_c10d_functional::wait_tensor", ""});
+  if (!wait) {
+    return;
+  }
+  for_each_tensor(results, [&](const at::Tensor& tensor) {
+    if (tensor.defined()) {
+      torch::jit::Stack argument = {tensor};
+      wait->callBoxed(&argument);
+    }
+  });
+}
+
 }  // namespace
 
 bool is_replaying() {
@@ -124,6 +142,9 @@ ReplayTensors call_again(const Node& node, ReplayTensors inputs) {
     const c10::impl::LocalDispatchKeySet keys = dispatch_state(node, draw && draw->redirects());
     const c10::impl::ForceDispatchKeyGuard guard(keys.included_, keys.excluded_);
     node.facts->op.redispatchBoxed(node.keys - kModes, &stack);
+    if (C10_UNLIKELY(node.facts->communicates)) {
+      wait_for(stack);
+    }
   }
   ReplayTensors results;
   for_each_tensor(c10::ArrayRef<c10::IValue>(stack), [&](const at::Tensor& tensor) { results.push_back(tensor); });

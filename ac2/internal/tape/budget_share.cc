@@ -42,7 +42,7 @@ void BudgetShare::tell_place(const Value& value) {
 void BudgetShare::count_held_bytes(Value& value) {
   if (value.is_packed()) {
     count(value.budget.held, value.held_bytes());
-  } else if (!value.is_held_in_a_storage() || value.budget.tracked) {
+  } else if (!value.is_held_in_a_storage() || value.budget.tracked || value.is_managed()) {
     return;
   } else if (tracking_ && value.producer == nullptr && value.is_held_by_reference()) {
     value.budget.held = Counted::kOutside;

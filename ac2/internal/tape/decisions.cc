@@ -18,6 +18,9 @@ bool must_not_recompute(const Node& node) {
 
 // Whether a replay could take the value's bytes where forward left them.
 bool is_alive(const Value& value) {
+  if (const ManagedForm* managed = value.managed_form()) {
+    return managed->tensor->is_alive();
+  }
   const OpaqueForm* form = value.opaque_form();
   const bool exists = form != nullptr ? !form->origin.expired() : !value.origin.expired();
   return exists && !value.changed_outside();
@@ -94,8 +97,10 @@ void Decisions::save_replayed(Value* value) {
 }
 
 void Decisions::set_form(Value* value, std::shared_ptr<const SaveWithHooks> functions, const at::Tensor& tensor) {
-  if (value->is_opaque() || (functions == nullptr && value->packed_form() == nullptr)) {
-    return;  // an opaque tensor is held whole: there is no form that views of it could be rebuilt from
+  if (value->is_opaque() || value->is_managed() || (functions == nullptr && value->packed_form() == nullptr)) {
+    // An opaque tensor is held whole: there is no form that views of it could be rebuilt from. A managed one is
+    // others'.
+    return;
   }
   // In whatever form the value is held now, the tensor at hand has the bytes.
   bytes_.drop_held(value);
@@ -105,7 +110,7 @@ void Decisions::set_form(Value* value, std::shared_ptr<const SaveWithHooks> func
     PackedForm form;
     form.functions = std::move(functions);
     form.meta = meta.covers(value->nbytes) ? meta : meta.flattened(value->nbytes);
-    value->form = std::make_unique<std::variant<PackedForm, OpaqueForm>>(std::move(form));
+    value->form = std::make_unique<ValueForm>(std::move(form));
   }
   if (!value->counts_on_replay() && value->users > 0) {
     bytes_.hold(value);

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "ac2/internal/libtorch/foreign_memory.h"
+#include "ac2/internal/libtorch/managed_tensors.h"
 #include "ac2/internal/libtorch/tensor_meta.h"
 
 namespace ac2::internal {
@@ -35,7 +36,8 @@ C10_ALWAYS_INLINE Value* StorageIndex::find_plain(const at::Tensor& tensor) {
   if (value == nullptr) {
     return nullptr;
   }
-  if (value->nbytes != storage->nbytes() || (C10_UNLIKELY(value->versions.changed()) && !catch_up(*value))) {
+  const bool resized = value->nbytes != storage->nbytes() && !value->is_managed();
+  if (resized || (C10_UNLIKELY(value->versions.changed()) && !catch_up(*value))) {
     remove(value);
     return nullptr;
   }
@@ -69,9 +71,16 @@ Value* StorageIndex::current_plain(const at::Tensor& tensor) {
 C10_NOINLINE Value* StorageIndex::add_outside(const at::Tensor& tensor) {
   Value* value = lifetimes_.make_value(tensor.unsafeGetTensorImpl()->unsafe_storage());
   value->versions.note(tensor);
-  value->foreign = is_foreign_memory(*value->origin._unsafe_get_target());
   lifetimes_.ref(value);
   map_.add(value);
+  c10::StorageImpl& storage = *value->origin._unsafe_get_target();
+  if (std::shared_ptr<const ManagedTensor> managed = managed_in(storage); C10_UNLIKELY(managed != nullptr)) {
+    value->nbytes = 0;
+    const int64_t offset = managed->storage_offset();
+    value->form = std::make_unique<ValueForm>(ManagedForm{std::move(managed), offset});
+    return value;
+  }
+  value->foreign = is_foreign_memory(storage);
   offloading_.offload_input(value, tensor);
   return value;
 }
@@ -146,7 +155,7 @@ Value* StorageIndex::current_opaque(const at::Tensor& tensor, bool create) {
   OpaqueForm form;
   form.origin = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
   Value* value = lifetimes_.make_value();
-  value->form = std::make_unique<std::variant<PackedForm, OpaqueForm>>(std::move(form));
+  value->form = std::make_unique<ValueForm>(std::move(form));
   value->versions.note(tensor);
   opaque_.emplace(impl, value);
   lifetimes_.ref(value);

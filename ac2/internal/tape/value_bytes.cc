@@ -96,11 +96,24 @@ void ValueBytes::hold_with_form(Value* value) {
     hold_whole(value, *form);
     return;
   }
+  if (const ManagedForm* form = value->managed_form()) {
+    hold_managed(value, *form);
+    return;
+  }
   hold_origin(value);
   if (!value->packed_form()->is_being_packed) {
     pending_packs_.push_back(value);
     ++value->refs;
   }
+}
+
+// The storage itself has no bytes while they are not there. A tensor that moves is all that knows where they are.
+void ValueBytes::hold_managed(Value* value, const ManagedForm& form) {
+  if (!form.tensor->moves) {
+    hold_origin(value);
+    return;
+  }
+  change(value, StateChange::kHold, [] {});
 }
 
 void ValueBytes::hold_whole(Value* value, OpaqueForm& form) {
@@ -140,7 +153,7 @@ void ValueBytes::hold_whole_copy(Value* value, at::Tensor copy) {
 }
 
 void ValueBytes::hold_leaf(Value* value, const at::Tensor& leaf) {
-  if (value->is_held_by_reference() && !value->has_leaf()) {
+  if (value->is_held_by_reference() && !value->has_leaf() && !value->is_managed()) {
     value->leaf_ = leaf;
     budget_.count_leaf(*value);
   }
@@ -178,11 +191,25 @@ void ValueBytes::hold_packed(Value* value, c10::IValue packed, int64_t packed_by
   });
 }
 
+const c10::Storage& ValueBytes::managed_storage(const ManagedForm& form) {
+  const ManagedTensor& tensor = *form.tensor;
+  TORCH_CHECK(tensor.is_alive(), "Backward needs the parameter ", tensor.name,
+              ", which the program has dropped since forward. Keep it until backward is done.");
+  TORCH_CHECK(tensor.storage().nbytes() > 0, "Backward needs the parameter ", tensor.name,
+              " to compute results of a region again, but its bytes have been let go of and not gathered yet. What a "
+              "region computes with such a parameter is computed again only while the unit that it belongs to runs "
+              "backward: save what leaves the unit (MUST_SAVE), or gather the unit's parameters before.");
+  return tensor.storage();
+}
+
 const c10::Storage& ValueBytes::checked(const Value& value) const {
   const bool is_held = value.is_held_in_a_storage();
   TORCH_INTERNAL_ASSERT(is_held || value.is_there());
   if (is_held || !value.is_replayed()) {
     check_unchanged(value);
+  }
+  if (const ManagedForm* managed = value.managed_form(); C10_UNLIKELY(managed != nullptr)) {
+    return managed_storage(*managed);
   }
   return is_held ? value.held_ : value.there_;
 }

@@ -79,6 +79,9 @@ class ValueBytes {
   void hold_origin(Value* value);
   C10_NOINLINE void hold_with_form(Value* value);
   void hold_whole(Value* value, OpaqueForm& form);
+  void hold_managed(Value* value, const ManagedForm& form);
+  // Where its bytes are now. Throws if they are not there.
+  static const c10::Storage& managed_storage(const ManagedForm& form);
   // Its storage, its whole tensor or what was packed.
   void throw_held_away(Value& value);
   void throw_there_away(Value& value);

@@ -1,0 +1,106 @@
+#include "ac2/internal/libtorch/managed_tensors.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "ac2/internal/libtorch/tensor_meta.h"
+
+namespace ac2::internal {
+
+namespace managed_tensors_detail {
+std::atomic<bool> any{false};
+}  // namespace managed_tensors_detail
+
+namespace {
+
+// Whether the tensor is all that lies in its storage, in whatever layout, but for what pads it at the end.
+bool fills_its_storage(const c10::TensorImpl& tensor) {
+  return tensor.storage_offset() == 0 && tensor.numel() > 0 && tensor.is_non_overlapping_and_dense();
+}
+
+class Registry {
+ public:
+  void add(const at::Tensor& tensor, bool moves, std::string name) {
+    auto managed = std::make_shared<ManagedTensor>();
+    managed->tensor = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
+    managed->moves = moves;
+    managed->name = std::move(name);
+    const std::lock_guard lock(mutex_);
+    if (++added_ >= sweep_at_) {
+      sweep();
+    }
+    if (moves) {
+      moving_.insert_or_assign(tensor.unsafeGetTensorImpl(), std::move(managed));
+    } else {
+      resized_.insert_or_assign(tensor.storage().unsafeGetStorageImpl(), std::move(managed));
+    }
+    managed_tensors_detail::any.store(true, std::memory_order_relaxed);
+  }
+
+  std::shared_ptr<const ManagedTensor> find(const c10::StorageImpl& storage) {
+    const std::lock_guard lock(mutex_);
+    if (const auto it = resized_.find(&storage); it != resized_.end()) {
+      // The address may be another storage's by now.
+      return it->second->is_alive() && it->second->storage().unsafeGetStorageImpl() == &storage ? it->second : nullptr;
+    }
+    for (const auto& [impl, managed] : moving_) {
+      if (managed->is_alive() && impl->has_storage() && impl->storage().unsafeGetStorageImpl() == &storage &&
+          fills_its_storage(*impl)) {
+        return managed;
+      }
+    }
+    return nullptr;
+  }
+
+ private:
+  void sweep() {
+    absl::erase_if(resized_, [](const auto& entry) { return !entry.second->is_alive(); });
+    absl::erase_if(moving_, [](const auto& entry) { return !entry.second->is_alive(); });
+    added_ = resized_.size() + moving_.size();
+    sweep_at_ = std::max(kLeastSwept, 2 * added_);
+  }
+
+  static constexpr size_t kLeastSwept = 64;
+
+  std::mutex mutex_;
+  absl::flat_hash_map<const c10::StorageImpl*, std::shared_ptr<const ManagedTensor>> resized_;
+  // Of a tensor that moves nobody says when it does, so that all of them are looked at.
+  absl::flat_hash_map<const c10::TensorImpl*, std::shared_ptr<const ManagedTensor>> moving_;
+  size_t added_ = 0;
+  size_t sweep_at_ = kLeastSwept;
+};
+
+// Leaked: regions may be open on other threads while the process ends.
+Registry& registry() {
+  static auto* registry = new Registry;
+  return *registry;
+}
+
+void check(const at::Tensor& tensor) {
+  TORCH_CHECK(has_plain_storage(tensor), "A tensor whose bytes come and go must have a storage of its own; found ",
+              tensor.toString(), ". Name the tensor that it is made of.");
+}
+
+}  // namespace
+
+std::shared_ptr<const ManagedTensor> managed_tensors_detail::find(const c10::StorageImpl& storage) {
+  return registry().find(storage);
+}
+
+void manage_storage(const at::Tensor& tensor, std::string name) {
+  check(tensor);
+  registry().add(tensor, /*moves=*/false, std::move(name));
+}
+
+void manage_data(const at::Tensor& tensor, std::string name) {
+  check(tensor);
+  registry().add(tensor, /*moves=*/true, std::move(name));
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,70 @@
+// Parameters whose bytes come and go: something else gathers them where they are needed, and lets go of them after.
+//
+//   manage_storage(unsharded, "blocks.0.weight (unit blocks.0)");   // its storage is resized to 0 bytes and back
+//   manage_data(parameter, "blocks.0.weight");                      // it is given other data, and none in between
+//   if (const auto managed = managed_in(storage)) …                 // when a region first meets the storage
+//
+// A value over such a storage is not one of ac2's to hold: it has no bytes of its own, is never copied, counted, packed
+// or offloaded, and is found again when somebody reads it. Who reads it while its bytes are not there gets an error
+// that has the name.
+//
+// A tensor shares its storage with no other parameter, and has the same layout whenever its bytes are there;
+// managed_in() finds no other ones.
+//
+// Rejected: recording the gathering as other ops are (a replay from the gathered buffer would hold all parameters);
+// telling such a storage by its size alone (one without bytes may be one that the program has given up).
+//
+// Guaranteed: no reference to a tensor or storage; what is known of those that have died is forgotten. A process that
+// manages nothing pays one load for each storage that a region meets.
+//
+// Threads: any. Its lock is taken below a tape's.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Storage.h>
+#include <c10/core/StorageImpl.h>
+#include <c10/core/TensorImpl.h>
+#include <c10/macros/Macros.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace ac2::internal {
+
+// One of them.
+struct ManagedTensor {
+  // Whose storage it is at any time. Read without a strong reference, for which Python's lock may be needed.
+  c10::weak_intrusive_ptr<c10::TensorImpl> tensor{c10::intrusive_ptr<c10::TensorImpl>()};
+  bool moves = false;  // it is given other data; else its storage stays, and is resized
+  std::string name;
+
+  bool is_alive() const { return !tensor.expired(); }
+  // It must be alive.
+  const c10::Storage& storage() const { return tensor._unsafe_get_target()->storage(); }
+  int64_t storage_offset() const { return tensor._unsafe_get_target()->storage_offset(); }
+};
+
+// `tensor` has a plain storage, which stays its own.
+void manage_storage(const at::Tensor& tensor, std::string name);
+void manage_data(const at::Tensor& tensor, std::string name);
+
+namespace managed_tensors_detail {
+extern std::atomic<bool> any;
+std::shared_ptr<const ManagedTensor> find(const c10::StorageImpl& storage);
+}  // namespace managed_tensors_detail
+
+// The managed tensor that lies in `storage`; null if there is none.
+inline std::shared_ptr<const ManagedTensor> managed_in(const c10::StorageImpl& storage) {
+  if (C10_LIKELY(!managed_tensors_detail::any.load(std::memory_order_relaxed))) {
+    return nullptr;
+  }
+  return managed_tensors_detail::find(storage);
+}
+
+inline bool is_managed(const c10::StorageImpl& storage) {
+  return managed_in(storage) != nullptr;
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,121 @@
+"""Modules that ``torch.distributed.fsdp.fully_shard()`` has sharded, in regions that include their hooks.
+
+FSDP gathers the parameters of a unit before its forward, lets go of them after, and gathers them again before its backward. In
+a region that is around a unit, all this would be ops like others: the parameters would be computed again from what was
+gathered, which the region would then hold. So
+
+- FSDP's own work is not recorded;
+- the parameters that it has gathered are known to the runtime as ones whose bytes come and go
+  (``ac2/internal/libtorch/managed_tensors.h``): they are read where they are when they are needed, and never held;
+- what enters and leaves a unit is saved, so that what is computed again in a unit's backward needs no other unit's parameters,
+  which are not there then.
+
+The methods of FSDP's classes are wrapped for this, once, when a region opens and FSDP has been imported. They are called by name
+on each use, so that modules which were sharded before are reached too.
+"""
+
+import dataclasses
+import functools
+import importlib
+import sys
+from typing import Any, Callable, Iterator
+
+import torch
+import torch.utils._pytree
+
+from ac2 import _C
+
+_GROUP = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
+_STATE = "torch.distributed.fsdp._fully_shard._fsdp_state"
+
+# Of FSDPParamGroup, with the ops that it runs.
+_OWN_WORK = ("unshard", "wait_for_unshard", "reshard", "post_backward", "finalize_backward")
+# The same of FSDPState. Where a version of torch has no such method, its ops are recorded like others.
+_OWN_WORK_OF_STATE = ("_root_pre_forward", "_cast_forward_inputs")
+
+_watching = False
+
+
+def watch_once() -> None:
+    """If FSDP has been imported, and not before."""
+    global _watching
+    if not _watching and _GROUP in sys.modules:
+        _watching = True
+        _watch()
+
+
+def _watch() -> None:
+    group = sys.modules[_GROUP].FSDPParamGroup
+    state = importlib.import_module(_STATE).FSDPState
+    for name in _OWN_WORK:
+        _wrap(group, name, _unrecorded)
+    for name in _OWN_WORK_OF_STATE:
+        _wrap(state, name, _unrecorded)
+    _wrap(group, "wait_for_unshard", _telling_of_parameters)
+    _wrap(group, "pre_forward", _saving_what_it_returns)
+    _wrap(group, "post_forward", _saving_what_it_returns)
+
+
+def _wrap(cls: type, name: str, wrapper: Callable[..., Any]) -> None:
+    original = vars(cls).get(name)
+    if original is not None:
+        setattr(cls, name, functools.wraps(original)(wrapper(original)))
+
+
+def _unrecorded(original: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _C.is_checkpoint_enabled():
+            return original(self, *args, **kwargs)
+        with _C.DisableCheckpointing():
+            return original(self, *args, **kwargs)
+
+    return method
+
+
+def _telling_of_parameters(original: Callable[..., Any]) -> Callable[..., Any]:
+    def wait_for_unshard(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(self, *args, **kwargs)
+        for parameter in self.fsdp_params:
+            _tell_of(parameter, self)
+        return result
+
+    return wait_for_unshard
+
+
+def _tell_of(parameter: Any, group: Any) -> None:
+    """Each tensor that FSDP resizes to nothing and back. Where the parameter is a subclass, these are its parts."""
+    tensors = [*parameter.all_gather_outputs, *getattr(parameter, "_unsharded_inner_tensors", ())]
+    if parameter.__dict__.get("_ac2_told_of") == [id(tensor) for tensor in tensors]:
+        return
+    parameter._ac2_told_of = [id(tensor) for tensor in tensors]
+    info = parameter._module_info
+    name = getattr(parameter, "_param_fqn", None) or f"{type(info.module).__name__}.{info.param_name}"
+    unit = getattr(group, "_module_fqn", None) or "the root"
+    for tensor in tensors:
+        if type(tensor) is torch.Tensor and tensor.numel() > 0:
+            _C.manage_storage(tensor, f"{name} (of the FSDP unit {unit})")
+
+
+def _saving_what_it_returns(original: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(self, *args, **kwargs)
+        if _C.is_checkpoint_enabled():
+            for tensor in _tensors_in(result):
+                _C.save_at_boundary(tensor)
+        return result
+
+    return method
+
+
+def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """The plain tensors that a forward is given, or returns, with those that a subclass is made of."""
+    for leaf in torch.utils._pytree.tree_leaves(value):
+        if not isinstance(leaf, torch.Tensor):
+            if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):  # which pytree does not look into
+                yield from _tensors_in([getattr(leaf, field.name) for field in dataclasses.fields(leaf)])
+            continue
+        if hasattr(leaf, "__tensor_flatten__"):
+            names, _ = leaf.__tensor_flatten__()
+            yield from _tensors_in([getattr(leaf, name) for name in names])
+        else:
+            yield leaf

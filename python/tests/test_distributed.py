@@ -1,0 +1,518 @@
+"""Several processes: losses, gradients, parameters and the number of collectives are those of the same run without regions."""
+
+import contextlib
+import gc
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+from processes import RankFailed, Ranks, collectives
+from support import assert_same, same_bits
+from torch import nn
+
+import ac2
+
+WIDTH, BATCH, LAYERS, STEPS = 16, 6, 3, 2
+
+
+@pytest.fixture(scope="module")
+def ranks():
+    made = Ranks(2)
+    yield made
+    made.close()
+
+
+class Block(nn.Module):
+    def __init__(self, width=WIDTH):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.region_inside = contextlib.nullcontext
+
+    def forward(self, x):
+        with self.region_inside():
+            return x + nn.functional.dropout(self.down(nn.functional.gelu(self.up(self.norm(x)))), 0.1, self.training)
+
+
+class Model(nn.Module):
+    def __init__(self, width=WIDTH, layers=LAYERS):
+        super().__init__()
+        self.first = nn.Linear(width, width)
+        self.blocks = nn.ModuleList(Block(width) for _ in range(layers))
+        self.head = nn.Linear(width, width)
+
+    def forward(self, x):
+        x = self.first(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+class Way:
+    """Where the regions are, and what they are: "nowhere", "inside" the blocks, "before" and "after" the model is made
+    parallel by wrapping the blocks, and around the "model"."""
+
+    def __init__(self, where="nowhere", policy="recompute_all", **options):
+        self.where, self.policy, self.options = where, policy, options
+
+    def scope(self):
+        return ac2.PolicyScope(self.policy, **self.options)
+
+    def prepare(self, model):
+        if self.where == "inside":
+            for block in model.blocks:
+                block.region_inside = self.scope
+        elif self.where == "before":
+            ac2.apply_checkpointing(model, modules="blocks.*", policy=self.policy, **self.options)
+
+    def finish(self, model):
+        if self.where == "after":
+            ac2.apply_checkpointing(model, modules="blocks.*", policy=self.policy, **self.options)
+
+    def around(self):
+        return self.scope() if self.where == "model" else contextlib.nullcontext()
+
+    def __repr__(self):
+        return f"{self.where}, {self.policy}, {self.options}"
+
+
+def inputs(seed, width=WIDTH):
+    return torch.randn(BATCH, width, generator=torch.Generator().manual_seed(100 * seed + dist.get_rank()))
+
+
+def results_of(model, losses):
+    results = {f"loss {step}": loss for step, loss in enumerate(losses)}
+    for name, parameter in model.named_parameters():
+        results[name] = local(parameter)
+        results["gradient of " + name] = torch.empty(0) if parameter.grad is None else local(parameter.grad)
+    return results
+
+
+def local(tensor):
+    tensor = tensor.detach()
+    return (tensor.to_local() if hasattr(tensor, "to_local") else tensor).clone()
+
+
+def same_as_plain(train, ways, *args):
+    """Runs ``train(way, *args)`` for each way on this rank."""
+
+    def run(way):
+        torch.manual_seed(0)
+        before = collectives()
+        results = train(way, *args)
+        gc.collect()
+        assert ac2.live_node_count() == 0, f"{way}: nodes were left behind"
+        return results, collectives() - before
+
+    expected, communicated = run(Way())
+    assert communicated > 0
+    for way in ways:
+        results, count = run(way)
+        try:
+            assert_same(results, expected)
+        except AssertionError as error:
+            raise AssertionError(f"{way}: {error}") from None
+        assert count == communicated, f"{way}: {count} collectives, {communicated} without regions"
+
+
+WAYS = [Way(where, policy) for where in ("inside", "before", "after", "model") for policy in ("recompute_all", "must_save_all")]
+WAYS += [Way("model", "save_compute_intensive"), Way("before", verify=True), Way("model", None, memory_budget=1 << 14)]
+
+
+# --- Data parallel ---------------------------------------------------------------------------------------------------
+
+
+def train_ddp(way, find_unused, accumulate):
+    model = Model()
+    model.not_used = nn.Linear(2, 2) if find_unused else None
+    way.prepare(model)
+    parallel = nn.parallel.DistributedDataParallel(model, find_unused_parameters=find_unused)
+    way.finish(model)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    losses = []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        for part in range(accumulate):
+            with parallel.no_sync() if part + 1 < accumulate else contextlib.nullcontext():
+                with way.around():
+                    loss = parallel(inputs(10 * step + part)).square().mean()
+                loss.backward()
+                losses.append(loss.detach())
+        optimizer.step()
+    return results_of(model, losses)
+
+
+@pytest.mark.parametrize(("find_unused", "accumulate"), [(False, 1), (True, 1), (False, 3)])
+def test_ddp(ranks, find_unused, accumulate):
+    ranks.run(same_as_plain, train_ddp, WAYS, find_unused, accumulate)
+
+
+# --- Fully sharded ---------------------------------------------------------------------------------------------------
+
+
+def shard(model, way, **options):
+    from torch.distributed.fsdp import fully_shard
+
+    way.prepare(model)
+    for block in model.blocks:
+        fully_shard(block, **options)
+    fully_shard(model, **options)
+    way.finish(model)
+    return model
+
+
+def train_fsdp(way, kind="plain"):
+    from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy
+
+    options = {
+        "mixed precision": {"mp_policy": MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)},
+        "stays": {"reshard_after_forward": False},
+        "offloaded": {"offload_policy": CPUOffloadPolicy(pin_memory=False)},
+    }.get(kind, {})
+    model = Model()
+    if kind == "frozen":
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_("down" in name or "head" in name)
+    if kind == "tied":
+        model.head.weight = model.first.weight
+    shard(model, way, **options)
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], 0.1)
+    losses = []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        parts = 2 if kind in ("accumulated", "two forwards") else 1
+        open_losses = []
+        for part in range(parts):
+            if kind == "accumulated":
+                model.set_requires_gradient_sync(part + 1 == parts)
+            with way.around():
+                open_losses.append(model(inputs(10 * step + part)).float().square().mean())
+            losses.append(open_losses[-1].detach())
+            if kind != "two forwards":
+                open_losses.pop().backward()
+        if open_losses:
+            sum(open_losses).backward()
+        optimizer.step()
+    return results_of(model, losses)
+
+
+def test_fsdp(ranks):
+    ranks.run(same_as_plain, train_fsdp, WAYS)
+
+
+FEW = [Way("before"), Way("model"), Way("model", "save_compute_intensive")]
+
+
+@pytest.mark.parametrize("kind", ["mixed precision", "stays", "offloaded", "frozen", "tied", "accumulated", "two forwards"])
+def test_fsdp_of_this_kind(ranks, kind):
+    ranks.run(same_as_plain, train_fsdp, FEW, kind)
+
+
+def bytes_left_by(forward):
+    """What a call leaves allocated, as PyTorch's allocator tells."""
+    gc.collect()
+    with torch.autograd.profiler.profile(profile_memory=True) as profile:
+        result = forward()
+    return sum(event.nbytes() for event in profile.kineto_results.events() if event.name() == "[memory]"), result
+
+
+def measure_fsdp(ways):
+    """What a forward leaves on this rank, by way, and what one activation takes."""
+    import torch.testing._internal.distributed.fake_pg  # noqa: F401
+    from torch.distributed.device_mesh import DeviceMesh
+
+    width, batch = 128, 32
+    # Gloo's thread lets go of what it has gathered, now before and now after the profiler looks. This one has no thread.
+    group = dist.new_group(backend="fake")
+    mesh = DeviceMesh.from_group(group, "cpu", mesh=torch.arange(2), mesh_dim_names=("shard",))
+
+    def left_by(way):
+        torch.manual_seed(0)
+        model = shard(Model(width), way, mesh=mesh)
+        x = torch.randn(batch, width)
+
+        def forward():
+            with way.around():
+                return model(x)
+
+        left = []
+        for _ in range(2):  # in the first one FSDP makes what it keeps
+            left_now, y = bytes_left_by(forward)
+            left.append(left_now)
+            y.sum().backward()
+        return left[-1]
+
+    left = [left_by(way) for way in ways]
+    dist.destroy_process_group(group)
+    return left, batch * width * 4
+
+
+def test_what_fsdp_holds_is_what_plain_training_holds_and_what_the_policy_saves(ranks):
+    ways = [Way(), Way("model", "must_save_all"), Way("model"), Way("before"), Way("inside")]
+    for (plain, saved, *recomputed), activation in ranks.run(measure_fsdp, ways):
+        assert saved == pytest.approx(plain, rel=0.01)
+        # The root's parameters stay after forward, in plain training too: those of `first` and `head`. Of each block its input
+        # is held, of the model what `head` takes, and what it returns.
+        root = 2 * (128 * 128 + 128) * 4
+        expected = root + (LAYERS + 2) * activation
+        for held in recomputed:
+            assert held == pytest.approx(expected, rel=0.01)
+
+
+def crossing():
+    """A replay that is made to cross into a unit whose parameters are not there."""
+    model = shard(Model(), Way())
+    kept = []
+
+    def keep(module, args, output):
+        kept.append(module.up.weight.sum())  # of the unsharded weight, and not what the unit returns
+
+    model.blocks[0].register_forward_hook(keep, prepend=True)
+    with ac2.PolicyScope():
+        loss = model(inputs(0)).sum() * kept.pop().exp().exp()
+    try:
+        loss.backward()
+    except RuntimeError as error:
+        return str(error)
+    return "no error"
+
+
+def test_a_replay_that_needs_parameters_which_are_not_there_names_them(ranks):
+    for error in ranks.run(crossing):
+        assert "blocks.0.up.weight (of the FSDP unit blocks.0)" in error
+
+
+# --- Tensor parallel, pipelines, experts -----------------------------------------------------------------------------
+
+
+def train_tensor_parallel(way, sequence):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
+
+    model = Model().eval()  # without dropout, whose masks are of the local shards
+    way.prepare(model)
+    mesh = init_device_mesh("cpu", (2,))
+    for block in model.blocks:
+        plan = {"up": ColwiseParallel(), "down": RowwiseParallel()}
+        if sequence:
+            plan = {
+                "norm": SequenceParallel(sequence_dim=0),
+                "up": ColwiseParallel(input_layouts=Shard(0)),
+                "down": RowwiseParallel(output_layouts=Shard(0)),
+            }
+        parallelize_module(block, mesh, plan)
+    way.finish(model)
+    losses = []
+    x = inputs(3) if sequence else torch.randn(BATCH, WIDTH, generator=torch.Generator().manual_seed(3))
+    for _ in range(STEPS):
+        with way.around():
+            loss = model(x).square().mean()
+        loss.backward()
+        losses.append(loss.detach())
+    return results_of(model, losses)
+
+
+@pytest.mark.parametrize("sequence", [False, True])
+def test_tensor_parallel(ranks, sequence):
+    ranks.run(same_as_plain, train_tensor_parallel, WAYS, sequence)
+
+
+def train_pipeline(way):
+    from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+
+    rank = dist.get_rank()
+    torch.manual_seed(0)
+    model = Model(layers=4).eval()
+    way.prepare(model)
+    way.finish(model)
+    stage_of = nn.Sequential(model.first, *model.blocks[:2]) if rank == 0 else nn.Sequential(*model.blocks[2:], model.head)
+    if way.where == "model":  # a region for each micro-batch
+        ac2.checkpoint_wrapper(stage_of, way.policy, **way.options)
+    taken, returned = torch.randn(2, WIDTH, requires_grad=rank > 0), torch.randn(2, WIDTH, requires_grad=True)
+    stage = PipelineStage(stage_of, rank, 2, torch.device("cpu"), input_args=(taken,), output_args=returned)
+    schedule = Schedule1F1B(stage, 4, loss_fn=lambda output, target: (output - target).square().mean())
+    whole = torch.randn(8, WIDTH, generator=torch.Generator().manual_seed(5))
+    losses = []
+    for _ in range(STEPS):
+        if rank == 0:
+            schedule.step(whole)
+        else:
+            schedule.step(target=whole, losses=losses)
+    return results_of(stage_of, [loss.detach() for loss in losses])
+
+
+def test_a_pipeline_with_several_micro_batches_in_flight(ranks):
+    ranks.run(same_as_plain_without_collectives, train_pipeline, WAYS)
+
+
+def same_as_plain_without_collectives(train, ways):
+    # A pipeline sends and receives, which the backend counts in pairs, and not in all versions.
+    dist.all_reduce(torch.ones(1))
+    same_as_plain(lambda way: (dist.all_reduce(torch.ones(1)), train(way))[1], ways)
+
+
+class Experts(nn.Module):
+    """An expert on each rank. A router sends each token to one of them, and counts the tokens that it sends."""
+
+    def __init__(self):
+        super().__init__()
+        self.router, self.expert = nn.Linear(WIDTH, 2), Block()
+        self.register_buffer("load", torch.zeros(2))
+        self.region_inside = contextlib.nullcontext
+
+    def forward(self, x):
+        from torch.distributed._functional_collectives import all_to_all_single, all_to_all_single_autograd
+
+        with self.region_inside():
+            weight, to = self.router(x).softmax(-1).max(-1)
+            order = to.argsort(stable=True)
+            sent = torch.bincount(to, minlength=2)
+            self.load += sent
+            received = all_to_all_single(sent, None, None, dist.group.WORLD)
+            to_send, to_receive = sent.tolist(), received.tolist()
+            there = all_to_all_single_autograd(x[order], to_receive, to_send, dist.group.WORLD)
+            back = all_to_all_single_autograd(self.expert(there), to_send, to_receive, dist.group.WORLD)
+            return x + torch.zeros_like(x).index_copy(0, order, back) * weight.unsqueeze(-1)
+
+
+class MixtureOfExperts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Experts() for _ in range(2))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+def train_experts(way):
+    model = MixtureOfExperts()
+    way.prepare(model)
+    way.finish(model)
+    losses = []
+    for step in range(STEPS):
+        with way.around():
+            loss = model(inputs(step)).square().mean()
+        loss.backward()
+        losses.append(loss.detach())
+    return {**results_of(model, losses), **{name: buffer.clone() for name, buffer in model.named_buffers()}}
+
+
+def decide_of_experts(ctx, op, *args, **kwargs):
+    name = str(op)
+    saved = "all_to_all" in name or "topk" in name or "max" in name
+    return ac2.CheckpointPolicy.MUST_SAVE if saved else ac2.CheckpointPolicy.PREFER_RECOMPUTE
+
+
+def test_a_mixture_of_experts_is_routed_once(ranks):
+    ranks.run(same_as_plain, train_experts, [*WAYS, Way("model", decide_of_experts), Way("before", decide_of_experts)])
+
+
+# --- Collectives themselves ------------------------------------------------------------------------------------------
+
+
+def train_by_hand(way):
+    """c10d's own ops, which write without their schemas saying so, waited for at once and later."""
+    rank = dist.get_rank()
+    x = inputs(1).requires_grad_()
+    with way.around():
+        y = x.sin()
+        with torch.no_grad():
+            total = y.detach().clone()
+            work = dist.all_reduce(total, async_op=True)
+            parts = [torch.empty_like(total) for _ in range(2)]
+            dist.all_gather(parts, y.detach())
+            flat = torch.empty(2 * BATCH, WIDTH)
+            later = dist.all_gather_into_tensor(flat, y.detach(), async_op=True)
+            gathered = [torch.empty_like(total) for _ in range(2)] if rank == 0 else None
+            dist.gather(y.detach(), gathered)
+            mine = torch.empty(BATCH // 2, WIDTH)
+            dist.reduce_scatter_tensor(mine, y.detach().clone())
+            work.wait()
+            later.wait()
+            # Over what the region would have to compute again, and once more over what came.
+            scratch = y.detach() * 3
+            kept = scratch.exp()
+            dist.broadcast(scratch, 0)
+        z = (y * total).exp() * parts[1 - rank] * flat[BATCH:] * scratch
+        loss = z.cos().sum() + (y[: BATCH // 2] * mine).sin().sum() + (kept * y).sum()
+    loss.backward()
+    return {"loss": loss.detach(), "gradient": x.grad, "total": total, "other": parts[1 - rank], "flat": flat, "scratch": scratch}
+
+
+def test_collectives_that_write_into_their_arguments(ranks):
+    ways = [Way("model", policy) for policy in ("recompute_all", "must_save_all", "save_compute_intensive", decide_of_experts)]
+    ranks.run(same_as_plain, train_by_hand, [*ways, Way("model", verify=True), Way("model", memory_budget=1 << 13, policy=None)])
+
+
+def fails_on_one(rank):
+    if dist.get_rank() == rank:
+        raise ValueError("so that the others wait for it")
+    dist.all_reduce(torch.ones(1))
+
+
+def test_a_rank_that_fails_ends_the_others_with_its_traceback(ranks):
+    began = time.monotonic()
+    with pytest.raises(RankFailed, match="(?s)rank 1 failed.*fails_on_one.*so that the others wait for it"):
+        ranks.run(fails_on_one, 1)
+    assert time.monotonic() - began < 60
+    assert ranks.run(dist.get_rank) == [0, 1]
+
+
+# --- Parameters that another library moves ---------------------------------------------------------------------------
+
+
+class Moving(torch.autograd.Function):
+    """Gives parameters their data before the backward of what it was applied to, as DeepSpeed's hooks do."""
+
+    @staticmethod
+    def forward(ctx, x, module, shards):
+        ctx.module, ctx.shards = module, shards
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        for parameter, data in zip(ctx.module.parameters(), ctx.shards):
+            parameter.data = data.clone()
+        return gradient, None, None
+
+
+def test_parameters_that_lose_their_data_between_forward_and_backward():
+    class Layer(torch.autograd.Function):  # as DeepSpeed's, which saves the weight and not a view of it
+        @staticmethod
+        def forward(ctx, x, weight):
+            ctx.save_for_backward(x, weight)
+            return x @ weight
+
+        @staticmethod
+        def backward(ctx, gradient):
+            x, weight = ctx.saved_tensors
+            return gradient @ weight.t(), x.t() @ gradient
+
+    def step(scope, managed):
+        torch.manual_seed(1)
+        layer = nn.ParameterList(torch.randn(256, 256) / 16 for _ in range(2))
+        if managed:
+            ac2.managed_elsewhere(layer.parameters())
+        shards = [parameter.detach().clone() for parameter in layer]
+        x = torch.randn(4, 256, requires_grad=True)
+
+        def forward():
+            with scope:
+                y = Layer.apply(Layer.apply(x.sin(), layer[0]).sin(), layer[1]).cos()
+            for parameter in layer.parameters():
+                parameter.data = torch.empty(0)
+            return Moving.apply(y, layer, shards)
+
+        held, y = bytes_left_by(forward)
+        y.sum().backward()
+        return held, [x.grad, *(parameter.grad for parameter in layer)]
+
+    plain, expected = step(contextlib.nullcontext(), False)
+    for policy in ("recompute_all", "must_save_all"):
+        scope = ac2.PolicyScope(policy)
+        held, gradients = step(scope, True)
+        assert all(same_bits(a, b) for a, b in zip(gradients, expected))
+        assert held <= plain, (policy, held, plain)

@@ -1,0 +1,168 @@
+// Ops that communicate: what they return is saved, and nobody looks at it before it has come. The ops here only count
+// their calls: what several processes do is tested from Python (python/tests/test_distributed.py).
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "ac2/op_scopes.h"
+#include "ac2/policy.h"
+#include "ac2/scope.h"
+#include "tests/support/regions.h"
+
+namespace ac2::test {
+namespace {
+
+std::atomic<int> exchanges = 0;
+
+// As all_to_all_single of one process.
+at::Tensor exchange(const at::Tensor& x, const std::string& /*group_name*/) {
+  ++exchanges;
+  return x * 2;
+}
+
+at::Tensor strange(const at::Tensor& x, const std::string& /*group_name*/) {
+  ++exchanges;
+  return x * 3;
+}
+
+TORCH_LIBRARY_FRAGMENT(_c10d_functional, m) {
+  m.def("ac2_exchange(Tensor x, str name) -> Tensor");
+}
+TORCH_LIBRARY_IMPL(_c10d_functional, CPU, m) {
+  m.impl("ac2_exchange", &exchange);
+}
+TORCH_LIBRARY(ac2_collectives_test, m) {
+  m.def("strange(Tensor x, str group_name) -> Tensor");
+}
+TORCH_LIBRARY_IMPL(ac2_collectives_test, CPU, m) {
+  m.impl("strange", &strange);
+}
+at::Tensor call(const char* op, const at::Tensor& x) {
+  return c10::Dispatcher::singleton()
+      .findSchemaOrThrow(op, "")
+      .typed<at::Tensor(const at::Tensor&, const std::string&)>()
+      .call(x, "0");
+}
+
+// What autograd makes of a collective: torch.distributed has its own functions for it. Here the gradient of x * 2.
+class Exchange : public torch::autograd::Function<Exchange> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* /*context*/, const at::Tensor& x, const std::string& op) {
+    const at::AutoDispatchBelowAutograd below;
+    return call(op.c_str(), x);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* /*context*/,
+                                                 torch::autograd::variable_list gradients) {
+    return {gradients[0] * 2, at::Tensor()};
+  }
+};
+
+class CollectivesTest : public CleanTest {
+ protected:
+  void SetUp() override {
+    CleanTest::SetUp();
+    exchanges = 0;
+  }
+};
+
+// exp() needs its result, and sin() its argument: both come after the collective.
+TensorFn after(const std::string& op) {
+  return [op](const Tensors& in) { return Tensors{Exchange::apply(in[0].sin(), op).sin().exp()}; };
+}
+
+TEST_F(CollectivesTest, ACollectiveIsNotReplayedUnderAnyPolicy) {
+  const auto callable = [](const OpContext&) { return CheckpointPolicy::PREFER_RECOMPUTE; };
+  for (const Policy& policy : {Policy("recompute_all"), Policy("must_save_all"), Policy(callable)}) {
+    for (const char* op : {"_c10d_functional::ac2_exchange", "ac2_collectives_test::strange"}) {
+      exchanges = 0;
+      expect_same_gradients(after(op), {sample({4, 3})}, policy);
+      EXPECT_EQ(exchanges, 2) << op;  // once plain, once in the region
+    }
+  }
+}
+
+TEST_F(CollectivesTest, WhatACollectiveReturnsIsHeldWhileBackwardNeedsIt) {
+  const at::Tensor x = sample({16});
+  PolicyScope scope;
+  at::Tensor result = after("_c10d_functional::ac2_exchange")({x})[0];
+  EXPECT_EQ(scope.trace()->stats().saved_bytes, 2 * 16 * 4);  // x, and what was exchanged
+  result.sum().backward();
+  EXPECT_EQ(scope.trace()->stats().saved_bytes, 0);
+}
+
+// What autograd does not want, and no replay takes, dies with the program's reference.
+TEST_F(CollectivesTest, ABufferOfACollectiveDiesWithTheProgramsReference) {
+  const at::Tensor x = sample({16});
+  PolicyScope scope;
+  c10::weak_intrusive_ptr<c10::StorageImpl> buffer{c10::intrusive_ptr<c10::StorageImpl>()};
+  {
+    const at::NoGradGuard no_grad;
+    const at::Tensor gathered = call("_c10d_functional::ac2_exchange", x.detach());
+    buffer = gathered.storage().getWeakStorageImpl();
+  }
+  EXPECT_TRUE(buffer.expired());
+}
+
+TEST_F(CollectivesTest, TheUserMayHaveOneReplayed) {
+  const at::Tensor x = sample({4, 3});
+  {
+    const PolicyScope scope;
+    at::Tensor result;
+    {
+      const RecomputeScope recompute;
+      result = after("_c10d_functional::ac2_exchange")({x})[0];
+    }
+    EXPECT_EQ(exchanges, 1);
+    EXPECT_EQ(scope.trace()->stats().saved_bytes, 4 * 3 * 4);
+    result.sum().backward();
+  }
+  EXPECT_EQ(exchanges, 2);
+  const at::Tensor again = leaf_like(x);
+  after("_c10d_functional::ac2_exchange")({again})[0].sum().backward();
+  EXPECT_TRUE(same_bits(x.grad(), again.grad()));
+}
+
+// A tag says RECOMPUTE of what was computed from it, which is dead.
+TEST_F(CollectivesTest, ATagOnALaterResultReplaysNone) {
+  const at::Tensor x = sample({4});
+  {
+    const PolicyScope scope([](const OpContext&) { return CheckpointPolicy::PREFER_SAVE; });
+    at::Tensor result = Exchange::apply(x.sin(), "_c10d_functional::ac2_exchange").sin();
+    tag_with_policy(result, CheckpointPolicy::PREFER_RECOMPUTE);
+    result.exp().sum().backward();
+  }
+  EXPECT_EQ(exchanges, 1);
+}
+
+// The bytes may still be on their way when the op returns: a pack function, or a fingerprint, would read garbage.
+TEST_F(CollectivesTest, NobodyLooksAtWhatACollectiveReturnsBeforeItIsUsed) {
+  std::vector<std::string> packed;
+  const SaveWithHooks hooks{[&](const at::Tensor& tensor) { return c10::IValue(tensor.clone()); },
+                            [](const c10::IValue& value) { return value.toTensor(); }};
+  const Policy packs = [&](const OpContext& op) -> PolicyDecision {
+    if (op.is("_c10d_functional::ac2_exchange")) {
+      packed.emplace_back(op.name());
+      return SaveWithHooks{[](const at::Tensor&) -> c10::IValue {
+                             ADD_FAILURE() << "packed";
+                             return c10::IValue();
+                           },
+                           [](const c10::IValue&) { return at::Tensor(); }};
+    }
+    return hooks;
+  };
+  expect_same_gradients(after("_c10d_functional::ac2_exchange"), {sample({4})}, packs);
+  EXPECT_EQ(packed.size(), 1);
+  // In verify mode the bytes change after the op, as if they had come later.
+  const at::Tensor x = sample({4});
+  const PolicyScope scope([](const OpContext&) { return CheckpointPolicy::PREFER_RECOMPUTE; }, {.verify = true});
+  const at::NoGradGuard no_grad;
+  at::Tensor result = call("_c10d_functional::ac2_exchange", x.detach());
+  *result.data_ptr<float>() = 1;
+  EXPECT_NO_THROW(result.sin());
+}
+
+}  // namespace
+}  // namespace ac2::test

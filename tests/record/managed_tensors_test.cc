@@ -1,0 +1,195 @@
+// Parameters whose bytes come and go between forward and backward, as FSDP's and DeepSpeed's do.
+#include "ac2/internal/libtorch/managed_tensors.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <optional>
+
+#include "ac2/memory_budget.h"
+#include "ac2/policy.h"
+#include "ac2/scope.h"
+#include "tests/support/regions.h"
+
+namespace ac2::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Puts the bytes back before backward, as the hooks of FSDP do, and counts how often they were there.
+class Resized {
+ public:
+  explicit Resized(at::IntArrayRef sizes) : shard_(constant(sizes)) {
+    parameter_ = at::empty(sizes).requires_grad_();
+    internal::manage_storage(parameter_, "weight (of unit 0)");
+    gather();
+  }
+  void gather() {
+    const at::NoGradGuard no_grad;
+    const c10::Storage& storage = parameter_.storage();
+    storage.unsafeGetStorageImpl()->set_data_ptr_noswap(storage.allocator()->allocate(shard_.nbytes()));
+    storage.unsafeGetStorageImpl()->set_nbytes(shard_.nbytes());
+    std::memcpy(parameter_.mutable_data_ptr(), shard_.const_data_ptr(), shard_.nbytes());
+  }
+  void let_go() {
+    const c10::Storage& storage = parameter_.storage();
+    storage.unsafeGetStorageImpl()->set_data_ptr_noswap(storage.allocator()->allocate(0));
+    storage.unsafeGetStorageImpl()->set_nbytes(0);
+  }
+  const at::Tensor& parameter() const { return parameter_; }
+  at::Tensor plain() const { return shard_.clone().requires_grad_(); }
+
+ private:
+  at::Tensor shard_;
+  at::Tensor parameter_;
+};
+
+class ManagedTensorsTest : public CleanTest {};
+
+at::Tensor layer(const at::Tensor& x, const at::Tensor& weight) {
+  return at::gelu(at::linear(x, weight)).sin();
+}
+
+TEST_F(ManagedTensorsTest, AReplayReadsAParameterThatHasBeenGatheredAgain) {
+  const auto saves_products = [](const OpContext& op) { return op.is("aten::addmm") || op.is("aten::mm"); };
+  for (const Policy& policy : {Policy("recompute_all"), Policy(saves_products), Policy("must_save_all")}) {
+    Resized weight({8, 8});
+    const at::Tensor x = sample({4, 8}), y = leaf_like(x), plain = weight.plain();
+    layer(y, plain).sum().backward();
+    std::optional<PolicyScope> scope;
+    scope.emplace(policy);
+    const auto trace = scope->trace();
+    at::Tensor loss = layer(x, weight.parameter()).sum();
+    scope.reset();
+    weight.let_go();
+    EXPECT_EQ(trace->stats().copied_bytes, 0);
+    weight.gather();
+    loss.backward();
+    EXPECT_TRUE(same_bits(x.grad(), y.grad()));
+    EXPECT_TRUE(same_bits(weight.parameter().grad(), plain.grad()));
+  }
+}
+
+TEST_F(ManagedTensorsTest, AManagedParameterIsNotHeld) {
+  Resized weight({64, 8});
+  const at::Tensor x = sample({4, 8});
+  const PolicyScope scope;
+  at::Tensor loss = layer(x, weight.parameter()).sum();
+  EXPECT_EQ(scope.trace()->stats().saved_bytes, 4 * 8 * 4);  // x
+  weight.let_go();
+  weight.gather();
+  loss.backward();
+}
+
+// Not what else is held, nor what a budget counts.
+TEST_F(ManagedTensorsTest, AManagedParameterTakesNoneOfABudget) {
+  Resized weight({64, 8});
+  const at::Tensor x = sample({4, 8});
+  const MemoryBudget budget(16 << 10);
+  const PolicyScope scope({.memory_budget = budget});
+  at::Tensor loss = layer(x, weight.parameter()).sum();
+  const int64_t held = budget.held_bytes();
+  weight.let_go();
+  EXPECT_EQ(budget.held_bytes(), held);
+  EXPECT_EQ(held, 2 * 4 * 64 * 4);  // the arguments of gelu and sin; x is the program's
+  weight.gather();
+  loss.backward();
+}
+
+TEST_F(ManagedTensorsTest, GatheringInsideTheRegionCopiesNothing) {
+  Resized weight({8, 8});
+  const at::Tensor x = sample({4, 8});
+  const PolicyScope scope;
+  at::Tensor first = layer(x, weight.parameter());
+  {
+    const at::NoGradGuard no_grad;
+    c10::VariableVersion counter = weight.parameter().unsafeGetTensorImpl()->version_counter();
+    const uint32_t before = counter.current_version();
+    weight.parameter().detach().copy_(weight.parameter().detach() * 1);
+    counter.set_version(before);
+  }
+  at::Tensor loss = (first + layer(x, weight.parameter())).sum();
+  EXPECT_EQ(scope.trace()->stats().copied_bytes, 0);
+  loss.backward();
+}
+
+TEST_F(ManagedTensorsTest, AnErrorNamesTheParameterThatIsNotThere) {
+  Resized weight({8, 8});
+  const at::Tensor x = sample({4, 8});
+  std::optional<PolicyScope> scope;
+  scope.emplace();
+  at::Tensor loss = layer(x, weight.parameter()).sum();
+  scope.reset();
+  weight.let_go();
+  try {
+    loss.backward();
+    FAIL() << "expected an error";
+  } catch (const c10::Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the parameter weight (of unit 0)"));
+    EXPECT_THAT(error.what(), HasSubstr("let go of"));
+  }
+}
+
+// As a parameter of DeepSpeed's: it is another storage that has the bytes in backward, at another place.
+TEST_F(ManagedTensorsTest, AParameterThatIsGivenItsDataAgainIsReadThere) {
+  const at::Tensor data = constant({8, 8}), bias_data = constant({8});
+  for (const char* policy : {"recompute_all", "must_save_all"}) {
+    const at::Tensor plain = data.clone().requires_grad_(), bias = bias_data.clone().requires_grad_();
+    const at::Tensor x = sample({4, 8}), y = leaf_like(x);
+    at::Tensor weight = data.clone().requires_grad_();
+    internal::manage_data(weight, "weight");
+    at::addmm(bias, y, plain.t()).sin().sum().backward();
+    std::optional<PolicyScope> scope;
+    scope.emplace(policy);
+    const auto trace = scope->trace();
+    // As the program has it: a view of the weight is what the op takes.
+    at::Tensor loss = at::addmm(bias_data, x, weight.t()).sin().sum();
+    scope.reset();
+    const auto gathered = weight.storage().getWeakStorageImpl();
+    weight.set_data(at::empty({0}));
+    EXPECT_TRUE(gathered.expired()) << policy;
+    at::Tensor flat = at::empty({3 + 64});
+    weight.set_data(flat.narrow(0, 3, 64).view({8, 8}));
+    {
+      const at::NoGradGuard no_grad;
+      flat.narrow(0, 3, 64).copy_(data.flatten());
+    }
+    loss.backward();
+    EXPECT_TRUE(same_bits(x.grad(), y.grad())) << policy;
+    EXPECT_TRUE(same_bits(weight.grad(), plain.grad())) << policy;
+  }
+}
+
+TEST_F(ManagedTensorsTest, ATagOrAnOffloadedInputLeavesAManagedParameterWhereItIs) {
+  Resized weight({8, 8});
+  const at::Tensor x = sample({4, 8});
+  const PolicyScope scope;
+  at::Tensor loss = layer(x, weight.parameter()).sum();
+  tag_with_policy(weight.parameter(), SaveWithHooks{[](const at::Tensor&) -> c10::IValue {
+                                                      ADD_FAILURE() << "packed";
+                                                      return c10::IValue();
+                                                    },
+                                                    [](const c10::IValue&) { return at::Tensor(); }});
+  tag_with_policy(weight.parameter(), CheckpointPolicy::MUST_CPU_OFFLOAD);
+  loss.backward();
+}
+
+// What an op of the region writes to a parameter is not computed again: that would write to the parameter itself.
+TEST_F(ManagedTensorsTest, AWriteToAManagedParameterIsNotReplayed) {
+  Resized weight({8, 8});
+  const at::Tensor x = sample({4, 8});
+  const PolicyScope scope;
+  {
+    const at::NoGradGuard no_grad;
+    weight.parameter().mul_(2);
+  }
+  at::Tensor loss = layer(x, weight.parameter()).sum();
+  const at::Tensor before = weight.parameter().detach().clone();
+  loss.backward();
+  EXPECT_TRUE(same_bits(weight.parameter().detach(), before));
+}
+
+}  // namespace
+}  // namespace ac2::test
