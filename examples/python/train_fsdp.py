@@ -93,6 +93,7 @@ def main(arguments=None):
         dist.all_reduce(mean, op=dist.ReduceOp.SUM)
         if rank == 0:
             print(f"step {step}: loss {mean.item() / processes:.8f}", flush=True)
+    dist.barrier()  # gloo may abort a process that leaves while the last collective is being put away
     dist.destroy_process_group()
     return 0
 
