@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include "ac2/internal/budget/budget.h"
+#include "ac2/internal/budget/whatever_fits.h"
 #include "ac2/internal/operators/cost_source.h"
 
 namespace ac2 {
@@ -18,6 +19,12 @@ MemoryBudget::MemoryBudget(int64_t bytes, bool modelled_costs, bool soft) {
               ". To recompute everything, use the policy \"recompute_all\" without a budget.");
   budget_ = std::make_shared<internal::Budget>(internal::Budget::Limit{.bytes = bytes, .soft = soft},
                                                internal::cost_source(modelled_costs));
+}
+
+MemoryBudget::MemoryBudget(std::shared_ptr<internal::Budget> budget) : budget_(std::move(budget)) {}
+
+MemoryBudget whatever_fits(bool modelled_costs) {
+  return MemoryBudget(internal::whatever_fits_budget(internal::cost_source(modelled_costs)));
 }
 
 int64_t MemoryBudget::bytes() const {
@@ -46,7 +53,8 @@ std::optional<MemoryBudget> BudgetOption::budget(bool modelled_costs) const {
               "what ops cost. Give a memory_budget in bytes, or leave modelled_costs out.");
   TORCH_CHECK(!modelled_costs || shared->budget_->costs() == internal::CostSource::kModelled,
               "modelled_costs is set with a MemoryBudget that times ops, and would have no effect. Make that budget "
-              "with modelled costs, as MemoryBudget(bytes, true), or give a memory_budget in bytes.");
+              "with modelled costs, as MemoryBudget(bytes, true) or whatever_fits(true), or give a memory_budget in "
+              "bytes.");
   return shared != nullptr ? std::optional(*shared) : std::nullopt;
 }
 

@@ -30,6 +30,13 @@
 // adapts itself. This does not apply to ops that write to their arguments, nor to ops that draw random numbers in
 // forward.
 //
+// A budget need not have a number:
+//
+//   ac2::PolicyScope scope({.memory_budget = ac2::whatever_fits()});   // nothing is dropped while there is memory
+//   loss = model->forward(x);
+//
+// See whatever_fits() below.
+//
 // Threads: copies are the same budget; all of them may be used from any thread.
 #pragma once
 
@@ -45,6 +52,34 @@ namespace internal {
 class Budget;
 class BudgetAccess;
 }  // namespace internal
+
+class MemoryBudget;
+
+// A budget without a number, for regions that may hold what the machine has room for.
+//
+// Nothing is dropped while there is memory. Where memory runs out, in an op of a region, a replay, a kernel of
+// backward, an optimizer or an op outside of regions, on any thread, the regions under this budget drop what is
+// cheapest to compute again and frees memory on that device, until the allocation succeeds; then the program goes on.
+// The error arrives when nothing is left to drop, and says what is held. Gradients are bitwise those without a budget.
+//
+// What had to go is learned: from then on as much as could be held beside what else there was is the budget, which is
+// met before memory runs out, and is exceeded where that is not possible. Some backwards after the last shortage it
+// rises by an eighth, more and more seldom where that was too much.
+//
+// All calls give the same budget (one for each value of `modelled_costs`), because regions share what there is, and a
+// region of the next step goes on with what the last has learned. bytes() is what it has learned, and the largest
+// int64_t while that is nothing. A scope inside one with a number is bounded by that number, and the regions of the
+// number's budget drop nothing for others.
+//
+// On the CPU memory runs out where an allocation fails, or where the machine's limits leave too little for one (the
+// cgroup's memory.max, RLIMIT_AS, MemAvailable, each less a reserve of a 64th, at least 16 MiB, at most 1 GiB): Linux
+// would end the process later. For this the first call puts an allocator in front of LibTorch's, for the rest of the
+// process (ac2/internal/allocator/retrying_allocator.h), which must not happen while another thread allocates tensors.
+// With the first shortage, glibc's malloc is told to map blocks of 128 KiB and more by themselves.
+//
+// On CUDA the caching allocator asks before it fails. Other accelerators have nothing of the kind: there ops of regions
+// and replays are tried again, and kernels of backward and ops outside of regions are not.
+MemoryBudget whatever_fits(bool modelled_costs = false);
 
 class MemoryBudget {
  public:
@@ -66,7 +101,9 @@ class MemoryBudget {
  private:
   friend class BudgetOption;
   friend class internal::BudgetAccess;
+  friend MemoryBudget whatever_fits(bool modelled_costs);
   MemoryBudget(int64_t bytes, bool modelled_costs, bool soft);
+  explicit MemoryBudget(std::shared_ptr<internal::Budget> budget);
   std::shared_ptr<internal::Budget> budget_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "ac2/internal/budget/whatever_fits.h"
 #include "ac2/internal/opening/open_region.h"
 #include "ac2/internal/region/budget_access.h"
 #include "ac2/internal/region/close_scope.h"
@@ -29,7 +30,14 @@ void check_offload_options(const OffloadOptions& options) {
 
 // Null if there is none.
 std::shared_ptr<internal::Budget> budget_of(const std::optional<MemoryBudget>& budget) {
-  return budget ? internal::BudgetAccess::budget(*budget) : nullptr;
+  if (!budget) {
+    return nullptr;
+  }
+  const std::shared_ptr<internal::Budget>& shared = internal::BudgetAccess::budget(*budget);
+  if (shared->has_no_number()) {
+    internal::whatever_fits_budget(shared->costs());  // the program may have put an allocator in front of ours
+  }
+  return shared;
 }
 
 // The policy of a scope that is opened with options alone.

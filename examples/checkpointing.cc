@@ -70,10 +70,11 @@ Checkpointing checkpointing_by_name(const std::string& name) {
     checkpointing.offload = ac2::OffloadOptions{.inputs = true};
     return checkpointing;
   }
+  if (name == kWhateverFits) return Checkpointing(ac2::whatever_fits());
   if (const auto bytes = bytes_in(name)) return Checkpointing(ac2::MemoryBudget(*bytes));
   TORCH_CHECK(false, "Unknown policy \"", name, "\". Choose one of: none, ", absl::StrJoin(known, ", "),
               ", quantize8, quantize4, bfloat16, float8, spill:DIRECTORY, offload, offload_inputs; or a memory budget "
-              "such as 40MiB.");
+              "such as 40MiB, or auto.");
 }
 
 RegionSpan span_by_name(const std::string& name) {

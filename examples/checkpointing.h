@@ -62,9 +62,12 @@ auto checkpointed(const Checkpointing& checkpointing, Fn&& fn) {
 // "none" and the policies of every table, in its order.
 const std::vector<std::string>& policy_names();
 
-// "none", a policy of policies/by_name.h, a memory budget as parse_bytes() takes it; or all results in another form:
-// "quantize8", "quantize4", "bfloat16" and "float8", which change gradients, "spill:DIRECTORY", in files, and
-// "offload", in the host's memory; or "offload_inputs", which recomputes them from inputs that are there. Throws
+// The name of a budget without a number.
+inline constexpr char kWhateverFits[] = "auto";
+
+// "none", a policy of policies/by_name.h, a memory budget as parse_bytes() takes it or kWhateverFits; or all results in
+// another form: "quantize8", "quantize4", "bfloat16" and "float8", which change gradients, "spill:DIRECTORY", in files,
+// and "offload", in the host's memory; or "offload_inputs", which recomputes them from inputs that are there. Throws
 // c10::Error that lists the names if it is none of these.
 Checkpointing checkpointing_by_name(const std::string& name);
 

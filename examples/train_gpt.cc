@@ -4,6 +4,7 @@
 //   train_gpt --text=book.txt --layers=8       on your own text
 //   train_gpt --policy=save_compute_intensive  saves matrix products and attention, recomputes the rest
 //   train_gpt --memory_budget=2MiB             keeps what fits into so many bytes, recomputes the rest
+//   train_gpt --memory_budget=auto             keeps what fits into the machine's memory
 //   train_gpt --policy=quantize8               saves everything in 8 bits a number, and trains without beside it
 //   train_gpt --policy=spill:/scratch          saves everything in files
 //   train_gpt --compare                        every policy side by side: time, memory, the same losses
@@ -50,7 +51,8 @@ ABSL_FLAG(std::string, policy, "recompute_all",
           "quantize8, quantize4, bfloat16 or float8, beside which the same steps are trained without; spill:DIRECTORY; "
           "offload or offload_inputs, on an accelerator");
 ABSL_FLAG(std::vector<std::string>, memory_budget, {},
-          "bytes that may be held for backward, such as 2MiB, in place of a policy; with --compare, a list of them");
+          "bytes that may be held for backward, such as 2MiB, or auto for whatever fits into the machine's memory, in "
+          "place of a policy; with --compare, a list of them");
 ABSL_FLAG(std::string, region, "block", "what one region lies around: block, step or loop (all steps)");
 ABSL_FLAG(bool, compare, false, "train the same steps under every policy and print one table");
 ABSL_FLAG(std::string, report, "", "write a page about one step's regions to this file");
@@ -257,7 +259,9 @@ bool ran_as_job(const std::vector<std::string>& command, const std::optional<Job
 bool run(const std::vector<std::string>& command) {
   TrainOptions options = options_from_flags();
   checkpointing_by_name(absl::GetFlag(FLAGS_policy));
-  for (const std::string& budget : absl::GetFlag(FLAGS_memory_budget)) parse_bytes(budget);
+  for (const std::string& budget : absl::GetFlag(FLAGS_memory_budget)) {
+    if (budget != kWhateverFits) parse_bytes(budget);
+  }
   check_report();
   span_from_flags();
   const std::optional<Job> job = Job::of_environment();

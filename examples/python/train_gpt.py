@@ -5,6 +5,7 @@
     python train_gpt.py --text book.txt --layers 8       on your own text
     python train_gpt.py --policy save_compute_intensive  saves matrix products and attention, recomputes the rest
     python train_gpt.py --memory-budget 2MiB             keeps what fits into so many bytes, recomputes the rest
+    python train_gpt.py --memory-budget auto             keeps what fits into the machine's memory
     python train_gpt.py --compare --steps 40             every policy side by side: time, memory, the same losses
     python train_gpt.py --region step                    one region around each forward instead of each block
     python train_gpt.py --report out.html                a page that shows what a step held and recomputed
@@ -109,7 +110,7 @@ class Trainer:
         self.generator = torch.get_rng_state()
         self.region = None  # arguments of the PolicyScope around a forward
         if policy != "none":
-            budget = parse_bytes(policy)
+            budget = as_budget(policy)
             arguments = {"policy": policy} if budget is None else {"memory_budget": budget}
             # Under a budget all blocks are in one region: what passes between them may then be dropped as well.
             if options.region == "step" or budget is not None:
@@ -174,6 +175,11 @@ def count_bytes(function, device):
         now += change
         most = max(most, now)
     return now, most
+
+
+def as_budget(text):
+    """2MiB -> 2097152, auto -> whatever fits; None for what is neither."""
+    return ac2.whatever_fits() if text == "auto" else parse_bytes(text)
 
 
 def parse_bytes(text):
@@ -247,7 +253,8 @@ def parse_options(arguments):
     parser.add_argument("--text", default=str(pathlib.Path(torch.nn.__file__).parent), help="a file, or a directory with .py files")
     parser.add_argument("--policy", default="recompute_all", help="none, or the name of a policy without parameters")
     parser.add_argument("--memory-budget", default=[], type=lambda text: text.split(","),
-                        help="bytes that may be held for backward, such as 2MiB, in place of a policy; with --compare, a list")
+                        help="bytes that may be held for backward, such as 2MiB, or auto for whatever fits, in place of a policy; "
+                        "with --compare, a list")
     parser.add_argument("--region", default="block", choices=["block", "step"], help="what one region lies around")
     parser.add_argument("--compare", action="store_true", help="train the same steps under every policy and print one table")
     parser.add_argument("--report", default="", help="write a page about a step to this file")
@@ -271,8 +278,8 @@ def parse_options(arguments):
     if options.report and options.policy == "none" and not options.memory_budget:
         parser.error("--report is about what a region holds, and --policy none opens none")
     for budget in options.memory_budget:
-        if parse_bytes(budget) is None:
-            parser.error(f"--memory-budget has {budget!r}; expected bytes, such as 2MiB")
+        if budget != "auto" and parse_bytes(budget) is None:
+            parser.error(f"--memory-budget has {budget!r}; expected bytes, such as 2MiB, or auto")
     return options
 
 

@@ -35,6 +35,7 @@ from ac2._C import (  # noqa: E402
     offload_memory,
     release_offload_memory,
     sqrt_segments,
+    whatever_fits,
 )
 from ac2._checkpoint import (  # noqa: E402
     checkpoint,
@@ -107,5 +108,6 @@ __all__ = [
     "tag_with_policy",
     "to_chrome_trace",
     "to_dot",
+    "whatever_fits",
     "write_report",
 ]

@@ -4,6 +4,7 @@
 #include <c10/core/DispatchKeySet.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -237,13 +238,33 @@ Args:
 
 The first time is a warning; times_over() and most_bytes_over() count.)",
           py::arg("bytes"), py::arg("modelled_costs") = false)
-      .def("bytes", &MemoryBudget::bytes, "The bytes of the budget.")
+      .def("bytes", &MemoryBudget::bytes,
+           "The bytes of the budget; of whatever_fits() what it has learned, and 2**63 - 1 while that is nothing.")
       .def("held_bytes", &MemoryBudget::held_bytes, WithoutGil(), "Held now.")
       .def("times_over", &MemoryBudget::times_over, WithoutGil(),
            "Of a soft budget: for how many ops and saved tensors there was no room so far.")
       .def("most_bytes_over", &MemoryBudget::most_bytes_over, WithoutGil(),
            "Of a soft budget: by how many bytes it was exceeded at most.")
-      .def("__repr__", [](const MemoryBudget& budget) { return c10::str("MemoryBudget(", budget.bytes(), ")"); });
+      .def("__repr__", [](const MemoryBudget& budget) {
+        return budget.bytes() < std::numeric_limits<int64_t>::max() ? c10::str("MemoryBudget(", budget.bytes(), ")")
+                                                                    : "whatever_fits()";
+      });
+  module.def("whatever_fits", &whatever_fits,
+             R"(A memory budget without a number: nothing is dropped while there is memory.
+
+    with ac2.PolicyScope(memory_budget=ac2.whatever_fits()):
+        loss = model(x)
+    loss.backward()
+
+Where memory runs out, in any op, in or outside of regions, on any thread, the regions under this budget drop what is
+cheapest to compute again and frees memory on that device, until there is enough; then the program goes on. What had to go
+is learned: later steps drop it in time. torch.OutOfMemoryError, or the CPU's RuntimeError, arrives when nothing is left to
+drop. All calls give the same budget. On the CPU the first call puts an allocator in front of PyTorch's: it should not run
+while another thread allocates tensors.
+
+Args:
+    modelled_costs: as for MemoryBudget; each value has a budget of its own.)",
+             py::arg("modelled_costs") = false, WithoutGil());
   const OffloadOptions defaults;
   py::class_<OffloadOptions>(
       module, "OffloadOptions",

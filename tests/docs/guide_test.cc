@@ -61,6 +61,13 @@ class GuideTest : public CleanTest {
   std::filesystem::path directory_;
 };
 
+TEST_F(GuideTest, ARegionWithinWhatTheMachineHas) {
+  ac2::PolicyScope scope({.memory_budget = ac2::whatever_fits()});
+  const at::Tensor y = x.sin().cos();
+  y.sum().backward();
+  EXPECT_EQ(scope.trace()->stats().recomputed_ops, 0);
+}
+
 TEST_F(GuideTest, ARegionWithinSoManyBytes) {
   const ScopeOptions options{.memory_budget = int64_t{2} << 30};
   EXPECT_TRUE(options.memory_budget.has_value());

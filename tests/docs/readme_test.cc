@@ -58,6 +58,21 @@ class ReadmeTest : public CleanTest {
   at::Tensor x = sample({4, 8});
 };
 
+TEST_F(ReadmeTest, WhatFitsIsKept) {
+  Model model;
+  torch::Tensor gradient;
+  {
+    ac2::PolicyScope scope({.memory_budget = ac2::whatever_fits()});
+    torch::Tensor loss = model->forward(x).sum();
+    loss.backward();
+    EXPECT_EQ(scope.trace()->stats().recomputed_ops, 0);
+    gradient = x.grad().clone();
+  }
+  x.mutable_grad() = at::Tensor();
+  model->forward(x).sum().backward();
+  EXPECT_TRUE(same_bits(gradient, x.grad()));
+}
+
 TEST_F(ReadmeTest, WhatIsAddedToAProgram) {
   program::blocks = {Block(8), Block(8)};
   const at::Tensor loss = program::forward(x).sum();

@@ -619,6 +619,8 @@ class RacingTape : public internal::BudgetedTape {
     before_lock();
     if (may_drop()) dropped.push_back(value);
   }
+  Freed free_in_time(internal::Value*, std::optional<c10::Device>, c10::function_ref<bool()>) override { return {}; }
+  bool start_tracking_in_time() override { return true; }
   void forget_for_room() override {}
 
   std::function<void()> before_lock = [] {};

@@ -33,7 +33,13 @@ c10::DataPtr allocate_memory(Kind kind, size_t bytes, c10::Device device) {
   void* data = nullptr;
   if (bytes > 0) {
     const Lock lock(state().mutex);
-    data = state().memory.allocate(kind, bytes, FakeAccelerator::current_stream());
+    const auto allocate = [&] { return state().memory.allocate(kind, bytes, FakeAccelerator::current_stream()); };
+    data = allocate();
+    while (data == nullptr && kind == Kind::kDevice) {
+      ++state().refused_allocations;
+      if (!state().free_memory || !state().free_memory(static_cast<int64_t>(bytes))) break;
+      data = allocate();
+    }
     TORCH_CHECK_WITH(OutOfMemoryError, data != nullptr, "The fake accelerator has no ", bytes, " bytes of ",
                      kind == Kind::kPinned ? "pinned" : "device", " memory left: out of memory.");
   }
@@ -218,7 +224,9 @@ void FakeAccelerator::restart(uint64_t seed) {
   state_.memory.take_errors();
   state_.memory.reset_peaks();
   state_.memory.limit_pinned(std::numeric_limits<int64_t>::max());
+  state_.memory.last_allocation_after(-1);
   state_.synchronisations = 0;
+  state_.refused_allocations = 0;
 }
 
 std::vector<std::string> FakeAccelerator::take_errors() {
@@ -264,6 +272,26 @@ void FakeAccelerator::limit_pinned(int64_t bytes) {
 void FakeAccelerator::fail_after(int64_t count) {
   const Lock lock(state_.mutex);
   state_.memory.fail_after(count);
+}
+
+void FakeAccelerator::last_allocation_after(int64_t count) {
+  const Lock lock(state_.mutex);
+  state_.memory.last_allocation_after(count);
+}
+
+void FakeAccelerator::limit_device(int64_t bytes) {
+  const Lock lock(state_.mutex);
+  state_.memory.limit_device(bytes);
+}
+
+void FakeAccelerator::set_free_memory(FreeMemory free_memory) {
+  const Lock lock(state_.mutex);
+  state_.free_memory = std::move(free_memory);
+}
+
+int64_t FakeAccelerator::refused_allocations() {
+  const Lock lock(state_.mutex);
+  return state_.refused_allocations;
 }
 
 int64_t FakeAccelerator::device_allocations() {

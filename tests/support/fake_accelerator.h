@@ -17,6 +17,7 @@
 #include <c10/core/Stream.h>
 
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -56,7 +57,16 @@ class FakeAccelerator {
   void limit_pinned(int64_t bytes);
   // The allocation of device memory after `count` more is one; those after it succeed again. Negative: none.
   void fail_after(int64_t count);
-  int64_t device_allocations();  // so far
+  // After `count` more allocations there is no more device memory than is in use then. Negative: there is.
+  void last_allocation_after(int64_t count);
+  // Device memory beyond that is one too.
+  void limit_device(int64_t bytes);
+  // As CUDA's allocator asks its callbacks: called where there is no memory, with the lock held, until it returns false
+  // or there is some. Null: nobody is asked.
+  using FreeMemory = std::function<bool(int64_t bytes)>;
+  void set_free_memory(FreeMemory free_memory);
+  int64_t refused_allocations();  // since restart(), each try that failed
+  int64_t device_allocations();   // so far
   // Whether it says that it has any; it has at first. Before anybody asks.
   void has_pinned_memory(bool has);
   int64_t pending_copies();
@@ -73,6 +83,8 @@ class FakeAccelerator {
     int64_t synchronisations = 0;
     int next_stream = 0;
     bool has_pinned_memory = true;
+    FreeMemory free_memory;
+    int64_t refused_allocations = 0;
   };
   State& state() { return state_; }
   // Of this thread.

@@ -31,6 +31,8 @@ void* FakeMemory::allocate(Kind kind, size_t bytes, int stream) {
   if (kind == Kind::kPinned && sum.bytes + static_cast<int64_t>(bytes) > pinned_limit_) return nullptr;
   if (kind == Kind::kDevice) {
     ++device_allocations_;
+    if (until_limit_ >= 0 && until_limit_-- == 0) device_limit_ = sum.bytes;
+    if (sum.bytes + static_cast<int64_t>(bytes) > device_limit_) return nullptr;
     if (left_ >= 0 && left_-- == 0) return nullptr;
   }
   const size_t capacity = std::max<size_t>(1, (bytes + kAlignment - 1) / kAlignment) * kAlignment;

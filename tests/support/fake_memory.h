@@ -27,7 +27,7 @@ class FakeMemory {
 
   explicit FakeMemory(FakeStreams& streams) : streams_(streams) {}
 
-  // Null if it would be more than the limit, or is to fail.
+  // Null if it would be more than the limit, or is to fail. The same allocation tried again is one more.
   void* allocate(Kind kind, size_t bytes, int stream);
   void free(void* data);
   // Frees what was recorded on streams that are done with it by now.
@@ -49,6 +49,12 @@ class FakeMemory {
   void limit_pinned(int64_t bytes) { pinned_limit_ = bytes; }
   // The allocation on the device after `count` more fails; those after it succeed again. Negative: none does.
   void fail_after(int64_t count) { left_ = count; }
+  // After `count` more allocations on the device there is no more of it than is in use then. Negative: there is.
+  void last_allocation_after(int64_t count) {
+    until_limit_ = count;
+    device_limit_ = std::numeric_limits<int64_t>::max();
+  }
+  void limit_device(int64_t bytes) { device_limit_ = bytes; }
   int64_t device_allocations() const { return device_allocations_; }
   // The errors since the last call.
   std::vector<std::string> take_errors();
@@ -91,6 +97,8 @@ class FakeMemory {
   std::array<Sum, 2> sums_{};
   int64_t pinned_limit_ = std::numeric_limits<int64_t>::max();
   int64_t left_ = -1;
+  int64_t device_limit_ = std::numeric_limits<int64_t>::max();
+  int64_t until_limit_ = -1;
   int64_t device_allocations_ = 0;
   std::vector<std::string> errors_;
 };

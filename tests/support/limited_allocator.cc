@@ -10,6 +10,9 @@ LimitedAllocator::Limit::Limit(LimitedAllocator& allocator, int64_t bytes) : all
 }
 
 c10::DataPtr LimitedAllocator::allocate(size_t bytes) {
+  if (left_ > 0 && --left_ == 0) {
+    limit_ = behind_.current_bytes() + static_cast<int64_t>(bytes);
+  }
   if (behind_.current_bytes() + static_cast<int64_t>(bytes) > limit_) {
     ++refused_;
     TORCH_CHECK_WITH(OutOfMemoryError, false, "out of memory. Tried to allocate ", bytes, " bytes on top of ",

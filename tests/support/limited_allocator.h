@@ -35,6 +35,26 @@ class LimitedAllocator final : public FrontAllocator<testing::CountingAllocator>
     LimitedAllocator& allocator_;
   };
 
+  // After `count` more allocations the limit is what is held then.
+  class LastAllocation {
+   public:
+    LastAllocation(LimitedAllocator& allocator, int64_t count) : allocator_(allocator) {
+      allocator_.left_ = count;
+      allocator_.refused_ = 0;
+    }
+    ~LastAllocation() {
+      allocator_.left_ = 0;
+      allocator_.limit_ = std::numeric_limits<int64_t>::max();
+    }
+    LastAllocation(const LastAllocation&) = delete;
+    LastAllocation& operator=(const LastAllocation&) = delete;
+
+    int64_t refused() const { return allocator_.refused_; }
+
+   private:
+    LimitedAllocator& allocator_;
+  };
+
   // Throws c10::OutOfMemoryError where it would be more than the limit.
   c10::DataPtr allocate(size_t bytes) override;
 
@@ -44,6 +64,7 @@ class LimitedAllocator final : public FrontAllocator<testing::CountingAllocator>
 
   int64_t limit_ = std::numeric_limits<int64_t>::max();
   int64_t refused_ = 0;
+  int64_t left_ = 0;  // until the limit is set; 0: it is not going to be
 };
 
 }  // namespace ac2::test

@@ -29,7 +29,7 @@ int64_t Budget::most_bytes_over() const {
 int64_t Budget::held_bytes() {
   start_tracking();  // what is untracked is not known to the byte
   const std::lock_guard lock(mutex_);
-  return evictor_.held_bytes() + fixed_bytes_ + outside_.ours();
+  return held();
 }
 
 void Budget::set_limit() {
@@ -57,7 +57,9 @@ ValueId Budget::id_of(const std::weak_ptr<BudgetedTape>& tape, Value& value) {
 }
 
 bool Budget::add_tape(std::weak_ptr<BudgetedTape> tape) {
+  std::vector<std::shared_ptr<BudgetedTape>> left_over;  // goes after the lock
   const std::lock_guard lock(mutex_);
+  left_over.swap(left_over_);
   if (tapes_.size() >= most_tapes_) {
     std::erase_if(tapes_, [](const std::weak_ptr<BudgetedTape>& other) { return other.expired(); });
     most_tapes_ = std::max(kFewTapes, 2 * tapes_.size());
@@ -260,7 +262,9 @@ bool Budget::drop_next(c10::function_ref<ValueId()> choose) {
 
 bool Budget::is_short_of(int64_t bytes) {
   if (!tracking_.load(std::memory_order_acquire)) {
-    if (untracked_bytes_.load(std::memory_order_relaxed) + bytes <= limit_.load(std::memory_order_relaxed)) {
+    const int64_t held = untracked_bytes_.load(std::memory_order_relaxed) + bytes;
+    if (held <= limit_.load(std::memory_order_relaxed)) {
+      note_held(held);
       return false;
     }
     start_tracking();
@@ -317,7 +321,7 @@ std::optional<int64_t> Budget::go_over(int64_t held, bool& is_first) {
       return limit.bytes;
     }
   }
-  is_first = times_over_++ == 0;
+  is_first = times_over_++ == 0 && !has_no_number();
   most_bytes_over_ = std::max(most_bytes_over_, held - limits_.begin()->bytes);
   return std::nullopt;
 }
@@ -350,6 +354,7 @@ std::optional<Budget::Shortage> Budget::drop_until_room(int64_t bytes, bool spar
       return kNoId;
     }
     const int64_t outside = outside_.ours();
+    note_held(evictor_.held_bytes() + fixed_bytes_ + outside);
     if (outside <= room) {
       return kNoId;
     }
@@ -384,8 +389,7 @@ bool Budget::drop_all_and_lower() {
   const auto choose = [&]() -> ValueId {
     const ValueId victim = next_victim(/*spare_last=*/false);
     if (victim != kNoId && !std::exchange(dropped, true)) {
-      const int64_t held = evictor_.held_bytes() + fixed_bytes_ + outside_.ours();
-      limits_.insert({.bytes = std::max<int64_t>(1, held / 4 * 3), .soft = limits_.begin()->soft});
+      limits_.insert({.bytes = std::max<int64_t>(1, held() / 4 * 3), .soft = limits_.begin()->soft});
       set_limit();
     }
     return victim;

@@ -14,10 +14,14 @@
 //
 // A budget may be soft: then more is held where there is no other way, which is counted, and warned of once.
 //
+// A budget may have no number: then nothing is dropped until memory runs out. relieve() drops what has to go, and what
+// it had to drop becomes the number (LearnedLimit). Such a budget is soft, and is exceeded without a warning.
+//
 // Threads: all functions may be called from any thread. Those that take values or nodes need the lock of their tape;
 // those that make room must be called without any lock. A tape's lock is never taken while the budget's own is held.
 #pragma once
 
+#include <c10/core/Device.h>
 #include <c10/util/FunctionRef.h>
 
 #include <atomic>
@@ -32,6 +36,7 @@
 #include "absl/container/btree_set.h"
 #include "ac2/internal/budget/backward_turn.h"
 #include "ac2/internal/budget/budgeted_tape.h"
+#include "ac2/internal/budget/learned_limit.h"
 #include "ac2/internal/budget/outside_bytes.h"
 #include "ac2/internal/eviction/evictor.h"
 #include "ac2/internal/graph/node.h"
@@ -53,6 +58,9 @@ class Budget : public std::enable_shared_from_this<Budget> {
   Budget(const Budget&) = delete;
   Budget& operator=(const Budget&) = delete;
 
+  static std::shared_ptr<Budget> without_number(CostSource costs);
+
+  // LearnedLimit::kNone of a budget without a number, while it has learned none.
   int64_t bytes() const { return limit().bytes; }
   // The limit that rules now.
   Limit limit() const;
@@ -111,9 +119,25 @@ class Budget : public std::enable_shared_from_this<Budget> {
   // order in which such a replay gathers the inputs of the value's node.
   int64_t enough_to_replay(const Value& value);
   std::vector<Value*> order_to_replay(const Value& value);
-  // An allocation failed, so the budget is more than there is: drops all that can be dropped, and lowers the budget for
-  // good to three quarters of what was held. False if nothing could be dropped.
-  bool drop_all_and_lower();
+  // An op has failed because memory ran out. Drops something, so that it can be tried again: all that can be dropped,
+  // and lowers the budget for good to three quarters of what was held; or an eighth of it, if the budget has no number.
+  // False if nothing could be dropped.
+  bool drop_for_another_try();
+
+  // --- a budget without a number ---
+
+  bool has_no_number() const { return learned_.has_value(); }
+  // In the middle of an allocation, with whatever locks but a tape's or the budget's own: drops values on `device`, or
+  // on any, until `bytes` are free that were not before, or there is nothing more to drop. Returns how many are free
+  // now.
+  int64_t relieve(std::optional<c10::Device> device, int64_t bytes);
+  // How often relieve() has freed something.
+  int64_t hurried_drops() const { return hurried_drops_.load(std::memory_order_relaxed); }
+  // As held_bytes(), but of what is not tracked all counts that tapes took from outside.
+  int64_t most_held_bytes() const;
+  void backward_ended(int graph_task);
+  // Of the process's past.
+  void forget_limit();
   // Drops what is no longer needed by anything.
   void drop_unneeded();
 
@@ -152,6 +176,16 @@ class Budget : public std::enable_shared_from_this<Budget> {
   std::optional<Shortage> drop_until_room(int64_t bytes, bool spare_last);
   // Whether tapes are asked to let go of bytes before a budget is exceeded or an error is thrown.
   bool forgets_for_room() const;
+  bool start_tracking_in_time();
+  void learn(const LearnedLimit::Shortage& shortage);
+  void apply_learned();
+  bool drop_all_and_lower();
+  int64_t held() { return evictor_.held_bytes() + fixed_bytes_ + outside_.ours(); }
+  void note_held(int64_t bytes) {
+    if (bytes > most_held_.load(std::memory_order_relaxed)) {
+      most_held_.store(bytes, std::memory_order_relaxed);
+    }
+  }
   // Counts it if only soft limits are exceeded. Else returns the strict one.
   std::optional<int64_t> go_over(int64_t held, bool& is_first);
   // Drops the value that `choose`, called with the lock, returns. False if it returns kNoId.
@@ -159,6 +193,14 @@ class Budget : public std::enable_shared_from_this<Budget> {
   void drop(ValueId id, const Entry& entry);
   // Without the lock: `call` takes the locks of tapes, and may come back here.
   void for_each_tape(c10::function_ref<void(BudgetedTape&)> call);
+
+  // A victim of relieve() that would not have freed anything, pinned in the evictor so that it is not chosen again.
+  struct Spared {
+    ValueId id;
+    uint64_t serial;
+  };
+  // False if there is none.
+  bool relieve_once(std::optional<c10::Device> device, int64_t& freed, std::vector<Spared>& spared);
 
   static constexpr size_t kFewTapes = 16;
 
@@ -183,10 +225,18 @@ class Budget : public std::enable_shared_from_this<Budget> {
   OutsideBytes outside_;
   BackwardTurn backward_turn_;
   const CostSource costs_;
+
+  std::optional<LearnedLimit> learned_;                      // whether there is one never changes
+  Limit learned_limit_{LearnedLimit::kNone, /*soft=*/true};  // as it stands in limits_
+  bool has_several_devices_ = false;
+  std::atomic<int64_t> most_held_{0};  // since the last backward ended, of a budget without a number
+  std::atomic<int64_t> hurried_drops_{0};
+  std::vector<std::shared_ptr<BudgetedTape>> left_over_;  // of which relieve() had the last reference
 };
 
-// What `call` returns. If memory ran out in it and the budget, if there is one, could free some: what `again` returns.
-// `before_freeing` is called before anything is freed, which may run destructors of the program's.
+// What `call` returns. If memory ran out in it and the budget, if there is one, could free some: what `again` returns,
+// which under a budget without a number is tried as long as something can be freed. `before_freeing` is called before
+// anything is freed, which may run destructors of the program's.
 template <class Call, class BeforeFreeing, class Again>
 auto call_with_room(Budget* budget, Call&& call, BeforeFreeing&& before_freeing, Again&& again) {
   if (budget == nullptr) {
@@ -199,11 +249,19 @@ auto call_with_room(Budget* budget, Call&& call, BeforeFreeing&& before_freeing,
       throw;
     }
     before_freeing();
-    if (!budget->drop_all_and_lower()) {
+    if (!budget->drop_for_another_try()) {
       throw;
     }
   }
-  return again();
+  for (;;) {
+    try {
+      return again();
+    } catch (const std::exception& error) {
+      if (!budget->has_no_number() || !is_out_of_memory(error) || !budget->drop_for_another_try()) {
+        throw;
+      }
+    }
+  }
 }
 template <class Call>
 auto call_with_room(Budget* budget, Call&& call) {

@@ -159,6 +159,14 @@ class Value {
   bool is_held_privately() const { return state_.held == Held::kAsCopy || state_.held == Held::kReplayed; }
   // Only the tape has the bytes.
   bool is_held_by_us_alone() const { return held_ && held_.use_count() == (leaf_is_ours_alone() ? 2 : 1); }
+  // How many of the references to `storage` are the tape's, by way of this value.
+  int64_t references_to(const c10::Storage& storage) const {
+    const auto is_it = [&](const c10::Storage& other) {
+      return other && other.unsafeGetStorageImpl() == storage.unsafeGetStorageImpl() ? 1 : 0;
+    };
+    return is_it(held_) + is_it(there_) + (replayed_.defined() ? is_it(replayed_.storage()) : 0) +
+           (leaf_is_ours_alone() ? 1 : 0);
+  }
   // The bytes that the tape holds of it, in whatever form but as a whole tensor.
   int64_t held_bytes() const {
     return is_packed() ? packed_form()->packed_bytes : is_held_in_a_storage() ? bytes() : 0;

@@ -58,6 +58,17 @@ void reset_peak_of(Index device) {
   }
 }
 
+template <class Index>
+std::optional<DeviceMemory> memory_of(Index device) {
+  using namespace at::accelerator;  // NOLINT(google-build-using-namespace)
+  if constexpr (requires { getMemoryInfo(device); }) {
+    const auto [free, total] = getMemoryInfo(device);
+    return DeviceMemory{.free = static_cast<int64_t>(free), .total = static_cast<int64_t>(total)};
+  } else {
+    return std::nullopt;
+  }
+}
+
 #if TORCH_VERSION_MINOR >= 9
 // The settings themselves. The public functions tell only what follows from them: whether a kind of op has a setting of
 // its own or that of all kinds is not seen, and so could not be put back.
@@ -195,6 +206,10 @@ std::optional<RequestedBytes> requested_of_accelerator(c10::DeviceIndex device) 
 
 void reset_peak_of_accelerator(c10::DeviceIndex device) {
   reset_peak_of(device);
+}
+
+std::optional<DeviceMemory> memory_of_accelerator(c10::DeviceIndex device) {
+  return memory_of(device);
 }
 
 }  // namespace ac2::internal

@@ -87,6 +87,16 @@ bool may_get_idle_python_object(Impl& impl) {
   }
 }
 
+// Whether the tensor or storage has an object in Python. Takes no lock.
+template <class Impl>
+bool has_python_object(Impl& impl) {
+  if constexpr (requires { impl.pyobj_slot()->load_pyobj(); }) {
+    return impl.pyobj_slot()->load_pyobj() != nullptr;
+  } else {
+    return impl.pyobj_slot()->_unchecked_untagged_pyobj() != nullptr;
+  }
+}
+
 // What programs have asked the allocator of an accelerator for and not given back.
 struct RequestedBytes {
   int64_t current = 0;
@@ -97,6 +107,15 @@ struct RequestedBytes {
 std::optional<RequestedBytes> requested_of_accelerator(c10::DeviceIndex device);
 // Does nothing before 2.9.
 void reset_peak_of_accelerator(c10::DeviceIndex device);
+
+// What an accelerator has, and what of it nobody has taken.
+struct DeviceMemory {
+  int64_t free = 0;
+  int64_t total = 0;
+};
+
+// None before 2.9, or if it does not say.
+std::optional<DeviceMemory> memory_of_accelerator(c10::DeviceIndex device);
 
 // How precise LibTorch lets products of float32 be: its settings for each backend and kind of op, in the order in which
 // LibTorch lists them (from 2.9 on), then at::Float32MatmulPrecision and allow_tf32 of cuDNN, which older functions set

@@ -22,15 +22,6 @@ std::string module_of(std::string_view parameter) {
   return std::string(dot == std::string_view::npos ? parameter : parameter.substr(0, dot));
 }
 
-int64_t references_of_ours(const Value& value, const c10::Storage& storage) {
-  const auto is_it = [&](const c10::Storage& other) {
-    return other && other.unsafeGetStorageImpl() == storage.unsafeGetStorageImpl() ? 1 : 0;
-  };
-  const at::Tensor& replayed = value.replayed_tensor();
-  return is_it(value.held_storage()) + is_it(value.there_storage()) +
-         (replayed.defined() ? is_it(replayed.storage()) : 0) + (value.leaf_is_ours_alone() ? 1 : 0);
-}
-
 // The values of one tape.
 class Collection {
  public:
@@ -98,7 +89,7 @@ class Collection {
                    value.is_held_in_a_storage() ? value.held_storage() : value.there_storage()) {
       held.bytes = value.bytes();
       held.device = storage.device();
-      held.alone = static_cast<int64_t>(storage.use_count()) == references_of_ours(value, storage);
+      held.alone = static_cast<int64_t>(storage.use_count()) == value.references_to(storage);
     } else if (value.is_opaque() && value.opaque_form()->held.defined()) {
       const at::Tensor& tensor = value.opaque_form()->held;
       held.bytes = value.bytes();

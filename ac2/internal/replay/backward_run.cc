@@ -70,6 +70,7 @@ void leave(const Entered& entered) {
     leave(*tape, one);
     if (Budget* budget = tape->budget()) {
       budget->backward_turn().leave(one.graph_task);
+      budget->backward_ended(one.graph_task);
     }
     if (tape->offload_form() != nullptr) {
       ReadAhead::stop(*tape);

@@ -118,7 +118,6 @@ bool realize_if_there_is_room(Tape& tape, Value* target) {
 }
 
 void realize(Tape& tape, Value* target) {
-  start_tracking_for(tape, *target);
   if (!realize_if_there_is_room(tape, target)) {
     realize_sparingly(tape, target);
   }
@@ -138,14 +137,19 @@ at::Tensor tensor_at_hand(LockedTape& tape, Value* value, const TensorMeta* meta
 }
 
 at::Tensor materialize(Tape& tape, Value* value, const TensorMeta* meta) {
-  const BudgetPins handing_over(tape, value);
-  realize(tape, value);
   at::Tensor tensor;
   bool copies = false;
-  {
+  while (!tensor.defined()) {
+    start_tracking_for(tape, *value);
+    const BudgetPins handing_over(tape, value);
+    realize(tape, value);
     const Tape::Lock locked(tape);
-    tensor = tensor_of(*locked, value, meta);
-    copies = is_clobbered(*value) && (value->is_offloaded() || !is_taken_for_good(*value));
+    // Another thread, for which memory has run out, may have had the budget track values just now, and drop this one,
+    // which was not pinned there.
+    if (value->is_at_hand()) {
+      tensor = tensor_of(*locked, value, meta);
+      copies = is_clobbered(*value) && (value->is_offloaded() || !is_taken_for_good(*value));
+    }
   }
   if (copies) {
     tensor = meta->over(copy_storage(tensor.storage(), tensor.storage().nbytes()));

@@ -1,8 +1,24 @@
 #include "ac2/internal/tape/kept_values.h"
 
+#include <c10/core/Allocator.h>
+#include <c10/core/StorageImpl.h>
+
 #include <utility>
 
+#include "ac2/internal/libtorch/torch_compat.h"
+
 namespace ac2::internal {
+
+namespace {
+
+// Its memory goes back to the allocator that it came from, and nothing else happens.
+bool is_freed_quietly(c10::StorageImpl& storage) {
+  const c10::Allocator* allocator = storage.allocator();
+  return allocator != nullptr && storage.data_ptr().get_deleter() == allocator->raw_deleter() &&
+         !has_python_object(storage);
+}
+
+}  // namespace
 
 void KeptValues::add_call(Node* node, double cost) {
   node->cost = static_cast<float>(cost);
@@ -57,15 +73,34 @@ void KeptValues::drop_kept(Value* value) {
   }
 }
 
-void KeptValues::drop_all_bytes(Value* value) {
+void KeptValues::drop_all_bytes(Value* value, bool original_goes) {
   bytes_.drop_held(value);
   bytes_.drop_there(value);
-  pins_.need_again(value);
+  pins_.need_again(value, original_goes);
 }
 
 void KeptValues::evict_for_room(Value* value) {
   ledger_.evicted(*value);
-  drop_all_bytes(value);
+  // What only the tape has lives until the lock is released: a backward that wants it must not take it from there.
+  const bool original_goes = value->is_held_by_reference() && value->is_held_by_us_alone();
+  drop_all_bytes(value, original_goes);
+}
+
+BudgetedTape::Freed KeptValues::evict_if_it_frees(Value* value, std::optional<c10::Device> device) {
+  const c10::Storage& storage = value->is_held_in_a_storage() ? value->held_storage() : value->there_storage();
+  if (!storage || (device && storage.device() != *device)) {
+    return {.bytes = 0, .is_elsewhere = static_cast<bool>(storage)};
+  }
+  const at::Tensor& replayed = value->replayed_tensor();
+  const bool is_ours = static_cast<int64_t>(storage.use_count()) == value->references_to(storage) &&
+                       (!replayed.defined() || replayed.use_count() == 1);
+  if (!is_ours || !is_freed_quietly(*storage.unsafeGetStorageImpl()) ||
+      (replayed.defined() && has_python_object(*replayed.unsafeGetTensorImpl()))) {
+    return {};
+  }
+  const auto bytes = static_cast<int64_t>(storage.nbytes());
+  evict_for_room(value);
+  return {.bytes = bytes};
 }
 
 void KeptValues::drop_before_overwrite(Value* value) {

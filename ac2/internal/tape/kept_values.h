@@ -4,6 +4,11 @@
 // Threads: guarded by the tape's lock.
 #pragma once
 
+#include <c10/core/Device.h>
+
+#include <optional>
+
+#include "ac2/internal/budget/budgeted_tape.h"
 #include "ac2/internal/graph/node.h"
 #include "ac2/internal/tape/decisions.h"
 #include "ac2/internal/tape/pins.h"
@@ -25,13 +30,16 @@ class KeptValues {
   void decide_again(Value* value, const PolicyDecision& decision);
   // The budget's verdict. The value will be replayed if it is wanted again.
   void evict_for_room(Value* value);
+  // The same, if it frees memory: see BudgetedTape::free_in_time().
+  BudgetedTape::Freed evict_if_it_frees(Value* value, std::optional<c10::Device> device);
   // What forward computed is about to be overwritten: to drop a kept value is cheaper than to copy it.
   void drop_before_overwrite(Value* value);
 
  private:
   void keep(Value* value);
   void drop_kept(Value* value);
-  void drop_all_bytes(Value* value);
+  // `original_goes`: as Pins::need_again().
+  void drop_all_bytes(Value* value, bool original_goes = false);
 
   ValueBytes& bytes_;
   Pins& pins_;

@@ -21,7 +21,7 @@ void add_inputs(Work& work, const Node& node) {
 
 }  // namespace
 
-void Pins::pin(Value* root) {
+void Pins::pin(Value* root, bool original_goes) {
   Work work{root};
   while (!work.empty()) {
     Value* value = work.pop_back_val();
@@ -31,7 +31,8 @@ void Pins::pin(Value* root) {
     if (value->pins++ > 0 || value->is_at_hand() || (value->is_packed() && !value->is_offloaded())) {
       continue;
     }
-    if (bytes_.take_original(value) || value->is_offloaded()) {
+    const bool goes = original_goes && value == root;
+    if ((!goes && bytes_.take_original(value)) || value->is_offloaded()) {
       continue;
     }
     Node* node = value->producer;
@@ -62,13 +63,13 @@ void Pins::unpin(Value* root) {
   }
 }
 
-void Pins::need_again(Value* value) {
+void Pins::need_again(Value* value, bool original_goes) {
   if (value->pins == 0 || value->waits || value->is_at_hand()) {
     return;
   }
   // As if the pins had been set just now.
   const int32_t pins = std::exchange(value->pins, 0);
-  pin(value);
+  pin(value, original_goes);
   value->pins = pins;
 }
 

@@ -62,6 +62,24 @@ void Tape::drop_for_room(Value* value, c10::function_ref<bool()> may_drop) {
   }
 }
 
+BudgetedTape::Freed Tape::free_in_time(Value* value, std::optional<c10::Device> device,
+                                       c10::function_ref<bool()> may_drop) {
+  if (!lock_in_time(mutex_)) {
+    return {};
+  }
+  const Lock locked(*this, std::adopt_lock);
+  return may_drop() ? locked->kept().evict_if_it_frees(value, device) : Freed{};
+}
+
+bool Tape::start_tracking_in_time() {
+  if (!lock_in_time(mutex_)) {
+    return false;
+  }
+  const Lock locked(*this, std::adopt_lock);
+  locked->start_tracking();
+  return true;
+}
+
 void Tape::forget_for_room() {
   const Lock locked(*this);
   locked->forget_for_room();

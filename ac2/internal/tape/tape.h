@@ -22,6 +22,7 @@
 #include <mutex>
 #include <optional>
 
+#include "ac2/internal/allocator/held_locks.h"
 #include "ac2/internal/budget/budgeted_tape.h"
 #include "ac2/internal/graph/pool.h"
 #include "ac2/internal/tape/locked_tape.h"
@@ -35,11 +36,16 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
  public:
   class Lock {
    public:
-    explicit Lock(Tape& tape) : tape_(tape) {
-      tape_.mutex_.lock();
+    explicit Lock(Tape& tape) : Lock(tape, (tape.mutex_.lock(), std::adopt_lock)) {}
+    // The caller has locked it.
+    Lock(Tape& tape, std::adopt_lock_t) : tape_(tape) {
+      HoldsLock::set();
       tape_.locked_.trash_.use(trash_);
     }
-    ~Lock() { tape_.mutex_.unlock(); }
+    ~Lock() {
+      tape_.mutex_.unlock();
+      HoldsLock::unset();  // before what is in the trash is freed
+    }
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
 
@@ -96,6 +102,8 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
 
   void start_tracking() override;
   void drop_for_room(Value* value, c10::function_ref<bool()> may_drop) override;
+  Freed free_in_time(Value* value, std::optional<c10::Device> device, c10::function_ref<bool()> may_drop) override;
+  bool start_tracking_in_time() override;
   void forget_for_room() override;
 
  private:

@@ -1,0 +1,68 @@
+#include "ac2/internal/allocator/cuda_callback.h"
+
+#include <c10/core/Device.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <dlfcn.h>
+
+#include <mutex>
+#include <optional>
+
+#include "ac2/internal/allocator/shortage.h"
+#include "ac2/internal/libtorch/torch_compat.h"
+
+namespace ac2::internal {
+
+namespace {
+
+constexpr char kName[] = "ac2";
+
+class FreesValues final : public c10::FreeMemoryCallback {
+ public:
+  bool Execute() override {
+    try {
+      const c10::Device device = c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)->getDevice();
+      const std::optional<DeviceMemory> memory = memory_of_accelerator(device.index());
+      if (!memory || memory->free >= memory->total / 16) {
+        return false;
+      }
+      return relieve_shortage(device, memory->total / 32) > 0;
+    } catch (...) {
+      return false;  // The allocator says that there is no memory, and not what it could not find out about it.
+    }
+  }
+};
+
+FreeMemoryRegistry* registry_of_cuda() {
+  // Where it is loaded already; Python loads it such that only its handle leads to its names.
+  void* library = dlopen("libc10_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) {
+    return nullptr;
+  }
+  void* function = dlsym(library, "_ZN3c1031FreeCudaMemoryCallbacksRegistryB5cxx11Ev");
+  return function != nullptr ? reinterpret_cast<FreeMemoryRegistry* (*)()>(function)() : nullptr;
+}
+
+}  // namespace
+
+bool register_free_memory_callback(FreeMemoryRegistry& registry) {
+  if (registry.Has(kName)) {
+    return false;
+  }
+  registry.Register(kName, [] { return std::unique_ptr<c10::FreeMemoryCallback>(std::make_unique<FreesValues>()); });
+  return true;
+}
+
+void ask_us_where_cuda_runs_out() {
+  static std::mutex mutex;
+  static bool is_done = false;
+  const std::lock_guard lock(mutex);
+  if (is_done) {
+    return;
+  }
+  if (FreeMemoryRegistry* registry = registry_of_cuda()) {
+    register_free_memory_callback(*registry);
+    is_done = true;
+  }
+}
+
+}  // namespace ac2::internal

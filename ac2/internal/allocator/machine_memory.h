@@ -1,0 +1,66 @@
+// What this process may still take of the machine's memory.
+//
+//   const MachineMemory memory;                         // or of files that a test has written
+//   const MemoryRoom room = memory.room();
+//   if (room.bytes < wanted) … "the cgroup /jobs/7 has 3 MiB left" …
+//
+// Linux hands out more memory than there is and ends a process later, so that nobody learns from an allocation that
+// there is too little. What rules is the smallest of
+//
+//   - the process's cgroup and all that it lies in: memory.max less memory.current, where file pages that nobody has
+//     used lately count as free (cgroup v2, or memory.limit_in_bytes and memory.usage_in_bytes of v1);
+//   - RLIMIT_AS less the process's address space;
+//   - the MemAvailable of /proc/meminfo.
+//
+// A file that is not there, or says nothing, sets no limit. Of each limit a part is left alone, the reserve: a 64th,
+// but no less than 16 MiB and no more than 1 GiB. The bookkeeping of the program and of ac2 needs memory when there is
+// little.
+//
+// Cost: some ten file reads, so it is not for every allocation. Threads: any.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+
+namespace ac2::internal {
+
+struct MemoryRoom {
+  // What a limit leaves when it is passed: the allocation fails by itself, or the process is ended.
+  enum class Limit : uint8_t { kNone, kAddressSpace, kMachine };
+
+  int64_t bytes = std::numeric_limits<int64_t>::max();  // less the reserve; never negative
+  int64_t reserve = 0;
+  Limit limit = Limit::kNone;
+  bool swaps = false;  // the machine has swap left, so that passing kMachine need not end the process
+  std::string name;    // "RLIMIT_AS", "memory.max of /sys/fs/cgroup/jobs/7", "MemAvailable"; empty if there is no limit
+};
+
+// Whoever knows what may still be taken. Tests have their own.
+class MemoryGauge {
+ public:
+  virtual ~MemoryGauge() = default;
+  virtual MemoryRoom room() const = 0;
+};
+
+class MachineMemory final : public MemoryGauge {
+ public:
+  struct Paths {
+    std::string proc = "/proc";
+    std::string cgroup = "/sys/fs/cgroup";
+  };
+
+  MachineMemory() = default;
+  explicit MachineMemory(Paths paths) : paths_(std::move(paths)) {}
+
+  MemoryRoom room() const override;
+
+  // What is left of `limit` of which `used` are in use.
+  static MemoryRoom room_of(int64_t limit, int64_t used, MemoryRoom::Limit kind, std::string name);
+
+ private:
+  Paths paths_;
+};
+
+}  // namespace ac2::internal

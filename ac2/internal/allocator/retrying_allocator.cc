@@ -1,0 +1,157 @@
+#include "ac2/internal/allocator/retrying_allocator.h"
+
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/Device.h>
+#include <c10/macros/Macros.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "ac2/internal/allocator/malloc_settings.h"
+#include "ac2/internal/allocator/shortage.h"
+#include "ac2/internal/libtorch/out_of_memory.h"
+
+namespace ac2::internal {
+
+namespace {
+
+constexpr int64_t kAsksFrom = int64_t{64} << 10;
+
+// What all fronts of the process share.
+class Shared {
+ public:
+  static Shared& get() {
+    static auto* shared = new Shared;  // leaked, as the fronts: tensors with static lifetime are freed after main()
+    return *shared;
+  }
+
+  std::shared_ptr<const MemoryGauge> gauge() {
+    const std::lock_guard lock(mutex_);
+    return gauge_;
+  }
+  void set_gauge(std::shared_ptr<const MemoryGauge> gauge) {
+    const std::lock_guard lock(mutex_);
+    gauge_ = std::move(gauge);
+  }
+
+  void put_in_front() {
+    const std::lock_guard lock(mutex_);
+    if (c10::GetCPUAllocator() != front_) {
+      auto* front = new RetryingAllocator(*c10::GetCPUAllocator());
+      constexpr uint8_t kHighestPriority = 255;
+      c10::SetCPUAllocator(front, kHighestPriority);
+      front_ = front;
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  const c10::Allocator* front_ = nullptr;
+  std::shared_ptr<const MemoryGauge> gauge_ = std::make_shared<MachineMemory>();
+};
+
+// Of what the gauge said last, bytes that may be allocated before it is asked again.
+std::atomic<int64_t> known_room{0};
+
+// Gives malloc's free memory back and asks again, but seldom where that has not helped: it may take milliseconds.
+MemoryRoom room_after_return(const MemoryGauge& gauge, const MemoryRoom& before) {
+  constexpr int kSkips = 64;
+  static std::atomic<int> skips{0};
+  if (skips.load(std::memory_order_relaxed) > 0) {
+    skips.fetch_sub(1, std::memory_order_relaxed);
+    return before;
+  }
+  return_free_memory();
+  MemoryRoom after = gauge.room();
+  if (after.bytes - before.bytes < before.reserve / 8) {
+    skips.store(kSkips, std::memory_order_relaxed);
+  }
+  return after;
+}
+
+// Nothing is left to free. Where the process would be ended, this is an error.
+void check_is_there(const MemoryGauge& gauge, int64_t bytes) {
+  return_free_memory();
+  const MemoryRoom room = gauge.room();
+  TORCH_CHECK_WITH(OutOfMemoryError,
+                   room.limit != MemoryRoom::Limit::kMachine || room.swaps || bytes <= room.bytes + room.reserve,
+                   "ac2: can't allocate memory: ", bytes, " bytes were asked for, and ", room.name, " leaves ",
+                   room.bytes + room.reserve, ". ", shortage_text(c10::kCPU));
+}
+
+// Before `bytes` are allocated that are more than is known to be there.
+C10_NOINLINE void make_room(int64_t bytes) {
+  const std::shared_ptr<const MemoryGauge> gauge = Shared::get().gauge();
+  MemoryRoom room = gauge->room();
+  if (room.bytes < bytes) {
+    map_large_blocks();
+    room = room_after_return(*gauge, room);
+  }
+  int64_t missing = bytes - room.bytes;
+  while (missing > 0) {
+    const int64_t freed = relieve_shortage(c10::kCPU, missing);
+    if (freed == 0) {
+      check_is_there(*gauge, bytes);
+      break;
+    }
+    // Also if the gauge does not see it: it may lie in malloc's heap, and serves from there.
+    missing -= freed;
+  }
+  known_room.store(std::max((room.bytes - bytes) / 4, room.reserve / 8), std::memory_order_relaxed);
+}
+
+}  // namespace
+
+void RetryingAllocator::put_in_front() {
+  Shared::get().put_in_front();
+}
+
+void RetryingAllocator::set_gauge(std::shared_ptr<const MemoryGauge> gauge) {
+  Shared::get().set_gauge(gauge != nullptr ? std::move(gauge) : std::make_shared<MachineMemory>());
+  known_room.store(0, std::memory_order_relaxed);
+}
+
+c10::DataPtr RetryingAllocator::try_again(size_t bytes) {
+  map_large_blocks();
+  for (;;) {
+    // A part of it at a time: some of what is missing may be there.
+    const int64_t freed = relieve_shortage(c10::kCPU, static_cast<int64_t>(bytes / 8 + 1));
+    if (freed == 0) {
+      return_free_memory();
+    }
+    try {
+      return behind_.allocate(bytes);
+    } catch (c10::Error& error) {
+      if (!is_out_of_memory(error)) {
+        throw;
+      }
+      if (freed == 0) {
+        if (const std::string text = shortage_text(c10::kCPU); !text.empty()) {
+          error.add_context(text);
+        }
+        throw;
+      }
+    }
+  }
+}
+
+c10::DataPtr RetryingAllocator::allocate(size_t bytes) {
+  const auto wanted = static_cast<int64_t>(bytes);
+  if (wanted >= kAsksFrom && C10_UNLIKELY(known_room.fetch_sub(wanted, std::memory_order_relaxed) < wanted)) {
+    make_room(wanted);
+  }
+  try {
+    return behind_.allocate(bytes);
+  } catch (const c10::Error& error) {
+    if (!is_out_of_memory(error)) {
+      throw;
+    }
+  }
+  return try_again(bytes);
+}
+
+}  // namespace ac2::internal

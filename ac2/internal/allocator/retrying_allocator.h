@@ -1,0 +1,57 @@
+// A CPU allocator that stands in front of LibTorch's: where memory runs out, values are dropped and the allocation is
+// tried again.
+//
+//   RetryingAllocator::put_in_front();    // as often as one likes
+//
+// What is allocated comes from the allocator behind and is freed by its deleter: nothing is wrapped or counted. An
+// allocation costs a virtual call and, from 64 KiB on, an atomic subtraction.
+//
+// Linux hands out more than there is. So before an allocation of 64 KiB or more the machine's memory is asked
+// (machine_memory.h), and too little is met as a failure is, before the allocation is made. How much there is is
+// remembered: it is asked again when a quarter of it has been allocated since, or an eighth of the reserve if that is
+// more. Smaller allocations are met when they fail.
+//
+// With the first shortage glibc is told to map each block of 128 KiB or more, and to give it back when it is freed.
+// Until then it keeps in its heap what was mapped and freed before, and what is dropped in pieces would not serve a
+// large tensor.
+//
+// Guaranteed: where there is no shortage, or nothing to drop, an allocation gives what it gives without the front, with
+// one exception. Where the machine has no swap left and less memory than is asked for, the error that LibTorch raises
+// when an allocation fails (c10::OutOfMemoryError here) takes the place of the end of the process.
+//
+// Threads: any, except that nothing may allocate tensors while put_in_front() changes the allocator: c10::SetAllocator
+// has no lock.
+#pragma once
+
+#include <c10/core/Allocator.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "ac2/internal/allocator/machine_memory.h"
+
+namespace ac2::internal {
+
+class RetryingAllocator final : public c10::Allocator {
+ public:
+  explicit RetryingAllocator(c10::Allocator& behind) : behind_(behind) {}
+
+  // LibTorch's CPU allocator is one of these from now on, unless it is already. Another one is made if somebody has put
+  // an allocator of theirs in front since; the process keeps them all.
+  static void put_in_front();
+  // What all of them ask from now on. For tests; null for the machine.
+  static void set_gauge(std::shared_ptr<const MemoryGauge> gauge);
+
+  c10::DataPtr allocate(size_t bytes) override;
+  bool is_simple_data_ptr(const c10::DataPtr& data) const override { return behind_.is_simple_data_ptr(data); }
+  c10::DeleterFnPtr raw_deleter() const override { return behind_.raw_deleter(); }
+  void copy_data(void* dest, const void* src, std::size_t count) const override { behind_.copy_data(dest, src, count); }
+
+ private:
+  c10::DataPtr try_again(size_t bytes);
+
+  c10::Allocator& behind_;
+};
+
+}  // namespace ac2::internal

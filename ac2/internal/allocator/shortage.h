@@ -1,0 +1,31 @@
+// Where allocators say that memory has run out, and whoever can free some is asked to.
+//
+//   set_shortage_handler(&drop_values);                        // by the budgets
+//   while (!try_to_allocate(bytes) && relieve_shortage(device, bytes) > 0) {}
+//
+// The handler runs in the middle of an allocation, on the thread that allocates: in any op, with locks of the program,
+// of LibTorch and of the device's allocator held. It runs no code of the program.
+//
+// Threads: any.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <string>
+
+namespace ac2::internal {
+
+// Frees memory of `device`, until `bytes` were freed or there is nothing more to free. Returns how many were.
+using ShortageHandler = int64_t (*)(c10::Device device, int64_t bytes);
+// What is held, and why no more can be freed: a sentence for an error. Empty if there is nothing to say.
+using ShortageText = std::string (*)(c10::Device device);
+void set_shortage_handler(ShortageHandler handler, ShortageText text);
+
+// What the handler has freed. 0 if there is none, if it throws, if this thread is in it already, or if this thread
+// holds a lock of ours: the handler would wait for it.
+int64_t relieve_shortage(c10::Device device, int64_t bytes) noexcept;
+// The handler's text, or empty.
+std::string shortage_text(c10::Device device) noexcept;
+
+}  // namespace ac2::internal

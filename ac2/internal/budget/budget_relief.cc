@@ -1,0 +1,164 @@
+// A budget without a number: what it drops where memory has run out, and what it learns from that.
+#include <algorithm>
+#include <utility>
+
+#include "ac2/internal/allocator/held_locks.h"
+#include "ac2/internal/budget/budget.h"
+
+namespace ac2::internal {
+
+std::shared_ptr<Budget> Budget::without_number(CostSource costs) {
+  auto budget = std::make_shared<Budget>(Limit{LearnedLimit::kNone, /*soft=*/true}, costs);
+  budget->learned_.emplace();
+  return budget;
+}
+
+// As start_tracking(). Tapes that were told before one could not be are not told twice.
+bool Budget::start_tracking_in_time() {
+  if (tracking_.load(std::memory_order_acquire)) {
+    return true;
+  }
+  if (!lock_in_time(start_mutex_)) {
+    return false;
+  }
+  const std::lock_guard turn(start_mutex_, std::adopt_lock);
+  if (tracking_.load(std::memory_order_acquire)) {
+    return true;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    tracks_new_tapes_ = true;
+  }
+  bool all = true;
+  for_each_tape([&](BudgetedTape& tape) { all = all && tape.start_tracking_in_time(); });
+  if (!all) {
+    return false;
+  }
+  const std::lock_guard lock(mutex_);
+  evictor_.note_all_needs(fixed_bytes());
+  tracking_.store(true, std::memory_order_release);
+  return true;
+}
+
+bool Budget::relieve_once(std::optional<c10::Device> device, int64_t& freed, std::vector<Spared>& spared) {
+  ValueId id = kNoId;
+  Entry entry;
+  {
+    const std::lock_guard lock(mutex_);
+    id = next_victim(/*spare_last=*/false);
+    if (id == kNoId) {
+      return false;
+    }
+    entry = entries_[id];
+  }
+  const auto may_drop = [&] {
+    const std::lock_guard lock(mutex_);
+    return entries_[id].serial == entry.serial && evictor_.may_drop(id);
+  };
+  BudgetedTape::Freed dropped;
+  std::shared_ptr<BudgetedTape> tape = entry.tape.lock();
+  if (tape) {
+    dropped = tape->free_in_time(entry.value, device, may_drop);
+    freed += dropped.bytes;
+  }
+  const std::lock_guard lock(mutex_);
+  has_several_devices_ |= dropped.is_elsewhere;
+  if (dropped.bytes == 0 && entries_[id].serial == entry.serial && evictor_.may_drop(id)) {
+    evictor_.pin(id);
+    spared.push_back({id, entry.serial});
+  }
+  if (tape.use_count() == 1) {
+    // What dies with the tape may be the program's.
+    left_over_.push_back(std::move(tape));
+  }
+  return true;
+}
+
+int64_t Budget::relieve(std::optional<c10::Device> device, int64_t bytes) {
+  if (!has_no_number() || !start_tracking_in_time()) {
+    return 0;
+  }
+  LearnedLimit::Shortage shortage;
+  {
+    const std::lock_guard lock(mutex_);
+    shortage.held = held();
+    note_held(shortage.held);
+    shortage.most_held = most_held_.load(std::memory_order_relaxed);
+    // What a value costs depends on what there is room for.
+    evictor_.set_budget(std::clamp<int64_t>(shortage.held - bytes, 1, evictor_.budget()));
+  }
+  std::vector<Spared> spared;
+  while (shortage.freed < bytes && relieve_once(device, shortage.freed, spared)) {
+  }
+  const std::lock_guard lock(mutex_);
+  for (const Spared& value : spared) {
+    if (entries_[value.id].serial == value.serial) {
+      evictor_.unpin(value.id);
+    }
+  }
+  if (shortage.freed > 0) {
+    hurried_drops_.fetch_add(1, std::memory_order_relaxed);
+    learn(shortage);
+  } else {
+    set_limit();
+  }
+  return shortage.freed;
+}
+
+void Budget::learn(const LearnedLimit::Shortage& shortage) {
+  const bool knew_none = learned_->bytes() == LearnedLimit::kNone;
+  // What one device has too little of says nothing of what all of them hold together.
+  if (!has_several_devices_) {
+    learned_->ran_out(shortage);
+  }
+  apply_learned();
+  if (knew_none && learned_->bytes() != LearnedLimit::kNone) {
+    evictor_.note_all_needs(fixed_bytes());
+  }
+}
+
+void Budget::apply_learned() {
+  limits_.erase(limits_.find(learned_limit_));
+  learned_limit_.bytes = learned_->bytes();
+  limits_.insert(learned_limit_);
+  set_limit();
+}
+
+int64_t Budget::most_held_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return untracked_bytes_.load(std::memory_order_relaxed) + evictor_.held_bytes() + fixed_bytes_ + outside_.last_ours();
+}
+
+void Budget::backward_ended(int graph_task) {
+  if (!has_no_number()) {
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  learned_->backward_ended(graph_task);
+  apply_learned();
+  most_held_.store(untracked_bytes_.load(std::memory_order_relaxed) + held(), std::memory_order_relaxed);
+}
+
+void Budget::forget_limit() {
+  if (has_no_number()) {
+    const std::lock_guard lock(mutex_);
+    learned_->forget();
+    has_several_devices_ = false;
+    apply_learned();
+  }
+}
+
+bool Budget::drop_for_another_try() {
+  if (!has_no_number()) {
+    return drop_all_and_lower();
+  }
+  start_tracking();
+  const int64_t held = most_held_bytes();
+  if (relieve(std::nullopt, held / 8 + 1) > 0) {
+    return true;
+  }
+  for_each_tape([](BudgetedTape& tape) { tape.forget_for_room(); });
+  return most_held_bytes() < held;
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,109 @@
+"""A memory budget without a number: what a program sees of it in Python."""
+
+import subprocess
+import sys
+import textwrap
+
+import ac2
+import pytest
+import torch
+from support import same_bits
+
+
+def layers(count=8, width=32):
+    torch.manual_seed(0)
+    return torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.GELU()) for _ in range(count)))
+
+
+def test_nothing_is_dropped_while_there_is_memory():
+    model, x = layers(), torch.randn(4, 32)
+    model(x).sum().backward()
+    expected = [parameter.grad.clone() for parameter in model.parameters()]
+    model.zero_grad()
+    with ac2.PolicyScope(memory_budget=ac2.whatever_fits()) as scope:
+        loss = model(x).sum()
+    loss.backward()
+    assert scope.trace.stats().evicted_values == 0
+    assert scope.trace.stats().recomputed_ops == 0
+    assert all(same_bits(parameter.grad, wanted) for parameter, wanted in zip(model.parameters(), expected))
+    assert ac2.live_node_count() == 0
+
+
+def test_each_call_gives_the_same_budget():
+    assert ac2.whatever_fits().bytes() == 2**63 - 1
+    assert repr(ac2.whatever_fits()) == "whatever_fits()"
+    x = torch.randn(256, requires_grad=True)
+    with ac2.PolicyScope(memory_budget=ac2.whatever_fits(modelled_costs=True), modelled_costs=True):
+        y = x.sin().sin()
+    assert ac2.whatever_fits(modelled_costs=True).held_bytes() == 1024
+    assert ac2.whatever_fits().held_bytes() == 0
+    y.sum().backward()
+
+
+def test_costs_are_modelled_where_the_budget_is_made():
+    with pytest.raises(ValueError, match="whatever_fits"):
+        ac2.PolicyScope(memory_budget=ac2.whatever_fits(), modelled_costs=True).__enter__()
+
+
+def test_modules_and_functions_take_it():
+    model = layers()
+    ac2.apply_checkpointing(model, modules="*", memory_budget=ac2.whatever_fits())
+    x = torch.randn(4, 32)
+    model(x).sum().backward()
+    ac2.checkpoint(layers(), x, memory_budget=ac2.whatever_fits()).sum().backward()
+
+
+# In a process of its own, whose memory ends.
+STEP = textwrap.dedent(
+    """
+    import hashlib, resource, sys
+    import torch, ac2
+
+    def layers(width, count):
+        torch.manual_seed(0)
+        return torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.GELU(), torch.nn.Tanh())
+                                     for _ in range(count)))
+
+    def train(model, x, budget):
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(3):
+            with ac2.PolicyScope(memory_budget=budget) if budget else torch.enable_grad():
+                loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        digest = hashlib.sha256()
+        for parameter in model.parameters():
+            digest.update(parameter.detach().numpy().tobytes())
+        return digest.hexdigest()
+
+    train(layers(64, 2), torch.randn(64, 64), None)   # threads and their stacks are there
+    torch.manual_seed(1)
+    x = torch.randn(8192, 256)                        # 8 MiB
+    how = sys.argv[1]
+    if "limited" in how:
+        pages = int(open("/proc/self/statm").read().split()[0])
+        most = pages * resource.getpagesize() + (256 << 20)
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    try:
+        print("trained", train(layers(256, 20), x, ac2.whatever_fits() if "region" in how else None))   # 480 MiB
+    except RuntimeError as error:
+        print("error", error)
+    print(repr(ac2.whatever_fits()))
+    """
+)
+
+
+def train(how):
+    done = subprocess.run([sys.executable, "-c", STEP, how], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_step_that_needs_more_than_the_process_has_has_the_bits_of_plain_training():
+    plain = train("plain")
+    assert train("plain limited")[0].startswith("error")
+    fits = train("region limited")
+    assert fits[0] == plain[0]
+    assert fits[-1].startswith("MemoryBudget(")
+    assert train("region") == plain

@@ -1,0 +1,84 @@
+// What a budget without a number learns from where memory ran out.
+#include "ac2/internal/budget/learned_limit.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+namespace ac2::internal {
+namespace {
+
+// Ends `count` backwards.
+void backwards(LearnedLimit& limit, int count) {
+  static int graph_task = 0;
+  for (int i = 0; i < count; ++i) {
+    ++graph_task;
+    limit.backward_ended(graph_task);
+    limit.backward_ended(graph_task);  // of another tape
+  }
+}
+
+TEST(LearnedLimitTest, ThereIsNoneUntilMemoryRunsOut) {
+  LearnedLimit limit;
+  backwards(limit, 100);
+  EXPECT_EQ(limit.bytes(), LearnedLimit::kNone);
+}
+
+TEST(LearnedLimitTest, ItIsWhatWasHeldLessWhatWasMissing) {
+  LearnedLimit limit;
+  limit.ran_out({.held = 1000, .most_held = 1000, .freed = 100});
+  EXPECT_EQ(limit.bytes(), 900);
+  limit.ran_out({.held = 900, .most_held = 1000, .freed = 10});
+  EXPECT_EQ(limit.bytes(), 890);
+  limit.ran_out({.held = 1200, .most_held = 1200, .freed = 10});  // the limit could not be met
+  EXPECT_EQ(limit.bytes(), 890);
+}
+
+TEST(LearnedLimitTest, NothingIsLearnedWhereMuchLessIsHeldThanWas) {
+  LearnedLimit limit;
+  limit.ran_out({.held = 500, .most_held = 1000, .freed = 100});
+  EXPECT_EQ(limit.bytes(), LearnedLimit::kNone);
+}
+
+TEST(LearnedLimitTest, ItIsNeverNothing) {
+  LearnedLimit limit;
+  limit.ran_out({.held = 10, .most_held = 10, .freed = 10});
+  EXPECT_EQ(limit.bytes(), 1);
+}
+
+TEST(LearnedLimitTest, WithoutShortagesItRisesByAnEighthNowAndThen) {
+  LearnedLimit limit;
+  limit.ran_out({.held = 900, .most_held = 900, .freed = 100});
+  backwards(limit, 7);
+  EXPECT_EQ(limit.bytes(), 800);
+  backwards(limit, 1);
+  EXPECT_EQ(limit.bytes(), 900);
+  backwards(limit, 8);
+  EXPECT_EQ(limit.bytes(), 1012);
+}
+
+// A program that repeats its step: 800 fit, and the attempts with 900 come after 8, 16, 32 … backwards.
+TEST(LearnedLimitTest, AttemptsThatFailBecomeRare) {
+  LearnedLimit limit;
+  limit.ran_out({.held = 900, .most_held = 900, .freed = 100});
+  int shortages = 0;
+  for (int step = 0; step < 1000; ++step) {
+    if (limit.bytes() > 800) {
+      limit.ran_out({.held = limit.bytes(), .most_held = limit.bytes(), .freed = limit.bytes() - 800});
+      ++shortages;
+    }
+    EXPECT_EQ(limit.bytes(), 800);
+    backwards(limit, 1);
+  }
+  EXPECT_EQ(shortages, 6);
+}
+
+TEST(LearnedLimitTest, ALimitThatRisesForEverIsNoneInTheEnd) {
+  LearnedLimit limit;
+  limit.ran_out({.held = 100, .most_held = 100, .freed = 1});
+  backwards(limit, 8 * 400);
+  EXPECT_EQ(limit.bytes(), LearnedLimit::kNone);
+}
+
+}  // namespace
+}  // namespace ac2::internal
