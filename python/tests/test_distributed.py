@@ -117,6 +117,7 @@ def same_as_plain(train, ways, *args):
 
 WAYS = [Way(where, policy) for where in ("inside", "before", "after", "model") for policy in ("recompute_all", "must_save_all")]
 WAYS += [Way("model", "save_compute_intensive"), Way("before", verify=True), Way("model", None, memory_budget=1 << 14)]
+FEW = [Way("before"), Way("model"), Way("model", "save_compute_intensive")]
 
 
 # --- Data parallel ---------------------------------------------------------------------------------------------------
@@ -142,9 +143,13 @@ def train_ddp(way, find_unused, accumulate):
     return results_of(model, losses)
 
 
-@pytest.mark.parametrize(("find_unused", "accumulate"), [(False, 1), (True, 1), (False, 3)])
-def test_ddp(ranks, find_unused, accumulate):
-    ranks.run(same_as_plain, train_ddp, WAYS, find_unused, accumulate)
+def test_ddp(ranks):
+    ranks.run(same_as_plain, train_ddp, WAYS, False, 1)
+
+
+@pytest.mark.parametrize(("find_unused", "accumulate"), [(True, 1), (False, 3), (True, 2)])
+def test_ddp_that_finds_unused_parameters_or_accumulates(ranks, find_unused, accumulate):
+    ranks.run(same_as_plain, train_ddp, FEW, find_unused, accumulate)
 
 
 # --- Fully sharded ---------------------------------------------------------------------------------------------------
@@ -198,9 +203,6 @@ def train_fsdp(way, kind="plain"):
 
 def test_fsdp(ranks):
     ranks.run(same_as_plain, train_fsdp, WAYS)
-
-
-FEW = [Way("before"), Way("model"), Way("model", "save_compute_intensive")]
 
 
 @pytest.mark.parametrize("kind", ["mixed precision", "stays", "offloaded", "frozen", "tied", "accumulated", "two forwards"])
@@ -315,7 +317,7 @@ def train_tensor_parallel(way, sequence):
 
 @pytest.mark.parametrize("sequence", [False, True])
 def test_tensor_parallel(ranks, sequence):
-    ranks.run(same_as_plain, train_tensor_parallel, WAYS, sequence)
+    ranks.run(same_as_plain, train_tensor_parallel, FEW if sequence else WAYS, sequence)
 
 
 def train_pipeline(way):
@@ -343,7 +345,7 @@ def train_pipeline(way):
 
 
 def test_a_pipeline_with_several_micro_batches_in_flight(ranks):
-    ranks.run(same_as_plain_without_collectives, train_pipeline, WAYS)
+    ranks.run(same_as_plain_without_collectives, train_pipeline, [*FEW, Way("inside"), Way("model", memory_budget=1 << 14, policy=None)])
 
 
 def same_as_plain_without_collectives(train, ways):
@@ -445,6 +447,38 @@ def train_by_hand(way):
 def test_collectives_that_write_into_their_arguments(ranks):
     ways = [Way("model", policy) for policy in ("recompute_all", "must_save_all", "save_compute_intensive", decide_of_experts)]
     ranks.run(same_as_plain, train_by_hand, [*ways, Way("model", verify=True), Way("model", memory_budget=1 << 13, policy=None)])
+
+
+def exchange_again(recompute):
+    """The user has said MUST_RECOMPUTE of an exchange."""
+    from torch.distributed._functional_collectives import all_to_all_single_autograd
+
+    def step(scope, inner):
+        x = inputs(2).requires_grad_()
+        before = collectives()
+        with scope:
+            with inner:
+                y = all_to_all_single_autograd(x.sin(), None, None, dist.group.WORLD).sin().exp()
+            loss = y.sum()
+        loss.backward()
+        return x.grad, collectives() - before
+
+    expected, communicated = step(contextlib.nullcontext(), contextlib.nullcontext())
+    if recompute == "scope":
+        gradient, count = step(ac2.PolicyScope(), ac2.RecomputeScope())
+    else:
+        gradient, count = step(ac2.PolicyScope(recompute_whatever_it_is), contextlib.nullcontext())
+    assert same_bits(gradient, expected)
+    assert count == communicated + 1
+
+
+def recompute_whatever_it_is(ctx, op, *args, **kwargs):
+    return ac2.CheckpointPolicy.MUST_RECOMPUTE
+
+
+@pytest.mark.parametrize("recompute", ["scope", "policy"])
+def test_a_collective_of_which_the_user_says_must_recompute_is_replayed_and_waited_for(ranks, recompute):
+    ranks.run(exchange_again, recompute)
 
 
 def fails_on_one(rank):

@@ -125,6 +125,21 @@ TEST_F(CollectivesTest, TheUserMayHaveOneReplayed) {
   EXPECT_TRUE(same_bits(x.grad(), again.grad()));
 }
 
+// Whether the program, or a thread of the collective's, still has the result may differ from process to process.
+TEST_F(CollectivesTest, OneThatIsReplayedOnRequestIsReplayedWhoeverHasTheResult) {
+  const at::Tensor x = sample({4, 3});
+  at::Tensor kept;
+  at::Tensor loss;
+  {
+    const PolicyScope scope;
+    const RecomputeScope recompute;
+    kept = Exchange::apply(x.sin(), "_c10d_functional::ac2_exchange");
+    loss = kept.sin().sum();
+  }
+  loss.backward();
+  EXPECT_EQ(exchanges, 2);
+}
+
 // A tag says RECOMPUTE of what was computed from it, which is dead.
 TEST_F(CollectivesTest, ATagOnALaterResultReplaysNone) {
   const at::Tensor x = sample({4});

@@ -213,7 +213,8 @@ class NodeBuilder {
         return;  // held whole, if anything needs it
       }
       c10::StorageImpl* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
-      if ((call_.writes != nullptr && call_.writes->target_of(storage) >= 0) || !is_fresh(tensor, call_)) {
+      if ((call_.writes != nullptr && call_.writes->target_of(storage) >= 0) ||
+          !(is_fresh(tensor, call_) || is_on_its_way(storage))) {
         return;
       }
       if (Value* value = tape_.storages().add_made(tensor)) {
@@ -245,6 +246,18 @@ class NodeBuilder {
         hand_on_recomputed(tape_, target.old, value, target.tensor, *written);
       }
     }
+  }
+
+  // Made by a collective that is to be replayed, which has a handle on it until it has come.
+  bool is_on_its_way(const c10::StorageImpl* storage) const {
+    if (C10_LIKELY(!call_.facts.communicates)) {
+      return false;
+    }
+    bool taken = false;
+    for_each_tensor(call_.arguments, [&](const at::Tensor& argument) {
+      taken |= has_plain_storage(argument) && argument.storage().unsafeGetStorageImpl() == storage;
+    });
+    return node_->replayable && !taken;
   }
 
   void attach(Value* value, NodeOutput output, const at::Tensor& tensor, const PolicyDecision& decision) {
