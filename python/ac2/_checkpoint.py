@@ -1,16 +1,21 @@
 """The functions of torch.utils.checkpoint under their names."""
 
 import contextlib
+import enum
 import functools
 from typing import Any, Callable, ContextManager, Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
 import torch.utils.checkpoint as torch_checkpoint
 
-from ac2 import _compiled, _regions
+from ac2 import _C, _compiled, _regions
 from ac2._budgets import BudgetLike
 from ac2._policy import PolicyLike, as_policy
 from ac2._scope import PolicyScope
+
+
+# That are neither functions nor lists.
+_OTHER_POLICIES = (str, set, frozenset, enum.Enum, _C.Policy, _C.SaveWithHooks)
 
 
 class _PolicyContext(contextlib.AbstractContextManager):
@@ -46,13 +51,17 @@ def create_selective_checkpoint_contexts(
     """
     if isinstance(policy_fn_or_list, (list, tuple)):
         for op in policy_fn_or_list:
-            if isinstance(op, torch._ops.OpOverloadPacket):
+            if not isinstance(op, (str, torch._ops.OpOverload)):
+                meant = f" Please update the OpOverloadPacket to a specific OpOverload, such as {op}.default."
                 raise ValueError(
-                    f"Expected op in `op_list` to be an OpOverload but got: {op} of type {type(op)}. Please update the "
-                    f"OpOverloadPacket to a specific OpOverload, such as {op}.default."
+                    f"Expected op in `op_list` to be an OpOverload but got: {op} of type {type(op)}."
+                    + (meant if isinstance(op, torch._ops.OpOverloadPacket) else "")
                 )
-    elif policy_fn_or_list is None:
-        raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
+    elif not (callable(policy_fn_or_list) or isinstance(policy_fn_or_list, _OTHER_POLICIES)):
+        raise TypeError(
+            f"policy_fn_or_list is {policy_fn_or_list!r}; it must be a policy's name, a policy of ac2.policies, or "
+            "either a function or a list of ops."
+        )
     as_policy(policy_fn_or_list)  # wrong arguments are errors here
     return _PolicyContext(policy_fn_or_list), contextlib.nullcontext()
 

@@ -2,6 +2,7 @@
 and signatures, and PyTorch's checkpoint below them."""
 
 import dataclasses
+import importlib.machinery
 import importlib.util
 import sys
 import types
@@ -22,6 +23,7 @@ def provide(library: str) -> bool:
     for name, members in _STAND_INS[library]().items():
         module = types.ModuleType(name)
         module.__path__ = []  # type: ignore[attr-defined]
+        module.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=True)  # libraries look for others by it
         vars(module).update(members, is_a_stand_in=True)
         sys.modules[name] = module
         parent, _, child = name.rpartition(".")

@@ -154,6 +154,19 @@ def test_contexts_are_made_of_ops_policies_or_functions():
             ac2.create_selective_checkpoint_contexts(wrong)
 
 
+@pytest.mark.parametrize("wrong", [2, torch.ops.aten.sin])
+def test_what_is_no_op_in_a_list_is_the_error_that_pytorch_raises(wrong):
+    for create in (torch_checkpoint.create_selective_checkpoint_contexts, ac2.create_selective_checkpoint_contexts):
+        with pytest.raises(ValueError, match="Expected op in `op_list` to be an OpOverload but got: .* of type"):
+            create([wrong])
+
+
+def test_what_is_neither_a_function_nor_a_list_is_the_error_that_pytorch_raises():
+    for create in (torch_checkpoint.create_selective_checkpoint_contexts, ac2.create_selective_checkpoint_contexts):
+        with pytest.raises(TypeError, match="either a function or a list of ops."):
+            create(2)
+
+
 def opens_regions(step):
     before = ac2.live_node_count()
     result = step()
