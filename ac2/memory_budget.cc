@@ -14,9 +14,22 @@ MemoryBudget MemoryBudget::soft(int64_t bytes, bool modelled_costs) {
   return MemoryBudget(bytes, modelled_costs, true);
 }
 
-MemoryBudget::MemoryBudget(int64_t bytes, bool modelled_costs, bool soft) {
+namespace {
+
+void check_is_positive(int64_t bytes) {
   TORCH_CHECK(bytes > 0, "A memory budget must be a positive number of bytes, but is ", bytes,
               ". To recompute everything, use the policy \"recompute_all\" without a budget.");
+}
+
+}  // namespace
+
+MemoryBudget MemoryBudget::peak(int64_t bytes, bool modelled_costs) {
+  check_is_positive(bytes);
+  return MemoryBudget(internal::peak_budget(bytes, internal::cost_source(modelled_costs)));
+}
+
+MemoryBudget::MemoryBudget(int64_t bytes, bool modelled_costs, bool soft) {
+  check_is_positive(bytes);
   budget_ = std::make_shared<internal::Budget>(internal::Budget::Limit{.bytes = bytes, .soft = soft},
                                                internal::cost_source(modelled_costs));
 }

@@ -90,11 +90,26 @@ class MemoryBudget {
   // The same, but no error where that many bytes are not enough: then more is held, a warning says so once, and it is
   // counted. Among the budgets of nested scopes the smallest strict one is still an error.
   static MemoryBudget soft(int64_t bytes, bool modelled_costs = false);
+  // A bound on the peak of the process, not on what regions hold: as whatever_fits(), where memory has run out as soon
+  // as the tensors of the CPU take more than `bytes` together, whoever holds them. Held values, what the program holds
+  // itself, gradients, the optimizer's state and what kernels allocate then stay within `bytes`, where dropping values
+  // of regions under this budget, or another such, is enough; where it is not, more is allocated, a warning says so
+  // once, and it is counted.
+  //
+  // What was allocated before the first call is not counted: call it before the model is made. From then on every block
+  // of the CPU's allocator is noted in a table, for the rest of the process. Memory of accelerators is not bounded, but
+  // a shortage there is met as under whatever_fits(). Each call makes a budget of its own; the smallest that lives
+  // rules.
+  //
+  // Throws c10::Error unless `bytes` is positive.
+  static MemoryBudget peak(int64_t bytes, bool modelled_costs = false);
 
+  // Of a budget for a peak that, of whatever_fits() what it has learned.
   int64_t bytes() const;
   // The bytes that are held now.
   int64_t held_bytes() const;
   // For how many ops and saved tensors a soft budget had no room so far, and by how many bytes it was exceeded at most.
+  // Of a budget for a peak, how many allocations went over it. What whatever_fits() has learned does not count.
   int64_t times_over() const;
   int64_t most_bytes_over() const;
 

@@ -238,11 +238,28 @@ Args:
 
 The first time is a warning; times_over() and most_bytes_over() count.)",
           py::arg("bytes"), py::arg("modelled_costs") = false)
+      .def_static(
+          "peak",
+          [](int64_t bytes, bool modelled_costs) {
+            return with_value_errors([&] { return MemoryBudget::peak(bytes, modelled_costs); });
+          },
+          R"(A bound on what all tensors of the CPU take together, not on what regions hold alone.
+
+    budget = ac2.MemoryBudget.peak(2 << 30)         # before the model is made: what is older is not counted
+    with ac2.PolicyScope(memory_budget=budget):
+        loss = model(x)
+
+An allocation that would bring their sum over the bytes first drops values of regions under this budget, whoever
+allocates. Where there is nothing left to drop, more is allocated: a warning says so once, and times_over() and
+most_bytes_over() count. Memory of accelerators is not bounded; a shortage there is met as under whatever_fits().)",
+          py::arg("bytes"), py::arg("modelled_costs") = false)
       .def("bytes", &MemoryBudget::bytes,
-           "The bytes of the budget; of whatever_fits() what it has learned, and 2**63 - 1 while that is nothing.")
+           "The bytes of the budget, or of the peak; of whatever_fits() what it has learned, and 2**63 - 1 while that "
+           "is nothing.")
       .def("held_bytes", &MemoryBudget::held_bytes, WithoutGil(), "Held now.")
       .def("times_over", &MemoryBudget::times_over, WithoutGil(),
-           "Of a soft budget: for how many ops and saved tensors there was no room so far.")
+           "Of a soft budget: for how many ops and saved tensors there was no room so far; of one for a peak: how many "
+           "allocations went over it.")
       .def("most_bytes_over", &MemoryBudget::most_bytes_over, WithoutGil(),
            "Of a soft budget: by how many bytes it was exceeded at most.")
       .def("__repr__", [](const MemoryBudget& budget) {

@@ -4,10 +4,11 @@ import subprocess
 import sys
 import textwrap
 
-import ac2
 import pytest
 import torch
 from support import same_bits
+
+import ac2
 
 
 def layers(count=8, width=32):
@@ -66,7 +67,7 @@ STEP = textwrap.dedent(
 
     def train(model, x, budget):
         optimizer = torch.optim.Adam(model.parameters())
-        for _ in range(3):
+        for _ in range(2):
             with ac2.PolicyScope(memory_budget=budget) if budget else torch.enable_grad():
                 loss = model(x).square().mean()
             loss.backward()
@@ -79,14 +80,14 @@ STEP = textwrap.dedent(
 
     train(layers(64, 2), torch.randn(64, 64), None)   # threads and their stacks are there
     torch.manual_seed(1)
-    x = torch.randn(8192, 256)                        # 8 MiB
+    x = torch.randn(16384, 128)                       # 8 MiB
     how = sys.argv[1]
     if "limited" in how:
         pages = int(open("/proc/self/statm").read().split()[0])
         most = pages * resource.getpagesize() + (256 << 20)
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
     try:
-        print("trained", train(layers(256, 20), x, ac2.whatever_fits() if "region" in how else None))   # 480 MiB
+        print("trained", train(layers(128, 20), x, ac2.whatever_fits() if "region" in how else None))   # 480 MiB
     except RuntimeError as error:
         print("error", error)
     print(repr(ac2.whatever_fits()))
@@ -107,3 +108,42 @@ def test_a_step_that_needs_more_than_the_process_has_has_the_bits_of_plain_train
     assert fits[0] == plain[0]
     assert fits[-1].startswith("MemoryBudget(")
     assert train("region") == plain
+
+
+PEAK = textwrap.dedent(
+    """
+    import torch, ac2
+
+    budget = ac2.MemoryBudget.peak(48 << 20)
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU()) for _ in range(12)))
+    x = torch.randn(8192, 64)                                  # 2 MiB, and so is each result
+    def step():
+        model(x).square().mean().backward()
+        gradients = [parameter.grad for parameter in model.parameters()]
+        model.zero_grad()
+        return gradients
+    with ac2.DisableCheckpointing():
+        expected = step()                                      # goes over, and is warned of
+    assert budget.times_over() > 0
+    over = budget.times_over()
+    with ac2.PolicyScope(memory_budget=budget) as scope:
+        actual = step()
+    assert budget.times_over() == over
+    assert scope.trace.stats().evicted_values > 0
+    assert all(torch.equal(a, b) for a, b in zip(actual, expected))
+    print(budget)
+    """
+)
+
+
+def test_a_bound_on_the_peak():
+    done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout == "MemoryBudget(50331648)\n"
+    assert done.stderr.count("The peak of 50331648 bytes is exceeded") == 1, done.stderr
+
+
+def test_only_a_positive_number_is_a_peak():
+    with pytest.raises(ValueError, match="positive number of bytes, but is 0"):
+        ac2.MemoryBudget.peak(0)

@@ -68,6 +68,15 @@ TEST_F(GuideTest, ARegionWithinWhatTheMachineHas) {
   EXPECT_EQ(scope.trace()->stats().recomputed_ops, 0);
 }
 
+TEST_F(GuideTest, ABoundOnThePeak) {
+  const ac2::MemoryBudget peak = ac2::MemoryBudget::peak(64 << 20);
+  const ScopeOptions options{.memory_budget = peak};
+  PolicyScope scope(options);
+  const at::Tensor y = x.sin().cos();
+  y.sum().backward();
+  EXPECT_EQ(scope.trace()->stats().recomputed_ops, 0);
+}
+
 TEST_F(GuideTest, ARegionWithinSoManyBytes) {
   const ScopeOptions options{.memory_budget = int64_t{2} << 30};
   EXPECT_TRUE(options.memory_budget.has_value());

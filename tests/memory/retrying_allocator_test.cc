@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "ac2/internal/allocator/cuda_callback.h"
-#include "ac2/internal/allocator/held_locks.h"
 #include "ac2/internal/allocator/shortage.h"
 #include "ac2/internal/libtorch/out_of_memory.h"
 #include "ac2/testing/counting_allocator.h"
@@ -135,15 +134,6 @@ TEST_F(RetryingAllocatorTest, WithoutAHandlerAFailureIsAFailure) {
   set_shortage_handler(nullptr, nullptr);
   behind_.failures = 100;
   EXPECT_NE(error_of_allocating(10).find("can't allocate memory"), std::string::npos);
-}
-
-TEST_F(RetryingAllocatorTest, AThreadThatHoldsALockOfOursFreesNothing) {
-  behind_.failures = 100;
-  to_free = 100;
-  HoldsLock::set();
-  EXPECT_NE(error_of_allocating(10), "");
-  HoldsLock::unset();
-  EXPECT_TRUE(wanted.empty());
 }
 
 TEST_F(RetryingAllocatorTest, AHandlerThatThrowsHasFreedNothing) {

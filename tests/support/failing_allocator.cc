@@ -7,7 +7,7 @@ namespace ac2::test {
 c10::DataPtr FailingAllocator::allocate(size_t bytes) {
   ++allocations_;
   if (left_ == 0) {
-    left_ = kFailed;
+    left_ = again_ >= 0 ? again_ : kFailed;
     TORCH_CHECK_WITH(OutOfMemoryError, false, kOutOfMemoryAsTold, ": ", bytes, " bytes");
   }
   if (left_ > 0) {

@@ -21,7 +21,15 @@ class FailingAllocator final : public FrontAllocator<c10::Allocator> {
 
   // The allocation after `count` more fails, as LibTorch's own does; those after it succeed again.
   void fail_after(int64_t count) { left_ = count; }
-  void never_fail() { left_ = -1; }
+  // So does each one after `count` others, again and again. An allocation that is tried again is another one.
+  void fail_each_after(int64_t count) {
+    left_ = count;
+    again_ = count;
+  }
+  void never_fail() {
+    left_ = -1;
+    again_ = -1;
+  }
   // Whether that has happened since fail_after().
   bool has_failed() const { return left_ == kFailed; }
   // The allocations of this process so far.
@@ -36,6 +44,7 @@ class FailingAllocator final : public FrontAllocator<c10::Allocator> {
   FailingAllocator() : FrontAllocator(*c10::GetCPUAllocator()) {}
 
   int64_t left_ = -1;
+  int64_t again_ = -1;
   int64_t allocations_ = 0;
 };
 

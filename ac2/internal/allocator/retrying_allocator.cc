@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "ac2/internal/allocator/counted_memory.h"
 #include "ac2/internal/allocator/malloc_settings.h"
 #include "ac2/internal/allocator/shortage.h"
 #include "ac2/internal/libtorch/out_of_memory.h"
@@ -40,17 +41,19 @@ class Shared {
 
   void put_in_front() {
     const std::lock_guard lock(mutex_);
-    if (c10::GetCPUAllocator() != front_) {
+    if (!is_front(c10::GetCPUAllocator())) {
       auto* front = new RetryingAllocator(*c10::GetCPUAllocator());
       constexpr uint8_t kHighestPriority = 255;
       c10::SetCPUAllocator(front, kHighestPriority);
-      front_ = front;
+      front_.store(front, std::memory_order_release);
+      CountedMemory::get().set_uncounted(front->uncounted_deleter());
     }
   }
+  bool is_front(const c10::Allocator* allocator) const { return front_.load(std::memory_order_acquire) == allocator; }
 
  private:
   std::mutex mutex_;
-  const c10::Allocator* front_ = nullptr;
+  std::atomic<const c10::Allocator*> front_{nullptr};
   std::shared_ptr<const MemoryGauge> gauge_ = std::make_shared<MachineMemory>();
 };
 
@@ -139,7 +142,20 @@ c10::DataPtr RetryingAllocator::try_again(size_t bytes) {
   }
 }
 
+bool RetryingAllocator::counts() const {
+  return C10_UNLIKELY(CountedMemory::get().counts()) && Shared::get().is_front(this);
+}
+
+c10::DeleterFnPtr RetryingAllocator::raw_deleter() const {
+  return counts() ? &CountedMemory::free : behind_.raw_deleter();
+}
+
 c10::DataPtr RetryingAllocator::allocate(size_t bytes) {
+  return counts() ? CountedMemory::get().allocate(bytes, [&] { return allocate_uncounted(bytes); })
+                  : allocate_uncounted(bytes);
+}
+
+c10::DataPtr RetryingAllocator::allocate_uncounted(size_t bytes) {
   const auto wanted = static_cast<int64_t>(bytes);
   if (wanted >= kAsksFrom && C10_UNLIKELY(known_room.fetch_sub(wanted, std::memory_order_relaxed) < wanted)) {
     make_room(wanted);

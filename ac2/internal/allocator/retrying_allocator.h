@@ -15,6 +15,9 @@
 // Until then it keeps in its heap what was mapped and freed before, and what is dropped in pieces would not serve a
 // large tensor.
 //
+// Once somebody bounds what is allocated (counted_memory.h), the front that stands before all others counts, and its
+// blocks are freed by a function of ours.
+//
 // Guaranteed: where there is no shortage, or nothing to drop, an allocation gives what it gives without the front, with
 // one exception. Where the machine has no swap left and less memory than is asked for, the error that LibTorch raises
 // when an allocation fails (c10::OutOfMemoryError here) takes the place of the end of the process.
@@ -45,11 +48,16 @@ class RetryingAllocator final : public c10::Allocator {
 
   c10::DataPtr allocate(size_t bytes) override;
   bool is_simple_data_ptr(const c10::DataPtr& data) const override { return behind_.is_simple_data_ptr(data); }
-  c10::DeleterFnPtr raw_deleter() const override { return behind_.raw_deleter(); }
+  c10::DeleterFnPtr raw_deleter() const override;
   void copy_data(void* dest, const void* src, std::size_t count) const override { behind_.copy_data(dest, src, count); }
+  // Of what is not counted.
+  c10::DeleterFnPtr uncounted_deleter() const { return behind_.raw_deleter(); }
 
  private:
+  c10::DataPtr allocate_uncounted(size_t bytes);
   c10::DataPtr try_again(size_t bytes);
+  // Of several fronts only one counts.
+  bool counts() const;
 
   c10::Allocator& behind_;
 };

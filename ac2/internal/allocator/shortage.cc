@@ -4,8 +4,6 @@
 
 #include <atomic>
 
-#include "ac2/internal/allocator/held_locks.h"
-
 namespace ac2::internal {
 
 namespace {
@@ -22,8 +20,11 @@ void set_shortage_handler(ShortageHandler handler, ShortageText text) {
 }
 
 int64_t relieve_shortage(c10::Device device, int64_t bytes) noexcept {
-  const ShortageHandler handler = installed_handler.load(std::memory_order_acquire);
-  if (handler == nullptr || is_relieving || HoldsLock::here()) {
+  return relieve_by(installed_handler.load(std::memory_order_acquire), device, bytes);
+}
+
+int64_t relieve_by(ShortageHandler handler, c10::Device device, int64_t bytes) noexcept {
+  if (handler == nullptr || is_relieving) {
     return 0;
   }
   is_relieving = true;
@@ -38,7 +39,7 @@ int64_t relieve_shortage(c10::Device device, int64_t bytes) noexcept {
 
 std::string shortage_text(c10::Device device) noexcept {
   const ShortageText text = installed_text.load(std::memory_order_acquire);
-  if (text == nullptr || is_relieving || HoldsLock::here()) {
+  if (text == nullptr || is_relieving) {
     return {};
   }
   try {

@@ -22,9 +22,10 @@ using ShortageHandler = int64_t (*)(c10::Device device, int64_t bytes);
 using ShortageText = std::string (*)(c10::Device device);
 void set_shortage_handler(ShortageHandler handler, ShortageText text);
 
-// What the handler has freed. 0 if there is none, if it throws, if this thread is in it already, or if this thread
-// holds a lock of ours: the handler would wait for it.
+// What the handler has freed. 0 if there is none, if it throws, or if this thread is in it already.
 int64_t relieve_shortage(c10::Device device, int64_t bytes) noexcept;
+// The same of another handler.
+int64_t relieve_by(ShortageHandler handler, c10::Device device, int64_t bytes) noexcept;
 // The handler's text, or empty.
 std::string shortage_text(c10::Device device) noexcept;
 

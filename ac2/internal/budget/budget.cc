@@ -311,7 +311,7 @@ void Budget::make_room(int64_t bytes, c10::function_ref<std::string()> at, int64
 bool Budget::forgets_for_room() const {
   const std::lock_guard lock(mutex_);
   // A program that goes over a soft budget all the time asks all tapes only now and then.
-  return (times_over_ & (times_over_ - 1)) == 0;
+  return (times_short_ & (times_short_ - 1)) == 0;
 }
 
 std::optional<int64_t> Budget::go_over(int64_t held, bool& is_first) {
@@ -321,7 +321,11 @@ std::optional<int64_t> Budget::go_over(int64_t held, bool& is_first) {
       return limit.bytes;
     }
   }
-  is_first = times_over_++ == 0 && !has_no_number();
+  ++times_short_;
+  if (has_no_number()) {
+    return std::nullopt;  // what it has learned is a guess
+  }
+  is_first = times_over_++ == 0;
   most_bytes_over_ = std::max(most_bytes_over_, held - limits_.begin()->bytes);
   return std::nullopt;
 }

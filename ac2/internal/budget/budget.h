@@ -59,9 +59,11 @@ class Budget : public std::enable_shared_from_this<Budget> {
   Budget& operator=(const Budget&) = delete;
 
   static std::shared_ptr<Budget> without_number(CostSource costs);
+  // Without a number of its own, for all that is allocated is to stay within `peak` bytes, and not what is held alone.
+  static std::shared_ptr<Budget> for_peak(int64_t peak, CostSource costs);
 
-  // LearnedLimit::kNone of a budget without a number, while it has learned none.
-  int64_t bytes() const { return limit().bytes; }
+  // LearnedLimit::kNone of a budget without a number, while it has learned none; the peak of one for that.
+  int64_t bytes() const { return peak_ ? *peak_ : limit().bytes; }
   // The limit that rules now.
   Limit limit() const;
   // The counted bytes that are held now.
@@ -138,6 +140,9 @@ class Budget : public std::enable_shared_from_this<Budget> {
   void backward_ended(int graph_task);
   // Of the process's past.
   void forget_limit();
+  const std::optional<int64_t>& peak() const { return peak_; }
+  // More is allocated than the peak, by so many bytes, and nothing could be dropped.
+  void exceeded(int64_t bytes);
   // Drops what is no longer needed by anything.
   void drop_unneeded();
 
@@ -220,6 +225,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   std::vector<Elsewhere> elsewhere_;    // results that the program keeps by itself, or did
   uint64_t serial_ = 0;
   int64_t fixed_bytes_ = 0;
+  int64_t times_short_ = 0;  // of room, with nothing to drop, under soft limits
   int64_t times_over_ = 0;
   int64_t most_bytes_over_ = 0;
   OutsideBytes outside_;
@@ -227,6 +233,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   const CostSource costs_;
 
   std::optional<LearnedLimit> learned_;                      // whether there is one never changes
+  std::optional<int64_t> peak_;                              // never changes
   Limit learned_limit_{LearnedLimit::kNone, /*soft=*/true};  // as it stands in limits_
   bool has_several_devices_ = false;
   std::atomic<int64_t> most_held_{0};  // since the last backward ended, of a budget without a number

@@ -1,8 +1,10 @@
 // A budget without a number: what it drops where memory has run out, and what it learns from that.
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <utility>
 
-#include "ac2/internal/allocator/held_locks.h"
+#include "ac2/internal/allocator/lock_in_time.h"
 #include "ac2/internal/budget/budget.h"
 
 namespace ac2::internal {
@@ -11,6 +13,27 @@ std::shared_ptr<Budget> Budget::without_number(CostSource costs) {
   auto budget = std::make_shared<Budget>(Limit{LearnedLimit::kNone, /*soft=*/true}, costs);
   budget->learned_.emplace();
   return budget;
+}
+
+std::shared_ptr<Budget> Budget::for_peak(int64_t peak, CostSource costs) {
+  std::shared_ptr<Budget> budget = without_number(costs);
+  budget->peak_ = peak;
+  return budget;
+}
+
+void Budget::exceeded(int64_t bytes) {
+  bool is_first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    is_first = times_over_++ == 0;
+    most_bytes_over_ = std::max(most_bytes_over_, bytes);
+  }
+  if (is_first) {
+    TORCH_WARN("The peak of ", *peak_, " bytes is exceeded, by ", bytes,
+               " bytes: nothing that regions under this budget hold can be dropped. Parameters, gradients, what the "
+               "program holds itself and the memory of kernels count too. This is said once for a budget; "
+               "MemoryBudget::times_over() and most_bytes_over() count.");
+  }
 }
 
 // As start_tracking(). Tapes that were told before one could not be are not told twice.

@@ -1,9 +1,15 @@
 #include "ac2/internal/budget/whatever_fits.h"
 
+#include <algorithm>
 #include <array>
+#include <limits>
+#include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "ac2/internal/allocator/counted_memory.h"
 #include "ac2/internal/allocator/cuda_callback.h"
 #include "ac2/internal/allocator/retrying_allocator.h"
 #include "ac2/internal/allocator/shortage.h"
@@ -21,9 +27,41 @@ Budgets& budgets() {
   return *budgets;
 }
 
-int64_t drop_values(c10::Device device, int64_t bytes) {
+// Those for a peak. A budget lives as long as the program or a tape has it.
+class PeakBudgets {
+ public:
+  static PeakBudgets& get() {
+    static auto* peaks = new PeakBudgets;
+    return *peaks;
+  }
+
+  void add(const std::shared_ptr<Budget>& budget) {
+    const std::lock_guard lock(mutex_);
+    budgets_.push_back(budget);
+  }
+  std::vector<std::shared_ptr<Budget>> living() {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::shared_ptr<Budget>> living;
+    std::erase_if(budgets_, [&](const std::weak_ptr<Budget>& weak) {
+      std::shared_ptr<Budget> budget = weak.lock();
+      if (budget == nullptr) {
+        return true;
+      }
+      living.push_back(std::move(budget));
+      return false;
+    });
+    return living;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<Budget>> budgets_;
+};
+
+template <class Budgets>
+int64_t drop_of(const Budgets& budgets, c10::Device device, int64_t bytes) {
   int64_t freed = 0;
-  for (const std::shared_ptr<Budget>& budget : budgets()) {
+  for (const std::shared_ptr<Budget>& budget : budgets) {
     if (freed < bytes) {
       freed += budget->relieve(device, bytes - freed);
     }
@@ -31,9 +69,38 @@ int64_t drop_values(c10::Device device, int64_t bytes) {
   return freed;
 }
 
+int64_t drop_of_peaks(c10::Device device, int64_t bytes) {
+  return drop_of(PeakBudgets::get().living(), device, bytes);
+}
+
+int64_t drop_values(c10::Device device, int64_t bytes) {
+  const int64_t freed = drop_of(budgets(), device, bytes);
+  return freed < bytes ? freed + drop_of_peaks(device, bytes - freed) : freed;
+}
+
+int64_t smallest_peak() {
+  int64_t smallest = std::numeric_limits<int64_t>::max();
+  for (const std::shared_ptr<Budget>& budget : PeakBudgets::get().living()) {
+    smallest = std::min(smallest, *budget->peak());
+  }
+  return smallest;
+}
+
+void exceeded(int64_t bytes) {
+  const int64_t allocated = smallest_peak() + bytes;
+  for (const std::shared_ptr<Budget>& budget : PeakBudgets::get().living()) {
+    if (allocated > *budget->peak()) {
+      budget->exceeded(allocated - *budget->peak());
+    }
+  }
+}
+
 std::string what_is_held(c10::Device) {
   int64_t bytes = 0;
   for (const std::shared_ptr<Budget>& budget : budgets()) {
+    bytes += budget->most_held_bytes();
+  }
+  for (const std::shared_ptr<Budget>& budget : PeakBudgets::get().living()) {
     bytes += budget->most_held_bytes();
   }
   return absl::StrCat("ac2's regions under whatever_fits() have dropped all that they could. They hold ", bytes,
@@ -43,11 +110,23 @@ std::string what_is_held(c10::Device) {
 
 }  // namespace
 
-const std::shared_ptr<Budget>& whatever_fits_budget(CostSource costs) {
+void stand_in_front() {
   set_shortage_handler(&drop_values, &what_is_held);
   RetryingAllocator::put_in_front();
   ask_us_where_cuda_runs_out();
+}
+
+const std::shared_ptr<Budget>& whatever_fits_budget(CostSource costs) {
+  stand_in_front();
   return budgets()[costs == CostSource::kMeasured ? 0 : 1];
+}
+
+std::shared_ptr<Budget> peak_budget(int64_t bytes, CostSource costs) {
+  stand_in_front();
+  std::shared_ptr<Budget> budget = Budget::for_peak(bytes, costs);
+  PeakBudgets::get().add(budget);
+  CountedMemory::get().start({.limit = &smallest_peak, .free_some = &drop_of_peaks, .exceeded = &exceeded});
+  return budget;
 }
 
 }  // namespace ac2::internal

@@ -1,10 +1,12 @@
-// The budgets without a number, one for each way to know costs, which all regions of the process share.
+// The budgets without a number: two, one for each way to know costs, which all regions of the process share, and those
+// that bound the peak.
 //
 //   const std::shared_ptr<Budget>& budget = whatever_fits_budget(CostSource::kMeasured);
+//   const std::shared_ptr<Budget> bounded = peak_budget(1 << 30, CostSource::kMeasured);
 //
 // The first call puts an allocator in front of the CPU's, and asks CUDA's to call us (allocator/). Where one of them
-// has run out, both budgets drop what is on that device, and learn from it. They live to the end of the process, so
-// that a program that opens its regions anew in each step learns from one step to the next.
+// has run out, all of them drop what is on that device, and learn from it. The first two live to the end of the
+// process, so that a program that opens its regions anew in each step learns from one step to the next.
 //
 // Threads: any.
 #pragma once
@@ -17,5 +19,12 @@
 namespace ac2::internal {
 
 const std::shared_ptr<Budget>& whatever_fits_budget(CostSource costs);
+
+// As long as it lives, the allocator in front keeps what tensors of the CPU hold within `bytes`, as far as budgets of
+// this kind have something to drop. With the first one it begins to count (allocator/counted_memory.h).
+std::shared_ptr<Budget> peak_budget(int64_t bytes, CostSource costs);
+
+// Puts the allocator in front again, if the program has put one of its own there.
+void stand_in_front();
 
 }  // namespace ac2::internal

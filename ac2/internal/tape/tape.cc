@@ -62,9 +62,13 @@ void Tape::drop_for_room(Value* value, c10::function_ref<bool()> may_drop) {
   }
 }
 
+bool Tape::lock_for_shortage() {
+  return owner_.load(std::memory_order_relaxed) != this_thread() && lock_in_time(mutex_);
+}
+
 BudgetedTape::Freed Tape::free_in_time(Value* value, std::optional<c10::Device> device,
                                        c10::function_ref<bool()> may_drop) {
-  if (!lock_in_time(mutex_)) {
+  if (!lock_for_shortage()) {
     return {};
   }
   const Lock locked(*this, std::adopt_lock);
@@ -72,7 +76,7 @@ BudgetedTape::Freed Tape::free_in_time(Value* value, std::optional<c10::Device> 
 }
 
 bool Tape::start_tracking_in_time() {
-  if (!lock_in_time(mutex_)) {
+  if (!lock_for_shortage()) {
     return false;
   }
   const Lock locked(*this, std::adopt_lock);

@@ -22,7 +22,7 @@
 #include <mutex>
 #include <optional>
 
-#include "ac2/internal/allocator/held_locks.h"
+#include "ac2/internal/allocator/lock_in_time.h"
 #include "ac2/internal/budget/budgeted_tape.h"
 #include "ac2/internal/graph/pool.h"
 #include "ac2/internal/tape/locked_tape.h"
@@ -39,12 +39,12 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
     explicit Lock(Tape& tape) : Lock(tape, (tape.mutex_.lock(), std::adopt_lock)) {}
     // The caller has locked it.
     Lock(Tape& tape, std::adopt_lock_t) : tape_(tape) {
-      HoldsLock::set();
+      tape_.owner_.store(this_thread(), std::memory_order_relaxed);
       tape_.locked_.trash_.use(trash_);
     }
     ~Lock() {
+      tape_.owner_.store(nullptr, std::memory_order_relaxed);
       tape_.mutex_.unlock();
-      HoldsLock::unset();  // before what is in the trash is freed
     }
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
@@ -109,8 +109,11 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
  private:
   Tape() = default;
   void tidy();
+  // False also if this thread holds it already.
+  bool lock_for_shortage();
 
   std::mutex mutex_;
+  std::atomic<const void*> owner_{nullptr};  // this_thread() of whoever holds it
   LockedTape locked_;
   ReplayTurn replay_turn_;
   Pool<HookMemory> hook_memory_;

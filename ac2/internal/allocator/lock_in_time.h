@@ -1,12 +1,13 @@
-// Whether this thread holds a lock of ac2's, and locks that are taken by a thread that may hold any other.
+// Locks that are taken by a thread that may hold any other.
 //
 // Memory can run out wherever something is allocated: in a kernel, in the accelerator's allocator, with locks that ac2
 // knows nothing of. Who then wants to drop values must neither wait for a lock that this thread holds itself, nor for
 // ever for one that another thread holds while it waits for what this thread has.
 //
-//   HoldsLock::set(); … HoldsLock::unset();      // by the guards of our locks, as long as they hold them
-//   if (HoldsLock::here()) return nothing;
-//   if (!lock_in_time(mutex)) return nothing;
+//   owner.store(this_thread(), std::memory_order_relaxed);       // by the guard of a lock, after it was taken
+//   owner.store(nullptr, std::memory_order_relaxed);             // and before it is given back
+//   …
+//   if (owner.load(std::memory_order_relaxed) == this_thread() || !lock_in_time(mutex)) return nothing;
 //
 // Threads: any.
 #pragma once
@@ -15,16 +16,15 @@
 
 namespace ac2::internal {
 
-class HoldsLock {
- public:
-  static void set() { ++held_; }
-  static void unset() { --held_; }
-  static bool here() { return held_ > 0; }
-
- private:
-  // In the thread's own block, which costs an instruction to reach: it is touched for every lock.
-  static inline thread_local int held_ __attribute__((tls_model("initial-exec"))) = 0;
-};
+// Tells threads that live at the same time apart. It is asked for every lock of a tape, so it is an instruction.
+inline const void* this_thread() {
+#if defined(__x86_64__) || defined(__aarch64__)
+  return __builtin_thread_pointer();
+#else
+  static thread_local const char mark = 0;
+  return &mark;
+#endif
+}
 
 // False if the mutex did not become free while this thread tried and let others run, some ten milliseconds at least.
 template <class Mutex>

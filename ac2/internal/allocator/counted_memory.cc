@@ -1,0 +1,81 @@
+#include "ac2/internal/allocator/counted_memory.h"
+
+#include <c10/util/ScopeExit.h>
+
+#include <optional>
+#include <utility>
+
+namespace ac2::internal {
+
+CountedMemory& CountedMemory::get() {
+  static auto* memory = new CountedMemory;  // leaked: tensors with static lifetime are freed after main()
+  return *memory;
+}
+
+void CountedMemory::start(const Keeper& keeper) {
+  if (!counts()) {
+    keeper_ = keeper;
+  }
+  limit_.store(keeper.limit(), std::memory_order_relaxed);
+  counts_.store(true, std::memory_order_release);
+}
+
+void CountedMemory::keep_within_limit() {
+  int64_t limit = limit_.load(std::memory_order_relaxed);
+  if (bytes() <= limit) {
+    return;
+  }
+  limit = keeper_.limit();
+  limit_.store(limit, std::memory_order_relaxed);
+  while (bytes() > limit) {
+    if (relieve_by(keeper_.free_some, c10::kCPU, bytes() - limit) == 0) {
+      keeper_.exceeded(bytes() - limit);
+      return;
+    }
+  }
+}
+
+c10::DataPtr CountedMemory::allocate(size_t bytes, c10::function_ref<c10::DataPtr()> allocate) {
+  const auto wanted = static_cast<int64_t>(bytes);
+  bytes_.fetch_add(wanted, std::memory_order_relaxed);
+  auto not_taken = c10::make_scope_exit([&] { bytes_.fetch_sub(wanted, std::memory_order_relaxed); });
+  keep_within_limit();
+  c10::DataPtr data = allocate();
+  void* const block = data.get();
+  if (block == nullptr || data.get_context() != block) {
+    return data;  // nothing to free, or freed by what only its own deleter knows
+  }
+  const c10::Device device = data.device();
+  {
+    Shard& shard = shard_of(block);
+    const std::lock_guard lock(shard.mutex);
+    shard.blocks.insert_or_assign(block, Block{.bytes = bytes, .deleter = data.get_deleter()});
+  }
+  not_taken.release();
+  data.release_context();
+  return {block, block, &CountedMemory::free, device};
+}
+
+void CountedMemory::free(void* data) {
+  if (data == nullptr) {
+    return;
+  }
+  CountedMemory& memory = get();
+  std::optional<Block> block;
+  {
+    Shard& shard = memory.shard_of(data);
+    const std::lock_guard lock(shard.mutex);
+    if (const auto found = shard.blocks.find(data); found != shard.blocks.end()) {
+      block = found->second;
+      shard.blocks.erase(found);
+    }
+  }
+  if (!block) {
+    memory.uncounted_.load(std::memory_order_acquire)(data);
+    return;
+  }
+  block->deleter(data);
+  memory.bytes_.fetch_sub(static_cast<int64_t>(block->bytes), std::memory_order_relaxed);
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,77 @@
+// The CPU memory that tensors hold, counted, for those who bound it.
+//
+//   CountedMemory::get().start(keeper);              // from now on, for the rest of the process
+//   if (memory.counts()) {
+//     data = memory.allocate(bytes, [&] { return behind.allocate(bytes); });   // by the allocator in front
+//   }
+//
+// Counted is what was asked for, of blocks that were allocated since start(). Such a block is freed by a function of
+// this file, which looks up in a table who frees it in truth; its context is its data, as c10 demands of blocks that
+// are allocated raw. Before start() nothing is counted, wrapped or looked up.
+//
+// Where an allocation would bring what is held over the keeper's limit, the keeper frees some first. Where it cannot,
+// the allocation is made all the same and the keeper is told by how much the limit is exceeded.
+//
+// Threads: any. What a thread is about to allocate counts already, so that several at once do not exceed the limit.
+#pragma once
+
+#include <c10/core/Allocator.h>
+#include <c10/util/FunctionRef.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <mutex>
+
+#include "absl/container/flat_hash_map.h"
+#include "ac2/internal/allocator/shortage.h"
+
+namespace ac2::internal {
+
+class CountedMemory {
+ public:
+  struct Keeper {
+    int64_t (*limit)() = nullptr;               // the smallest in force
+    ShortageHandler free_some = nullptr;        // of those whose limit it is
+    void (*exceeded)(int64_t bytes) = nullptr;  // by so many
+  };
+
+  static CountedMemory& get();
+
+  // Also where the keeper's limits have changed.
+  void start(const Keeper& keeper);
+  bool counts() const { return counts_.load(std::memory_order_acquire); }
+  int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+
+  c10::DataPtr allocate(size_t bytes, c10::function_ref<c10::DataPtr()> allocate);
+  // The deleter of what is counted. Whatever is not is freed by `uncounted`, the deleter of the allocator behind.
+  static void free(void* data);
+  void set_uncounted(c10::DeleterFnPtr uncounted) { uncounted_.store(uncounted, std::memory_order_release); }
+
+ private:
+  struct Block {
+    size_t bytes;
+    c10::DeleterFnPtr deleter;
+  };
+  struct Shard {
+    std::mutex mutex;
+    absl::flat_hash_map<const void*, Block> blocks;
+  };
+  static constexpr size_t kShards = 64;
+
+  CountedMemory() = default;
+  Shard& shard_of(const void* data) { return shards_[(reinterpret_cast<uintptr_t>(data) >> 6) % kShards]; }
+  void keep_within_limit();
+
+  std::atomic<bool> counts_{false};
+  std::atomic<int64_t> bytes_{0};
+  std::atomic<int64_t> limit_{
+      std::numeric_limits<int64_t>::max()};  // may be too small: of one that is in force no more
+  Keeper keeper_;                            // does not change after the first start()
+  std::atomic<c10::DeleterFnPtr> uncounted_{nullptr};
+  std::array<Shard, kShards> shards_;
+};
+
+}  // namespace ac2::internal
