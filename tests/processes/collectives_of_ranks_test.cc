@@ -36,7 +36,7 @@ class CollectiveCount {
   at::CallbackHandle handle_;
 };
 
-TEST(CollectivesTest, RunOnceUnderEveryPolicyAndGiveBackwardWhatTheyGaveForward) {
+TEST(CollectivesOfRanksTest, RunOnceUnderEveryPolicyAndGiveBackwardWhatTheyGaveForward) {
   in_ranks(2, [](const gpt::Job& job) {
     const auto group = job.connect();
     const at::Tensor x = at::linspace(0.1, 1 + job.rank, 64).requires_grad_();
