@@ -15,11 +15,6 @@ namespace {
 
 using PytorchTest = RowTest;
 
-at::Tensor sines(at::Tensor x, int n) {
-  for (int i = 0; i < n; ++i) x = x.sin();
-  return x;
-}
-
 torch::nn::Sequential four_blocks() {
   return torch::nn::Sequential(Block(4), Block(4), Block(4), Block(4));
 }

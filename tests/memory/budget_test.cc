@@ -21,12 +21,6 @@ namespace {
 constexpr int64_t kElements = 1024;
 constexpr int64_t kBytes = kElements * 4;
 
-// Every result is wanted by backward: n of them.
-at::Tensor sines(at::Tensor x, int n) {
-  for (int i = 0; i < n; ++i) x = x.sin();
-  return x;
-}
-
 at::Tensor block(const at::Tensor& x, const at::Tensor& w) {
   at::Tensor h = at::gelu(at::linear(x, w)).tanh();
   h = at::layer_norm(h.add(x), {x.size(-1)});

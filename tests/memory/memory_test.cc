@@ -36,11 +36,6 @@ class MemoryTest : public CleanTest {
   }
 };
 
-at::Tensor sines(at::Tensor x, int n) {
-  for (int i = 0; i < n; ++i) x = x.sin();
-  return x;
-}
-
 TEST_F(MemoryTest, APlainChainHoldsEveryResult) {
   // What the tests below are compared with: each result is needed by the next op, or is the output.
   at::Tensor x = sample({kElements});

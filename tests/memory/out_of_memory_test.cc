@@ -16,11 +16,6 @@ constexpr int64_t kElements = 1024;
 constexpr int64_t kBytes = kElements * 4;
 constexpr int64_t kNoLimit = int64_t{1} << 40;
 
-at::Tensor sines(at::Tensor x, int n) {
-  for (int i = 0; i < n; ++i) x = x.sin();
-  return x;
-}
-
 class OutOfMemoryTest : public CleanTest {
  protected:
   LimitedAllocator& memory_ = LimitedAllocator::install();

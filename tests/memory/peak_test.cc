@@ -26,11 +26,6 @@ namespace {
 constexpr int64_t kElements = 1024;
 constexpr int64_t kBytes = kElements * 4;
 
-at::Tensor sines(at::Tensor x, int n) {
-  for (int i = 0; i < n; ++i) x = x.sin();
-  return x;
-}
-
 // The bytes before a test, on top of which it bounds what is allocated, are all counted: the first budget is made
 // before anything is allocated.
 class PeakTest : public CleanTest {

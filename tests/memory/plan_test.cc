@@ -25,11 +25,6 @@ constexpr int64_t kBytes = kElements * 4;
 
 using Network = std::function<at::Tensor(const Tensors&)>;
 
-at::Tensor sines(at::Tensor x, int n) {
-  for (int i = 0; i < n; ++i) x = x.sin();
-  return x;
-}
-
 at::Tensor mlp(const Tensors& in) {
   at::Tensor x = in[0];
   for (int i = 0; i < 6; ++i) x = at::gelu(at::linear(x, in[1], in[2])).tanh();

@@ -24,11 +24,6 @@ constexpr int64_t kElements = 1024;
 constexpr int64_t kBytes = kElements * 4;
 constexpr int64_t kNone = internal::LearnedLimit::kNone;
 
-at::Tensor sines(at::Tensor x, int n) {
-  for (int i = 0; i < n; ++i) x = x.sin();
-  return x;
-}
-
 // With modelled costs, so that the same is dropped in every run.
 class WhateverFitsTest : public CleanTest {
  protected:

@@ -1,7 +1,6 @@
 // Several processes of one program: who is told what, and what happens when one of them fails.
 #include "ac2/testing/run_ranks.h"
 
-#include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -15,6 +14,7 @@
 
 #include "examples/job.h"
 #include "tests/processes/in_ranks.h"
+#include "tests/support/regions.h"
 
 namespace ac2::test {
 namespace {
@@ -22,13 +22,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::string error_of(int ranks, const std::vector<std::string>& command) {
-  try {
-    testing::run_ranks(ranks, command);
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
-  return "";
+std::string error_of_ranks(int ranks, const std::vector<std::string>& command) {
+  return error_of([&] { testing::run_ranks(ranks, command); });
 }
 
 TEST(RunRanksTest, EachProcessKnowsItsRank) {
@@ -37,7 +32,7 @@ TEST(RunRanksTest, EachProcessKnowsItsRank) {
   std::filesystem::create_directory(directory);
   const std::string script =
       "set -eC; echo \"$WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE ${AC2_STORE##*/}\" > " + directory + "/$RANK";
-  EXPECT_EQ(error_of(3, {"sh", "-c", script}), "");
+  EXPECT_NO_THROW(testing::run_ranks(3, {"sh", "-c", script}));
   std::vector<std::string> lines;
   for (int rank = 0; rank < 3; ++rank) {
     std::getline(std::ifstream(directory + "/" + std::to_string(rank)), lines.emplace_back());
@@ -50,17 +45,17 @@ TEST(RunRanksTest, EachProcessKnowsItsRank) {
 TEST(RunRanksTest, TheFirstRankThatFailsEndsTheOthersAndIsNamed) {
   // The others would sleep for a day.
   const auto fails = [](const std::string& how) {
-    return error_of(3, {"sh", "-c", "if [ $RANK = 1 ]; then " + how + "; else exec sleep 86400; fi"});
+    return error_of_ranks(3, {"sh", "-c", "if [ $RANK = 1 ]; then " + how + "; else exec sleep 86400; fi"});
   };
   EXPECT_THAT(fails("exit 7"), HasSubstr("Rank 1 of 3 ended with exit status 7"));
   EXPECT_THAT(fails("kill -9 $$"), HasSubstr("Rank 1 of 3 was killed by signal 9 (Killed)"));
 }
 
 TEST(RunRanksTest, AProgramThatIsNotThereAndAJobOfNobodyAreErrors) {
-  EXPECT_THAT(error_of(2, {"/no/such/program"}),
+  EXPECT_THAT(error_of_ranks(2, {"/no/such/program"}),
               HasSubstr("cannot start \"/no/such/program\": No such file or directory"));
-  EXPECT_THAT(error_of(0, {"true"}), HasSubstr("A job has 0 ranks; expected 1 or more"));
-  EXPECT_THAT(error_of(1, {}), HasSubstr("no program"));
+  EXPECT_THAT(error_of_ranks(0, {"true"}), HasSubstr("A job has 0 ranks; expected 1 or more"));
+  EXPECT_THAT(error_of_ranks(1, {}), HasSubstr("no program"));
 }
 
 TEST(RunRanksTest, ARankThatDiesInTheMiddleOfAJobEndsThoseThatWaitForIt) {
@@ -81,12 +76,7 @@ class JobTest : public ::testing::Test {
     for (const char* const name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) ::unsetenv(name);
   }
   static std::string error() {
-    try {
-      if (const auto job = gpt::Job::of_environment()) job->connect();
-    } catch (const c10::Error& error) {
-      return error.what_without_backtrace();
-    }
-    return "";
+    return error_of([] { gpt::Job::of_environment()->connect(); });
   }
 };
 

@@ -28,11 +28,6 @@ struct Recorded {
   int64_t replayed_bytes() const { return trace->stats().recomputed_bytes; }
 };
 
-at::Tensor sines(at::Tensor x, int n) {
-  for (int i = 0; i < n; ++i) x = x.sin();
-  return x;
-}
-
 TEST_F(ReplayTest, RunsEveryOpOfAChainOnceButTheLast) {
   for (int n : {1, 2, 3, 10}) {
     Recorded run([n](const at::Tensor& x) { return sines(x, n); });

@@ -126,13 +126,6 @@ class OffloadTest : public CleanTest {
 inline constexpr int64_t kBytes = 512;
 inline constexpr int64_t kNumbers = kBytes / 4;
 
-// Each op's backward needs its input; op 0's is x.
-inline at::Tensor sines(const at::Tensor& x, int count) {
-  at::Tensor y = x;
-  for (int i = 0; i < count; ++i) y = y.sin();
-  return y;
-}
-
 inline at::Tensor gradient_of_sum(const at::Tensor& y, const at::Tensor& x, bool retain_graph = false) {
   return torch::autograd::grad({y}, {x}, {at::ones_like(y)}, retain_graph)[0];
 }

@@ -37,6 +37,9 @@ at::Tensor constant(at::IntArrayRef sizes, at::ScalarType type = at::kFloat);
 // A leaf with t's values in storage of its own; it requires a gradient if t does.
 at::Tensor leaf_like(const at::Tensor& t);
 
+// x.sin().sin() and so on: n ops, of which each one's backward needs its input.
+at::Tensor sines(at::Tensor x, int n);
+
 // Same type, sizes, strides and bits (NaNs and signs of zeros included); or both undefined.
 ::testing::AssertionResult same_bits(const at::Tensor& actual, const at::Tensor& expected);
 void expect_same_bits(const Tensors& actual, const Tensors& expected, const char* what);
