@@ -182,6 +182,12 @@ class Budget : public std::enable_shared_from_this<Budget> {
   // Whether tapes are asked to let go of bytes before a budget is exceeded or an error is thrown.
   bool forgets_for_room() const;
   bool start_tracking_in_time();
+  // With start_mutex_. False if `tell` has returned that for a tape; those that it has told need not be told again.
+  bool track(c10::function_ref<bool(BudgetedTape&)> tell);
+  // With the lock: the value is still the one that was chosen, and nobody has dropped, pinned or saved it since.
+  bool may_still_drop(ValueId id, uint64_t serial) const {
+    return entries_[id].serial == serial && evictor_.may_drop(id);
+  }
   void learn(const LearnedLimit::Shortage& shortage);
   void apply_learned();
   bool drop_all_and_lower();

@@ -36,7 +36,6 @@ void Budget::exceeded(int64_t bytes) {
   }
 }
 
-// As start_tracking(). Tapes that were told before one could not be are not told twice.
 bool Budget::start_tracking_in_time() {
   if (tracking_.load(std::memory_order_acquire)) {
     return true;
@@ -45,22 +44,7 @@ bool Budget::start_tracking_in_time() {
     return false;
   }
   const std::lock_guard turn(start_mutex_, std::adopt_lock);
-  if (tracking_.load(std::memory_order_acquire)) {
-    return true;
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    tracks_new_tapes_ = true;
-  }
-  bool all = true;
-  for_each_tape([&](BudgetedTape& tape) { all = all && tape.start_tracking_in_time(); });
-  if (!all) {
-    return false;
-  }
-  const std::lock_guard lock(mutex_);
-  evictor_.note_all_needs(fixed_bytes());
-  tracking_.store(true, std::memory_order_release);
-  return true;
+  return track([](BudgetedTape& tape) { return tape.start_tracking_in_time(); });
 }
 
 bool Budget::relieve_once(std::optional<c10::Device> device, int64_t& freed, std::vector<Spared>& spared) {
@@ -76,7 +60,7 @@ bool Budget::relieve_once(std::optional<c10::Device> device, int64_t& freed, std
   }
   const auto may_drop = [&] {
     const std::lock_guard lock(mutex_);
-    return entries_[id].serial == entry.serial && evictor_.may_drop(id);
+    return may_still_drop(id, entry.serial);
   };
   BudgetedTape::Freed dropped;
   std::shared_ptr<BudgetedTape> tape = entry.tape.lock();
@@ -86,7 +70,7 @@ bool Budget::relieve_once(std::optional<c10::Device> device, int64_t& freed, std
   }
   const std::lock_guard lock(mutex_);
   has_several_devices_ |= dropped.is_elsewhere;
-  if (dropped.bytes == 0 && entries_[id].serial == entry.serial && evictor_.may_drop(id)) {
+  if (dropped.bytes == 0 && may_still_drop(id, entry.serial)) {
     evictor_.pin(id);
     spared.push_back({id, entry.serial});
   }

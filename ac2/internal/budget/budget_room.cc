@@ -1,0 +1,184 @@
+// How a budget makes room: it drops values one after the other, and says what is held where that is not enough.
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "ac2/internal/budget/budget.h"
+
+namespace ac2::internal {
+
+void Budget::drop(ValueId id, const Entry& entry) {
+  if (const std::shared_ptr<BudgetedTape> tape = entry.tape.lock()) {
+    // Another thread may have dropped, pinned or saved the value since it was chosen.
+    tape->drop_for_room(entry.value, [&] {
+      const std::lock_guard lock(mutex_);
+      return may_still_drop(id, entry.serial);
+    });
+  }
+}
+
+bool Budget::drop_next(c10::function_ref<ValueId()> choose) {
+  ValueId id = kNoId;
+  Entry entry;
+  {
+    const std::lock_guard lock(mutex_);
+    id = choose();
+    if (id == kNoId) {
+      return false;
+    }
+    entry = entries_[id];
+  }
+  drop(id, entry);
+  return true;
+}
+
+bool Budget::is_short_of(int64_t bytes) {
+  if (!tracking_.load(std::memory_order_acquire)) {
+    const int64_t held = untracked_bytes_.load(std::memory_order_relaxed) + bytes;
+    if (held <= limit_.load(std::memory_order_relaxed)) {
+      note_held(held);
+      return false;
+    }
+    start_tracking();
+  }
+  return true;
+}
+
+bool Budget::find_room(int64_t bytes) {
+  return !is_short_of(bytes) || !drop_until_room(bytes, /*spare_last=*/true);
+}
+
+void Budget::make_room(int64_t bytes, c10::function_ref<std::string()> at, int64_t enough) {
+  if (!is_short_of(bytes)) {
+    return;
+  }
+  std::optional<Shortage> shortage = drop_until_room(bytes, /*spare_last=*/false);
+  if (!shortage) {
+    return;
+  }
+  if (forgets_for_room()) {
+    for_each_tape([](BudgetedTape& tape) { tape.forget_for_room(); });
+    shortage = drop_until_room(bytes, /*spare_last=*/false);
+    if (!shortage) {
+      return;
+    }
+  }
+  bool is_first = false;
+  const std::optional<int64_t> strict = go_over(shortage->least, is_first);
+  TORCH_CHECK(!strict, "The memory budget of ", *strict, " bytes cannot be met: at ", at(), ", ", shortage->least,
+              " bytes must be held at once (", shortage->fixed,
+              " of them saved by decisions that a budget does not override, or not to be computed again, as what the "
+              "region took from outside; the rest is what ops take and make that must run again). Nothing else that "
+              "could be dropped is there. The smallest budget that would have done is ",
+              std::max(enough, shortage->least),
+              " bytes. Give the budget that many, let policies save less, or make the budget soft "
+              "(ac2::MemoryBudget::soft), so that more is held where there is no other way.");
+  if (is_first) {
+    TORCH_WARN("The soft memory budget of ", shortage->budget, " bytes is exceeded: at ", at(), ", ", shortage->least,
+               " bytes must be held at once. This is said once for a budget; MemoryBudget::times_over() and "
+               "most_bytes_over() count.");
+  }
+}
+
+bool Budget::forgets_for_room() const {
+  const std::lock_guard lock(mutex_);
+  // A program that goes over a soft budget all the time asks all tapes only now and then.
+  return (times_short_ & (times_short_ - 1)) == 0;
+}
+
+std::optional<int64_t> Budget::go_over(int64_t held, bool& is_first) {
+  const std::lock_guard lock(mutex_);
+  for (const Limit& limit : limits_) {
+    if (!limit.soft && limit.bytes < held) {
+      return limit.bytes;
+    }
+  }
+  ++times_short_;
+  if (has_no_number()) {
+    return std::nullopt;  // what it has learned is a guess
+  }
+  is_first = times_over_++ == 0;
+  most_bytes_over_ = std::max(most_bytes_over_, held - limits_.begin()->bytes);
+  return std::nullopt;
+}
+
+int64_t Budget::enough_to_replay(const Value& value) {
+  const std::lock_guard lock(mutex_);
+  const int64_t replay = value.budget.id != kNoId ? evictor_.bytes_to_replay(value.budget.id) : 0;
+  return evictor_.unevictable_bytes() + fixed_bytes_ + outside_.ours() + replay;
+}
+
+std::vector<Value*> Budget::order_to_replay(const Value& value) {
+  const std::lock_guard lock(mutex_);
+  std::vector<Value*> order;
+  if (value.budget.id == kNoId) {
+    return order;
+  }
+  for (const ValueId id : evictor_.order_to_replay(value.budget.id)) {
+    if (entries_[id].value != nullptr) {
+      order.push_back(entries_[id].value);
+    }
+  }
+  return order;
+}
+
+std::optional<Budget::Shortage> Budget::drop_until_room(int64_t bytes, bool spare_last) {
+  std::optional<Shortage> shortage;
+  const auto choose = [&]() -> ValueId {
+    const int64_t room = evictor_.budget() - evictor_.held_bytes() - fixed_bytes_ - bytes;
+    if (outside_.most() <= room) {
+      return kNoId;
+    }
+    const int64_t outside = outside_.ours();
+    note_held(evictor_.held_bytes() + fixed_bytes_ + outside);
+    if (outside <= room) {
+      return kNoId;
+    }
+    const ValueId victim = next_victim(spare_last);
+    if (victim == kNoId) {
+      const int64_t fixed = fixed_bytes_ + outside;
+      shortage = {.budget = evictor_.budget(), .least = evictor_.unevictable_bytes() + fixed + bytes, .fixed = fixed};
+    }
+    return victim;
+  };
+  while (drop_next(choose)) {
+  }
+  return shortage;
+}
+
+void Budget::for_each_tape(c10::function_ref<void(BudgetedTape&)> call) {
+  std::vector<std::weak_ptr<BudgetedTape>> tapes;
+  {
+    const std::lock_guard lock(mutex_);
+    tapes = tapes_;
+  }
+  for (const std::weak_ptr<BudgetedTape>& weak : tapes) {
+    if (const std::shared_ptr<BudgetedTape> tape = weak.lock()) {
+      call(*tape);
+    }
+  }
+}
+
+bool Budget::drop_all_and_lower() {
+  start_tracking();
+  bool dropped = false;
+  const auto choose = [&]() -> ValueId {
+    const ValueId victim = next_victim(/*spare_last=*/false);
+    if (victim != kNoId && !std::exchange(dropped, true)) {
+      limits_.insert({.bytes = std::max<int64_t>(1, held() / 4 * 3), .soft = limits_.begin()->soft});
+      set_limit();
+    }
+    return victim;
+  };
+  while (drop_next(choose)) {
+  }
+  return dropped;
+}
+
+void Budget::drop_unneeded() {
+  while (drop_next([this] { return evictor_.take_unneeded(); })) {
+  }
+}
+
+}  // namespace ac2::internal
