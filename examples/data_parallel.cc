@@ -63,12 +63,8 @@ std::unique_ptr<Reducer> make_reducer(const std::vector<at::Tensor>& parameters,
 
 }  // namespace
 
-struct DataParallel::Engine {
-  std::unique_ptr<c10d::Reducer> reducer;
-};
-
 DataParallel::DataParallel(Group group, std::vector<at::Tensor> parameters)
-    : group_(std::move(group)), reduced_(std::make_shared<Reduced>()), engine_(std::make_unique<Engine>()) {
+    : group_(std::move(group)), reduced_(std::make_shared<Reduced>()) {
   c10d::verify_params_across_processes(group_, parameters, std::nullopt);
   std::vector<at::Tensor> data;
   for (const at::Tensor& parameter : parameters) data.push_back(parameter.detach());
@@ -76,22 +72,22 @@ DataParallel::DataParallel(Group group, std::vector<at::Tensor> parameters)
   auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(
       parameters, {c10d::kDefaultFirstBucketBytes, c10d::kDefaultBucketBytesCap},
       std::vector<bool>(parameters.size(), false));
-  engine_->reducer = make_reducer(parameters, std::move(buckets), group_);
-  engine_->reducer->register_comm_hook(std::make_unique<CountingAllReduce>(group_, reduced_));
+  reducer_ = make_reducer(parameters, std::move(buckets), group_);
+  reducer_->register_comm_hook(std::make_unique<CountingAllReduce>(group_, reduced_));
 }
 
 DataParallel::~DataParallel() = default;
 
 void DataParallel::before_forward() {
   // After the first backward, in the order in which its gradients came.
-  if (engine_->reducer->should_rebuild_buckets()) {
-    engine_->reducer->rebuild_buckets();
+  if (reducer_->should_rebuild_buckets()) {
+    reducer_->rebuild_buckets();
   }
-  engine_->reducer->prepare_for_forward();
+  reducer_->prepare_for_forward();
 }
 
 void DataParallel::before_backward() {
-  engine_->reducer->prepare_for_backward({});
+  reducer_->prepare_for_backward({});
 }
 
 float DataParallel::mean(float value) {

@@ -22,6 +22,10 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <vector>
 
+namespace c10d {
+class Reducer;
+}
+
 namespace gpt {
 
 // The tensors that a process has given to all-reduces since the start.
@@ -48,8 +52,7 @@ class DataParallel {
  private:
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   std::shared_ptr<Reduced> reduced_;
-  struct Engine;
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<c10d::Reducer> reducer_;
 };
 
 }  // namespace gpt
