@@ -1,14 +1,14 @@
-// What this process may still take of the machine's memory.
+// The memory of the machine that this process may still take.
 //
 //   const MachineMemory memory;                         // or of files that a test has written
 //   const MemoryRoom room = memory.room();
 //   if (room.bytes < wanted) … "the cgroup /jobs/7 has 3 MiB left" …
 //
-// Linux hands out more memory than there is and ends a process later, so that nobody learns from an allocation that
-// there is too little. What rules is the smallest of
+// Linux hands out more memory than there is and ends a process later: an allocation succeeds where there is too little.
+// The smallest of these limits rules:
 //
-//   - the process's cgroup and all that it lies in: memory.max less memory.current, where file pages that nobody has
-//     used lately count as free (cgroup v2, or memory.limit_in_bytes and memory.usage_in_bytes of v1);
+//   - the process's cgroup and all that it lies in: memory.max less memory.current, where file pages that were not used
+//     lately count as free (cgroup v2, or memory.limit_in_bytes and memory.usage_in_bytes of v1);
 //   - RLIMIT_AS less the process's address space;
 //   - the MemAvailable of /proc/meminfo.
 //
@@ -27,7 +27,7 @@
 namespace ac2::internal {
 
 struct MemoryRoom {
-  // What a limit leaves when it is passed: the allocation fails by itself, or the process is ended.
+  // Past kAddressSpace the allocation fails by itself; past kMachine the process is ended.
   enum class Limit : uint8_t { kNone, kAddressSpace, kMachine };
 
   int64_t bytes = std::numeric_limits<int64_t>::max();  // less the reserve; never negative
@@ -37,7 +37,7 @@ struct MemoryRoom {
   std::string name;    // "RLIMIT_AS", "memory.max of /sys/fs/cgroup/jobs/7", "MemAvailable"; empty if there is no limit
 };
 
-// Whoever knows what may still be taken. Tests have their own.
+// Tells how much may still be taken. Tests have gauges of their own.
 class MemoryGauge {
  public:
   virtual ~MemoryGauge() = default;
@@ -56,7 +56,7 @@ class MachineMemory final : public MemoryGauge {
 
   MemoryRoom room() const override;
 
-  // What is left of `limit` of which `used` are in use.
+  // The rest of `limit`, of which `used` bytes are in use.
   static MemoryRoom room_of(int64_t limit, int64_t used, MemoryRoom::Limit kind, std::string name);
 
  private:

@@ -1,4 +1,4 @@
-// What the C library's malloc is told where memory runs out. With another malloc nothing of it has an effect.
+// Settings of the C library's malloc for when memory runs out. With another malloc they have no effect.
 //
 // Threads: any.
 #pragma once
@@ -8,7 +8,7 @@ namespace ac2::internal {
 // From now on, for the whole process, a block of 128 KiB or more is mapped by itself and given back when it is freed.
 // glibc begins so, and maps ever fewer blocks as mapped ones are freed. Does nothing the second time.
 void map_large_blocks();
-// Gives back to the machine what lies free in malloc's heap.
+// Gives the free blocks of malloc's heap back to the machine.
 void return_free_memory();
 
 }  // namespace ac2::internal

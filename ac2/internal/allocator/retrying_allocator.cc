@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t kAsksFrom = int64_t{64} << 10;
 
-// What all fronts of the process share.
+// The state that all fronts of the process share.
 class Shared {
  public:
   static Shared& get() {

@@ -3,7 +3,7 @@
 //
 //   RetryingAllocator::put_in_front();    // as often as one likes
 //
-// What is allocated comes from the allocator behind and is freed by its deleter: nothing is wrapped or counted. An
+// A block comes from the allocator behind and is freed by its deleter: nothing is wrapped or counted. An
 // allocation costs a virtual call and, from 64 KiB on, an atomic subtraction.
 //
 // Linux hands out more than there is. So before an allocation of 64 KiB or more the machine's memory is asked
@@ -43,14 +43,14 @@ class RetryingAllocator final : public c10::Allocator {
   // LibTorch's CPU allocator is one of these from now on, unless it is already. Another one is made if somebody has put
   // an allocator of theirs in front since; the process keeps them all.
   static void put_in_front();
-  // What all of them ask from now on. For tests; null for the machine.
+  // All fronts ask this gauge from now on. For tests; null for the machine.
   static void set_gauge(std::shared_ptr<const MemoryGauge> gauge);
 
   c10::DataPtr allocate(size_t bytes) override;
   bool is_simple_data_ptr(const c10::DataPtr& data) const override { return behind_.is_simple_data_ptr(data); }
   c10::DeleterFnPtr raw_deleter() const override;
   void copy_data(void* dest, const void* src, std::size_t count) const override { behind_.copy_data(dest, src, count); }
-  // Of what is not counted.
+  // The deleter of blocks that are not counted.
   c10::DeleterFnPtr uncounted_deleter() const { return behind_.raw_deleter(); }
 
  private:

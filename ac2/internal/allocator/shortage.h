@@ -1,4 +1,4 @@
-// Where allocators say that memory has run out, and whoever can free some is asked to.
+// Allocators say here that memory has run out, and the budgets that can free some are asked to.
 //
 //   set_shortage_handler(&drop_values);                        // by the budgets
 //   while (!try_to_allocate(bytes) && relieve_shortage(device, bytes) > 0) {}
@@ -18,11 +18,11 @@ namespace ac2::internal {
 
 // Frees memory of `device`, until `bytes` were freed or there is nothing more to free. Returns how many were.
 using ShortageHandler = int64_t (*)(c10::Device device, int64_t bytes);
-// What is held, and why no more can be freed: a sentence for an error. Empty if there is nothing to say.
+// A sentence for an error: how much is held, and why no more can be freed. Empty if there is nothing to say.
 using ShortageText = std::string (*)(c10::Device device);
 void set_shortage_handler(ShortageHandler handler, ShortageText text);
 
-// What the handler has freed. 0 if there is none, if it throws, or if this thread is in it already.
+// The bytes that the handler has freed. 0 if there is none, if it throws, or if this thread is in it already.
 int64_t relieve_shortage(c10::Device device, int64_t bytes) noexcept;
 // The same of another handler.
 int64_t relieve_by(ShortageHandler handler, c10::Device device, int64_t bytes) noexcept;

@@ -7,8 +7,8 @@
 
 namespace ac2::internal {
 
-// Calls fn(tensor) for each tensor in order, including undefined ones and those in lists of tensors and in lists of such
-// lists (c10d's ops have these).
+// Calls fn(tensor) for each tensor in order, including undefined ones and those in lists of tensors and in lists of
+// such lists (c10d's ops have these).
 template <class Fn>
 void for_each_tensor(c10::ArrayRef<c10::IValue> values, Fn&& fn) {
   for (const c10::IValue& value : values) {

@@ -63,7 +63,7 @@ struct OpFacts {
   bool never_recompute = false;
   // The op communicates with other processes, or belongs to what does. It is run again only where the user has said
   // MUST_RECOMPUTE, and never if it is never_recompute too: if it writes into an argument, or waits for another op.
-  // What it returns may be on its way when it returns, so that nobody looks at the bytes.
+  // Its results may be on their way when it returns, so ac2 does not look at their bytes.
   bool communicates = false;
 
   // Indices of the results into which a backward kernel writes: these are handed out as copies.
