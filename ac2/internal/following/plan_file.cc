@@ -188,14 +188,15 @@ std::shared_ptr<const PlannedStep> read_plan(const std::string& path) {
   std::ifstream file(path);
   TORCH_CHECK(file, "The plan \"", path, "\" cannot be read: ", error_text(),
               ". Give load_plan a file that save_plan wrote.");
+  std::string problem;
   try {
     return from_json(Json::parse(file));
   } catch (const nlohmann::json::exception& error) {
-    TORCH_CHECK(false, "The plan \"", path, "\" cannot be read: it is damaged, or was not written by save_plan (",
-                error.what(), "). Plan again.");
+    problem = absl::StrCat("it is damaged, or was not written by save_plan (", error.what(), "). Plan again.");
   } catch (const c10::Error& error) {
-    TORCH_CHECK(false, "The plan \"", path, "\" cannot be read: ", error.what_without_backtrace());
+    problem = error.what_without_backtrace();
   }
+  C10_THROW_ERROR(Error, c10::str("The plan \"", path, "\" cannot be read: ", problem));
 }
 
 }  // namespace ac2::internal
