@@ -4,6 +4,9 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_join.h"
@@ -37,6 +40,9 @@ const std::vector<NamedPolicy>& known_policies() {
   return are_ready_made_policies_linked() ? internal::ready_made_policies() : own_policies();
 }
 
+// Regions ask when they open, and need no more order than that: a thread sees its own decisions.
+std::atomic<bool> may_drop_tensors{false};
+
 }  // namespace
 
 const char* to_string(CheckpointPolicy policy) {
@@ -57,10 +63,19 @@ const char* to_string(CheckpointPolicy policy) {
   return "(no CheckpointPolicy)";
 }
 
-PolicyDecision::PolicyDecision(SaveWithHooks hooks) : policy_(CheckpointPolicy::MUST_SAVE) {
-  TORCH_CHECK(hooks.pack && hooks.unpack, "SaveWithHooks needs both functions, but ", hooks.pack ? "unpack" : "pack",
-              " is empty. Give it one, or use CheckpointPolicy::MUST_SAVE.");
-  hooks_ = std::make_shared<const SaveWithHooks>(std::move(hooks));
+PolicyDecision::PolicyDecision(SaveWithHooks hooks)
+    : PolicyDecision(std::make_shared<const SaveWithHooks>(std::move(hooks))) {
+  may_drop_tensors.store(true, std::memory_order_relaxed);
+}
+
+PolicyDecision::PolicyDecision(std::shared_ptr<const SaveWithHooks> hooks)
+    : policy_(CheckpointPolicy::MUST_SAVE), hooks_(std::move(hooks)) {
+  TORCH_CHECK(hooks_->pack && hooks_->unpack, "SaveWithHooks needs both functions, but ",
+              hooks_->pack ? "unpack" : "pack", " is empty. Give it one, or use CheckpointPolicy::MUST_SAVE.");
+}
+
+bool PolicyDecision::any_may_drop_tensors() {
+  return may_drop_tensors.load(std::memory_order_relaxed);
 }
 
 std::string_view OpContext::name() const {

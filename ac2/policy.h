@@ -31,8 +31,9 @@ class OperatorHandle;
 namespace ac2 {
 
 namespace internal {
+class DecisionAccess;
 class OpContextFactory;
-}
+}  // namespace internal
 
 // The six names, meanings and order of torch.utils.checkpoint.CheckpointPolicy.
 enum class CheckpointPolicy : uint8_t {
@@ -52,9 +53,9 @@ const char* to_string(CheckpointPolicy policy);
 // IValue: a tensor, a tuple of codes and scales, a file name.
 //
 // `unpack` must return a tensor of the sizes, dtype and device of the one that was packed; its strides may differ.
-// Neither function may write into the tensor that it is given, and `pack` may not drop the program's last reference to
-// an argument of an op: the op may be about to run. The ops inside both run as if no region were open. An
-// exception of `pack` reaches the program from the op that needed the value, and one of `unpack` from backward.
+// Neither function may write into the tensor that it is given. Both may drop any tensor of the program's. The ops
+// inside both run as if no region were open. An exception of `pack` reaches the program from the op that needed the
+// value, and one of `unpack` from backward.
 struct SaveWithHooks {
   std::function<c10::IValue(const at::Tensor&)> pack;
   std::function<at::Tensor(const c10::IValue&)> unpack;
@@ -92,6 +93,11 @@ class PolicyDecision {
   }
 
  private:
+  friend class internal::DecisionAccess;
+
+  explicit PolicyDecision(std::shared_ptr<const SaveWithHooks> hooks);
+  static bool any_may_drop_tensors();
+
   CheckpointPolicy policy_;
   std::shared_ptr<const SaveWithHooks> hooks_;
 };

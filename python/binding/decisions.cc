@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "ac2/internal/region/decision_access.h"
 #include "python/binding/errors.h"
 #include "python/binding/held_object.h"
 #include "python/binding/packed_value.h"
@@ -94,8 +95,11 @@ void take_part_in_collection(PyHeapTypeObject* heap_type) {
 
 }  // namespace
 
+// Python's frames have references to what they call ops with, which a function cannot drop.
 PySaveWithHooks::PySaveWithHooks(py::function pack, py::function unpack)
-    : pack_(std::move(pack)), unpack_(std::move(unpack)), decision_(call_python(pack_, unpack_)) {}
+    : pack_(std::move(pack)),
+      unpack_(std::move(unpack)),
+      decision_(ac2::internal::DecisionAccess::of_harmless(call_python(pack_, unpack_))) {}
 
 void PySaveWithHooks::clear() {
   decision_ = CheckpointPolicy::MUST_SAVE;

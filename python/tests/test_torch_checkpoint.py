@@ -197,6 +197,25 @@ def test_a_function_that_saves_several_tensors():
     assert same_bits(torch.autograd.grad(checkpoint(function, a).sum(), a)[0], expected)
 
 
+def test_a_function_sees_the_very_object_of_an_input_without_a_gradient():
+    seen = []
+
+    class Keeps(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            ctx.save_for_backward(y)
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, gradient):
+            seen.extend(ctx.saved_tensors)
+            return gradient, None
+
+    x, y = torch.tensor(1.0, requires_grad=True), torch.tensor(1.0)
+    checkpoint(Keeps.apply, x, y).backward()
+    assert seen[0] is y
+
+
 def test_detached_parts_inside():
     model = nn.Sequential(nn.Linear(5, 5), nn.Tanh(), nn.Linear(5, 5))
 

@@ -6,21 +6,25 @@
 
 namespace ac2::test {
 
+at::Tensor& last_use() {
+  thread_local at::Tensor tensor;
+  return tensor;
+}
+
 namespace {
 
 // One for all, because two different SaveWithHooks for one op are a conflict.
+// The pack function may run while an op saves its arguments.
 const PolicyDecision& clone_and_hand_back() {
-  static const PolicyDecision decision = SaveWithHooks{[](const at::Tensor& t) { return c10::IValue(t.clone()); },
+  static const PolicyDecision decision = SaveWithHooks{[](const at::Tensor& t) {
+                                                         last_use().reset();
+                                                         return c10::IValue(t.clone());
+                                                       },
                                                        [](const c10::IValue& v) { return v.toTensor(); }};
   return decision;
 }
 
 }  // namespace
-
-at::Tensor& last_use() {
-  thread_local at::Tensor tensor;
-  return tensor;
-}
 
 bool is_of_budget(const std::string& message) {
   return message.find("memory budget") != std::string::npos;

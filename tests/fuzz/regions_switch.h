@@ -35,8 +35,7 @@ struct Setting {
   bool prefers_offload = false;  // PREFER_CPU_OFFLOAD is said for PREFER_SAVE
   OffloadOptions offload = {};
   bool timeline = false;
-  // All policies drop what last_use() has, as those of names always do. Pack functions do not: one that runs while an
-  // op saves its arguments would take them from that op.
+  // All policies drop what last_use() has, as those of names and pack functions always do.
   bool drops = false;
   // Of all programs that run at once; without one each has a budget of its own.
   std::optional<MemoryBudget> shared_budget = std::nullopt;

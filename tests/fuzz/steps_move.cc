@@ -78,8 +78,6 @@ void set_step(Machine& machine, Dice& dice) {
 void set_data_step(Machine& machine, Dice& dice) {
   const Variable v = machine.pick(dice);
   const at::Tensor& t = v.tensor;
-  // A region cannot tell what a result without a gradient was given before the program dropped it.
-  if (!t.requires_grad() && !machine.is_input(v)) return;
   if (!machine.may_move(v) || !t.is_leaf() || !at::isFloatingType(t.scalar_type()) || t.is_neg() || t.is_conj()) return;
   // What plain autograd has saved stays saved.
   machine.move(

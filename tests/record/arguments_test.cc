@@ -275,6 +275,7 @@ TEST(CommonOpsTest, APolicyMayDropTheLastReferenceToAnArgument) {
       {"aten::mm", [](const at::Tensor& h) { return h.mm(h); }},
       {"aten::where.self", [](const at::Tensor& h) { return at::where(h > 0, h, h); }},
       {"aten::sum.dim_IntList", [](const at::Tensor& h) { return h.sum(at::IntArrayRef{0}, true); }},
+      {"aten::_log_softmax", [](const at::Tensor& h) { return at::cross_entropy_loss(h, h.detach().softmax(1)); }},
       {"aten::logsumexp", [](const at::Tensor& h) { return h.logsumexp(at::IntArrayRef{0}); }},  // not a typed kernel
   };
   for (const auto& [name, op] : ops) {

@@ -239,14 +239,4 @@ void Budget::remove_outside(const c10::Storage& storage) {
   outside_.remove(storage);
 }
 
-void Budget::add_outside_leaf(const c10::Storage& storage, const at::Tensor& leaf) {
-  const std::lock_guard lock(mutex_);
-  outside_.add_leaf(storage, leaf);
-}
-
-void Budget::remove_outside_leaf(const c10::Storage& storage, const at::Tensor& leaf) {
-  const std::lock_guard lock(mutex_);
-  outside_.remove_leaf(storage, leaf);
-}
-
 }  // namespace ac2::internal

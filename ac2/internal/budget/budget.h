@@ -107,8 +107,6 @@ class Budget : public std::enable_shared_from_this<Budget> {
   void add_outside(const c10::Storage& storage);
   void remove_outside(const c10::Storage& storage);
   // A tensor over `storage` that the tape holds too.
-  void add_outside_leaf(const c10::Storage& storage, const at::Tensor& leaf);
-  void remove_outside_leaf(const c10::Storage& storage, const at::Tensor& leaf);
 
   // Drops values until `bytes` more may be held. If that cannot be, throws c10::Error with what `at` says in it, or
   // goes over a soft budget. `enough` is a budget that would have done, if it is more than what must be held at once

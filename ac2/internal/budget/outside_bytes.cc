@@ -17,7 +17,7 @@ void OutsideBytes::add(const c10::Storage& storage) {
     return;
   }
   const auto nbytes = static_cast<int64_t>(storage.nbytes());
-  entries_.push_back({storage.getWeakStorageImpl(), nbytes, 1, false, {}});
+  entries_.push_back({storage.getWeakStorageImpl(), nbytes, 1, false});
   most_ += nbytes;
 }
 
@@ -37,45 +37,8 @@ void OutsideBytes::remove(const c10::Storage& storage) {
   places_.erase(place);
 }
 
-OutsideBytes::Leaf* OutsideBytes::find(Entry& entry, const at::Tensor& leaf) {
-  for (Leaf& known : entry.leaves) {
-    if (known.tensor._unsafe_get_target() == leaf.unsafeGetTensorImpl()) {
-      return &known;
-    }
-  }
-  return nullptr;
-}
-
-void OutsideBytes::add_leaf(const c10::Storage& storage, const at::Tensor& leaf) {
-  Entry& entry = entries_[places_.at(storage.unsafeGetStorageImpl())];
-  if (Leaf* known = find(entry, leaf)) {
-    ++known->holds;
-  } else {
-    entry.leaves.push_back({c10::weak_intrusive_ptr<c10::TensorImpl>(leaf.getIntrusivePtr()), 1});
-  }
-}
-
-void OutsideBytes::remove_leaf(const c10::Storage& storage, const at::Tensor& leaf) {
-  Entry& entry = entries_[places_.at(storage.unsafeGetStorageImpl())];
-  Leaf* known = find(entry, leaf);
-  if (--known->holds == 0) {
-    entry.leaves.erase(known);
-  }
-}
-
-bool OutsideBytes::is_ours(const Entry& entry) {
-  auto holds = static_cast<uint32_t>(entry.holds);
-  for (const Leaf& leaf : entry.leaves) {
-    // Only tapes have the leaf, so nobody gives it other data now.
-    holds +=
-        leaf.tensor.use_count() == static_cast<uint32_t>(leaf.holds) &&
-        leaf.tensor._unsafe_get_target()->unsafe_storage().unsafeGetStorageImpl() == entry.storage._unsafe_get_target();
-  }
-  return entry.storage.use_count() == holds;
-}
-
 void OutsideBytes::look_at(Entry& entry) {
-  const bool ours = is_ours(entry);
+  const bool ours = entry.storage.use_count() == static_cast<uint32_t>(entry.holds);
   ours_ += (static_cast<int64_t>(ours) - static_cast<int64_t>(entry.ours)) * entry.nbytes;
   entry.ours = ours;
 }

@@ -4,8 +4,6 @@
 //
 //   OutsideBytes outside;
 //   outside.add(storage);                  // a tape holds it; as often as tapes do
-//   outside.add_leaf(storage, leaf);       // it holds a tensor over that storage too
-//   outside.remove_leaf(storage, leaf);
 //   outside.remove(storage);
 //   if (held + outside.most() > budget) {  // cheap: nothing is looked at
 //     … held + outside.ours() …
@@ -14,10 +12,9 @@
 // Not thread-safe: its owner has a lock.
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <c10/core/Storage.h>
-#include <c10/core/TensorImpl.h>
-#include <c10/util/SmallVector.h>
+#include <c10/core/StorageImpl.h>
+#include <c10/util/intrusive_ptr.h>
 
 #include <cstdint>
 #include <vector>
@@ -30,8 +27,6 @@ class OutsideBytes {
  public:
   void add(const c10::Storage& storage);
   void remove(const c10::Storage& storage);
-  void add_leaf(const c10::Storage& storage, const at::Tensor& leaf);
-  void remove_leaf(const c10::Storage& storage, const at::Tensor& leaf);
 
   // Bytes of all that was added: what ours() can be at most.
   int64_t most() const { return most_; }
@@ -43,20 +38,13 @@ class OutsideBytes {
   int64_t last_ours() const { return ours_; }
 
  private:
-  struct Leaf {
-    c10::weak_intrusive_ptr<c10::TensorImpl> tensor;
-    int32_t holds;
-  };
   struct Entry {
     c10::weak_intrusive_ptr<c10::StorageImpl> storage;
     int64_t nbytes;
     int32_t holds;
     bool ours;
-    c10::SmallVector<Leaf, 1> leaves;
   };
 
-  static Leaf* find(Entry& entry, const at::Tensor& leaf);
-  static bool is_ours(const Entry& entry);
   void look_at(Entry& entry);
 
   std::vector<Entry> entries_;

@@ -158,25 +158,18 @@ class Value {
   // Only the tape can write to the bytes that it holds.
   bool is_held_privately() const { return state_.held == Held::kAsCopy || state_.held == Held::kReplayed; }
   // Only the tape has the bytes.
-  bool is_held_by_us_alone() const { return held_ && held_.use_count() == (leaf_is_ours_alone() ? 2 : 1); }
+  bool is_held_by_us_alone() const { return held_ && held_.use_count() == 1; }
   // How many of the references to `storage` are the tape's, by way of this value.
   int64_t references_to(const c10::Storage& storage) const {
     const auto is_it = [&](const c10::Storage& other) {
       return other && other.unsafeGetStorageImpl() == storage.unsafeGetStorageImpl() ? 1 : 0;
     };
-    return is_it(held_) + is_it(there_) + (replayed_.defined() ? is_it(replayed_.storage()) : 0) +
-           (leaf_is_ours_alone() ? 1 : 0);
+    return is_it(held_) + is_it(there_) + (replayed_.defined() ? is_it(replayed_.storage()) : 0);
   }
   // The bytes that the tape holds of it, in whatever form but as a whole tensor.
   int64_t held_bytes() const {
     return is_packed() ? packed_form()->packed_bytes : is_held_in_a_storage() ? bytes() : 0;
   }
-  // Only the tape has the leaf, which still lies in the storage that the tape holds.
-  bool leaf_is_ours_alone() const {
-    return leaf_.defined() && leaf_.use_count() == 1 && leaf_.storage().is_alias_of(held_);
-  }
-  bool has_leaf() const { return leaf_.defined(); }
-  const at::Tensor& leaf() const { return leaf_; }
 
   bool is_there() const { return state_.there != There::kNothing; }
   // A replay made the bytes that are there; they are not those that forward computed.
@@ -216,7 +209,6 @@ class Value {
   bool counts_on_replay_ = false;
 
   c10::Storage held_;    // while is_held_in_a_storage()
-  at::Tensor leaf_;      // over `held_` when autograd saved it, which reads what data it has in backward; few have one
   c10::Storage there_;   // while is_there()
   at::Tensor replayed_;  // over `there_`
 };

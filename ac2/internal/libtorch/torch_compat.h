@@ -28,6 +28,11 @@ inline constexpr c10::DispatchKey kRecordKey = c10::DispatchKey::Fake;
 // The keys that an op goes on to when it has been recorded.
 inline constexpr c10::DispatchKeySet kBelowRecordKey{c10::DispatchKeySet::FULL_AFTER, kRecordKey};
 
+// The dispatch key at which ops come to hold their arguments (record/held_arguments.h): above autograd, autocast and
+// functorch's gradients. PyTorch has it for torchdistx alone.
+inline constexpr c10::DispatchKey kHoldKey = c10::DispatchKey::DeferredInit;
+inline constexpr c10::DispatchKeySet kBelowHoldKey{c10::DispatchKeySet::FULL_AFTER, kHoldKey};
+
 // The kernel that runs `op` where kRecordKey is the highest key. OperatorHandle has lookup() from 2.14 on.
 c10::KernelFunction kernel_behind_record_key(const c10::OperatorHandle& op);
 
@@ -72,16 +77,6 @@ template <class Impl>
 bool is_used_by_idle_python_object(Impl& impl) {
   if constexpr (requires { impl.pyobj_slot()->has_unique_reference(); }) {
     return impl.pyobj_slot()->has_unique_reference();
-  } else {
-    return false;
-  }
-}
-
-// Whether the tensor has an object in Python that may become such a one. Takes no lock.
-template <class Impl>
-bool may_get_idle_python_object(Impl& impl) {
-  if constexpr (requires { impl.pyobj_slot()->has_unique_reference(); }) {
-    return impl.pyobj_slot()->load_pyobj() != nullptr;
   } else {
     return false;
   }

@@ -7,9 +7,12 @@
 #include <utility>
 
 #include "ac2/internal/libtorch/out_of_memory.h"
+#include "ac2/internal/libtorch/set_data_watch.h"
+#include "ac2/internal/record/held_arguments.h"
 #include "ac2/internal/record/interceptor.h"
 #include "ac2/internal/region/budget_access.h"
 #include "ac2/internal/region/engine.h"
+#include "ac2/internal/replay/saved_tensor_hook.h"
 #include "ac2/memory_budget.h"
 #include "ac2/report.h"
 
@@ -30,7 +33,9 @@ bool verify_by_environment() {
 std::shared_ptr<ScopeState> open_region(Policy policy, RegionOptions options) {
   options.verify |= verify_by_environment();
   install_interceptor();
+  install_holding();
   install_engine();
+  watch_set_data(&SavedTensorHook::before_set_data);
   set_out_of_memory_note([](const c10::Error& error) { return explain_held(error.what_without_backtrace()); });
   Policy::Instance instance = policy.enter();
   if (const auto budget = BudgetOption(instance.memory_budget).budget(instance.modelled_costs)) {

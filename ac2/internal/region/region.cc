@@ -9,6 +9,7 @@
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/libtorch/unrecorded.h"
 #include "ac2/internal/region/compiler_tracing.h"
+#include "ac2/internal/region/decision_access.h"
 #include "ac2/internal/region/trace_access.h"
 
 namespace ac2::internal {
@@ -195,6 +196,11 @@ void ThreadRegions::update_dispatch_key() {
     c10::impl::tls_set_dispatch_key_included(kRecordKey, include || found_key_included_);
   }
   includes_key_ = include;
+  const bool hold = include && may_hold_arguments_ && DecisionAccess::any_may_drop_tensors();
+  if (hold != includes_hold_key_) {
+    c10::impl::tls_set_dispatch_key_included(kHoldKey, hold);
+    includes_hold_key_ = hold;
+  }
 }
 
 }  // namespace ac2::internal

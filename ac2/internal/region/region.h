@@ -82,6 +82,9 @@ class ThreadRegions {
   void disable();
   void enable();
 
+  // Whether the thread's regions may include kHoldKey, from the next scope on.
+  void may_hold_arguments(bool may) { may_hold_arguments_ = may; }
+
   // Whether kRecordKey was included on this thread before a region opened here.
   bool found_key_included() const;
 
@@ -98,6 +101,8 @@ class ThreadRegions {
   int disabled_ = 0;
   bool includes_key_ = false;
   bool found_key_included_ = false;  // if includes_key_
+  bool may_hold_arguments_ = false;
+  bool includes_hold_key_ = false;
   std::shared_ptr<std::atomic<bool>> closed_elsewhere_ = std::make_shared<std::atomic<bool>>(false);
 };
 

@@ -92,6 +92,7 @@ c10::impl::LocalDispatchKeySet dispatch_state(const Node& node, bool intercept_i
   const c10::DispatchKeySet record(kRecordKey);
   keys.included_ = intercept_inner_ops ? keys.included_ | record : keys.included_ - record;
   keys.excluded_ = intercept_inner_ops ? keys.excluded_ - record : keys.excluded_ | record;
+  keys.included_ = keys.included_.remove(kHoldKey);  // a replay has references to all arguments
   if (node.keys.has_any(kModes)) {
     keys.included_ = keys.included_ - kModes;
   }

@@ -16,6 +16,7 @@
 #include "ac2/internal/replay/replayed_at_once.h"
 #include "ac2/internal/replay/replayer.h"
 #include "ac2/internal/replay/subclass_codec.h"
+#include "ac2/internal/tape/live_tapes.h"
 #include "ac2/internal/tape/outside_writes.h"
 
 namespace ac2::internal {
@@ -118,23 +119,11 @@ void SavedTensorHook::call_pack_hook(const at::Tensor& tensor) {
   pack(tensor, nullptr);
 }
 
-C10_NOINLINE void SavedTensorHook::hold_leaf(LockedTape& tape, const at::Tensor& tensor) {
-  const bool program_has_it =
-      tensor.use_count() > 1;  // than autograd, which saves a result through an alias of its own
-  if (program_has_it && value()->producer == nullptr && !tensor.requires_grad() &&
-      !may_get_idle_python_object(*tensor.unsafeGetTensorImpl())) {
-    tape.bytes().hold_leaf(value(), tensor);
-  }
-}
-
 C10_ALWAYS_INLINE void SavedTensorHook::pack(const at::Tensor& tensor, const OpaqueForm* made) {
   c10::SmallVector<Value*, 2> packs;
   {
     const Tape::Lock tape(*tape_);
     attach(*tape, tensor, made);
-    if (leaf_ != nullptr) {
-      hold_leaf(*tape, tensor);
-    }
     if (tape->bytes().has_pending_packs()) {
       packs = tape->bytes().take_pending_packs();
     }
@@ -176,6 +165,22 @@ at::Tensor SavedTensorHook::unpack_pinned() {
   return tensor;
 }
 
+void SavedTensorHook::before_set_data(const at::TensorBase& tensor) {
+  // A leaf that a hook has saved has a weak reference beside the one that all strong ones share.
+  if (!tensor.defined() || tensor.requires_grad() || tensor.getIntrusivePtr().weak_use_count() <= 1) {
+    return;
+  }
+  for_each_live_tape([&](Tape& tape) {
+    const Tape::Lock locked(tape);
+    for (TapeHook* hook = locked->hooks().first(); hook != nullptr; hook = hook->next()) {
+      Leaf* const leaf = static_cast<SavedTensorHook*>(hook)->leaf_.get();
+      if (leaf != nullptr && leaf->tensor._unsafe_get_target() == tensor.unsafeGetTensorImpl()) {
+        leaf->exchanged = at::Tensor(tensor);
+      }
+    }
+  });
+}
+
 // The leaf's storage and layout are read without a strong reference, for which Python's lock may be needed. A leaf that
 // dies meanwhile has no data.
 at::Tensor SavedTensorHook::new_data_of_leaf() {
@@ -195,7 +200,24 @@ at::Tensor SavedTensorHook::new_data_of_leaf() {
   return leaf ? at::Tensor(leaf).variable_data() : at::Tensor();
 }
 
+// Under no lock: the leaf may be Python's.
+C10_NOINLINE at::Tensor SavedTensorHook::leaf_itself(at::Tensor unpacked) {
+  if (auto leaf = leaf_->tensor.lock();
+      leaf && !leaf->requires_grad() && unpacked.has_storage() && meta() != nullptr && meta()->describes(*leaf)) {
+    at::Tensor tensor(std::move(leaf));
+    if (tensor.storage().is_alias_of(unpacked.storage())) {
+      return tensor;
+    }
+  }
+  return unpacked;
+}
+
 at::Tensor SavedTensorHook::call_unpack_hook() {
+  at::Tensor tensor = unpack();
+  return C10_UNLIKELY(leaf_ != nullptr) ? leaf_itself(std::move(tensor)) : tensor;
+}
+
+C10_ALWAYS_INLINE at::Tensor SavedTensorHook::unpack() {
   if (at::Tensor tensor = new_data_of_leaf(); C10_UNLIKELY(tensor.defined())) {
     return tensor;
   }

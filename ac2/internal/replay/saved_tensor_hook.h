@@ -29,9 +29,16 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks, public
   void call_pack_hook(const at::Tensor& tensor) override;
   at::Tensor call_unpack_hook() override;
 
+  // Called before `tensor` is given other data: all hooks on it hold it from now on.
+  static void before_set_data(const at::TensorBase& tensor);
+
  private:
   explicit SavedTensorHook(std::shared_ptr<Tape> tape) : tape_(std::move(tape)) {}
 
+  at::Tensor unpack();
+  // A leaf without a gradient, if its bytes are those that were unpacked: plain autograd gives functions the tensor
+  // itself. Else what was unpacked.
+  at::Tensor leaf_itself(at::Tensor unpacked);
   // The short way of most unpacks, under one lock. Undefined if there is more to do.
   at::Tensor unpack_at_hand(int graph_task);
   // Where backwards that share a budget replay the same ops again and again, one of them goes first; see BackwardTurn.
@@ -50,21 +57,19 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks, public
   // Undefined if the value, which is opaque, is held whole.
   at::Tensor unpack_parts();
 
-  // The value holds a leaf without a gradient, which the program may drop, but not where that would hide from a budget,
-  // and from what is said of memory, what the program has dropped.
-  void hold_leaf(LockedTape& tape, const at::Tensor& tensor);
   // The data that the leaf has now, if the program has given it other data since; else undefined.
   at::Tensor new_data_of_leaf();
 
   // A leaf that was saved. Autograd keeps such a tensor itself and so reads the data that it has in backward, which
   // set_data() and `.data =` exchange. While the graph lives, a leaf with a gradient lives too, because autograd
-  // accumulates there; one without a gradient that lies in a value from outside is held with the value
-  // (ValueBytes::hold_leaf). No strong reference to others: it would keep the bytes of what is recomputed.
+  // accumulates there. The hook holds one without a gradient from the moment at which it is given other data; before, a
+  // strong reference would keep the bytes of what the region computes again.
   struct Leaf {
     c10::weak_intrusive_ptr<c10::TensorImpl> tensor;
     // Where it lay when it was saved. The reference keeps the address from being another storage's.
     c10::weak_intrusive_ptr<c10::StorageImpl> storage;
-    uint32_t version;  // when it was saved
+    uint32_t version;           // when it was saved
+    at::Tensor exchanged = {};  // the tensor itself, once it has been given other data
   };
 
   std::shared_ptr<Tape> tape_;

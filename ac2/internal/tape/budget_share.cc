@@ -47,9 +47,6 @@ void BudgetShare::count_held_bytes(Value& value) {
   } else if (tracking_ && value.producer == nullptr && value.is_held_by_reference()) {
     value.budget.held = Counted::kOutside;
     budget_->add_outside(value.held_storage());
-    if (value.has_leaf()) {
-      count_leaf(value);
-    }
   } else {
     count(value.budget.held, value.bytes());
   }
@@ -61,9 +58,6 @@ void BudgetShare::uncount_held_bytes(Value& value) {
     return;
   }
   value.budget.held = Counted::kNot;
-  if (value.has_leaf()) {
-    budget_->remove_outside_leaf(value.held_storage(), value.leaf());
-  }
   budget_->remove_outside(value.held_storage());
 }
 

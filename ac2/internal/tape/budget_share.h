@@ -93,12 +93,6 @@ class BudgetShare {
       uncount_held_bytes(value);
     }
   }
-  // Called after a leaf has come to be held beside the value's storage, with which it is dropped.
-  void count_leaf(const Value& value) {
-    if (value.budget.held == Counted::kOutside) {
-      budget_->add_outside_leaf(value.held_storage(), value.leaf());
-    }
-  }
   // The value's bytes are there for a backward from now on, or about to be so no more.
   void count_there(Value& value) {
     if (budget_ && value.is_replayed() && !value.budget.tracked) {

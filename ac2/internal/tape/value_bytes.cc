@@ -50,9 +50,6 @@ void ValueBytes::throw_held_away(Value& value) {
   if (value.held_) {
     trash_.put(value.held_);
   }
-  if (value.leaf_.defined()) {
-    trash_.put(value.leaf_);
-  }
   if (C10_LIKELY(value.form == nullptr)) {
     return;
   }
@@ -150,13 +147,6 @@ void ValueBytes::hold_whole_copy(Value* value, at::Tensor copy) {
     form->held = std::move(copy);
     value->versions.release();
   });
-}
-
-void ValueBytes::hold_leaf(Value* value, const at::Tensor& leaf) {
-  if (value->is_held_by_reference() && !value->has_leaf() && !value->is_managed()) {
-    value->leaf_ = leaf;
-    budget_.count_leaf(*value);
-  }
 }
 
 void ValueBytes::note_let_go(Value* value) {

@@ -36,9 +36,6 @@ class ValueBytes {
   void hold_copy(Value* value, c10::Storage copy);
   // The same for a tensor without plain storage, if it is held.
   void hold_whole_copy(Value* value, at::Tensor copy);
-  // Until it is dropped, the tape also holds the leaf that autograd has saved, whose data the program may yet exchange.
-  // Does nothing if the value has one already, or is not held by reference.
-  void hold_leaf(Value* value, const at::Tensor& leaf);
   // Drops the held bytes, in whatever form they are.
   void drop_held(Value* value);
 

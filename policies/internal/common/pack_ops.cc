@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "ac2/internal/region/decision_access.h"
 #include "policies/internal/common/op_names.h"
 
 namespace ac2::policies::internal {
@@ -22,7 +23,9 @@ class OpenRegion {
   PolicyDecision decide(const c10::OperatorHandle& op) {
     const std::string name = c10::toString(op.operator_name());
     const auto found = decisions_.find(name);
-    return found != decisions_.end() ? found->second : decisions_.emplace(name, make_(name)).first->second;
+    return found != decisions_.end()
+               ? found->second
+               : decisions_.emplace(name, ac2::internal::DecisionAccess::of_harmless(make_(name))).first->second;
   }
 
  private:
