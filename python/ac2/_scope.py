@@ -6,7 +6,7 @@ import warnings
 import weakref
 from typing import Any, Callable, Optional, TypeVar
 
-from ac2 import _C, _compiled, _fsdp, _higher_order, _out_of_memory, _pointers
+from ac2 import _C, _compiled, _custom_ops, _fsdp, _higher_order, _out_of_memory, _pointers
 from ac2._budgets import BudgetLike, as_budget
 from ac2._policy import PolicyLike, as_policy
 
@@ -29,6 +29,7 @@ def _watch_python() -> None:
         if not _watching:
             _pointers.watch()
             _compiled.watch()
+            _custom_ops.watch()
             _higher_order.watch()
             _out_of_memory.watch()
             _watching = True

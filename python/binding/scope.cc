@@ -13,6 +13,7 @@
 
 #include "ac2/expose.h"
 #include "ac2/internal/libtorch/managed_tensors.h"
+#include "ac2/internal/record/early_counts.h"
 #include "ac2/internal/region/compiler_tracing.h"
 #include "ac2/internal/region/region_keys.h"
 #include "ac2/internal/region/unit_boundary.h"
@@ -346,6 +347,7 @@ void add_tensors(py::module_& module) {
     const py::gil_scoped_release no_gil;
     expose(tensor);
   });
+  module.def("note_early_count", [](const at::Tensor& tensor) { internal::note_early_count(tensor); });
   module.def("manage_storage", [](const at::Tensor& tensor, std::string name) {
     with_value_errors([&] { internal::manage_storage(tensor, std::move(name)); });
   });

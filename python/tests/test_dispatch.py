@@ -4,6 +4,7 @@ import contextlib
 import gc
 import multiprocessing
 import os
+from typing import Optional
 
 import pytest
 import torch
@@ -176,6 +177,38 @@ def test_an_op_defined_in_python_is_replayed():
 
     assert same_bits(gradients(step, (8,))[0], expected[0])
     assert calls == [False, False, True, True]
+
+
+@pytest.mark.parametrize("policy", ["recompute_all", "must_save_all", ["aten::sin"], "speed"])
+@pytest.mark.parametrize("writes", ["one", "two views of one", "a list"])
+def test_what_an_op_defined_in_python_writes_to_is_copied_first(policy, writes):
+    @torch.library.custom_op("ac2_tests::add_to", mutates_args=("x", "y"))
+    def add_to(x: torch.Tensor, y: Optional[torch.Tensor], k: float) -> None:
+        x.add_(k)
+        if y is not None:
+            y.mul_(k)
+
+    @torch.library.custom_op("ac2_tests::add_to_all", mutates_args=("xs",))
+    def add_to_all(xs: list[torch.Tensor], k: float) -> None:
+        for x in xs:
+            x.add_(k)
+
+    def step(w):
+        m = w.detach().sin()
+        a = m.exp() * w
+        if writes == "one":
+            add_to(m, None, 2.0)
+        elif writes == "a list":
+            add_to_all([m[:4], m[4:]], 2.0)
+        else:
+            add_to(m[:4], m[4:], 2.0)
+        return (a * a).sum() + (m.cos() * w).sum()
+
+    w = torch.arange(8.0).requires_grad_()
+    expected = torch.autograd.grad(step(w), w)
+    with ac2.PolicyScope(policy):
+        loss = step(w)
+    assert same_bits(torch.autograd.grad(loss, w)[0], expected[0])
 
 
 def test_a_python_kernel_of_a_library_is_replayed():
