@@ -97,8 +97,7 @@ void StepPlanner::State::record(const std::function<void()>& step, const PlanOpt
   internal::install_meta_kernels();
   // Not a constant policy: before an op runs it must be known that it may have to be recomputed.
   const Policy policy = [this](const OpContext& op) { return note(op); };
-  const auto scope = internal::open_region(
-      policy, {.verify = false, .timeline = false, .budget = budget, .plan_budget = nullptr, .log = log});
+  const auto scope = internal::open_region(policy, {.budget = budget, .log = log});
   const std::shared_ptr<internal::Tape> tape = scope->region->tape;
   const auto stop = [&] {
     {

@@ -56,7 +56,6 @@ PolicyScope::PolicyScope(Policy policy, ScopeOptions options) {
   state_ = internal::open_region(std::move(policy), {.verify = options.verify,
                                                      .timeline = options.timeline,
                                                      .budget = budget_of(budget),
-                                                     .plan_budget = nullptr,
                                                      .log = nullptr,
                                                      .offload = options.offload});
 }

@@ -581,6 +581,15 @@ TEST_F(BudgetTest, ATagSavesAValueWhateverTheBudgetDrops) {
   EXPECT_GT(trace->stats().recomputed_ops, 0);
 }
 
+TEST_F(BudgetTest, ATagThatSavesMoreThanTheBudgetIsAnErrorOfTheTag) {
+  at::Tensor x = sample({kElements});
+  PolicyScope scope(CheckpointPolicy::MUST_RECOMPUTE, {.memory_budget = kBytes});
+  at::Tensor first = x.sin(), second = first.sin(), third = second.sin();
+  tag_with_policy(first, CheckpointPolicy::MUST_SAVE);
+  const std::string error = error_of([&] { tag_with_policy(second, CheckpointPolicy::MUST_SAVE); });
+  EXPECT_NE(error.find("cannot be met: at the decision for a tensor of shape [1024]"), std::string::npos) << error;
+}
+
 TEST_F(BudgetTest, ThreadsMayShareABudget) {
   MemoryBudget budget(24 * kBytes);
   std::vector<at::Tensor> inputs, expected;

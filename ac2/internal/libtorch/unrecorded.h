@@ -19,10 +19,12 @@ class Unrecorded {
   Unrecorded(const Unrecorded&) = delete;
   Unrecorded& operator=(const Unrecorded&) = delete;
 
-  // Whether one lives on this thread.
+  // Whether one lives on this thread, or a CompilerTracing.
   static bool here() { return depth() > 0; }
 
  private:
+  friend class CompilerTracing;  // counts as one, and leaves the key where it is
+
   static int& depth() {
     static thread_local int depth = 0;
     return depth;

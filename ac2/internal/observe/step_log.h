@@ -1,7 +1,7 @@
 // An observer that writes down the events of a region as a StepGraph for the planner.
 //
 //   auto log = std::make_shared<StepLog>(CostSource::kMeasured);
-//   …a region is opened with RegionOptions::log, and the step runs…
+//   …a region is opened with OpeningOptions::log, and the step runs…
 //   StepGraph graph = log->take();
 //
 // It keeps nothing of the program alive.

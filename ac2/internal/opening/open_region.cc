@@ -5,9 +5,11 @@
 #include <cstdlib>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "ac2/internal/libtorch/out_of_memory.h"
 #include "ac2/internal/libtorch/set_data_watch.h"
+#include "ac2/internal/opening/region_observers.h"
 #include "ac2/internal/record/held_arguments.h"
 #include "ac2/internal/record/interceptor.h"
 #include "ac2/internal/region/budget_access.h"
@@ -28,10 +30,25 @@ bool verify_by_environment() {
   return text == "1";
 }
 
+std::vector<std::shared_ptr<RegionObserver>> observers_for(const OpeningOptions& options) {
+  std::vector<std::shared_ptr<RegionObserver>> observers;
+  if (options.verify || verify_by_environment()) {
+    observers.push_back(verifying());
+  }
+  if (options.log) {
+    observers.push_back(logging_to(options.log));
+  }
+  if (options.timeline) {
+    observers.push_back(keeping_a_timeline());
+  }
+  return observers;
+}
+
 }  // namespace
 
-std::shared_ptr<ScopeState> open_region(Policy policy, RegionOptions options) {
-  options.verify |= verify_by_environment();
+std::shared_ptr<ScopeState> open_region(Policy policy, OpeningOptions options) {
+  RegionOptions region{
+      .observers = observers_for(options), .budget = std::move(options.budget), .offload = options.offload};
   install_interceptor();
   install_holding();
   install_engine();
@@ -39,9 +56,9 @@ std::shared_ptr<ScopeState> open_region(Policy policy, RegionOptions options) {
   set_out_of_memory_note([](const c10::Error& error) { return explain_held(error.what_without_backtrace()); });
   Policy::Instance instance = policy.enter();
   if (const auto budget = BudgetOption(instance.memory_budget).budget(instance.modelled_costs)) {
-    options.plan_budget = BudgetAccess::budget(*budget);
+    region.plan_budget = BudgetAccess::budget(*budget);
   }
-  return ThreadRegions::here().open(std::move(instance), options);
+  return ThreadRegions::here().open(std::move(instance), region);
 }
 
 }  // namespace ac2::internal

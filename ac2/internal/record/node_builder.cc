@@ -66,7 +66,7 @@ class NodeBuilder {
     add_writes();
     add_arguments();
     const bool has_budget = tape_.budget().get() != nullptr;
-    saves_ = saves(decision, has_budget) || (decision.offloads() && leaves_device());
+    saves_ = !call_.outlook.recompute || (call_.outlook.offload && leaves_device());
     if (!saves_ && C10_UNLIKELY(!node->replayable || lacks_old_bytes_) && !must_save()) {
       return false;
     }
@@ -297,10 +297,6 @@ class NodeBuilder {
 };
 
 }  // namespace
-
-bool saves(const PolicyDecision& decision, bool budget) {
-  return decision.saves() && (!budget || decision.is_must());
-}
 
 bool build_node(LockedTape& tape, const RecordedCall& call, const ResolvedDecision& decision) {
   return NodeBuilder(tape, call).build(decision);

@@ -12,30 +12,31 @@
 #include "ac2/internal/libtorch/op_environment.h"
 #include "ac2/internal/operators/op_facts.h"
 #include "ac2/internal/record/foreign_reads.h"
+#include "ac2/internal/record/outlook.h"
 #include "ac2/internal/record/overwrite.h"
 #include "ac2/internal/region/policy_stack.h"
 #include "ac2/internal/tape/locked_tape.h"
 
 namespace ac2::internal {
 
-// The recorder's findings about a call that has run.
+// One call as it is being recorded. What is not known before the op runs is filled in as it becomes known.
 struct RecordedCall {
   const OpFacts& facts;
-  c10::DispatchKeySet keys;
-  const OpEnvironment& environment;
-  c10::ArrayRef<c10::IValue> arguments;
-  c10::ArrayRef<c10::IValue> results;
-  const Overwrites* writes;  // null if it writes nothing
-  const RandomState& random_state;
-  const ForeignReads* foreign_reads;  // null until build_node() has said that it takes one
-  // Results that have an idle object in Python: is_used_by_idle_python_object().
-  c10::ArrayRef<const c10::TensorImpl*> idle_in_python;
+  c10::DispatchKeySet keys;  // those below kRecordKey
   int64_t index;
-  double cost;  // if the tape has a budget or a step log
-};
+  c10::ArrayRef<c10::IValue> arguments;
+  Outlook outlook = {};
+  const Overwrites* writes = nullptr;  // null if it writes nothing
+  RandomState random_state = {};       // before the op, if it draws and may have to be replayed
 
-// Whether results are never computed again. A budget may evict what policies only prefer to save.
-bool saves(const PolicyDecision& decision, bool budget);
+  // Known when the op has run.
+  OpEnvironment environment = {};
+  c10::ArrayRef<c10::IValue> results = {};
+  // Results that have an idle object in Python: is_used_by_idle_python_object().
+  c10::ArrayRef<const c10::TensorImpl*> idle_in_python = {};
+  double cost = 0;                              // if the tape has a budget or a step log
+  const ForeignReads* foreign_reads = nullptr;  // null until build_node() has said that it takes one
+};
 
 // The node lives on in its results; nothing is left if it has none. False, and nothing has been built, if the call may
 // have to be replayed and has read from foreign memory, and nobody has seen to what it has read there.

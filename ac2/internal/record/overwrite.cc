@@ -192,9 +192,10 @@ const TensorMeta* Overwrites::only_argument_of(const Target& target) const {
   return only;
 }
 
-bool Overwrites::hand_on(LockedTape& tape, const Target& target, const Fate& fate) {
-  const bool stays = fate.in_place && !fate.by_name && !(fate.offload && tape.offloading().may_leave(target.tensor));
-  if (!stays || !target.is_read() || fate.recompute) {
+bool Overwrites::hand_on(LockedTape& tape, const Target& target, const Outlook& outlook) {
+  const bool stays =
+      outlook.in_place && !outlook.by_name && !(outlook.offload && tape.offloading().may_leave(target.tensor));
+  if (!stays || !target.is_read() || outlook.recompute) {
     return false;
   }
   const TensorMeta* written = only_argument_of(target);
@@ -212,8 +213,8 @@ void Overwrites::add_copies(const Target& target, bool must_know, Copies& copies
   }
 }
 
-void Overwrites::plan(LockedTape& tape, Target& target, const Fate& fate, Copies& copies, OnTheWay& on_the_way) {
-  const bool must_know = fate.recompute && target.is_read();
+void Overwrites::plan(LockedTape& tape, Target& target, const Outlook& outlook, Copies& copies, OnTheWay& on_the_way) {
+  const bool must_know = outlook.recompute && target.is_read();
   Value* old = std::exchange(target.old, nullptr);
   if (old == nullptr) {
     old = must_know ? tape.storages().current(target.tensor) : tape.storages().find(target.tensor);
@@ -227,7 +228,7 @@ void Overwrites::plan(LockedTape& tape, Target& target, const Fate& fate, Copies
   }
   tape.lifetimes().ref(old);
   target.old = old;
-  if (hand_on(tape, target, fate)) {
+  if (hand_on(tape, target, outlook)) {
     target.handed_on = true;
     return;
   }
@@ -240,7 +241,7 @@ void Overwrites::plan(LockedTape& tape, Target& target, const Fate& fate, Copies
   if (target.is_read()) {
     if (old->outlives_a_write() || must_know) {
       target.old_bytes = OldBytes::kKept;
-    } else if (fate.by_name && old->producer != nullptr && old->producer->replayable) {
+    } else if (outlook.by_name && old->producer != nullptr && old->producer->replayable) {
       target.old_bytes = OldBytes::kKeptByName;
     }
   }
@@ -280,18 +281,19 @@ void Overwrites::commit(LockedTape& tape) {
 
 // Delegates, so that the destructor gives back the values taken so far if this constructor throws: a copy may find no
 // memory.
-Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments, Fate fate)
+Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments, Outlook outlook)
     : Overwrites(tape) {
   if (facts.written_only_if >= 0 && !arguments[facts.written_only_if].toBool()) {
     return;
   }
+  outlook.recompute &= facts.has_fresh_results;
   Copies copies;
   OnTheWay on_the_way;
   {
     const Tape::Lock locked(tape);
     collect_targets(*locked, facts, arguments);
     for (Target& target : targets_) {
-      plan(*locked, target, fate, copies, on_the_way);
+      plan(*locked, target, outlook, copies, on_the_way);
     }
   }
   for (const c10::intrusive_ptr<OffloadedValue>& offloaded : on_the_way) {

@@ -1,7 +1,7 @@
 // Sees to the targets of an op before the op writes: their old bytes are copied if something still needs them, and the
 // storages no longer stand for the old values.
 //
-//   Overwrites writes(tape, facts, arguments, {.recompute = true});
+//   Overwrites writes(tape, facts, arguments, outlook);
 //   …run the op…
 //   …record it, with writes.targets() as NodeWrites…
 //
@@ -24,6 +24,7 @@
 #include "ac2/internal/graph/seen_writes.h"
 #include "ac2/internal/offload/offloaded_value.h"
 #include "ac2/internal/operators/op_facts.h"
+#include "ac2/internal/record/outlook.h"
 #include "ac2/internal/tape/tape.h"
 
 namespace ac2::internal {
@@ -70,14 +71,9 @@ class Overwrites {
     const TensorMeta* meta = nullptr;
   };
 
-  // What becomes of the op's results, as far as it is known before the op runs.
-  struct Fate {
-    bool recompute = false;  // its other results may have to be computed again, for which it needs the old bytes
-    bool by_name = false;    // so may what it writes, if a name says so
-    bool in_place = false;   // what it writes will be saved, by reference,
-    bool offload = false;    // unless it may leave its device
-  };
-  Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments, Fate fate);
+  // `outlook` is about the op's results, the written arguments among them. A replay for the sake of the other results
+  // needs the old bytes.
+  Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments, Outlook outlook);
   ~Overwrites();
   Overwrites(const Overwrites&) = delete;
   Overwrites& operator=(const Overwrites&) = delete;
@@ -113,9 +109,9 @@ class Overwrites {
   void add(LockedTape& tape, const at::Tensor& tensor, uint16_t argument, int32_t list_index);
   void add_aliases(LockedTape& tape);
   void find_what_is_not_read(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments);
-  void plan(LockedTape& tape, Target& target, const Fate& fate, Copies& copies, OnTheWay& on_the_way);
+  void plan(LockedTape& tape, Target& target, const Outlook& outlook, Copies& copies, OnTheWay& on_the_way);
   // Whether those who want what `target` held can do without a copy.
-  bool hand_on(LockedTape& tape, const Target& target, const Fate& fate);
+  bool hand_on(LockedTape& tape, const Target& target, const Outlook& outlook);
   void add_copies(const Target& target, bool must_know, Copies& copies) const;
   void copy_bytes(Copies& copies);
   void add_whole(LockedTape& tape, const at::Tensor& tensor);

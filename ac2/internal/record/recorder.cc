@@ -84,7 +84,8 @@ bool may_be_repeated(Region& region, const OpFacts& facts) {
 
 void run_unrecorded(Region& region, const OpFacts& facts, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   if (!facts.written.empty() && !facts.writes_metadata_only) {
-    const Overwrites writes(*region.tape, facts, top(*stack, facts.num_arguments), {.in_place = true});
+    const Overwrites writes(*region.tape, facts, top(*stack, facts.num_arguments),
+                            {.recompute = false, .in_place = true});
     facts.op.redispatchBoxed(keys, stack);
     writes.note_versions();
     return;
@@ -111,23 +112,18 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
   }
   const c10::ArrayRef<c10::IValue> on_stack = top(*stack, facts.num_arguments);
   const c10::SmallVector<c10::IValue, 8> arguments(on_stack.begin(), on_stack.end());
-  Recording recording(region, facts, keys, tls_keys, index);
+  Recording recording(region, facts, keys, tls_keys, index, arguments);
   if (!facts.communicates) {
     watch.takes(arguments);
   }
   std::optional<Overwrites> writes;
   if (!facts.written.empty()) {
-    writes.emplace(*tape, facts, arguments,
-                   Overwrites::Fate{.recompute = recording.may_recompute() && facts.has_fresh_results,
-                                    .by_name = recording.names_decide(),
-                                    .in_place = recording.saves_in_place(),
-                                    .offload = recording.offloads()});
+    recording.set_writes(&writes.emplace(*tape, facts, arguments, recording.outlook()));
   }
-  Recording::Call call{.arguments = arguments, .writes = writes ? &*writes : nullptr, .watch = &watch};
-  recording.run(call, [&] {
-    if (facts.draws && (recording.may_recompute() || recording.names_decide())) {
+  recording.run(&watch, [&] {
+    if (facts.draws && (recording.outlook().recompute || recording.outlook().by_name)) {
       const RecordedDraw draw(facts, stack->data() + (stack->size() - facts.num_arguments));
-      call.random_state = draw.before();
+      recording.set_random_state(draw.before());
       facts.op.redispatchBoxed(keys, stack);
     } else {
       run_op(facts, keys, arguments, recording.budget(), stack);

@@ -11,9 +11,7 @@
 #include "ac2/internal/libtorch/tensor_bytes.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/operators/cost_model.h"
-#include "ac2/internal/record/node_builder.h"
 #include "ac2/internal/region/op_context_factory.h"
-#include "ac2/internal/replay/packing.h"
 
 namespace ac2::internal {
 
@@ -41,18 +39,18 @@ C10_NOINLINE void find_idle_in_python(c10::ArrayRef<c10::IValue> results, ImplLi
 }  // namespace
 
 Recording::Recording(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
-                     const c10::impl::PODLocalDispatchKeySet& tls_keys, int64_t index)
+                     const c10::impl::PODLocalDispatchKeySet& tls_keys, int64_t index,
+                     c10::ArrayRef<c10::IValue> arguments)
     : tape_(region.tape),
       region_(region),
-      facts_(facts),
-      keys_(keys),
       tls_keys_(tls_keys),
-      index_(index),
       budget_(tape_->budget()),
-      names_decide_(region.policies.looks_at_names()) {
+      call_{.facts = facts, .keys = keys, .index = index, .arguments = arguments} {
+  const PolicyDecision* decision = nullptr;
   if (const ResolvedDecision* resolved = region.policies.known(facts)) {
-    known_ = *resolved;
+    decision = &known_.emplace(*resolved).decision;
   }
+  call_.outlook = Outlook::of(decision, region.policies.looks_at_names(), budget_ != nullptr);
   if (budget_ != nullptr || !tape_->observers().empty()) {
     find_how_costs_are_known();
   }
@@ -69,100 +67,99 @@ void Recording::find_how_costs_are_known() {
   timed_ = wanted && !modelled_;
 }
 
-bool Recording::may_recompute() const {
-  return !known_ || !saves(known_->decision, budget_ != nullptr);
+C10_ALWAYS_INLINE Recording::ResultsSeen Recording::look_at_results() const {
+  ResultsSeen seen;
+  const bool counts = call_.facts.is_pointwise;  // a tensor of another op's may have no size that is a number
+  const auto look = [&seen, counts](const at::Tensor& result) {
+    const size_t uses = result.use_count();  // 0 if it is undefined
+    if (uses > 0) {
+      seen.any = true;
+      seen.any_shared |= uses > 1;
+      if (counts) {
+        seen.numel += result.numel();
+      }
+    }
+  };
+  if (C10_LIKELY(call_.results.size() == 1 && call_.results[0].isTensor())) {
+    look(call_.results[0].toTensor());
+  } else {
+    for_each_tensor(call_.results, look);
+  }
+  return seen;
 }
 
-OpEnvironment::Reach Recording::reach_of_pointwise(c10::ArrayRef<c10::IValue> results) {
-  int64_t numel = 0;
-  for_each_tensor(results, [&](const at::Tensor& tensor) { numel += tensor.defined() ? tensor.numel() : 0; });
+C10_ALWAYS_INLINE OpEnvironment::Reach Recording::reach_of_pointwise(int64_t numel) {
   // LibTorch gives no elementwise op of fewer numbers to several threads (IMPLEMENT_VML_KERNEL in
   // aten/src/ATen/native/cpu/UnaryOpsKernel.cpp has the smallest share; most have 32,768).
   constexpr int64_t kOneThread = 2048;
   return numel < kOneThread ? OpEnvironment::Reach::kDtype : OpEnvironment::Reach::kSwitches;
 }
 
-double Recording::cost_of(const Call& call, c10::ArrayRef<c10::IValue> results) const {
-  if (modelled_ || cannot_be_timed(results)) {
-    return modelled_cost(facts_, call.arguments, results);
+double Recording::cost() const {
+  if (modelled_ || cannot_be_timed(call_.results)) {
+    return modelled_cost(call_.facts, call_.arguments, call_.results);
   }
   return static_cast<double>(elapsed_);
 }
 
-C10_ALWAYS_INLINE void Recording::take_packs(LockedTape& tape) {
-  if (tape.bytes().has_pending_packs()) {
-    packs_ = tape.bytes().take_pending_packs();
-  }
-}
-
-bool Recording::add_node(const Call& call, c10::ArrayRef<c10::IValue> results) {
-  bool any = call.writes != nullptr, any_shared = false;
-  for_each_tensor(results, [&](const at::Tensor& result) {
-    const size_t uses = result.use_count();  // 0 if it is undefined
-    any |= uses > 0;
-    any_shared |= uses > 1;
-  });
-  if (!any) {
-    return false;
-  }
+// Policies that see the call decide, and the outlook is corrected.
+C10_NOINLINE void Recording::decide_after_op() {
   if (!known_) {
-    known_ = region_.policies.decide(facts_, OpContextFactory::make(facts_.op, call.arguments, results, index_));
-    any_shared = true;  // a policy that is written in Python may have given them objects there
+    known_ = region_.policies.decide(
+        call_.facts, OpContextFactory::make(call_.facts.op, call_.arguments, call_.results, call_.index));
   }
-  if (C10_UNLIKELY(facts_.communicates) && known_->decision.policy() != CheckpointPolicy::MUST_RECOMPUTE) {
+  if (C10_UNLIKELY(call_.facts.communicates) && known_->decision.policy() != CheckpointPolicy::MUST_RECOMPUTE) {
     // In no other form: what the op returns may still be on its way.
     known_ = ResolvedDecision{.decision = CheckpointPolicy::MUST_SAVE, .decided_by = known_->decided_by};
   }
-  ImplList idle_in_python;
-  if (any_shared) {
-    find_idle_in_python(results, idle_in_python);
+  call_.outlook = Outlook::of(&known_->decision, call_.outlook.by_name, tape_->budget() != nullptr);
+}
+
+bool Recording::add_node() {
+  const ResultsSeen seen = look_at_results();
+  if (!seen.any && call_.writes == nullptr) {
+    return false;
   }
-  const double cost = modelled_ || timed_ ? cost_of(call, results) : 0;
-  environment_.dispatch_state = tls_keys_;
-  const RecordedCall recorded{.facts = facts_,
-                              .keys = keys_,
-                              .environment = environment_,
-                              .arguments = call.arguments,
-                              .results = results,
-                              .writes = call.writes,
-                              .random_state = call.random_state,
-                              .foreign_reads = nullptr,
-                              .idle_in_python = idle_in_python,
-                              .index = index_,
-                              .cost = cost};
+  // How much such an op looks at depends on how large its results are. It changes nothing itself.
+  if (call_.facts.is_pointwise) {
+    call_.environment = OpEnvironment::here(reach_of_pointwise(seen.numel));
+  }
+  call_.environment.dispatch_state = tls_keys_;
+  // A policy that is written in Python may have given them objects there.
+  const bool may_be_in_python = seen.any_shared || !known_;
+  // The op may have opened a scope with a budget.
+  if (C10_UNLIKELY(!known_ || call_.facts.communicates || tape_->budget() != budget_)) {
+    decide_after_op();
+  }
+  ImplList idle_in_python;
+  if (may_be_in_python) {
+    find_idle_in_python(call_.results, idle_in_python);
+    call_.idle_in_python = idle_in_python;
+  }
+  if (modelled_ || timed_) {
+    call_.cost = cost();
+  }
   {
     const Tape::Lock tape(*tape_);
-    tape->storages().set_names_decide(names_decide_);
-    if (C10_LIKELY(build_node(*tape, recorded, *known_))) {
-      take_packs(*tape);
+    if (C10_LIKELY(build_node(*tape, call_, *known_))) {
+      pending_.take(*tape);
       return true;
     }
   }
-  add_node_after_foreign_reads(recorded);
+  add_node_after_foreign_reads();
   return true;
 }
 
-C10_NOINLINE void Recording::add_node_after_foreign_reads(RecordedCall call) {
+C10_NOINLINE void Recording::add_node_after_foreign_reads() {
   // An allocator that is asked for memory may drop what the caller of the op has lent.
-  const c10::SmallVector<c10::IValue, 8> owned(call.arguments.begin(), call.arguments.end());
-  const ForeignReads reads(*tape_, owned, bytes_of(call.results));
+  const c10::SmallVector<c10::IValue, 8> owned(call_.arguments.begin(), call_.arguments.end());
+  const ForeignReads reads(*tape_, owned, bytes_of(call_.results));
+  RecordedCall call = call_;
   call.arguments = owned;
   call.foreign_reads = &reads;
   const Tape::Lock tape(*tape_);
   build_node(*tape, call, *known_);
-  take_packs(*tape);
-}
-
-void Recording::settle() {
-  if (!packs_.empty()) {
-    pack_values(*tape_, packs_);
-  }
-  if (OffloadForm* form = tape_->offload_form()) {
-    form->poll();
-  }
-  if (budget_ != nullptr) {
-    budget_->make_room(0, [&] { return facts_.name; });
-  }
+  pending_.take(*tape);
 }
 
 }  // namespace ac2::internal

@@ -107,16 +107,15 @@ struct Kernel<Op, at::Tensor(Args...)> {
     if (region->tape->next_op_may_free()) {
       arguments.own();
     }
-    Recording recording(*region, facts(), below, tls_keys, region->tape->next_op());
+    Recording recording(*region, facts(), below, tls_keys, region->tape->next_op(), arguments.values());
     if (recording.asks_policies()) {
       arguments.own();
     }
-    Recording::Call call{.arguments = arguments.values()};
     const auto run_op = [&] { return c10::IValue(Op::redispatch(below, args...)); };
     const auto run_again = [&] { return run_boxed(below, arguments.values()); };
     return with_out_of_memory_note([&] {
       return recording
-          .run(call,
+          .run(/*watch=*/nullptr,
                [&] {
                  return call_with_room(
                      recording.budget(), run_op, [&] { arguments.own(); }, run_again);

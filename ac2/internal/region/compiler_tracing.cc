@@ -1,23 +1,15 @@
 #include "ac2/internal/region/compiler_tracing.h"
 
+#include "ac2/internal/libtorch/unrecorded.h"
+
 namespace ac2::internal {
 
-namespace {
-
-thread_local int depth = 0;
-
-}  // namespace
-
 CompilerTracing::CompilerTracing() {
-  ++depth;
+  ++Unrecorded::depth();
 }
 
 CompilerTracing::~CompilerTracing() {
-  --depth;
-}
-
-bool CompilerTracing::here() {
-  return depth > 0;
+  --Unrecorded::depth();
 }
 
 }  // namespace ac2::internal

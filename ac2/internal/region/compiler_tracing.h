@@ -16,9 +16,6 @@ class CompilerTracing {
   ~CompilerTracing();
   CompilerTracing(const CompilerTracing&) = delete;
   CompilerTracing& operator=(const CompilerTracing&) = delete;
-
-  // Whether one lives on this thread.
-  static bool here();
 };
 
 }  // namespace ac2::internal

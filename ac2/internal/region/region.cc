@@ -8,7 +8,6 @@
 
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/libtorch/unrecorded.h"
-#include "ac2/internal/region/compiler_tracing.h"
 #include "ac2/internal/region/decision_access.h"
 #include "ac2/internal/region/trace_access.h"
 
@@ -16,13 +15,23 @@ namespace ac2::internal {
 
 namespace {
 
-void tell_timeline(const Region& region) {
-  if (region.timeline == nullptr) {
-    return;
+// To be called after every change of the region's scopes.
+void tell_of_scopes(const Region& region) {
+  const Tape::Lock tape(*region.tape);
+  tape->storages().set_names_decide(region.policies.looks_at_names());
+  for (const std::shared_ptr<RegionObserver>& observer : region.observers) {
+    observer->scopes_changed(region.policies);
   }
-  const Tape::Lock lock(*region.tape);
-  for (const PolicyStack::Entry& entry : region.policies.entries()) {
-    region.timeline->add_scope(entry.id, entry.depth, entry.policy.name);
+}
+
+void start_observers(const RegionOptions& options, Region& region) {
+  for (const std::shared_ptr<RegionObserver>& observer : options.observers) {
+    const bool is_there = std::any_of(region.observers.begin(), region.observers.end(),
+                                      [&](const auto& other) { return other->kind() == observer->kind(); });
+    if (!is_there) {
+      observer->start(*region.tape);
+      region.observers.push_back(observer);
+    }
   }
 }
 
@@ -39,21 +48,12 @@ void apply_budgets(Tape& tape, const RegionOptions& options) {
 
 void apply(const RegionOptions& options, Region& region) {
   Tape& tape = *region.tape;
-  if (options.verify && region.verifier == nullptr) {
-    region.verifier = Verifier::start(tape);
-  }
   apply_budgets(tape, options);
   if (options.offload) {
     const Tape::Lock locked(tape);
     locked->offloading().set_options(*options.offload);
   }
-  if (options.log) {
-    const Tape::Lock locked(tape);
-    locked->observers().add(options.log);
-  }
-  if (options.timeline && region.timeline == nullptr) {
-    region.timeline = Timeline::start(tape);
-  }
+  start_observers(options, region);
 }
 
 }  // namespace
@@ -85,11 +85,11 @@ std::shared_ptr<ScopeState> ThreadRegions::open(Policy::Instance policy, const R
   scope->region = regions_.back().get();
   scope->trace = scope->region->trace;
   scope->policy = scope->region->policies.push(std::move(policy));
-  tell_timeline(*scope->region);
+  tell_of_scopes(*scope->region);
   scope->outer_hooks = hooks_->stack.size();
   scope->closed_elsewhere = closed_elsewhere_;
   scopes_.push_back(scope);
-  update_dispatch_key();
+  regions_changed();
   return scope;
 }
 
@@ -117,6 +117,8 @@ void ThreadRegions::remove(ScopeState& scope) {
       scopes_.end());
   Region* region = scope.region;
   region->policies.remove(scope.policy);
+  // Destroyed when no op can be recorded in it any more: policies are the program's, and their destructors may run ops.
+  std::unique_ptr<Region> over;
   const bool last = std::none_of(scopes_.begin(), scopes_.end(), [&](const auto& s) { return s->region == region; });
   if (last) {
     if (scope.thread == std::this_thread::get_id()) {
@@ -126,10 +128,13 @@ void ThreadRegions::remove(ScopeState& scope) {
     if (OffloadForm* form = region->tape->offload_form()) {
       form->poll();
     }
-    regions_.erase(std::remove_if(regions_.begin(), regions_.end(), [&](const auto& r) { return r.get() == region; }),
-                   regions_.end());
+    const auto it = std::find_if(regions_.begin(), regions_.end(), [&](const auto& r) { return r.get() == region; });
+    over = std::move(*it);
+    regions_.erase(it);
+  } else {
+    tell_of_scopes(*region);
   }
-  update_dispatch_key();
+  regions_changed();
 }
 
 void ThreadRegions::remove_closed_elsewhere() {
@@ -158,8 +163,7 @@ Region* ThreadRegions::innermost() {
   if (closed_elsewhere_->load(std::memory_order_relaxed)) {
     remove_closed_elsewhere();
   }
-  const bool is_off = disabled_ > 0 || regions_.empty() || Unrecorded::here() || CompilerTracing::here();
-  return is_off ? nullptr : regions_.back().get();
+  return Unrecorded::here() ? nullptr : innermost_;
 }
 
 Region* ThreadRegions::recording() {
@@ -172,12 +176,12 @@ Region* ThreadRegions::recording() {
 
 void ThreadRegions::disable() {
   ++disabled_;
-  update_dispatch_key();
+  regions_changed();
 }
 
 void ThreadRegions::enable() {
   --disabled_;
-  update_dispatch_key();
+  regions_changed();
 }
 
 // A thread of the engine has the key as it was where backward was called, which may be in a region.
@@ -187,8 +191,9 @@ bool ThreadRegions::found_key_included() const {
                              c10::impl::tls_is_dispatch_key_included(kRecordKey);
 }
 
-void ThreadRegions::update_dispatch_key() {
+void ThreadRegions::regions_changed() {
   const bool include = disabled_ == 0 && !regions_.empty();
+  innermost_ = include ? regions_.back().get() : nullptr;
   if (include && !includes_key_) {
     found_key_included_ = found_key_included();
   }

@@ -14,10 +14,8 @@
 #include <vector>
 
 #include "ac2/internal/budget/budget.h"
-#include "ac2/internal/observe/step_log.h"
-#include "ac2/internal/observe/timeline.h"
-#include "ac2/internal/observe/verifier.h"
 #include "ac2/internal/region/policy_stack.h"
+#include "ac2/internal/region/region_observer.h"
 #include "ac2/internal/tape/tape.h"
 #include "ac2/offload_options.h"
 #include "ac2/policy.h"
@@ -30,8 +28,7 @@ struct Region {
   std::shared_ptr<Tape> tape;
   std::shared_ptr<const Trace> trace;
   PolicyStack policies;
-  std::shared_ptr<Timeline> timeline;  // null unless a scope asked for one
-  std::shared_ptr<Verifier> verifier;  // the same
+  std::vector<std::shared_ptr<RegionObserver>> observers;  // that scopes have asked for, one of a kind
   // The graph task of the backward that was running where the region was opened, or -1. Ops of any other backward are
   // the engine's and not the program's, and are not recorded.
   int graph_task = -1;
@@ -39,11 +36,9 @@ struct Region {
 
 // The part of ScopeOptions that concerns the region.
 struct RegionOptions {
-  bool verify = false;
-  bool timeline = false;
-  std::shared_ptr<Budget> budget;
-  std::shared_ptr<Budget> plan_budget;  // the policy's own; of both the smaller rules
-  std::shared_ptr<StepLog> log;
+  std::vector<std::shared_ptr<RegionObserver>> observers = {};
+  std::shared_ptr<Budget> budget = nullptr;
+  std::shared_ptr<Budget> plan_budget = nullptr;  // the policy's own; of both the smaller rules
   std::optional<OffloadOptions> offload = std::nullopt;
 };
 
@@ -93,11 +88,13 @@ class ThreadRegions {
 
   void remove(ScopeState& scope);
   void remove_closed_elsewhere();
-  void update_dispatch_key();
+  // Whatever decides on the innermost region has changed.
+  void regions_changed();
 
   const at::impl::SavedTensorDefaultHooksTLS* const hooks_;  // the program's own, of this thread
   std::vector<std::unique_ptr<Region>> regions_;
   std::vector<std::shared_ptr<ScopeState>> scopes_;
+  Region* innermost_ = nullptr;  // null also while disabled_
   int disabled_ = 0;
   bool includes_key_ = false;
   bool found_key_included_ = false;  // if includes_key_

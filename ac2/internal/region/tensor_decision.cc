@@ -1,6 +1,8 @@
 #include "ac2/internal/region/tensor_decision.h"
 
-#include "ac2/internal/replay/packing.h"
+#include <c10/util/StringUtil.h>
+
+#include "ac2/internal/replay/pending_work.h"
 
 namespace ac2::internal {
 
@@ -47,14 +49,14 @@ void decide(LockedTape& tape, const at::Tensor& tensor, const PolicyDecision& de
 }  // namespace
 
 void decide_tensor(Tape& tape, const at::Tensor& tensor, const PolicyDecision& decision, DecidedBy by) {
-  c10::SmallVector<Value*, 2> packs;
+  PendingWork pending;
   {
     const Tape::Lock locked(tape);
     decide(*locked, tensor, decision, by);
     // Packs for the value itself, or for the values that computing it again now needs.
-    packs = locked->bytes().take_pending_packs();
+    pending.take(*locked);
   }
-  pack_values(tape, packs);
+  pending.settle(tape, [&] { return c10::str("the decision for a tensor of shape ", tensor.sizes()); });
 }
 
 }  // namespace ac2::internal

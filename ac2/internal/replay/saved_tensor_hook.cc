@@ -11,7 +11,7 @@
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/libtorch/unrecorded.h"
 #include "ac2/internal/replay/backward_run.h"
-#include "ac2/internal/replay/packing.h"
+#include "ac2/internal/replay/pending_work.h"
 #include "ac2/internal/replay/read_ahead.h"
 #include "ac2/internal/replay/replayed_at_once.h"
 #include "ac2/internal/replay/replayer.h"
@@ -120,21 +120,17 @@ void SavedTensorHook::call_pack_hook(const at::Tensor& tensor) {
 }
 
 C10_ALWAYS_INLINE void SavedTensorHook::pack(const at::Tensor& tensor, const OpaqueForm* made) {
-  c10::SmallVector<Value*, 2> packs;
+  PendingWork pending;
   {
     const Tape::Lock tape(*tape_);
     attach(*tape, tensor, made);
-    if (tape->bytes().has_pending_packs()) {
-      packs = tape->bytes().take_pending_packs();
-    }
+    pending.take(*tape);
   }
-  if (!packs.empty()) {
-    const size_t uses = tensor.use_count();
-    pack_values(*tape_, packs);
+  const bool packs = pending.has_packs();
+  const size_t uses = packs ? tensor.use_count() : 0;
+  pending.settle(*tape_, [&] { return c10::str("the saving of a tensor of shape ", tensor.sizes()); });
+  if (C10_UNLIKELY(packs)) {
     check_argument_was_not_dropped(tensor, uses);
-  }
-  if (Budget* budget = tape_->budget()) {
-    budget->make_room(0, [&] { return c10::str("the saving of a tensor of shape ", tensor.sizes()); });
   }
 }
 

@@ -1,0 +1,33 @@
+// What becomes of the results of a call, as far as it is known.
+//
+//   Outlook outlook = Outlook::of(decision, …);   // before the op runs; `decision` is null if a policy has to see the
+//   call …the op runs, and policies see the call… outlook = Outlook::of(&*decision, …);         // once more: a policy
+//   has decided, or the op has opened a scope
+//
+// Threads: a value.
+#pragma once
+
+#include "ac2/policy.h"
+
+namespace ac2::internal {
+
+struct Outlook {
+  bool recompute = true;  // results may have to be computed again
+  bool by_name = false;   // the same, because a name may say so later
+  bool in_place = false;  // results are surely saved, by reference,
+  bool offload = false;   // but for those that may leave their device
+
+  static Outlook of(const PolicyDecision* decision, bool names_decide, bool has_budget) {
+    Outlook outlook;
+    outlook.by_name = names_decide;
+    if (decision != nullptr) {
+      // A budget may evict what policies only prefer to save.
+      outlook.recompute = !decision->saves() || (has_budget && !decision->is_must());
+      outlook.in_place = !outlook.recompute && !decision->hooks();
+      outlook.offload = decision->offloads();
+    }
+    return outlook;
+  }
+};
+
+}  // namespace ac2::internal
