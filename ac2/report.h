@@ -22,8 +22,10 @@
 
 namespace ac2 {
 
-// At most about 45 lines: what is held, why, and for whom; with a timeline, what each policy decided, and for how many
-// ops; what was recomputed, and for whom; and, for the largest saved values, what recomputing them would save and cost.
+// At most about 60 lines: what is held, why, and for whom; how much of it counts against a memory budget; with a
+// timeline, what a budget dropped, what was offloaded or packed, when and at what cost; what each policy decided, and
+// for how many ops; what was recomputed, and for whom; and, for the largest saved values, what recomputing them would
+// save and cost. Names are those of name_tensor(), and in Python those of the modules whose parameters ops take.
 // If nothing is held now, the text is about the moment when most was held. With a timeline costs are times of forward,
 // without one they are numbers of ops. Bytes are of whole storages.
 std::string explain(const Trace& trace);
@@ -35,8 +37,8 @@ std::string explain(const Trace& trace);
 // that a region records, of replays, and of backwards in a C++ program have this text in them.
 std::string explain_held(std::string_view error = {});
 
-// One HTML page that refers to nothing outside itself: the memory held over time, by op; a table of ops; the graph. It
-// takes about 250 bytes for each op. Throws c10::Error, which names `path`, if the file cannot be written.
+// One HTML page that refers to nothing outside itself: the memory held over time, by op, against the memory budget, if
+// there is one; what was dropped, offloaded and packed; a table of ops; the graph. It takes about 300 bytes for each op. Throws c10::Error, which names `path`, if the file cannot be written.
 void write_report(const std::string& path, const Trace& trace);
 // The regions of one step, on one time line. A storage that two regions hold counts in both. Throws c10::Error also if
 // there are no traces, or if one is null.

@@ -6,11 +6,7 @@
 #include <cstdlib>
 #include <utility>
 
-// Callgrind counts what runs in here, under this name, and writes one file each time it ends.
-extern "C" [[gnu::noinline]] void counted_section(const std::function<void()>& section) {
-  section();
-  asm volatile("" ::: "memory");  // no tail call, which would end the count too early
-}
+#include "benchmarks/counted_section.h"
 
 namespace benchmarks {
 namespace {

@@ -12,7 +12,8 @@ from ac2._scope import PolicyScope
 
 
 def explain(trace: "_C.Trace") -> str:
-    """At most about 40 lines: what the region holds, why, for whom, and what was recomputed.
+    """At most about 60 lines: what the region holds, where in the model, why, for whom, and what was recomputed. Under a
+    memory budget also how much of it counts, and what was dropped, when and at what cost.
 
     With ``PolicyScope(timeline=True)`` costs are times of forward; without, they are numbers of ops.
     """

@@ -104,6 +104,22 @@ def test_a_soft_budget_is_exceeded_warned_of_once_and_counted():
         ac2.MemoryBudget.soft(0)
 
 
+@pytest.mark.parametrize("timeline", [False, True])
+def test_explain_names_the_module_of_each_value_and_what_counts_against_the_budget(timeline):
+    model = torch.nn.ModuleDict({"first": torch.nn.Linear(8, 8), "second": torch.nn.Linear(8, 8)})
+    x = torch.randn(4, 8)
+    with ac2.PolicyScope(memory_budget="1MiB", timeline=timeline) as scope:
+        y = model["second"](torch.nn.functional.gelu(model["first"](x))).tanh()
+    text = ac2.explain(scope.trace)
+    assert re.search(r"aten::addmm \(op \d+\) \[4, 8\] float in \S*first: ", text), text
+    assert re.search(r"aten::gelu \(op \d+\) \[4, 8\] float after \S*first: ", text), text
+    assert re.search(r'\[8, 8\] float "\S*second\.weight": from outside the region', text), text
+    assert "Memory budget: 1.00 MiB.\n" in text, text
+    # Three results of 128 bytes; x and the parameters are the program's.
+    assert re.search(r"  (At most )?384 B (counted|of what is held now count)", text), text
+    y.sum().backward()
+
+
 REPLAYED_AT_ONCE = """
     import torch, ac2, warnings
 
@@ -134,6 +150,8 @@ REPLAYED_AT_ONCE = """
     assert not said(by_block), "a region a block"
     assert not said(lambda: by_block(1)), "a region around one block, which others follow"
     assert not said(lambda: whole(memory_budget="32MiB")), "a budget"
+    assert not said(lambda: whole("recompute_all", memory_budget="1TiB")), "a budget under which all is kept"
+    assert not said(lambda: whole("recompute_all", memory_budget=ac2.whatever_fits())), "whatever fits"
     assert not said(lambda: whole("save_compute_intensive")), "a replay that is kept small"
     x = x[:16]
     assert not said(whole), "little"
@@ -147,6 +165,27 @@ REPLAYED_AT_ONCE = """
 
 def test_a_region_that_saves_nothing_around_a_whole_model_is_warned_of_once():
     result = run_program(REPLAYED_AT_ONCE)
+    assert result.returncode == 0, result.stderr
+
+
+MUST_BE_REPLAYED = """
+    import torch, ac2, warnings
+
+    x = torch.randn(1 << 20, requires_grad=True)  # 4 MiB
+    must = lambda ctx, op, *args, **kwargs: ac2.CheckpointPolicy.MUST_RECOMPUTE
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            with ac2.PolicyScope(must, memory_budget=ac2.whatever_fits()):
+                y = x.sin().sin().sin().sin().sin().sin()
+            y.sum().backward()
+    said = [str(warning.message) for warning in caught if "replayed at once" in str(warning.message)]
+    assert len(said) == 1 and "MUST_RECOMPUTE, which no budget overrides" in said[0], said
+"""
+
+
+def test_so_is_one_whose_policy_leaves_the_budget_nothing_to_decide():
+    result = run_program(MUST_BE_REPLAYED)
     assert result.returncode == 0, result.stderr
 
 

@@ -230,6 +230,13 @@ TEST_F(MemoryTest, ARegionThatBackwardHasThereAtOnceIsWarnedOfOnceAndNoOther) {
   EXPECT_TRUE(warnings.messages.empty()) << "a region around a block that others follow";
   gradient_of(region(x, 6, "recompute_all", {.memory_budget = 3 * 4 * kLarge}), x);
   EXPECT_TRUE(warnings.messages.empty()) << "a memory budget";
+  gradient_of(region(x, 6, "recompute_all", {.memory_budget = int64_t{1} << 40}), x);
+  EXPECT_TRUE(warnings.messages.empty()) << "a budget that is too large, under which all is kept";
+  gradient_of(region(x, 6, "recompute_all", {.memory_budget = whatever_fits()}), x);
+  EXPECT_TRUE(warnings.messages.empty()) << "whatever fits, under which all is kept";
+  const Policy must = Policy::constant(CheckpointPolicy::MUST_RECOMPUTE);
+  gradient_of(region(x, 6, must, {.memory_budget = 7 * 4 * kLarge}), x);
+  EXPECT_TRUE(warnings.messages.empty()) << "a budget that was meant for as much";
   int64_t ops = 0;
   const auto save_every_other = [&ops](const OpContext& /*op*/) {
     return ++ops % 2 == 0 ? CheckpointPolicy::MUST_SAVE : CheckpointPolicy::PREFER_RECOMPUTE;

@@ -333,6 +333,8 @@ class Machine final : public internal::MemoryGauge {
  public:
   Machine(testing::CountingAllocator& counter, int64_t bytes)
       : counter_(counter), end_(counter.current_bytes() + bytes) {}
+  // From now on it has so much less.
+  void shrink_by(int64_t bytes) { end_ -= bytes; }
   internal::MemoryRoom room() const override {
     return {.bytes = std::max<int64_t>(0, end_ - counter_.current_bytes()),
             .reserve = 0,
@@ -359,6 +361,30 @@ TEST_F(WhateverFitsTest, TheMachinesMemoryIsNotExceeded) {
   internal::RetryingAllocator::set_gauge(nullptr);
   EXPECT_TRUE(same_bits(gradient, expected));
   EXPECT_LE(counter_.peak_bytes() - before, 20 * kLarge * 4 + 1024);  // of small allocations nobody asks
+}
+
+// The room that was found is asked for again when a quarter of it has been taken, so that not all of it is overdrawn.
+TEST_F(WhateverFitsTest, ALimitThatShrinksWhileAStepRunsIsMetFromThenOn) {
+  constexpr int64_t kLarge = 64 * kElements;
+  at::Tensor x = sample({kLarge});
+  const at::Tensor expected = gradient_of(sines(x, 40), x);
+  const int64_t before = counter_.current_bytes();
+  const auto machine = std::make_shared<Machine>(counter_, 40 * kLarge * 4);
+  internal::RetryingAllocator::set_gauge(machine);
+  at::Tensor y;
+  in_region([&] {
+    y = sines(x, 20);
+    EXPECT_EQ(hurried_drops(), 0);
+    machine->shrink_by(28 * kLarge * 4);  // 12 are left, and 20 are held
+    y = sines(y, 10);
+    counter_.reset_peak();
+    y = sines(y, 10);
+  });
+  EXPECT_GT(hurried_drops(), 0);
+  const at::Tensor gradient = gradient_of(y, x);
+  internal::RetryingAllocator::set_gauge(nullptr);
+  EXPECT_TRUE(same_bits(gradient, expected));
+  EXPECT_LE(counter_.peak_bytes() - before, 12 * kLarge * 4 + 1024);
 }
 
 TEST_F(WhateverFitsTest, ThreadsShareWhatThereIs) {

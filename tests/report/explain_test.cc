@@ -186,7 +186,7 @@ TEST_F(ExplainTest, NamesWhatAPolicyForNamesKeeps) {
   at::Tensor x = sample({64});
   PolicyScope scope(policies::save_only_these_names({"middle"}), {.timeline = true});
   const at::Tensor y = name_tensor(x.sin(), "middle").cos().sin();
-  EXPECT_THAT(explain(*scope.trace()), HasSubstr("aten::sin (op 0) [64] float: by its name; for autograd"));
+  EXPECT_THAT(explain(*scope.trace()), HasSubstr("aten::sin (op 0) [64] float \"middle\": by its name; for autograd"));
 }
 
 TEST_F(ExplainTest, NamesWhatABudgetKeepsAndDrops) {
@@ -201,6 +201,101 @@ TEST_F(ExplainTest, NamesWhatABudgetKeepsAndDrops) {
   EXPECT_THAT(text, HasSubstr("Held now: 3.00 KiB in 3 values\n"));
   EXPECT_THAT(text,
               HasSubstr("PREFER_RECOMPUTE by recompute_all at depth 0, kept while the budget allows; for autograd"));
+}
+
+TEST_F(ExplainTest, SaysWhatCountsAgainstABudgetAndWhatWasDroppedWhenAndAtWhatCost) {
+  at::Tensor x = sample({256});
+  std::shared_ptr<const Trace> trace;
+  {
+    at::Tensor y;
+    {
+      PolicyScope scope({.memory_budget = 2048, .modelled_costs = true, .timeline = true});
+      trace = scope.trace();
+      y = sines(x, 6);
+    }
+    // Of three results one was dropped for each that came. x is the program's.
+    const std::string text = explain(*trace);
+    const std::string time = "[0-9.]+ [um]s";
+    EXPECT_TRUE(std::regex_search(text, std::regex("Memory budget: 2\\.00 KiB\\.\n"
+                                                   "  At most 2\\.00 KiB counted, at " +
+                                                   time +
+                                                   "\\.\n"
+                                                   "  When most was held, 3\\.00 KiB at " +
+                                                   time + ", 1\\.00 KiB of it did not count: parameters, inputs, and")))
+        << text;
+    EXPECT_TRUE(std::regex_search(text, std::regex("    3\\.00 KiB  aten::sin x3: dropped from " + time + " to " +
+                                                   time + "; computed again 0 times, 0\\.0 us\n")))
+        << text;
+    gradient_of(y, x);
+  }
+  const std::string text = explain(*trace);
+  EXPECT_THAT(text, HasSubstr("  At most 2.00 KiB counted"));
+  const int64_t replays = trace->stats().recomputed_ops;
+  ASSERT_GT(replays, 0);
+  EXPECT_THAT(text, HasSubstr("; computed again " + std::to_string(replays) + " times, "));
+}
+
+TEST_F(ExplainTest, WithoutATimelineSaysWhatOfTheBudgetIsTakenNow) {
+  at::Tensor x = sample({256});
+  PolicyScope scope({.memory_budget = 2048});
+  at::Tensor y = sines(x, 6);
+  EXPECT_THAT(explain(*scope.trace()), HasSubstr("Memory budget: 2.00 KiB.\n"
+                                                 "  2.00 KiB of what is held now count; 1.00 KiB do not: parameters"));
+  gradient_of(y, x);
+}
+
+TEST_F(ExplainTest, SaysWhichBudgetItIs) {
+  const auto text = [](const MemoryBudget& budget) {
+    PolicyScope scope({.memory_budget = budget, .timeline = true});
+    return explain(*scope.trace());
+  };
+  EXPECT_THAT(text(MemoryBudget::soft(4096)), HasSubstr("Memory budget: 4.00 KiB, soft.\n"));
+  EXPECT_THAT(text(whatever_fits()), HasSubstr("Memory budget: whatever fits; memory has not run out so far.\n"));
+  EXPECT_THAT(
+      text(MemoryBudget::peak(int64_t{1} << 40)),
+      HasSubstr("Memory budget: a peak of 1024.00 GiB of all tensors of the CPU together, whoever holds them.\n"));
+  EXPECT_THAT(text(MemoryBudget(4096)), Not(HasSubstr("peak")));
+}
+
+// What only regions have counts, though each region takes it from outside: the result of one is the next one's input.
+TEST_F(ExplainTest, WhatOnlyTheRegionHasCounts) {
+  at::Tensor x = sample({256});
+  const MemoryBudget budget(1 << 20);
+  std::shared_ptr<const Trace> trace;
+  at::Tensor y = x.sin();
+  {
+    PolicyScope scope({.memory_budget = budget, .timeline = true});
+    trace = scope.trace();
+    const at::Tensor z = y.cos();
+    EXPECT_THAT(explain(*trace), HasSubstr("  At most 0 B counted"));
+    y = z.cos();
+  }
+  EXPECT_EQ(budget.held_bytes(), 2048);
+  y = y.exp();
+  EXPECT_THAT(explain(*trace), HasSubstr("Held now: 2.00 KiB in 2 values\n"));
+  {
+    PolicyScope scope({.memory_budget = budget, .timeline = true});
+    y = y * x;
+  }
+  gradient_of(y, x);
+}
+
+TEST_F(ExplainTest, SaysWhatPoliciesPacked) {
+  at::Tensor x = sample({1024});
+  std::shared_ptr<const Trace> trace;
+  {
+    at::Tensor y;
+    {
+      PolicyScope scope(policies::narrow_ops({"aten::sin"}, at::kBFloat16), {.timeline = true});
+      trace = scope.trace();
+      y = x.sin().cos().cos();
+    }
+    gradient_of(y, x);
+  }
+  const std::string text = explain(*trace);
+  EXPECT_TRUE(std::regex_search(text, std::regex("    4\\.00 KiB  aten::sin x1: packed as 2\\.00 KiB at [0-9.]+ [um]s; "
+                                                 "asked for 1 time, waited [0-9.]+ [um]s\n")))
+      << text;
 }
 
 TEST_F(ExplainTest, AnEmptyRegionHoldsNothing) {

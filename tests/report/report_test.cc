@@ -183,6 +183,77 @@ TEST_F(ReportTest, ItsFiguresAreTheTraces) {
   }
 }
 
+// What counts is at no moment more than the budget, once room was made; and what does not is held all the same.
+TEST_F(ReportTest, ShowsTheMemoryAgainstTheBudget) {
+  constexpr int64_t kBytes = 64 * 4;
+  at::Tensor x = sample({64});
+  std::shared_ptr<const Trace> trace;
+  {
+    at::Tensor y;
+    {
+      PolicyScope scope({.memory_budget = 4 * kBytes, .modelled_costs = true, .timeline = true});
+      trace = scope.trace();
+      y = sines(x, 20);
+    }
+    gradient_of(y, x);
+  }
+  write_report(path_, *trace);
+  const std::string page = read(path_);
+  const Json region = data_of(page).at("regions").at(0);
+  EXPECT_EQ(region.at("bound"), Json({{"kind", "strict"}, {"bytes", 4 * kBytes}, {"budget", 0}, {"shared_bytes", 0}}));
+  ASSERT_EQ(rows(region, "limits").size(), 1U);
+  EXPECT_EQ(rows(region, "limits")[0].at("bytes"), 4 * kBytes);
+  const std::map<std::string, int64_t> sign = {{"hold", 1}, {"release", -1}, {"replayed", 1}, {"drop", -1}};
+  int64_t held = 0, counted = 0, most_held = 0, most_counted = 0, evictions = 0;
+  for (const Json& event : rows(region, "events")) {
+    const auto change = sign.find(event.at("change"));
+    evictions += event.at("change") == "evict" ? 1 : 0;
+    if (change == sign.end()) continue;
+    if (change->second > 0) {
+      most_counted = std::max(most_counted, counted);
+      most_held = std::max(most_held, held);
+    }
+    held += change->second * event.at("bytes").get<int64_t>();
+    counted = held - event.at("shared").get<int64_t>();
+  }
+  EXPECT_EQ(most_counted, 4 * kBytes);
+  EXPECT_EQ(most_held, 5 * kBytes);  // with x
+  EXPECT_EQ(held, 0);
+  ASSERT_EQ(evictions, trace->stats().evicted_values);
+  const std::vector<Json> effects = rows(region, "effects");
+  ASSERT_EQ(effects.size(), 1U);
+  EXPECT_EQ(effects[0].at("kind"), "dropped");
+  EXPECT_EQ(effects[0].at("op"), "aten::sin");
+  EXPECT_EQ(effects[0].at("values"), evictions);
+  EXPECT_EQ(effects[0].at("bytes"), evictions * kBytes);
+  EXPECT_EQ(effects[0].at("times"), trace->stats().recomputed_ops);
+  EXPECT_LT(effects[0].at("first"), effects[0].at("last"));
+  for (const char* part : {"id=\"budget-note\"", "id=\"effects\"", "drawBound(plot);"}) {
+    EXPECT_THAT(page, HasSubstr(part));
+  }
+}
+
+// A bound on the peak is one on what is allocated, which the page has beside what the region holds.
+TEST_F(ReportTest, ShowsWhatIsAllocatedAgainstABoundOnThePeak) {
+  std::shared_ptr<const Trace> trace;
+  {
+    const MemoryBudget budget = MemoryBudget::peak(int64_t{1} << 40);
+    const at::Tensor x = sample({64}), mine = at::zeros({1000}, at::kByte);
+    PolicyScope scope({.memory_budget = budget, .timeline = true});
+    trace = scope.trace();
+    gradient_of(sines(x, 3), x);
+  }
+  write_report(path_, *trace);
+  const Json region = data_of(read(path_)).at("regions").at(0);
+  EXPECT_EQ(region.at("bound").at("kind"), "peak");
+  EXPECT_EQ(region.at("bound").at("bytes"), int64_t{1} << 40);
+  const std::vector<Json> events = rows(region, "events");
+  ASSERT_FALSE(events.empty());
+  for (const Json& event : events) {
+    EXPECT_GE(event.at("allocated"), 1000 + 64 * 4);
+  }
+}
+
 TEST_F(ReportTest, WithoutATimelineShowsWhatIsHeldNow) {
   at::Tensor x = sample({64});
   PolicyScope scope(saving({"aten::cos"}));

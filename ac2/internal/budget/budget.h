@@ -66,6 +66,8 @@ class Budget : public std::enable_shared_from_this<Budget> {
   int64_t bytes() const { return peak_ ? *peak_ : limit().bytes; }
   // The limit that rules now.
   Limit limit() const;
+  // Its bytes, without the lock.
+  int64_t limit_now() const { return limit_.load(std::memory_order_relaxed); }
   // The counted bytes that are held now.
   int64_t held_bytes();
   // For how many ops and saved tensors a soft budget had no room, and by how many bytes it was exceeded at most.

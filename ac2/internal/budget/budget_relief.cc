@@ -23,16 +23,20 @@ std::shared_ptr<Budget> Budget::for_peak(int64_t peak, CostSource costs) {
 
 void Budget::exceeded(int64_t bytes) {
   bool is_first = false;
+  int64_t held = 0;
   {
     const std::lock_guard lock(mutex_);
     is_first = times_over_++ == 0;
     most_bytes_over_ = std::max(most_bytes_over_, bytes);
+    held = untracked_bytes_.load(std::memory_order_relaxed) + this->held();
   }
   if (is_first) {
     TORCH_WARN("The peak of ", *peak_, " bytes is exceeded, by ", bytes,
-               " bytes: nothing that regions under this budget hold can be dropped. Parameters, gradients, what the "
-               "program holds itself and the memory of kernels count too. This is said once for a budget; "
-               "MemoryBudget::times_over() and most_bytes_over() count.");
+               " bytes: nothing that regions under this budget hold can be dropped. They hold ", held,
+               " bytes, and the rest of the ", *peak_ + bytes,
+               " bytes is what they cannot drop: parameters, gradients, the optimizer's state, what the program holds "
+               "itself, and the memory of kernels. Give the budget more, or more of the program a region under it. This "
+               "is said once for a budget; MemoryBudget::times_over() and most_bytes_over() count.");
   }
 }
 

@@ -100,10 +100,12 @@ std::string what_is_held(c10::Device) {
   for (const std::shared_ptr<Budget>& budget : budgets()) {
     bytes += budget->most_held_bytes();
   }
-  for (const std::shared_ptr<Budget>& budget : PeakBudgets::get().living()) {
+  const std::vector<std::shared_ptr<Budget>> peaks = PeakBudgets::get().living();
+  for (const std::shared_ptr<Budget>& budget : peaks) {
     bytes += budget->most_held_bytes();
   }
-  return absl::StrCat("ac2's regions under whatever_fits() have dropped all that they could. They hold ", bytes,
+  return absl::StrCat("ac2's regions under whatever_fits()", peaks.empty() ? "" : " or MemoryBudget::peak()",
+                      " have dropped all that they could. They hold ", bytes,
                       " bytes: what policies say MUST be saved, what cannot be computed again, what backward is using, "
                       "and what the program has too. ac2::explain_held() lists what all regions hold.");
 }

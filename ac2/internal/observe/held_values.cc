@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "ac2/internal/observe/module_names.h"
 #include "ac2/internal/observe/trace_log.h"
 #include "ac2/internal/tape/live_tapes.h"
 #include "ac2/internal/tape/tape.h"
@@ -16,11 +17,6 @@ namespace ac2::internal {
 namespace {
 
 using NameOf = absl::flat_hash_map<const c10::StorageImpl*, std::string>;
-
-std::string module_of(std::string_view parameter) {
-  const size_t dot = parameter.rfind('.');
-  return std::string(dot == std::string_view::npos ? parameter : parameter.substr(0, dot));
-}
 
 // The values of one tape.
 class Collection {
@@ -51,17 +47,14 @@ class Collection {
   }
 
   void add(const Node& node) {
-    std::string module;
+    std::string_view parameter;
     for (const NodeInput& input : node.inputs) {
       const std::string* name = input.value == nullptr ? nullptr : parameter_name(*input.value);
-      if (name != nullptr && module.empty()) {
-        module = module_of(*name);
+      if (name != nullptr && parameter.empty()) {
+        parameter = *name;
       }
     }
-    if (!module.empty()) {
-      last_module_ = module;
-    }
-    const std::string where = !module.empty() || last_module_.empty() ? module : absl::StrCat("after ", last_module_);
+    const std::string where = modules_.next(parameter);
     for (const NodeInput& input : node.inputs) {
       if (input.value != nullptr && input.value->producer == nullptr) {
         add(*input.value, where.empty() ? "" : absl::StrCat("taken by ", where), "from outside the region");
@@ -123,7 +116,7 @@ class Collection {
   std::vector<HeldValue>& found_;
   absl::flat_hash_map<const Value*, const TensorMeta*> metas_;
   absl::flat_hash_set<const Value*> seen_;
-  std::string last_module_;
+  ModuleNames modules_;
 };
 
 }  // namespace

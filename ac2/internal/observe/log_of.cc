@@ -4,6 +4,10 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "ac2/internal/budget/budget.h"
+#include "ac2/internal/observe/module_names.h"
+#include "ac2/internal/observe/shared_bytes.h"
 #include "ac2/internal/observe/whole_tensor.h"
 
 namespace ac2::internal {
@@ -23,6 +27,7 @@ class ReachableLog {
     for (const TapeHook* hook = tape.hooks().first(); hook != nullptr; hook = hook->next()) {
       const int64_t value = place(*hook->value());
       note_shape(value, hook->meta());
+      note_shared(*hook->value());
       log_.values[value].whole = kind_of_whole_tensor(*hook->value());
     }
   }
@@ -42,6 +47,7 @@ class ReachableLog {
       if (input.value != nullptr) {
         op.inputs.push_back(place(*input.value));
         note_shape(op.inputs.back(), input.meta);
+        note_shared(*input.value);
       }
     }
     for (const NodeOutput& output : node.outputs) {
@@ -63,8 +69,18 @@ class ReachableLog {
       added.last_held_bytes = added.held_bytes;
       added.hooks = value.hooks;
       added.all_hooks = value.hooks;
+      added.name = value.name != nullptr ? *value.name : "";
+      if (value.producer == nullptr) {
+        added.origin = value.origin;
+      }
     }
     return it->second;
+  }
+
+  void note_shared(const Value& value) {
+    if (is_shared(value) && shared_.insert(&value).second) {
+      log_.shared_bytes += value.bytes();
+    }
   }
 
   void note_shape(int64_t place, const TensorMeta* meta) {
@@ -77,20 +93,42 @@ class ReachableLog {
   const std::vector<Node*> nodes_;
   absl::flat_hash_map<const Node*, int64_t> op_places_;
   absl::flat_hash_map<const Value*, int64_t> value_places_;
+  absl::flat_hash_set<const Value*> shared_;
   TraceLog log_;
 };
+
+TraceLog::Bound bound_of(const Budget& budget) {
+  using Kind = TraceLog::Bound::Kind;
+  const Budget::Limit limit = budget.limit();
+  if (budget.peak()) {
+    return {Kind::PEAK, *budget.peak(), &budget};
+  }
+  if (budget.has_no_number() && limit.soft) {
+    return {Kind::WITHOUT_NUMBER, limit.bytes == LearnedLimit::kNone ? TraceLog::kNone : limit.bytes, &budget};
+  }
+  return {limit.soft ? Kind::SOFT : Kind::STRICT, limit.bytes, &budget};
+}
 
 }  // namespace
 
 TraceLog log_of(Tape& tape) {
   // Under a lock of its own: what the sweep frees is gone before the log is made.
   const TraceStats stats = tape.stats();
-  const Tape::Lock locked(tape);
-  const TraceLog* kept = nullptr;
-  locked->observers().tell([&](const Observer& observer) { kept = kept == nullptr ? observer.log() : kept; });
-  TraceLog log = kept != nullptr ? *kept : ReachableLog(*locked).take();
+  const StorageNames names = storage_names();
+  TraceLog log;
+  {
+    const Tape::Lock locked(tape);
+    const TraceLog* kept = nullptr;
+    locked->observers().tell([&](const Observer& observer) { kept = kept == nullptr ? observer.log() : kept; });
+    log = kept != nullptr ? *kept : ReachableLog(*locked).take();
+    log.shared_bytes = log.events.empty() ? log.shared_bytes : log.events.back().shared_bytes;
+    log.verifies = locked->observers().any([](const Observer& observer) { return observer.checks_replays(); });
+    if (const Budget* budget = locked->budget().get()) {
+      log.bound = bound_of(*budget);
+    }
+  }
   log.stats = stats;
-  log.verifies = locked->observers().any([](const Observer& observer) { return observer.checks_replays(); });
+  name_places(log, names);
   return log;
 }
 

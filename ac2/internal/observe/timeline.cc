@@ -7,6 +7,8 @@
 #include <exception>
 
 #include "absl/container/flat_hash_set.h"
+#include "ac2/internal/allocator/counted_memory.h"
+#include "ac2/internal/budget/budget.h"
 #include "ac2/internal/libtorch/for_each_tensor.h"
 #include "ac2/internal/observe/whole_tensor.h"
 
@@ -33,6 +35,10 @@ TraceLog::Change change_of(ByteChange::Kind kind) {
       return TraceLog::Change::EVICT;
     case ByteChange::Kind::kCopy:
       return TraceLog::Change::COPY;
+    case ByteChange::Kind::kPack:
+      return TraceLog::Change::PACK;
+    case ByteChange::Kind::kOffload:
+      return TraceLog::Change::OFFLOAD;
   }
   return TraceLog::Change::HOLD;
 }
@@ -103,15 +109,20 @@ class Timeline::TimedUnpack final : public UnpackObservation {
     const Tape::Lock lock(timeline_.tape_);
     outer_ = std::move(timeline_.asker_);
     timeline_.asker_ = {timeline_.place(value), node == nullptr ? "" : node->name()};
-    timeline_.log_.uses.push_back({timeline_.asker_.value, timeline_.asker_.consumer});
+    place_ = timeline_.log_.uses.size();
+    timeline_.log_.uses.push_back(
+        {.value = timeline_.asker_.value, .consumer = timeline_.asker_.consumer, .span = {.begin = now()}});
   }
   ~TimedUnpack() override {
+    const int64_t end = now();
     const Tape::Lock lock(timeline_.tape_);
+    timeline_.log_.uses[place_].span.end = end;
     timeline_.asker_ = std::move(outer_);
   }
 
  private:
   Timeline& timeline_;
+  size_t place_ = 0;
   Asker outer_;
 };
 
@@ -202,6 +213,9 @@ int64_t Timeline::place(const Value& value) {
     added.saved = value.decided() == Decided::kSave;
     added.hooks = value.hooks;
     added.all_hooks = value.hooks;
+    if (value.producer == nullptr) {
+      added.origin = value.origin;
+    }
     if (value.producer != nullptr) {
       added.op = place_of_op(value.producer->index);
     } else if (const auto writer = writers_.find(value.origin._unsafe_get_target()); writer != writers_.end()) {
@@ -272,15 +286,35 @@ void Timeline::bytes_changed(const ByteChange& change) {
   if (change.kind == ByteChange::Kind::kHold) {
     logged.held_bytes = change.bytes;
     logged.last_held_bytes = change.bytes;
+    shared_.held(change.value);
+    if (change.value.name != nullptr) {
+      logged.name = *change.value.name;
+    }
   } else if (change.kind == ByteChange::Kind::kRelease) {
     logged.held_bytes = 0;
+    shared_.held_no_more(change.value);
   }
-  log_.events.push_back({.time = now(),
-                         .value = place(change.value),
-                         .bytes = change.bytes,
-                         .saved_bytes = change.saved_bytes,
-                         .recomputed_bytes = change.recomputed_bytes,
-                         .change = change_of(change.kind)});
+  TraceLog::Event& event = log_.events.emplace_back();
+  event = {.time = now(),
+           .value = place(change.value),
+           .bytes = change.bytes,
+           .saved_bytes = change.saved_bytes,
+           .recomputed_bytes = change.recomputed_bytes,
+           .shared_bytes = shared_.bytes(),
+           .change = change_of(change.kind)};
+  note_bound(event);
+}
+
+void Timeline::note_bound(TraceLog::Event& event) const {
+  const Budget* budget = tape_.budget();
+  if (budget == nullptr) {
+    return;
+  }
+  const int64_t limit = budget->limit_now();
+  event.limit = limit == LearnedLimit::kNone ? TraceLog::kNone : limit;
+  if (budget->peak()) {
+    event.allocated = CountedMemory::get().bytes();
+  }
 }
 
 void Timeline::backward_begins(int graph_task) {

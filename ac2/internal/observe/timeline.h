@@ -3,7 +3,7 @@
 //   timeline->add_scope(id, depth, "recompute_all");
 //   const TraceLog log = *timeline->log();             // with the tape's lock
 //
-// It grows with the region, by about 600 bytes for an op that is replayed once, and keeps no tensor.
+// It grows with the region, by about 800 bytes for an op that is replayed once, and keeps no tensor.
 //
 // Threads: as Observer. add_scope() needs the tape's lock.
 #pragma once
@@ -18,6 +18,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "ac2/internal/graph/node.h"
+#include "ac2/internal/observe/shared_bytes.h"
 #include "ac2/internal/observe/trace_log.h"
 #include "ac2/internal/tape/observer.h"
 #include "ac2/internal/tape/tape.h"
@@ -73,6 +74,8 @@ class Timeline final : public Observer {
   int64_t place(const Value& value);
   TraceLog::Value& at(const Value& value) { return log_.values[place(value)]; }
   int64_t place_of_op(int64_t index) const;
+  // What limits the bytes that count, and what is allocated where that is limited.
+  void note_bound(TraceLog::Event& event) const;
 
   Tape& tape_;
   TraceLog log_;
@@ -81,6 +84,7 @@ class Timeline final : public Observer {
   absl::flat_hash_map<const c10::StorageImpl*, Writer> writers_;
   std::vector<std::pair<int, size_t>> backwards_;  // graph task and place in the log of those under way
   Asker asker_;
+  SharedBytes shared_;
 };
 
 }  // namespace ac2::internal

@@ -20,6 +20,10 @@ const char* to_string(TraceLog::Change change) {
       return "evict";
     case TraceLog::Change::COPY:
       return "copy";
+    case TraceLog::Change::PACK:
+      return "pack";
+    case TraceLog::Change::OFFLOAD:
+      return "offload";
   }
   return "";
 }
@@ -32,6 +36,22 @@ const char* to_string(TraceLog::Source source) {
       return "tag";
     case TraceLog::Source::NAME:
       return "name";
+  }
+  return "";
+}
+
+const char* to_string(TraceLog::Bound::Kind kind) {
+  switch (kind) {
+    case TraceLog::Bound::Kind::NONE:
+      return "none";
+    case TraceLog::Bound::Kind::STRICT:
+      return "strict";
+    case TraceLog::Bound::Kind::SOFT:
+      return "soft";
+    case TraceLog::Bound::Kind::WITHOUT_NUMBER:
+      return "whatever fits";
+    case TraceLog::Bound::Kind::PEAK:
+      return "peak";
   }
   return "";
 }

@@ -7,7 +7,9 @@
 #pragma once
 
 #include <c10/core/ScalarType.h>
+#include <c10/core/StorageImpl.h>
 #include <c10/util/ArrayRef.h>
+#include <c10/util/intrusive_ptr.h>
 
 #include <cstdint>
 #include <string>
@@ -36,6 +38,7 @@ struct TraceLog {
     int64_t op = kNone;  // in `ops`: who wrote it last; none: from outside the region, or older than the log
     int64_t bytes = 0;
     std::string shape;  // "[8, 128] float", of the first tensor seen; empty if none was
+    std::string name;   // that name_tensor() gave it, or of the parameter that it is; empty if it has none
     bool saved = true;  // as opposed to recomputed
     Source source = Source::OP;
     std::string whole;  // "sparse", "nested", …: what it is, if it is no plain storage but a tensor that is held whole
@@ -45,11 +48,14 @@ struct TraceLog {
     int64_t last_held_bytes = 0;
     int64_t hooks = 0;      // how often autograd saves it, now
     int64_t all_hooks = 0;  // at any time
+    // Of a value without an op. Weak, so that no other storage gets the address.
+    c10::weak_intrusive_ptr<c10::StorageImpl> origin{c10::intrusive_ptr<c10::StorageImpl>()};
   };
 
   struct Op {
     int64_t index = 0;
     std::string name;
+    std::string where;  // "in MODULE", whose parameters it takes, or "after MODULE"; empty if no names are known
     // A node, whose results can be asked for. Views are none, nor are factories, nor writes to what is not recomputed:
     // what these leave is held by reference. With a timeline they have it among their outputs all the same.
     bool is_node = false;
@@ -76,10 +82,11 @@ struct TraceLog {
     Span span;
   };
 
-  // Autograd asks for a value.
+  // Autograd asks for a value, and gets it at the end of the span, in which replays may run.
   struct Use {
     int64_t value = kNone;
     std::string consumer;
+    Span span;
   };
 
   enum class Change : uint8_t {
@@ -89,15 +96,29 @@ struct TraceLog {
     DROP,     // and go
     EVICT,    // a memory budget drops the value; counted by the events after it
     COPY,     // bytes were copied before they were overwritten; counted by the events beside it
+    PACK,     // so many bytes are held in a form of a policy's, as many as the next event of the value says
+    OFFLOAD,  // so many bytes are held in another memory
   };
 
-  // `saved_bytes` and `recomputed_bytes` are those of TraceStats, after the event.
+  // What limits the bytes that are held. PEAK limits all that is allocated.
+  struct Bound {
+    enum class Kind : uint8_t { NONE, STRICT, SOFT, WITHOUT_NUMBER, PEAK };
+    Kind kind = Kind::NONE;
+    int64_t bytes = kNone;         // none: without a number, and nothing learned so far
+    const void* budget = nullptr;  // tells budgets apart: regions may share one
+  };
+
+  // `saved_bytes` and `recomputed_bytes` are those of TraceStats, after the event. `shared_bytes` are those of
+  // saved_bytes that a budget does not count, because the program has them too, or another region.
   struct Event {
     int64_t time = 0;
     int64_t value = kNone;
     int64_t bytes = 0;
     int64_t saved_bytes = 0;
     int64_t recomputed_bytes = 0;
+    int64_t shared_bytes = 0;
+    int64_t limit = kNone;      // of the bytes that count; none while there is none
+    int64_t allocated = kNone;  // by the process, if that is bounded
     Change change = Change::HOLD;
   };
 
@@ -106,7 +127,9 @@ struct TraceLog {
   int64_t begin = 0;       // when the timeline was
   int64_t closed = kNone;  // when the outermost scope was
   TraceStats stats;
-  std::vector<Op> ops;  // in the order in which they ran
+  Bound bound;
+  int64_t shared_bytes = 0;  // now
+  std::vector<Op> ops;       // in the order in which they ran
   std::vector<Value> values;
   std::vector<Scope> scopes;
   std::vector<Replay> replays;  // in the order in which they began
@@ -117,6 +140,7 @@ struct TraceLog {
 
 const char* to_string(TraceLog::Change change);
 const char* to_string(TraceLog::Source source);
+const char* to_string(TraceLog::Bound::Kind kind);
 // "[8, 128] float"
 std::string shape_text(c10::IntArrayRef sizes, c10::ScalarType type);
 

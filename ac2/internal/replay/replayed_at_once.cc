@@ -2,7 +2,6 @@
 
 #include <c10/util/StringUtil.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -15,12 +14,18 @@ namespace {
 
 constexpr int64_t kEnoughToMatter = 16 << 20;
 
+// What a region wants.
+struct RegionAtOnce {
+  int64_t bytes = 0;
+  bool under_budget = false;
+};
+
 // The regions of one backward.
 struct Backward {
   int regions = 0;  // that have not left
   int64_t wanted = 0;
-  int64_t at_once = 0;  // the most of one region, of those that had nearly all of theirs there at once
-  absl::flat_hash_map<const LockedTape*, int64_t> watched;  // what they want: those that may yet have it
+  RegionAtOnce at_once;  // the most of one region, of those that had nearly all of theirs there at once
+  absl::flat_hash_map<const LockedTape*, RegionAtOnce> watched;  // those that may yet have it
 };
 
 struct Backwards {
@@ -52,9 +57,28 @@ int64_t bytes_to_replay(LockedTape& tape) {
   return static_cast<int64_t>(bytes);
 }
 
-std::string text_for(int64_t replayed) {
+// A budget has seen to it that there is room, unless it has decided nothing and is far larger than what there is: then
+// its number says nothing of the region.
+bool is_bounded(LockedTape& tape, int64_t wanted) {
+  const Budget* budget = tape.budget().get();
+  return budget != nullptr && (tape.ledger().evicted_values() > 0 || budget->limit_now() / 2 < wanted ||
+                               tape.ledger().saved_bytes() > wanted);
+}
+
+std::string text_for(const RegionAtOnce& replayed) {
+  if (replayed.under_budget) {
+    return c10::str(
+        "Backward had ", replayed.bytes >> 20,
+        " MiB of one ac2 region replayed at once, which is nearly all that its regions recompute, so that "
+        "they save next to no memory. The region's memory budget has dropped nothing of it: a policy says "
+        "MUST_RECOMPUTE, which no budget overrides, and the budget is far larger than that. Give the "
+        "region the budget alone, or a policy that says PREFER_RECOMPUTE, as recompute_all does: then what "
+        "fits is kept. Or open a region for each block of the model (ac2::apply_checkpointing(model, "
+        "{.modules = {\"blocks.*\"}}); in Python ac2.apply_checkpointing(model, modules=\"blocks.*\")). This "
+        "is said once.");
+  }
   return c10::str(
-      "Backward had ", replayed >> 20,
+      "Backward had ", replayed.bytes >> 20,
       " MiB of one ac2 region replayed at once, which is nearly all that its regions "
       "recompute, so that they save next to no memory. This is what one region around a whole model does under a "
       "policy "
@@ -74,8 +98,9 @@ void backward_enters(LockedTape& tape, int graph_task) {
   Backward& backward = backwards().by_graph_task[graph_task];
   ++backward.regions;
   backward.wanted += wanted;
-  if (wanted >= kEnoughToMatter && tape.budget().get() == nullptr && tape.autograd_span().is_followed_by_little() &&
-      backward.watched.insert_or_assign(&tape, wanted).second) {
+  const RegionAtOnce watched{.bytes = wanted, .under_budget = tape.budget().get() != nullptr};
+  if (wanted >= kEnoughToMatter && !is_bounded(tape, wanted) && tape.autograd_span().is_followed_by_little() &&
+      backward.watched.insert_or_assign(&tape, watched).second) {
     watched_regions.fetch_add(1, std::memory_order_relaxed);
   }
 }
@@ -91,15 +116,18 @@ void backward_has_unpacked(LockedTape& tape, int graph_task) {
   }
   Backward& backward = found->second;
   const auto watched = backward.watched.find(&tape);
-  if (watched != backward.watched.end() && is_nearly_all_of(tape.ledger().most_recomputed_bytes(), watched->second)) {
-    backward.at_once = std::max(backward.at_once, watched->second);
+  if (watched != backward.watched.end() &&
+      is_nearly_all_of(tape.ledger().most_recomputed_bytes(), watched->second.bytes)) {
+    if (watched->second.bytes > backward.at_once.bytes) {
+      backward.at_once = watched->second;
+    }
     backward.watched.erase(watched);
     watched_regions.fetch_sub(1, std::memory_order_relaxed);
   }
 }
 
 std::optional<std::string> backward_leaves(int graph_task) {
-  int64_t at_once = 0;
+  RegionAtOnce at_once;
   {
     const std::lock_guard lock(backwards().mutex);
     const auto found = backwards().by_graph_task.find(graph_task);
@@ -107,13 +135,13 @@ std::optional<std::string> backward_leaves(int graph_task) {
       return std::nullopt;
     }
     const Backward& backward = found->second;
-    if (is_nearly_all_of(backward.at_once, backward.wanted)) {
+    if (is_nearly_all_of(backward.at_once.bytes, backward.wanted)) {
       at_once = backward.at_once;
     }
     watched_regions.fetch_sub(static_cast<int64_t>(backward.watched.size()), std::memory_order_relaxed);
     backwards().by_graph_task.erase(found);
   }
-  return at_once > 0 && !has_warned.exchange(true) ? std::optional(text_for(at_once)) : std::nullopt;
+  return at_once.bytes > 0 && !has_warned.exchange(true) ? std::optional(text_for(at_once)) : std::nullopt;
 }
 
 }  // namespace ac2::internal

@@ -3,11 +3,13 @@
 // One region around a whole model whose policy saves nothing is such a region: the first saved tensor that backward
 // wants is the model's last, and to compute it takes all that comes before. The warning is given at the end of a
 // backward
-//   - in which a region without a memory budget had at least nine tenths of the bytes that it replays there at once,
+//   - in which a region had at least nine tenths of the bytes that it replays there at once,
 //   - which were at least 16 MiB,
 //   - and at least nine tenths of what all regions of that backward had to replay,
 //   - and after which the program had made few nodes of autograd's when the backward began (on the region's thread).
-// So it is not given for regions around blocks, of which there are several or which others follow.
+// So it is not given for regions around blocks, of which there are several or which others follow. Nor is it for one
+// under a memory budget, unless the budget has dropped nothing and is at least twice as large as what is replayed,
+// which is more than the region holds: then a policy says MUST_RECOMPUTE, and the budget has no say.
 //
 // Nothing is counted in forward, and in backward nothing once the warning was given.
 #pragma once

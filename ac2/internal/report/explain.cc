@@ -1,7 +1,6 @@
 #include "ac2/internal/report/explain.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <string>
 #include <utility>
@@ -9,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "ac2/internal/report/explain_budget.h"
 #include "ac2/internal/report/holdings.h"
 #include "ac2/internal/report/long_replays.h"
 #include "ac2/internal/report/units.h"
@@ -26,16 +26,6 @@ constexpr size_t kLongReplayLines = 5;
 constexpr size_t kSavingLines = 8;
 constexpr size_t kDecidingLines = 4;
 constexpr size_t kNames = 3;
-
-std::string time_text(int64_t ns) {
-  char text[32];
-  if (ns < 1'000'000) {
-    std::snprintf(text, sizeof text, "%.1f us", static_cast<double>(ns) * 1e-3);
-  } else {
-    std::snprintf(text, sizeof text, "%.2f ms", static_cast<double>(ns) * 1e-6);
-  }
-  return text;
-}
 
 // "a, b, c and 4 more"
 template <class T, class Name>
@@ -89,6 +79,7 @@ class Explanation {
         stats.evicted_values > 0 ? ", " + count_text(stats.evicted_values, "value") + " dropped for a budget" : "",
         "."));
     explain_held();
+    explain_budget();
     explain_whole();
     explain_decisions();
     explain_verified();
@@ -177,9 +168,24 @@ class Explanation {
     const TraceLog::Value& value = log_.values[held.value];
     std::string text = absl::StrCat("  ", pad(bytes_text(held.bytes), 10), "  ",
                                     value.op == kNone ? "" : op_name(value.op) + " ", value.shape);
+    if (!value.name.empty()) {
+      absl::StrAppend(&text, value.shape.empty() ? "\"" : " \"", value.name, "\"");
+    }
+    if (value.op != kNone && !log_.ops[value.op].where.empty()) {
+      absl::StrAppend(&text, " ", log_.ops[value.op].where);
+    }
     const std::string whom = for_whom(held.value);
-    absl::StrAppend(&text, value.shape.empty() ? "" : ": ", why(value), whom.empty() ? "" : "; ", whom);
+    absl::StrAppend(&text, value.shape.empty() && value.name.empty() ? "" : ": ", why(value), whom.empty() ? "" : "; ",
+                    whom);
     return text;
+  }
+
+  void explain_budget() {
+    const std::vector<std::string> lines = budget_lines(log_);
+    if (!lines.empty()) {
+      line("");
+      lines_.insert(lines_.end(), lines.begin(), lines.end());
+    }
   }
 
   void explain_whole() {

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_replace.h"
+#include "ac2/internal/report/budget_effects.h"
 #include "ac2/internal/report/long_replays.h"
 #include "ac2/policy.h"
 
@@ -27,13 +29,17 @@ Json to_json(Table table) {
 
 class RegionJson {
  public:
-  RegionJson(const TraceLog& log, int64_t zero) : log_(log), zero_(zero) {}
+  RegionJson(const TraceLog& log, int64_t zero, const std::map<const void*, int64_t>& number_of)
+      : log_(log), zero_(zero), number_of_(number_of) {}
 
   Json json() const {
     return {{"timed", log_.timed},
             {"begin", time(log_.begin)},
             {"closed", time(log_.closed)},
             {"stats", stats()},
+            {"bound", bound()},
+            {"limits", limits()},
+            {"effects", effects()},
             {"scopes", scopes()},
             {"ops", ops()},
             {"values", values()},
@@ -55,6 +61,43 @@ class RegionJson {
             {"evicted_values", stats.evicted_values}, {"offloaded_bytes", stats.offloaded_bytes}};
   }
 
+  // Null if nothing limits what is held.
+  Json bound() const {
+    const TraceLog::Bound& bound = log_.bound;
+    if (!is_bounded()) {
+      return {};
+    }
+    return {{"kind", to_string(bound.kind)},
+            {"bytes", bound.bytes == TraceLog::kNone ? Json() : Json(bound.bytes)},
+            {"budget", number_of_.at(bound.budget)},
+            {"shared_bytes", log_.shared_bytes}};
+  }
+
+  // What limits the bytes that count, each time that it changes; null while nothing does.
+  Json limits() const {
+    Table table{.columns = {"time", "bytes"}};
+    const bool is_peak = log_.bound.kind == TraceLog::Bound::Kind::PEAK;
+    int64_t last = TraceLog::kNone;
+    for (const TraceLog::Event& event : log_.events) {
+      const int64_t limit = is_peak ? log_.bound.bytes : event.limit;
+      if (limit != last) {
+        table.rows.push_back({time(event.time), limit == TraceLog::kNone ? Json() : Json(limit)});
+        last = limit;
+      }
+    }
+    return to_json(std::move(table));
+  }
+
+  Json effects() const {
+    Table table{
+        .columns = {"kind", "op", "where", "values", "bytes", "packed_bytes", "first", "last", "times", "time"}};
+    for (const Effect& effect : budget_effects(log_).effects) {
+      table.rows.push_back({to_string(effect.kind), effect.op, effect.where, effect.values, effect.bytes,
+                            effect.packed_bytes, time(effect.first), time(effect.last), effect.times, effect.time});
+    }
+    return to_json(std::move(table));
+  }
+
   Json scopes() const {
     Table table{.columns = {"depth", "policy"}};
     for (const TraceLog::Scope& scope : log_.scopes) {
@@ -64,20 +107,21 @@ class RegionJson {
   }
 
   Json ops() const {
-    Table table{.columns = {"index", "name", "node", "replayable", "threw", "decision", "scope", "begin", "end",
-                            "replays", "inputs", "outputs"}};
+    Table table{.columns = {"index", "name", "where", "node", "replayable", "threw", "decision", "scope", "begin",
+                            "end", "replays", "inputs", "outputs"}};
     for (const TraceLog::Op& op : log_.ops) {
-      table.rows.push_back({op.index, op.name, op.is_node, op.replayable, op.threw, to_string(op.decision), op.scope,
-                            time(op.forward.begin), time(op.forward.end), op.replays, op.inputs, op.outputs});
+      table.rows.push_back({op.index, op.name, op.where, op.is_node, op.replayable, op.threw, to_string(op.decision),
+                            op.scope, time(op.forward.begin), time(op.forward.end), op.replays, op.inputs, op.outputs});
     }
     return to_json(std::move(table));
   }
 
   Json values() const {
-    Table table{.columns = {"op", "bytes", "shape", "saved", "source", "held_bytes", "last_held_bytes", "hooks"}};
+    Table table{
+        .columns = {"op", "bytes", "shape", "name", "saved", "source", "held_bytes", "last_held_bytes", "hooks"}};
     for (const TraceLog::Value& value : log_.values) {
-      table.rows.push_back({value.op, value.bytes, value.shape, value.saved, to_string(value.source), value.held_bytes,
-                            value.last_held_bytes, value.all_hooks});
+      table.rows.push_back({value.op, value.bytes, value.shape, value.name, value.saved, to_string(value.source),
+                            value.held_bytes, value.last_held_bytes, value.all_hooks});
     }
     return to_json(std::move(table));
   }
@@ -92,8 +136,22 @@ class RegionJson {
 
   Json events() const {
     Table table{.columns = {"time", "value", "change", "bytes"}};
+    const bool is_peak = log_.bound.kind == TraceLog::Bound::Kind::PEAK;
+    if (is_bounded()) {
+      table.columns.emplace_back("shared");
+    }
+    if (is_peak) {
+      table.columns.emplace_back("allocated");
+    }
     for (const TraceLog::Event& event : log_.events) {
-      table.rows.push_back({time(event.time), event.value, to_string(event.change), event.bytes});
+      Json row = {time(event.time), event.value, to_string(event.change), event.bytes};
+      if (is_bounded()) {
+        row.push_back(event.shared_bytes);
+      }
+      if (is_peak) {
+        row.push_back(event.allocated);
+      }
+      table.rows.push_back(std::move(row));
     }
     return to_json(std::move(table));
   }
@@ -114,8 +172,11 @@ class RegionJson {
     return to_json(std::move(table));
   }
 
+  bool is_bounded() const { return log_.bound.kind != TraceLog::Bound::Kind::NONE; }
+
   const TraceLog& log_;
-  int64_t zero_;
+  const int64_t zero_;
+  const std::map<const void*, int64_t>& number_of_;  // by budget
 };
 
 }  // namespace
@@ -125,9 +186,13 @@ std::string report_data(const std::vector<TraceLog>& logs) {
   for (const TraceLog& log : logs) {
     zero = log.timed ? std::min(zero, log.begin) : zero;
   }
+  std::map<const void*, int64_t> number_of;
+  for (const TraceLog& log : logs) {
+    number_of.emplace(log.bound.budget, static_cast<int64_t>(number_of.size()));
+  }
   Json regions = Json::array();
   for (const TraceLog& log : logs) {
-    regions.push_back(RegionJson(log, zero).json());
+    regions.push_back(RegionJson(log, zero, number_of).json());
   }
   // The user's own ops may have any name, even one that is no UTF-8, or "</script>".
   return absl::StrReplaceAll(Json{{"regions", std::move(regions)}}.dump(-1, ' ', false, Json::error_handler_t::replace),

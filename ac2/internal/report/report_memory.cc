@@ -65,7 +65,8 @@ const memory = (() => {
     const part = parts[current];
     if (held > part.peak) { part.peak = held; part.peakTime = event.time; }
   }
-  return {events, sign, isReplay, peak, peakTime, savedPeak, names, most, groupIndex, opColor, spans, replays, backwards, parts, end, OTHER};
+  return {events, sign, isReplay, peak, peakTime, savedPeak, names, most, groupIndex, opColor, spans, replays, backwards, parts, end, OTHER,
+          ...countedAfter(events, sign), shownOfBound: shownOfBound(peak)};
 })();
 
 const forwardNs = memory.spans.reduce((sum, op) => sum + op.end - op.begin, 0);
@@ -77,7 +78,8 @@ const replayNs = memory.replays.reduce((sum, p) => sum + p.end - p.begin, 0);
       ? ", " + time(memory.end) + " from the first op to the last release"
       : ". No timeline was kept: this is what the trace holds now.");
   if (timed) {
-    tile("Most held at once", bytes(memory.peak), "at " + time(memory.peakTime) + ", replayed results included");
+    tile("Most held at once", bytes(memory.peak), "at " + time(memory.peakTime) + ", with replayed results" +
+        (sharedBound ? ", and what does not count" : ""));
     tile("Most saved at once", bytes(memory.savedPeak), bytes(sum("saved_bytes")) + " held now");
   } else {
     tile("Held now", bytes(sum("saved_bytes")), "inputs that ops need included");
@@ -88,6 +90,7 @@ const replayNs = memory.replays.reduce((sum, p) => sum + p.end - p.begin, 0);
   }
   if (sum("evicted_values")) tile("Evicted", count(sum("evicted_values"), "value"), "dropped for a memory budget");
   tile("Copied", bytes(sum("copied_bytes")), "before being overwritten");
+  tellBudget();
 }
 
 // With more than one policy their names stand above the plot.
@@ -141,7 +144,7 @@ function layOutMemory() {
   const plotWidth = width - MARGIN.left - MARGIN.right;
   const bottom = height - 24 - LANES.length * LANE_HEIGHT - 8;
   const plotHeight = bottom - MARGIN.top;
-  const scale = Math.max(memory.peak, 1) * 1.06;
+  const scale = Math.max(memory.peak, memory.shownOfBound, 1) * 1.06;
   return {g, width, height, plotWidth, plotHeight, bottom, scale,
           columns: Math.max(1, Math.floor(plotWidth)),
           ink: cssColor("--ink"), soft: cssColor("--soft"), line: cssColor("--line"),
@@ -262,6 +265,7 @@ function drawMemory(cursor = null) {
   drawBackwards(plot);
   drawScale(plot);
   drawAreas(plot);
+  drawBound(plot);
   drawPolicies(plot);
   drawPeaks(plot);
   drawLanes(plot);

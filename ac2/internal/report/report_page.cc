@@ -22,8 +22,14 @@ const char* const kBody = R"html(</style>
 <section id="memory">
 <h2>Memory held for backward</h2>
 <p class="note" id="memory-note"></p>
+<p class="note" id="budget-note"></p>
 <div class="legend" id="legend"></div>
 <div id="chart"><canvas id="canvas" role="img" aria-label="Bytes held over time, by the op that computed them"></canvas></div>
+</section>
+<section id="effects" hidden>
+<h2>Dropped, offloaded and packed</h2>
+<p class="note">What a memory budget dropped, what was copied to another memory, and what policies hold in a form of their own: when, and at what cost. Of what was dropped the cost is computing it again; of the others it is what backward waited for them.</p>
+<div class="scroll"><table><thead><tr><th>Op</th><th>Where</th><th></th><th class="number">Values</th><th class="number">Bytes</th><th class="number">First</th><th class="number">Last</th><th class="number">Times</th><th class="number">Cost</th></tr></thead><tbody id="effects-body"></tbody></table></div>
 </section>
 <section id="ops">
 <h2>Ops</h2>
@@ -75,7 +81,7 @@ function unpack(table) {
 }
 const regions = data.regions.map((region, number) => {
   const r = {...region, number};
-  for (const name of ["scopes", "ops", "values", "replays", "events", "backwards", "long_replays"]) r[name] = unpack(region[name]);
+  for (const name of ["scopes", "ops", "values", "replays", "events", "backwards", "long_replays", "limits", "effects"]) r[name] = unpack(region[name]);
   for (const op of r.ops) { op.region = r; op.replayNs = 0; op.evictions = 0; }
   for (const event of r.events) if (event.change === "evict" && r.values[event.value].op >= 0) ++r.ops[r.values[event.value].op].evictions;
   for (const replay of r.replays) if (replay.op >= 0) r.ops[replay.op].replayNs += replay.end - replay.begin;
@@ -106,8 +112,8 @@ const shortName = name => name.replace(/^aten::/, "");
 function producer(region, value) { return value < 0 ? null : region.ops[region.values[value].op] ?? null; }
 function valueName(region, value) {
   const op = producer(region, value);
-  const shape = region.values[value].shape;
-  return (op ? shortName(op.name) + " (" + (regions.length > 1 ? "region " + (region.number + 1) + ", " : "") + "op " + op.index + ")" : OUTSIDE) + (shape ? " " + shape : "");
+  const {shape, name} = region.values[value];
+  return (name ? "\"" + name + "\" " : "") + (op ? shortName(op.name) + " (" + (regions.length > 1 ? "region " + (region.number + 1) + ", " : "") + "op " + op.index + ")" : OUTSIDE) + (shape ? " " + shape : "") + (op && op.where ? " " + op.where : "");
 }
 function decidedBy(op) {
   if (!op.node) return "";
@@ -152,7 +158,7 @@ std::string report_page(const std::string& data) {
   }
   page += data;
   for (const char* part :
-       {kScript, kReportCommon, kReportMemory, kReportTable, kReportLongReplays, kReportGraph, kEnd}) {
+       {kScript, kReportCommon, kReportBudget, kReportMemory, kReportTable, kReportLongReplays, kReportGraph, kEnd}) {
     page += part;
   }
   return page;

@@ -8,6 +8,7 @@ namespace ac2::internal {
 
 extern const char* const kReportStyle;
 extern const char* const kReportCommon;  // the data, and what all sections use
+extern const char* const kReportBudget;  // functions that kReportMemory calls
 extern const char* const kReportMemory;
 extern const char* const kReportTable;
 extern const char* const kReportLongReplays;

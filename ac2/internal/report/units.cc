@@ -21,6 +21,16 @@ std::string bytes_text(int64_t bytes) {
   return text;
 }
 
+std::string time_text(int64_t ns) {
+  char text[32];
+  if (ns < 1'000'000) {
+    std::snprintf(text, sizeof text, "%.1f us", static_cast<double>(ns) * 1e-3);
+  } else {
+    std::snprintf(text, sizeof text, "%.2f ms", static_cast<double>(ns) * 1e-6);
+  }
+  return text;
+}
+
 std::string count_text(int64_t count, const char* thing) {
   return absl::StrCat(count, " ", thing, count == 1 ? "" : "s");
 }

@@ -5,6 +5,9 @@ namespace ac2::internal {
 void ByteLedger::held(const Value& value) {
   const CountedBytes counted = value.counted_bytes();
   offloaded_bytes_ += counted.offloaded;
+  if (value.is_packed()) {
+    tell(value, value.bytes(), value.is_offloaded() ? ByteChange::Kind::kOffload : ByteChange::Kind::kPack);
+  }
   if (value.state().held != Held::kWhole && !value.is_offloaded()) {
     saved(value, counted.saved, ByteChange::Kind::kHold);
   }

@@ -37,6 +37,7 @@ class ByteLedger {
   // Verify mode has compared a replayed result with forward's.
   void result_verified() { ++verified_results_; }
 
+  int64_t evicted_values() const { return evicted_values_; }
   int64_t saved_bytes() const { return saved_bytes_; }
   int64_t recomputed_bytes() const { return recomputed_bytes_; }
   // From now on most_recomputed_bytes() is counted anew.

@@ -41,6 +41,8 @@ struct ByteChange {
     kDrop,     // replayed bytes go
     kEvict,    // a memory budget drops the value; the changes after this one count its bytes
     kCopy,     // bytes were copied before they were overwritten; the changes beside this one count them
+    kPack,     // so many bytes are held in a form of a policy's from now on, as what the next kHold says
+    kOffload,  // so many bytes are in another memory from now on, or on the way there, and are not held
   };
   const Value& value;
   Kind kind;

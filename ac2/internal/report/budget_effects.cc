@@ -1,0 +1,151 @@
+#include "ac2/internal/report/budget_effects.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+
+namespace ac2::internal {
+
+namespace {
+
+class Effects {
+ public:
+  explicit Effects(const TraceLog& log) : log_(log) {}
+
+  std::vector<Effect> take() {
+    for (size_t i = 0; i < log_.events.size(); ++i) {
+      add_event(i);
+    }
+    for (const TraceLog::Replay& replay : log_.replays) {
+      add_replay(replay);
+    }
+    add_uses();
+    std::vector<Effect> effects;
+    for (auto& [key, effect] : effects_) {
+      effects.push_back(std::move(effect));
+    }
+    std::stable_sort(effects.begin(), effects.end(),
+                     [](const Effect& a, const Effect& b) { return a.bytes > b.bytes; });
+    return effects;
+  }
+
+ private:
+  using Key = std::tuple<Effect::Kind, std::string, std::string>;
+
+  Effect& effect_of(Effect::Kind kind, int64_t value) {
+    const int64_t op = log_.values[value].op;
+    const std::string name = op == TraceLog::kNone ? "" : log_.ops[op].name,
+                      where = op == TraceLog::kNone ? "" : log_.ops[op].where;
+    const auto [place, is_new] = effects_.try_emplace(Key(kind, name, where));
+    if (is_new) {
+      place->second.kind = kind;
+      place->second.op = name;
+      place->second.where = where;
+    }
+    return place->second;
+  }
+
+  void add_event(size_t i) {
+    const TraceLog::Event& event = log_.events[i];
+    if (event.change != TraceLog::Change::EVICT && event.change != TraceLog::Change::OFFLOAD &&
+        event.change != TraceLog::Change::PACK) {
+      return;
+    }
+    const Effect::Kind kind = event.change == TraceLog::Change::EVICT     ? Effect::Kind::DROPPED
+                              : event.change == TraceLog::Change::OFFLOAD ? Effect::Kind::OFFLOADED
+                                                                          : Effect::Kind::PACKED;
+    Effect& effect = effect_of(kind, event.value);
+    effect.first = effect.values == 0 ? event.time : effect.first;
+    effect.last = event.time;
+    ++effect.values;
+    effect.bytes += event.bytes;
+    if (kind == Effect::Kind::PACKED && i + 1 < log_.events.size() && log_.events[i + 1].value == event.value) {
+      effect.packed_bytes += log_.events[i + 1].bytes;
+    }
+    if (kind == Effect::Kind::DROPPED) {
+      dropped_ops_.insert(log_.values[event.value].op);
+    } else {
+      moved_.insert_or_assign(event.value, kind);
+    }
+  }
+
+  void add_replay(const TraceLog::Replay& replay) {
+    if (replay.value != TraceLog::kNone) {
+      replayed_for_[replay.value] += replay.span.length();
+    }
+    if (replay.op == TraceLog::kNone || !dropped_ops_.contains(replay.op)) {
+      return;
+    }
+    Effect& effect = effect_of(Effect::Kind::DROPPED, log_.ops[replay.op].outputs.front());
+    ++effect.times;
+    effect.time += replay.span.length();
+  }
+
+  // What runs again while backward waits for a value is the cost of what was dropped.
+  void add_uses() {
+    std::map<int64_t, std::pair<int64_t, int64_t>> waited;  // by value: how often, and how long
+    for (const TraceLog::Use& use : log_.uses) {
+      if (moved_.contains(use.value)) {
+        auto& [times, time] = waited[use.value];
+        ++times;
+        time += use.span.length();
+      }
+    }
+    for (const auto& [value, sum] : waited) {
+      Effect& effect = effect_of(moved_.at(value), value);
+      effect.times += sum.first;
+      effect.time += std::max<int64_t>(0, sum.second - replayed_for_[value]);
+    }
+  }
+
+  const TraceLog& log_;
+  std::map<Key, Effect> effects_;
+  absl::flat_hash_set<int64_t> dropped_ops_;
+  std::map<int64_t, Effect::Kind> moved_;    // by value
+  std::map<int64_t, int64_t> replayed_for_;  // by value that autograd asked for: nanoseconds
+};
+
+bool comes(const TraceLog::Event& event) {
+  return event.change == TraceLog::Change::HOLD || event.change == TraceLog::Change::REPLAY;
+}
+
+}  // namespace
+
+BudgetEffects budget_effects(const TraceLog& log) {
+  BudgetEffects result;
+  for (size_t i = 0; i < log.events.size(); ++i) {
+    const TraceLog::Event& event = log.events[i];
+    const int64_t held = event.saved_bytes + event.recomputed_bytes;
+    result.most_allocated = std::max(result.most_allocated, event.allocated);
+    // Room is made after bytes have come, and before more do.
+    const bool is_settled = i + 1 == log.events.size() || comes(log.events[i + 1]);
+    if (is_settled && held > result.most_held) {
+      result.most_held = held;
+      result.most_held_at = event.time;
+      result.shared_then = event.shared_bytes;
+    }
+    if (is_settled && held - event.shared_bytes > result.most_counted) {
+      result.most_counted = held - event.shared_bytes;
+      result.most_counted_at = event.time;
+    }
+  }
+  result.effects = Effects(log).take();
+  return result;
+}
+
+const char* to_string(Effect::Kind kind) {
+  switch (kind) {
+    case Effect::Kind::DROPPED:
+      return "dropped";
+    case Effect::Kind::OFFLOADED:
+      return "offloaded";
+    case Effect::Kind::PACKED:
+      return "packed";
+  }
+  return "";
+}
+
+}  // namespace ac2::internal
