@@ -2,11 +2,17 @@
 //
 //   budget_simulator densenet121.log --budget 0.7,0.5,0.3
 //   budget_simulator densenet121.log --budget 0.5 --known_step
+//   budget_simulator densenet121.log --budget 0.5 --repeat 40
 //
 // TRACE is a file of the DTR prototype (arXiv 2006.09616; see dtr_trace.h). A budget is a fraction of the bytes that
 // the step holds at its peak without one, what comes from outside (weights, inputs) included. Printed for each: the
 // budget and the peak in bytes, the time of all ops run and that over the recorded time, how many needed values were
 // dropped and ops run again, and the evictor's own time per value dropped.
+//
+// --repeat runs the step that often, as training does, and prints a line for each: what the library remembers of a step
+// helps in the next ones. Beside the figures stand the setting of the rule (whether it goes by the last or the next
+// use, share, horizon and floor) and why: "plain" where nothing is known, "try" where it is found out what the setting
+// costs, "given up" if that was more than the best, and "best".
 //
 // Exit status: 0; 1 if the trace cannot be read or a budget cannot be met; 2 for a wrong command line.
 #include <absl/flags/flag.h>
@@ -31,6 +37,7 @@ ABSL_FLAG(
     bool, known_step, false,
     "the evictor has a recording of the step: it knows when each value is used next, and tries the constants of its "
     "rule out on it");
+ABSL_FLAG(int, repeat, 1, "how often the step runs; with more than one, a line for each");
 
 namespace {
 
@@ -38,6 +45,7 @@ using ac2::internal::RecordedStep;
 using ac2::internal::RuleChoice;
 using ac2::internal::SimulatorOptions;
 using ac2::internal::StepResult;
+using ac2::internal::StepStore;
 
 RuleChoice run(const RecordedStep& step, int64_t budget, bool known_step) {
   if (known_step) {
@@ -76,6 +84,31 @@ void explain_failure(const RecordedStep& step, double fraction, int64_t budget, 
       fraction, budget, why, std::ceil(1000.0 * smallest / peak) / 1000, smallest);
 }
 
+std::string describe(const StepResult& result) {
+  const ac2::internal::RuleSetting& setting = result.setting;
+  const char* why = result.given_up ? "given up" : result.tried ? "try" : setting.is_plain() ? "plain" : "best";
+  return absl::StrFormat("%s use, %g, %g, %g: %s", setting.next_uses ? "next" : "last", setting.constants.share,
+                         setting.constants.horizon, setting.constants.floor, why);
+}
+
+// False if a step cannot be met that was not tried out, which is returned in `failed`.
+bool run_repeatedly(const RecordedStep& step, double fraction, int64_t budget, int times, StepResult& failed) {
+  StepStore store;
+  const double recorded = step.cost();
+  for (int i = 1; i <= times; ++i) {
+    const StepResult result = ac2::internal::simulate(step, {.budget = budget, .store = &store});
+    if (result.outcome != StepResult::kCompleted && !result.tried) {
+      failed = result;
+      return false;
+    }
+    const std::string time =
+        result.outcome == StepResult::kCompleted ? absl::StrFormat("%.4f", result.cost / recorded) : "not met";
+    absl::PrintF("%6g %5d %15d %11.3f %11s %9d %10d   %s\n", fraction, i, result.peak_bytes, result.cost / 1e6, time,
+                 result.evictions, result.replayed.size(), describe(result));
+  }
+  return true;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -109,18 +142,40 @@ int main(int argc, char** argv) {
     return 1;
   }
   const bool known_step = absl::GetFlag(FLAGS_known_step);
+  const int repeat = absl::GetFlag(FLAGS_repeat);
+  if (repeat < 1 || (repeat > 1 && known_step)) {
+    absl::FPrintF(stderr,
+                  "budget_simulator: --repeat is %d%s; expected a number from 1 on, and more than 1 only without "
+                  "--known_step\n",
+                  repeat, known_step ? " with --known_step" : "");
+    return 2;
+  }
   const StepResult plain = ac2::internal::simulate(*step, {});
   const int64_t peak = plain.peak_bytes;
   absl::PrintF("%d ops, %d values, peak without budget %d bytes, recorded time %.3f ms%s\n\n", step->ops.size(),
                step->values.size(), peak, plain.cost / 1e6, known_step ? ", step known" : "");
-  absl::PrintF("%6s %15s %15s %11s %11s %9s %10s %11s\n", "budget", "bytes", "peak", "time ms", "/ recorded",
-               "evictions", "recomputed", "us/eviction");
+  if (repeat > 1) {
+    absl::PrintF("%6s %5s %15s %11s %11s %9s %10s   %s\n", "budget", "step", "peak", "time ms", "/ recorded",
+                 "evictions", "recomputed", "rule");
+  } else {
+    absl::PrintF("%6s %15s %15s %11s %11s %9s %10s %11s\n", "budget", "bytes", "peak", "time ms", "/ recorded",
+                 "evictions", "recomputed", "us/eviction");
+  }
   int status = 0;
   for (const double fraction : fractions) {
     const int64_t budget = static_cast<int64_t>(fraction * static_cast<double>(peak));
     if (budget < 1) {
       absl::FPrintF(stderr, "budget_simulator: a budget of %g is less than one byte\n", fraction);
       return 2;
+    }
+    if (repeat > 1) {
+      StepResult failed;
+      if (!run_repeatedly(*step, fraction, budget, repeat, failed)) {
+        std::fflush(stdout);
+        explain_failure(*step, fraction, budget, failed, peak, known_step);
+        status = 1;
+      }
+      continue;
     }
     const StepResult result = run(*step, budget, known_step).result;
     if (result.outcome != StepResult::kCompleted) {

@@ -6,6 +6,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "ac2/internal/eviction/evictor.h"
+#include "ac2/internal/eviction/step_memory.h"
 #include "benchmarks/simulator/step_foresight.h"
 
 namespace ac2::internal {
@@ -22,7 +23,11 @@ class Simulation {
         options_(options),
         step_cost_(step.cost()),
         foresight_(evictor_, options.step_known ? step_cost_ : 0),
-        evictor_({.budget = options.budget, .rule = options.rule, .foresight = &foresight_}),
+        evictor_({.budget = options.budget,
+                  .rule = options.rule,
+                  .foresight = options.store != nullptr ? static_cast<const Foresight*>(&memory_) : &foresight_}),
+        memory_(evictor_, options.store != nullptr ? *options.store : StepStore::process(),
+                StepMemory::Wants::kPerhapsLonger),
         values_(step.values.size()),
         tensors_(step.tensors.size()),
         op_values_(step.ops.size()) {
@@ -36,9 +41,19 @@ class Simulation {
       }
       for (const uint32_t tensor : step_.alive_at_end) {
         bring_back(tensor);
+        if (options_.store != nullptr) {
+          memory_.took(id_of(tensor));
+        }
         evictor_.pin(id_of(tensor));
       }
     } catch (const Stopped&) {
+    }
+    if (options_.store != nullptr) {
+      result_.ops_known = memory_.ops_known();
+      result_.given_up = memory_.given_up().has_value();
+      result_.setting = memory_.given_up().value_or(memory_.setting());
+      result_.tried = memory_.is_trying();
+      result_.outcome == StepResult::kCompleted ? memory_.step_ended() : memory_.step_failed();
     }
     return std::move(result_);
   }
@@ -138,6 +153,9 @@ class Simulation {
   void make_room(int64_t bytes, uint32_t op) {
     while (evictor_.held_bytes() > options_.budget - bytes) {
       const auto begin = std::chrono::steady_clock::now();
+      if (options_.store != nullptr) {
+        memory_.about_to_choose();
+      }
       const ValueId victim = evictor_.next_victim();
       if (victim != kNoId) {
         result_.evictions += evictor_.is_needed(victim) ? 1 : 0;
@@ -180,16 +198,23 @@ class Simulation {
     note_peak(values.made_bytes);
     foresight_.program_ran(step_.ops[index].cost);
     spend(step_.ops[index].cost);
+    absl::InlinedVector<ValueId, 4> inputs;
+    for (const uint32_t value : values.inputs) {
+      inputs.push_back(values_[value].id);
+    }
+    if (options_.store != nullptr) {
+      memory_.ran(std::hash<std::string>()(step_.ops[index].name) + 31 * static_cast<uint64_t>(values.made_bytes),
+                  step_.ops[index].cost, inputs);
+    }
     if (!values.made.empty()) {
-      absl::InlinedVector<ValueId, 4> inputs;
-      for (const uint32_t value : values.inputs) {
-        inputs.push_back(values_[value].id);
-      }
       const NodeId node = evictor_.add_node(step_.ops[index].cost, inputs);
       for (const uint32_t made : values.made) {
         ValueState& value = values_[made];
         value.id = evictor_.add_result(node, step_.values[made].bytes, Retention::kPreferSave);
         value.epoch = 1;
+        if (options_.store != nullptr) {
+          memory_.made(node, value.id);
+        }
         if (!options_.bias.empty()) {
           foresight_.set_cost_factor(value.id, options_.bias[made]);
         }
@@ -232,6 +257,9 @@ class Simulation {
     make_room(values.made_bytes, frame.op);
     note_peak(values.made_bytes);
     result_.replayed.push_back(frame.op);
+    if (options_.store != nullptr && !values.made.empty()) {
+      memory_.replayed(evictor_.graph().value(values_[values.made[0]].id).producer);
+    }
     spend(step_.ops[frame.op].cost);
     for (const uint32_t made : values.made) {
       ValueState& value = values_[made];
@@ -330,6 +358,7 @@ class Simulation {
   const double step_cost_;
   StepForesight foresight_;
   Evictor evictor_;
+  StepMemory memory_;
   std::vector<ValueState> values_;
   std::vector<TensorState> tensors_;
   std::vector<OpValues> op_values_;

@@ -26,6 +26,8 @@
 #include <vector>
 
 #include "ac2/internal/eviction/eviction_rule.h"
+#include "ac2/internal/eviction/rule_trials.h"
+#include "ac2/internal/eviction/step_store.h"
 
 namespace ac2::internal {
 
@@ -74,6 +76,9 @@ struct SimulatorOptions {
   RuleConstants rule = {};
   // By value of the step: a factor for the cost of dropping it. Empty: 1 for all.
   std::vector<double> bias = {};
+  // The steps that were simulated before, of which this one may be a repetition; or null. The rule is then the one that
+  // StepMemory chooses.
+  StepStore* store = nullptr;
   // The simulation is given up when it has cost this many times the step's own cost.
   double give_up_at = 100;
 };
@@ -87,6 +92,12 @@ struct StepResult {
   std::vector<uint32_t> replayed;  // ops that ran again, in that order
   int64_t missing_bytes = 0;       // kOutOfMemory: how many more bytes the op that failed would have taken
   uint32_t failed_op = kNoId;
+  // With a store: the setting with which the step began, whether it was tried out, and was given up; and at how many
+  // ops (a value that is brought back at the end is one) it was known what comes.
+  RuleSetting setting;
+  bool tried = false;
+  bool given_up = false;
+  int64_t ops_known = 0;
   double evictor_seconds = 0;  // real time in next_victim()
 };
 

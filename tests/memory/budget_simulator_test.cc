@@ -473,6 +473,21 @@ TEST_F(BudgetSimulatorTest, RunsTheStepKnown) {
   EXPECT_THAT(run.output, AllOf(HasSubstr("step known"), HasSubstr("51500")));
 }
 
+TEST_F(BudgetSimulatorTest, RepeatsTheStepWithALineForEach) {
+  const Printed run = run_program(path_ + " --budget 0.5,0.25 --repeat 5");
+  EXPECT_EQ(run.status, 0) << run.output;
+  EXPECT_THAT(run.output, AllOf(HasSubstr("\n   0.5     1           51000"), HasSubstr(": plain\n"),
+                                HasSubstr("\n   0.5     5"), HasSubstr("\n  0.25     5")));
+}
+
+TEST_F(BudgetSimulatorTest, RefusesToRepeatNothingAndAKnownStep) {
+  for (const std::string arguments : {"--repeat 0", "--repeat=-1", "--repeat 2 --known_step"}) {
+    const Printed run = run_program(absl::StrCat(path_, " ", arguments));
+    EXPECT_EQ(run.status, 2) << arguments;
+    EXPECT_THAT(run.output, HasSubstr("expected a number from 1 on")) << arguments;
+  }
+}
+
 TEST_F(BudgetSimulatorTest, ABudgetThatCannotBeMetNamesTheSmallestThatCan) {
   const Printed run = run_program(path_ + " --budget 0.01");
   EXPECT_EQ(run.status, 1);

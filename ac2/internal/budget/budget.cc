@@ -7,8 +7,27 @@
 
 namespace ac2::internal {
 
+namespace {
+
+// What the op is, and how large its results are. Facts are never freed, so that their address stands for the operator.
+uint64_t signature_of(const Node& node) {
+  uint64_t signature = reinterpret_cast<uintptr_t>(node.facts);
+  for (const NodeOutput& output : node.outputs) {
+    const uint64_t bytes = output.value != nullptr ? output.value->nbytes : 0;
+    signature = (signature ^ bytes) * 0x9e3779b97f4a7c15ULL;
+    signature ^= signature >> 29;
+  }
+  return signature;
+}
+
+}  // namespace
+
 Budget::Budget(Limit limit, CostSource costs)
-    : limit_(limit.bytes), evictor_({.budget = limit.bytes}), limits_{limit}, costs_(costs) {}
+    : limit_(limit.bytes),
+      evictor_({.budget = limit.bytes, .foresight = &memory_}),
+      memory_(evictor_, StepStore::process(), StepMemory::Wants::kUntilTaken),
+      limits_{limit},
+      costs_(costs) {}
 
 Budget::Limit Budget::limit() const {
   const std::lock_guard lock(mutex_);
@@ -109,6 +128,7 @@ void Budget::add_call(const std::weak_ptr<BudgetedTape>& tape, Node& node) {
   }
   evictor_.ran(node.cost);
   node.budget_node = evictor_.add_node(node.cost, absl::MakeConstSpan(inputs.data(), inputs.size()));
+  memory_.ran(signature_of(node), node.cost, absl::MakeConstSpan(inputs.data(), inputs.size()));
   for (const NodeOutput& output : node.outputs) {
     if (output.value == nullptr || !output.value->budget.droppable) {
       continue;
@@ -116,6 +136,7 @@ void Budget::add_call(const std::weak_ptr<BudgetedTape>& tape, Node& node) {
     Value& value = *output.value;
     value.budget.id = evictor_.add_result(node.budget_node, static_cast<int64_t>(value.nbytes), value.budget.retention);
     value.budget.tracked = true;
+    memory_.made(node.budget_node, value.budget.id);
     enter(tape, value);
     place(value, Place::kElsewhere);
   }
@@ -128,6 +149,7 @@ void Budget::add_call(const std::weak_ptr<BudgetedTape>& tape, Node& node) {
 void Budget::forget(Value& value) {
   const std::lock_guard lock(mutex_);
   evictor_.forget(value.budget.id);
+  memory_.forget(value.budget.id);
   entries_[value.budget.id] = {};
   value.budget.id = kNoId;
   value.budget.tracked = false;
@@ -164,6 +186,7 @@ void Budget::set_place(const Value& value, Place place) {
 
 ValueId Budget::next_victim(bool spare_last) {
   look_elsewhere();
+  memory_.about_to_choose();
   return evictor_.next_victim(spare_last);
 }
 
@@ -207,6 +230,14 @@ void Budget::used(const Value& value) {
   }
 }
 
+void Budget::took(const Value& value) {
+  const std::lock_guard lock(mutex_);
+  memory_.took(value.budget.id);
+  if (memory_.knows_uses()) {
+    evictor_.foresight_changed(value.budget.id);
+  }
+}
+
 void Budget::pin(const Value& value) {
   const std::lock_guard lock(mutex_);
   evictor_.pin(value.budget.id);
@@ -221,6 +252,7 @@ void Budget::replayed(const Node& node) {
   if (node.budget_node != kNoId) {
     const std::lock_guard lock(mutex_);
     evictor_.ran(evictor_.graph().node(node.budget_node).cost);
+    memory_.replayed(node.budget_node);
   }
 }
 

@@ -39,6 +39,7 @@
 #include "ac2/internal/budget/learned_limit.h"
 #include "ac2/internal/budget/outside_bytes.h"
 #include "ac2/internal/eviction/evictor.h"
+#include "ac2/internal/eviction/step_memory.h"
 #include "ac2/internal/graph/node.h"
 #include "ac2/internal/libtorch/out_of_memory.h"
 #include "ac2/internal/operators/cost_source.h"
@@ -99,6 +100,8 @@ class Budget : public std::enable_shared_from_this<Budget> {
   void add_hook(const Value& value);
   void remove_hook(const Value& value);
   void used(const Value& value);
+  // Backward has unpacked it.
+  void took(const Value& value);
   // The bytes must stay while an op runs, or while its inputs are gathered.
   void pin(const Value& value);
   void unpin(const Value& value);
@@ -137,6 +140,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   int64_t hurried_drops() const { return hurried_drops_.load(std::memory_order_relaxed); }
   // As held_bytes(), but of what is not tracked all counts that tapes took from outside.
   int64_t most_held_bytes() const;
+  // Of any budget: what ran since the last one ended was a step.
   void backward_ended(int graph_task);
   // Of the process's past.
   void forget_limit();
@@ -226,6 +230,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   std::vector<std::weak_ptr<BudgetedTape>> tapes_;  // and some that are gone
   size_t most_tapes_ = kFewTapes;                   // when those are looked for
   Evictor evictor_;
+  StepMemory memory_;                   // of the steps before, with which the evictor sees what is to come
   std::vector<Entry> entries_;          // by ValueId
   absl::btree_multiset<Limit> limits_;  // the first is the evictor's
   std::vector<Elsewhere> elsewhere_;    // results that the program keeps by itself, or did

@@ -141,10 +141,11 @@ int64_t Budget::most_held_bytes() const {
 }
 
 void Budget::backward_ended(int graph_task) {
+  const std::lock_guard lock(mutex_);
+  memory_.step_ended();
   if (!has_no_number()) {
     return;
   }
-  const std::lock_guard lock(mutex_);
   learned_->backward_ended(graph_task);
   apply_learned();
   most_held_.store(untracked_bytes_.load(std::memory_order_relaxed) + held(), std::memory_order_relaxed);

@@ -36,6 +36,8 @@ struct RuleConstants {
   double horizon = 0.3;
   double floor = 0.02;
   double power = 1;
+
+  bool operator==(const RuleConstants&) const = default;
 };
 
 class EvictionRule {
@@ -51,6 +53,7 @@ class EvictionRule {
   double weight(double distance, double time) const;
 
   const RuleConstants& constants() const { return constants_; }
+  void set_constants(const RuleConstants& constants) { constants_ = constants; }
   void set_budget(int64_t budget) { budget_ = budget; }
 
  private:

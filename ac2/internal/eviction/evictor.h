@@ -102,6 +102,11 @@ class Evictor {
   // program has for a tensor.) A value that only replays of others want has no hook.
   void add_hook(ValueId value);
   void remove_hook(ValueId value);
+  // What wants the value does not count, now and later, until heed_hooks(): it is known to be in vain, as a name that
+  // the program has for a tensor that it does not use again. The value may then be dropped as unneeded.
+  void ignore_hooks(ValueId value);
+  void heed_hooks(ValueId value);
+  bool ignores_hooks(ValueId value) const { return states_[value].ignores_hooks; }
   // The bytes must stay for now: while an op that takes the value runs, or while a replay gathers an op's inputs.
   void pin(ValueId value);
   void unpin(ValueId value);
@@ -109,8 +114,11 @@ class Evictor {
   void used(ValueId value);
   // An op has run or was replayed.
   void ran(double cost);
-  // The foresight's answers about the value have changed.
+  // The foresight's answers about the value have changed, or about all values.
   void foresight_changed(ValueId value) { mark_stale(value); }
+  void foresight_changed();
+  // Values are compared by other constants from now on. To be followed by foresight_changed().
+  void set_rule(const RuleConstants& constants) { rule_.set_constants(constants); }
 
   // --- answers ---
 
@@ -147,10 +155,13 @@ class Evictor {
     bool in_stale = false;
     bool in_unneeded = false;
     bool kept_last = false;
+    bool ignores_hooks = false;
+    int32_t ignored_hooks = 0;
     int32_t pins = 0;
     double last_use = 0;
   };
 
+  bool knows_uses() const { return foresight_ != nullptr && foresight_->knows_uses(); }
   bool is_evictable(ValueId id) const;
   bool is_candidate(ValueId id) const;
   // Whether the value's bytes are there, and stay as long as there is anything else to evict.
@@ -193,7 +204,6 @@ class Evictor {
 
   int64_t budget_;
   const Foresight* const foresight_;
-  const bool knows_uses_;
   bool is_pressed_ = false;  // next_victim() has been called; nothing is indexed before
   double time_ = 0;
   double pressed_since_ = 0;  // the last time at which every needed value had its bytes

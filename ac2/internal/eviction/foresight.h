@@ -12,7 +12,8 @@ class Foresight {
  public:
   virtual ~Foresight() = default;
 
-  // Whether next_use(), now() and step_length() are known; they are not called otherwise. The answer never changes.
+  // Whether next_use(), now() and step_length() are known; they are not called otherwise. The caller that makes the
+  // answer change tells the evictor (foresight_changed).
   virtual bool knows_uses() const = 0;
   // When the value is used next. All three times are on the clock of the ops of the program: the sum of the costs of
   // those that it has run, replays left out.

@@ -258,6 +258,7 @@ at::Tensor SavedTensorHook::unpack_in_turn(int graph_task) {
   try {
     at::Tensor tensor = unpack_pinned();
     const Tape::Lock tape(*tape_);
+    tape->budget().took(*value());
     backward_has_unpacked(*tape, graph_task);
     unpin(*tape);
     return tensor;

@@ -55,6 +55,11 @@ class BudgetShare {
       budget_->remove_hook(value);
     }
   }
+  void took(const Value& value) {
+    if (value.budget.id != kNoId) {
+      budget_->took(value);
+    }
+  }
   void set_retention(Value& value, Retention retention);
   // A backward begins while none is under way on the tape, which has so many nodes.
   void backward_begins(int64_t nodes) {
