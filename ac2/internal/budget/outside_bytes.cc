@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ac2/internal/libtorch/reference_counts.h"
+
 namespace ac2::internal {
 
 namespace {
@@ -66,9 +68,9 @@ void OutsideBytes::remove_leaf(const c10::Storage& storage, const at::Tensor& le
 bool OutsideBytes::is_ours(const Entry& entry) {
   auto holds = static_cast<uint32_t>(entry.holds);
   for (const Leaf& leaf : entry.leaves) {
-    // Only tapes have the leaf, so nobody gives it other data now.
+    // Only tapes have the leaf, so nobody gives it other data now, and what it was given before is seen.
     holds +=
-        leaf.tensor.use_count() == static_cast<uint32_t>(leaf.holds) &&
+        is_referred_to_by(leaf.tensor, static_cast<size_t>(leaf.holds)) &&
         leaf.tensor._unsafe_get_target()->unsafe_storage().unsafeGetStorageImpl() == entry.storage._unsafe_get_target();
   }
   return entry.storage.use_count() == holds;
