@@ -7,6 +7,8 @@
 _PREFIX = "aarch64-linux-gnu-"
 
 def _impl(rctx):
+    if rctx.execute(["uname", "-m"]).stdout.strip() == "aarch64":
+        fail("--config=aarch64 is for other machines: here ./bazelw builds for aarch64 without it")
     compiler = rctx.which(_PREFIX + "g++")
     missing = ([] if compiler else ["g++-aarch64-linux-gnu"]) + ([] if rctx.which("qemu-aarch64") else ["qemu-user"])
     if missing:

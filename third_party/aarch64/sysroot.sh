@@ -33,7 +33,7 @@ fail() {
 release="$(. /etc/os-release 2>/dev/null && echo "${VERSION_CODENAME:-}")"
 cache="${AC2_CACHE:-${XDG_CACHE_HOME:-${HOME:?}/.cache}/ac2}"
 dest="$cache/sysroot-aarch64-${release:-unknown}"
-wanted="$(printf '%s\n' "${packages[@]}" "$left_out")"
+wanted="$(printf '%s\n' "${packages[@]}" "$left_out" "links name files of the directory; a processor")"
 mkdir -p "$cache"
 exec 9>"$dest.lock"
 flock 9
@@ -68,6 +68,28 @@ END
     [[ "$(basename "$deb")" =~ $left_out ]] || dpkg -x "$deb" "$dest.part"
   done
   rm -rf "$apt"
+  # Links to files of the root are to name those of this directory.
+  find "$dest.part" -type l -lname '/*' | while read -r link; do
+    target="$dest.part$(readlink "$link")"
+    [ ! -e "$target" ] || ln -srf "$target" "$link"
+  done
+  # LibTorch asks the kernel about the processor, and dies where it reads of another kind: the emulator shows this machine's
+  # files unless the directory has others. A Neoverse N1 with as many cores as this machine has.
+  mkdir -p "$dest.part/proc" "$dest.part/sys/devices/system/cpu/cpu0/regs/identification"
+  echo 0x00000000413fd0c1 >"$dest.part/sys/devices/system/cpu/cpu0/regs/identification/midr_el1"
+  for ((cpu = 0; cpu < $(nproc); ++cpu)); do
+    cat <<END
+processor	: $cpu
+BogoMIPS	: 50.00
+Features	: fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid asimdrdm lrcpc dcpop asimddp
+CPU implementer	: 0x41
+CPU architecture: 8
+CPU variant	: 0x3
+CPU part	: 0xd0c
+CPU revision	: 1
+
+END
+  done >"$dest.part/proc/cpuinfo"
   echo "$wanted" >"$dest.part/.complete"
   rm -rf "$dest"
   mv "$dest.part" "$dest"
