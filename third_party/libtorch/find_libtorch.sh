@@ -74,7 +74,7 @@ in_range() {
 }
 # machine_of HOME: as `uname -m` names it; nothing if the library does not say, or says one that ac2 has not been tried on.
 machine_of() {
-  case "$(od -An -tx1 -j18 -N2 "$1/lib/libtorch_cpu.so" | tr -d ' ')" in
+  case "$(od -An -tx1 -j18 -N2 "$1/lib/libtorch_cpu.so" 2>/dev/null | tr -d ' ' || true)" in
     3e00) echo x86_64 ;;
     b700) echo aarch64 ;;
   esac
