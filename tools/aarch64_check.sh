@@ -94,7 +94,7 @@ programs() {
 
 wheel() {
   local home version packages wheels="${WHEELS:-$work/wheels}"
-  home="$(AC2_MACHINE=aarch64 third_party/libtorch/find_libtorch.sh | head -n 1)"
+  home="$(AC2_MACHINE=aarch64 third_party/libtorch/find_libtorch.sh | sed -n 1p)"
   version="$(sed -n "s/^__version__ = '\([^+']*\).*/\1/p" "$home/version.py")"
   packages="$(third_party/aarch64/python_packages.sh "$home")"
   # The build backend runs in the Python for arm64, so that the wheel is named for it; the compiler that it starts does not.
