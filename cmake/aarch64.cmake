@@ -37,6 +37,8 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE BOTH)
 set(CMAKE_SYSTEM_PREFIX_PATH /usr)
 set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
+# Also what headers of the distribution include by their folder's name (Python's pyconfig.h).
+set(CMAKE_CXX_FLAGS_INIT "-isystem ${_root}/usr/include")
 # Libraries that libraries of the distribution are linked to.
 set(CMAKE_EXE_LINKER_FLAGS_INIT "-Wl,-rpath-link,${_root}/usr/lib/aarch64-linux-gnu")
 set(CMAKE_SHARED_LINKER_FLAGS_INIT "-Wl,-rpath-link,${_root}/usr/lib/aarch64-linux-gnu")

@@ -16,6 +16,7 @@
 #   AC2_SEEDS=2000                    random programs of each kind
 #   AC2_QEMU=max                      the processor (third_party/aarch64/run.sh)
 #   WHEELS=/somewhere                 where the wheel is put, by default nowhere
+#   BUILDS=/somewhere                 where the wheel's CMake tree is kept, so that the next one compiles less
 #   CMAKE_BUILD_TYPE=Debug            compiles the wheel's library without optimising it
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
@@ -103,7 +104,7 @@ wheel() {
     CMAKE_ARGS="-DCMAKE_TOOLCHAIN_FILE=$PWD/cmake/aarch64.cmake -DCMAKE_BUILD_TYPE=${CMAKE_BUILD_TYPE:-Release} -DCMAKE_CXX_FLAGS_DEBUG=-DNDEBUG" \
     third_party/aarch64/python.sh -c "
 import scikit_build_core.build as backend
-print(backend.build_wheel('$wheels', {'build-dir': '$work/build', 'cmake.build-type': '${CMAKE_BUILD_TYPE:-Release}'}))"
+print(backend.build_wheel('$wheels', {'build-dir': '${BUILDS:-$work}/aarch64', 'cmake.build-type': '${CMAKE_BUILD_TYPE:-Release}'}))"
   mkdir "$work/site"
   python3 -m zipfile -e "$wheels"/*.whl "$work/site"
   local libraries
