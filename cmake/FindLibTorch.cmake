@@ -21,6 +21,9 @@ set(_environment "")
 if(LIBTORCH_HOME)
   set(_environment "LIBTORCH_HOME=${LIBTORCH_HOME}")
 endif()
+if(CMAKE_CROSSCOMPILING)
+  list(APPEND _environment "AC2_MACHINE=${CMAKE_SYSTEM_PROCESSOR}")
+endif()
 execute_process(
   COMMAND "${CMAKE_COMMAND}" -E env ${_environment} bash "${_find}" ${_arguments} ${TORCH_INSTALL_PREFIX}
           ${CMAKE_PREFIX_PATH}

@@ -1,5 +1,6 @@
 """All that ac2 needs from outside, for its own WORKSPACE and for those of projects that depend on it."""
 
+load("//third_party/aarch64:aarch64_configure.bzl", "aarch64_configure")
 load("//third_party/bazel_shims:repositories.bzl", "offline_bazel_repositories")
 load("//third_party/cuda:cuda_configure.bzl", "cuda_configure")
 load("//third_party/libtorch:libtorch_configure.bzl", "libtorch_configure")
@@ -7,7 +8,7 @@ load("//third_party/python:python_configure.bzl", "python_configure")
 load("//third_party/sysdeps:pkg_config.bzl", "pkg_config_repository")
 
 def ac2_repositories():
-    """Declares @libtorch, @absl, @gtest, @benchmark, @nlohmann_json, @zlib, @local_cuda and @local_python.
+    """Declares @libtorch, @absl, @gtest, @benchmark, @nlohmann_json, @zlib, @local_cuda, @local_python and @ac2_aarch64.
 
     Call it first in a WORKSPACE, so that Bazel's own suffix finds its repositories declared and downloads nothing.
     """
@@ -15,6 +16,7 @@ def ac2_repositories():
     libtorch_configure(name = "libtorch")
     cuda_configure(name = "local_cuda")
     python_configure(name = "local_python")
+    aarch64_configure(name = "ac2_aarch64")
 
     # Bazel target = pkg-config modules. Add the ones you need; bazelw installs the packages.
     pkg_config_repository(

@@ -35,6 +35,8 @@ compgen -G "$home/_C.cpython-${version/./}-*.so" >/dev/null ||
   none "$home is no torch for Python $version: set PYTHON to the Python that it is for, or LIBTORCH_HOME to the torch of $python"
 
 environment="${AC2_CACHE:-${XDG_CACHE_HOME:-${HOME:?}/.cache}/ac2}/python-$version-torch${torch%.*}"
+# Machines of two kinds may share a home.
+[ "$(uname -m)" = x86_64 ] || environment+="-$(uname -m)"
 packages="$(dirname "$home")"
 mkdir -p "$(dirname "$environment")"
 exec 9>"$environment.lock"
@@ -47,7 +49,7 @@ with_torch() {
   local libraries site="$environment/lib/python$version/site-packages"
   # cuSPARSELt of CUDA 12.6 lies beside the others.
   libraries="$(compgen -G "$site/nvidia/*/lib"; compgen -G "$site/cusparselt/lib" || true)"
-  libraries="${libraries//$'\n'/:}:"
+  libraries="${libraries:+${libraries//$'\n'/:}:}"  # none beside a torch without CUDA
   command=(env "LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH-}" "PYTHONPATH=$packages"
     "PYTHONPYCACHEPREFIX=$environment/pycache" "$environment/bin/python")
 }

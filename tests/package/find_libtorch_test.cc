@@ -2,6 +2,7 @@
 // files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 
 #include <cstdio>
@@ -36,9 +37,16 @@ class FindLibtorchTest : public ::testing::Test {
     write(home + "/version.py", "__version__ = '" + version + "'\n");
     return home;
   }
-  std::string make_cached(const std::string& version) {
-    write(folder_ + "cache/libtorch-" + version + "-cpu/.complete", "");
-    return make_libtorch("cache/libtorch-" + version + "-cpu/torch", version);
+  std::string make_cached(const std::string& version, const std::string& machine = this_machine()) {
+    const std::string folder = "cache/libtorch-" + version + "-cpu" + machine;
+    write(folder_ + folder + "/.complete", "");
+    return make_libtorch(folder + "/torch", version);
+  }
+  // How its name ends in the cache.
+  static std::string this_machine() {
+    utsname name{};
+    uname(&name);
+    return std::string(name.machine) == "x86_64" ? "" : "-" + std::string(name.machine);
   }
   // Where the interpreter has its torch.
   void python_is(const std::string& home) {
@@ -48,9 +56,10 @@ class FindLibtorchTest : public ::testing::Test {
 
   // What find_libtorch.sh prints, errors included; `failed_` says whether it failed.
   std::string find(const std::string& environment, const std::string& arguments = "--no-fetch") {
-    const std::string command = "env -u LIBTORCH_HOME -u AC2_LIBTORCH_VERSION -u AC2_LIBTORCH_SET PYTHON=" + folder_ +
-                                "python AC2_CACHE=" + folder_ + "cache " + environment +
-                                " bash third_party/libtorch/find_libtorch.sh " + arguments + " 2>&1";
+    const std::string command =
+        "env -u LIBTORCH_HOME -u AC2_LIBTORCH_VERSION -u AC2_LIBTORCH_SET -u AC2_MACHINE PYTHON=" + folder_ +
+        "python AC2_CACHE=" + folder_ + "cache " + environment + " bash third_party/libtorch/find_libtorch.sh " +
+        arguments + " 2>&1";
     FILE* pipe = popen(command.c_str(), "r");
     std::string output;
     char buffer[256];
@@ -154,6 +163,49 @@ TEST_F(FindLibtorchTest, TheVersionOfAnArchiveIsReadFromItsFiles) {
   EXPECT_EQ(find("LIBTORCH_HOME=" + home), found(home, "2.9.1"));
   std::ofstream(home + "/build-version") << "2.9.1+cpu\n";
   EXPECT_EQ(find("LIBTORCH_HOME=" + home), found(home, "2.9.1+cpu"));
+}
+
+TEST_F(FindLibtorchTest, ALibtorchForAnotherMachineIsNotTaken) {
+  // What an ELF file says of its machine.
+  const auto make_for = [&](const std::string& name, char machine) {
+    const std::string home = make_libtorch(name, "2.15.0");
+    std::ofstream(home + "/lib/libtorch_cpu.so") << std::string(
+                                                        "\x7f"
+                                                        "ELF") +
+                                                        std::string(14, '\0') + machine + '\0';
+    return home;
+  };
+  const std::string x86 = make_for("x86", '\x3e'), arm = make_for("arm", '\xb7');
+  EXPECT_EQ(find("AC2_MACHINE=aarch64 LIBTORCH_HOME=" + arm), found(arm, "2.15.0"));
+  EXPECT_EQ(find("AC2_MACHINE=x86_64 LIBTORCH_HOME=" + x86), found(x86, "2.15.0"));
+  EXPECT_EQ(find("AC2_MACHINE=x86_64 LIBTORCH_HOME=" + arm),
+            "LIBTORCH_HOME=" + arm + " is LibTorch 2.15.0 for aarch64: this build is for x86_64.\n");
+  EXPECT_TRUE(failed_);
+  python_is(x86);
+  EXPECT_THAT(find("AC2_MACHINE=aarch64"), HasSubstr("is LibTorch 2.15.0 for x86_64: this build is for aarch64"));
+  EXPECT_TRUE(failed_);
+}
+
+TEST_F(FindLibtorchTest, EachMachineHasAPinnedWheelOfItsOwn) {
+  const std::string x86 = make_cached("2.15.0", ""), arm = make_cached("2.15.0", "-aarch64");
+  EXPECT_EQ(find("AC2_MACHINE=x86_64"), found(x86, "2.15.0"));
+  EXPECT_EQ(find("AC2_MACHINE=aarch64"), found(arm, "2.15.0"));
+}
+
+TEST_F(FindLibtorchTest, EveryVersionIsPinnedForEachMachine) {
+  std::ifstream versions("third_party/libtorch/versions.txt");
+  int64_t pinned = 0;
+  for (std::string version; std::getline(versions, version);) {
+    if (version.starts_with("#")) continue;
+    for (const std::string machine : {"x86_64", "aarch64"}) {
+      std::ifstream pins("third_party/libtorch/pins/" + machine + "/" + version + ".txt");
+      std::string first;
+      std::getline(pins, first);
+      EXPECT_THAT(first, StartsWith("torch==" + version + " --hash=sha256:")) << machine;
+      ++pinned;
+    }
+  }
+  EXPECT_GT(pinned, 0);
 }
 
 TEST_F(FindLibtorchTest, AnInstalledPackageTakesNoOtherMinorRelease) {

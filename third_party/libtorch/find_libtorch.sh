@@ -9,6 +9,7 @@
 #   3. the pinned wheel in ${AC2_CACHE:-${XDG_CACHE_HOME:-~/.cache}/ac2}, fetched if it is not there
 #
 # AC2_LIBTORCH_VERSION=2.11.0, or 2.11, is the only one to take in 2 and 3, by default any in 2 and the newest in 3.
+# AC2_MACHINE=aarch64 is the machine to build for, by default this one: a LibTorch for another is not taken.
 # --series takes no other minor release; --no-fetch fetches nothing. What is wrong is said on standard error. Bazel
 # (libtorch_configure.bzl) and CMake (FindLibTorch.cmake) both call this.
 set -euo pipefail
@@ -28,6 +29,8 @@ done
 mapfile -t versions < <(grep -v '^#' "$here/versions.txt")
 newest="${versions[-1]}"
 range="ac2 works with LibTorch ${versions[0]%.*} to ${newest%.*}, and with 2.6 built with the C++11 ABI"
+
+machine="${AC2_MACHINE:-$(uname -m)}"
 
 fail() { echo "$*" >&2; exit 1; }
 series_of() { sed -E 's/^([0-9]+\.[0-9]+).*/\1/' <<<"$1"; }
@@ -69,16 +72,26 @@ in_range() {
   its_series="$(series_of "$1")"
   [ "$(printf '%s\n' "${versions[0]%.*}" "$its_series" "${newest%.*}" | sort -V | sed -n 2p)" = "$its_series" ]
 }
+# machine_of HOME: as `uname -m` names it; nothing if the library does not say, or says one that ac2 has not been tried on.
+machine_of() {
+  case "$(od -An -tx1 -j18 -N2 "$1/lib/libtorch_cpu.so" 2>/dev/null | tr -d ' ' || true)" in
+    3e00) echo x86_64 ;;
+    b700) echo aarch64 ;;
+  esac
+}
 # The wheels of PyPI have it from 2.7 on; 2.6 can be built with it.
 has_cxx11_abi() { grep -q '_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_string' "$1/lib/libc10.so"; }
 
 # why_not HOME: what speaks against it, as an error says it; nothing if nothing does.
 why_not() {
-  local home="$1" version its_series
+  local home="$1" version its_series its_machine
   usable "$home" || { echo "has no include/ATen/ATen.h or no lib/libtorch_cpu.so"; return; }
   version="$(version_in "$home")"
   its_series="$(series_of "$version")"
-  if ! in_range "$version" && [ "$its_series" != 2.6 ]; then
+  its_machine="$(machine_of "$home")"
+  if [ -n "$its_machine" ] && [ "$its_machine" != "$machine" ]; then
+    echo "is LibTorch $version for $its_machine: this build is for $machine"
+  elif ! in_range "$version" && [ "$its_series" != 2.6 ]; then
     echo "is LibTorch $version: $range"
   elif [ -n "$series" ] && [ "$its_series" != "$series" ]; then
     echo "is LibTorch $version: ac2 was built with LibTorch $series, and needs one of that"

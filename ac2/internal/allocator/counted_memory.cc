@@ -13,10 +13,12 @@ CountedMemory& CountedMemory::get() {
 }
 
 void CountedMemory::start(const Keeper& keeper) {
+  const std::lock_guard lock(start_mutex_);
   if (!counts()) {
     keeper_ = keeper;
   }
   limit_.store(keeper.limit(), std::memory_order_relaxed);
+  // Who reads true by counts() sees the keeper.
   counts_.store(true, std::memory_order_release);
 }
 
@@ -25,8 +27,10 @@ void CountedMemory::keep_within_limit() {
   if (bytes() <= limit) {
     return;
   }
+  int64_t known = limit;
   limit = keeper_.limit();
-  limit_.store(limit, std::memory_order_relaxed);
+  // Unless start() has put a smaller one there meanwhile, of a keeper that was not asked here.
+  limit_.compare_exchange_strong(known, limit, std::memory_order_relaxed);
   while (bytes() > limit) {
     if (relieve_by(keeper_.free_some, c10::kCPU, bytes() - limit) == 0) {
       keeper_.exceeded(bytes() - limit);

@@ -65,6 +65,7 @@ class CountedMemory {
   Shard& shard_of(const void* data) { return shards_[(reinterpret_cast<uintptr_t>(data) >> 6) % kShards]; }
   void keep_within_limit();
 
+  std::mutex start_mutex_;
   std::atomic<bool> counts_{false};
   std::atomic<int64_t> bytes_{0};
   std::atomic<int64_t> limit_{

@@ -45,8 +45,9 @@ class Shared {
       auto* front = new RetryingAllocator(*c10::GetCPUAllocator());
       constexpr uint8_t kHighestPriority = 255;
       c10::SetCPUAllocator(front, kHighestPriority);
-      front_.store(front, std::memory_order_release);
       CountedMemory::get().set_uncounted(front->uncounted_deleter());
+      // Last: who reads by is_front() that this is the front hands out its deleter, which calls the uncounted one.
+      front_.store(front, std::memory_order_release);
     }
   }
   bool is_front(const c10::Allocator* allocator) const { return front_.load(std::memory_order_acquire) == allocator; }

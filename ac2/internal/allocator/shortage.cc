@@ -15,6 +15,8 @@ thread_local bool is_relieving = false;
 }  // namespace
 
 void set_shortage_handler(ShortageHandler handler, ShortageText text) {
+  // Each pairs with the acquire of its reader, for what its function finds set up. The text goes first: a handler that
+  // has failed is followed by it.
   installed_text.store(text, std::memory_order_release);
   installed_handler.store(handler, std::memory_order_release);
 }

@@ -196,9 +196,10 @@ class Budget : public std::enable_shared_from_this<Budget> {
   void apply_learned();
   bool drop_all_and_lower();
   int64_t held() { return evictor_.held_bytes() + fixed_bytes_ + outside_.ours(); }
+  // Threads note without the lock what they hold; of several at once the most remains.
   void note_held(int64_t bytes) {
-    if (bytes > most_held_.load(std::memory_order_relaxed)) {
-      most_held_.store(bytes, std::memory_order_relaxed);
+    int64_t most = most_held_.load(std::memory_order_relaxed);
+    while (most < bytes && !most_held_.compare_exchange_weak(most, bytes, std::memory_order_relaxed)) {
     }
   }
   // Counts it if only soft limits are exceeded. Else returns the strict one.

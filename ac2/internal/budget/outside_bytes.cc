@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+
 namespace ac2::internal {
 
 namespace {

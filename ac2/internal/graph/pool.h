@@ -32,6 +32,9 @@ class Pool {
   void destroy(T* object) {
     object->~T();
     Slot* slot = ::new (static_cast<void*>(object)) Slot{returned_.load(std::memory_order_relaxed)};
+    // The release pairs with the acquire of allocate(), for this slot and, since each exchange goes on from the one
+    // before, for all below it. That what is exchanged may have been there before does no harm: nobody pops one slot
+    // alone.
     while (!returned_.compare_exchange_weak(slot->next, slot, std::memory_order_release, std::memory_order_relaxed)) {
     }
   }

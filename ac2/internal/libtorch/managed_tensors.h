@@ -51,6 +51,8 @@ void manage_storage(const at::Tensor& tensor, std::string name);
 void manage_data(const at::Tensor& tensor, std::string name);
 
 namespace managed_tensors_detail {
+// Relaxed: what find() reads is under a lock. A tensor is managed before a region has it, be it by the order that the
+// program makes between its threads, and what happened before is seen in any order.
 extern std::atomic<bool> any;
 std::shared_ptr<const ManagedTensor> find(const c10::StorageImpl& storage);
 }  // namespace managed_tensors_detail

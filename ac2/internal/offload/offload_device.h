@@ -56,7 +56,8 @@ class OffloadDevice {
   // Queues the copy of the whole storage of `tensor` to the host. Null if there is no pinned memory left.
   c10::intrusive_ptr<OffloadedValue> take_out(const at::Tensor& tensor, const OffloadOptions& options);
 
-  // Frees the device memory of values whose copies are done by now. Cheap if none is on its way.
+  // Frees the device memory of values whose copies are done by now. Cheap if none is on its way: a count that is read
+  // too late only puts that off, and all else is looked at with the lock.
   void poll() {
     if (in_flight_count_.load(std::memory_order_relaxed) > 0) {
       release_what_is_out();

@@ -59,6 +59,8 @@ class FactsTable {
       retired_.push_back(std::move(it->second));
       facts_.erase(it);
     }
+    // Pairs with the acquire of generation(), which a thread reads before it looks facts up: what it keeps is never
+    // newer than the generation that it keeps with it.
     generation_.fetch_add(1, std::memory_order_release);
   }
 

@@ -57,16 +57,11 @@ class SharedKey {
       return;
     }
     const std::lock_guard lock(mutex_);
-    for (const c10::OperatorHandle& op : take_pending()) {
-      const auto [place, is_new] = others_.try_emplace(op.operator_name());
-      // One that was unloaded and loaded again still has our kernel.
-      if (is_new) {
-        place->second = std::make_unique<c10::KernelFunction>(kernel_behind_record_key(op));
-        ours_.push_back(c10::Dispatcher::singleton().registerImpl(
-            op.operator_name(), kRecordKey, c10::KernelFunction::makeFromBoxedFunction<&SharedKey::run>(), std::nullopt,
-            nullptr, "ac2, recording beside the fallback of another library"));
+    do {
+      for (const c10::OperatorHandle& op : take_pending()) {
+        add_kernel(op);
       }
-    }
+    } while (!nothing_is_pending());
   }
 
  private:
@@ -104,6 +99,17 @@ class SharedKey {
     }
   }
 
+  void add_kernel(const c10::OperatorHandle& op) {
+    const auto [place, is_new] = others_.try_emplace(op.operator_name());
+    // One that was unloaded and loaded again still has our kernel.
+    if (is_new) {
+      place->second = std::make_unique<c10::KernelFunction>(kernel_behind_record_key(op));
+      ours_.push_back(c10::Dispatcher::singleton().registerImpl(
+          op.operator_name(), kRecordKey, c10::KernelFunction::makeFromBoxedFunction<&SharedKey::run>(), std::nullopt,
+          nullptr, "ac2, recording beside the fallback of another library"));
+    }
+  }
+
   const c10::KernelFunction& other(const c10::OperatorHandle& op) {
     const std::lock_guard lock(mutex_);
     return *others_.at(op.operator_name());
@@ -111,8 +117,16 @@ class SharedKey {
 
   std::vector<c10::OperatorHandle> take_pending() {
     const std::lock_guard lock(pending_mutex_);
-    any_pending_.store(false, std::memory_order_relaxed);
     return std::exchange(pending_, {});
+  }
+
+  // Not before the kernels are there: who reads false does not wait for them. Its acquire pairs with this release.
+  bool nothing_is_pending() {
+    const std::lock_guard lock(pending_mutex_);
+    if (pending_.empty()) {
+      any_pending_.store(false, std::memory_order_release);
+    }
+    return pending_.empty();
   }
 
   BoxedInterceptor interceptor_ = nullptr;

@@ -160,6 +160,7 @@ Region* ThreadRegions::saving() {
 }
 
 Region* ThreadRegions::innermost() {
+  // Only a hint. The exchange in there, which pairs with the store of close(), makes the scopes' flags seen.
   if (closed_elsewhere_->load(std::memory_order_relaxed)) {
     remove_closed_elsewhere();
   }

@@ -39,6 +39,7 @@ Backwards& backwards() {
 }
 
 std::atomic<bool> has_warned{false};
+// Relaxed: who looks has the lock of its tape, as the one had that counted that tape.
 std::atomic<int64_t> watched_regions{0};
 
 bool is_nearly_all_of(int64_t part, int64_t whole) {

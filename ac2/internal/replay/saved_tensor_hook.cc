@@ -178,7 +178,7 @@ void SavedTensorHook::before_set_data(const at::TensorBase& tensor) {
 }
 
 // The leaf's storage and layout are read without a strong reference, for which Python's lock may be needed. A leaf that
-// dies meanwhile has no data.
+// dies meanwhile has no data. Whether it did is decided by lock() at the end, and not by expired(), which has no order.
 at::Tensor SavedTensorHook::new_data_of_leaf() {
   if (leaf_ == nullptr || meta() == nullptr || leaf_->tensor.expired()) {
     return {};

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "ac2/internal/libtorch/reference_counts.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 
 namespace ac2::internal {
@@ -92,8 +93,9 @@ BudgetedTape::Freed KeptValues::evict_if_it_frees(Value* value, std::optional<c1
     return {.bytes = 0, .is_elsewhere = static_cast<bool>(storage)};
   }
   const at::Tensor& replayed = value->replayed_tensor();
-  const bool is_ours = static_cast<int64_t>(storage.use_count()) == value->references_to(storage) &&
-                       (!replayed.defined() || replayed.use_count() == 1);
+  // Both are looked into below.
+  const bool is_ours = is_referred_to_by(storage, static_cast<size_t>(value->references_to(storage))) &&
+                       (!replayed.defined() || is_referred_to_by(replayed, 1));
   if (!is_ours || !is_freed_quietly(*storage.unsafeGetStorageImpl()) ||
       (replayed.defined() && has_python_object(*replayed.unsafeGetTensorImpl()))) {
     return {};

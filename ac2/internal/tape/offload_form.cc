@@ -61,12 +61,12 @@ c10::IValue OffloadForm::pack(const at::Tensor& tensor) {
                     "once.");
     return {};
   }
-  device_.store(device, std::memory_order_relaxed);
+  device_.store(device, std::memory_order_release);
   return c10::IValue::make_capsule(std::move(offloaded));
 }
 
 void OffloadForm::poll() {
-  if (OffloadDevice* device = device_.load(std::memory_order_relaxed)) {
+  if (OffloadDevice* device = device_.load(std::memory_order_acquire)) {
     device->poll();
   }
 }

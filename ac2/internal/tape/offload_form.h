@@ -53,7 +53,9 @@ class OffloadForm {
 
   OffloadOptions options_;
   const std::shared_ptr<const SaveWithHooks> functions_;
-  std::atomic<OffloadDevice*> device_{nullptr};  // that something last left
+  // That something last left. poll() reads it on threads of the engine, which have not seen how the device was made:
+  // the acquire there pairs with the release of pack().
+  std::atomic<OffloadDevice*> device_{nullptr};
   std::atomic<int64_t> not_offloaded_bytes_{0};
 };
 

@@ -113,10 +113,13 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
   bool lock_for_shortage();
 
   std::mutex mutex_;
-  std::atomic<const void*> owner_{nullptr};  // this_thread() of whoever holds it
+  // this_thread() of whoever holds it. Relaxed: a thread looks only for itself, and what it has stored last it sees.
+  std::atomic<const void*> owner_{nullptr};
   LockedTape locked_;
   ReplayTurn replay_turn_;
   Pool<HookMemory> hook_memory_;
+  // The recording thread alone stores it, so that it need not be counted up in one step. Others read a number of it,
+  // and nothing that was written with it.
   std::atomic<int64_t> recorded_ops_{0};
 };
 

@@ -1,0 +1,31 @@
+// Reference counts that something is read by.
+//
+//   if (is_referred_to_by(storage, 1)) {   // nobody else has it any more
+//     … storage.nbytes() …                 // what the others wrote to it before they let go of it is seen
+//   }
+//
+// LibTorch reads its counts with relaxed order (c10::intrusive_ptr::use_count()). That nobody else has an object any
+// more says then nothing of what others have written to it: a processor that reorders loads (aarch64) may have read the
+// object's fields before the count. Who only drops the last reference needs nothing of this, nor who only counts.
+//
+// Threads: any. Others may come to have the object while this looks, by a weak reference; callers know that none does.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+
+namespace ac2::internal {
+
+// Whether exactly `count` strong references exist. `handle` has use_count(): at::Tensor, c10::Storage, and c10's weak
+// references.
+template <class Handle>
+bool is_referred_to_by(const Handle& handle, size_t count) {
+  if (static_cast<size_t>(handle.use_count()) != count) {
+    return false;
+  }
+  // Pairs with the release of c10's decrement, by which the others let go of it.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return true;
+}
+
+}  // namespace ac2::internal
