@@ -38,7 +38,8 @@ std::string explain(const Trace& trace);
 std::string explain_held(std::string_view error = {});
 
 // One HTML page that refers to nothing outside itself: the memory held over time, by op, against the memory budget, if
-// there is one; what was dropped, offloaded and packed; a table of ops; the graph. It takes about 300 bytes for each op. Throws c10::Error, which names `path`, if the file cannot be written.
+// there is one; what was dropped, offloaded and packed; a table of ops; the graph. It takes about 300 bytes for each
+// op. Throws c10::Error, which names `path`, if the file cannot be written.
 void write_report(const std::string& path, const Trace& trace);
 // The regions of one step, on one time line. A storage that two regions hold counts in both. Throws c10::Error also if
 // there are no traces, or if one is null.

@@ -31,12 +31,13 @@ void Budget::exceeded(int64_t bytes) {
     held = untracked_bytes_.load(std::memory_order_relaxed) + this->held();
   }
   if (is_first) {
-    TORCH_WARN("The peak of ", *peak_, " bytes is exceeded, by ", bytes,
-               " bytes: nothing that regions under this budget hold can be dropped. They hold ", held,
-               " bytes, and the rest of the ", *peak_ + bytes,
-               " bytes is what they cannot drop: parameters, gradients, the optimizer's state, what the program holds "
-               "itself, and the memory of kernels. Give the budget more, or more of the program a region under it. This "
-               "is said once for a budget; MemoryBudget::times_over() and most_bytes_over() count.");
+    TORCH_WARN(
+        "The peak of ", *peak_, " bytes is exceeded, by ", bytes,
+        " bytes: nothing that regions under this budget hold can be dropped. They hold ", held,
+        " bytes, and the rest of the ", *peak_ + bytes,
+        " bytes is what they cannot drop: parameters, gradients, the optimizer's state, what the program holds "
+        "itself, and the memory of kernels. Give the budget more, or more of the program a region under it. This "
+        "is said once for a budget; MemoryBudget::times_over() and most_bytes_over() count.");
   }
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-
 namespace ac2::internal {
 
 namespace {

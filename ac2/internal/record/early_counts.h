@@ -1,5 +1,6 @@
-// Writes that a version counter counts before the op runs. The kernels of ADInplaceOrView count when it has run, but that
-// of Python's torch.library.custom_op counts first. The values of the region would look as if somebody had written to them.
+// Writes that a version counter counts before the op runs. The kernels of ADInplaceOrView count when it has run, but
+// that of Python's torch.library.custom_op counts first. The values of the region would look as if somebody had written
+// to them.
 //
 //   note_early_count(tensor);   // the counter goes up next, and no byte is written until an op of the region does so
 //
