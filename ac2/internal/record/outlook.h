@@ -1,8 +1,8 @@
 // What becomes of the results of a call, as far as it is known.
 //
-//   Outlook outlook = Outlook::of(decision, …);   // before the op runs; `decision` is null if a policy has to see the
-//   call …the op runs, and policies see the call… outlook = Outlook::of(&*decision, …);         // once more: a policy
-//   has decided, or the op has opened a scope
+//   Outlook outlook = Outlook::of(known, …);   // before the op runs; `known` is null if a policy has to see the call
+//   …the op runs, and policies see the call…
+//   outlook = Outlook::of(&decision, …);       // once more: a policy has decided, or the op has opened a scope
 //
 // Threads: a value.
 #pragma once
