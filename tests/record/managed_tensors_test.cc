@@ -162,6 +162,23 @@ TEST_F(ManagedTensorsTest, AParameterThatIsGivenItsDataAgainIsReadThere) {
   }
 }
 
+TEST_F(ManagedTensorsTest, AStorageIsKnownAtTheAddressOfAnEarlierOne) {
+  const c10::StorageImpl* address = nullptr;
+  {
+    const Resized earlier({8, 8});
+    address = earlier.parameter().storage().unsafeGetStorageImpl();
+  }
+  std::vector<at::Tensor> all;
+  do {
+    all.push_back(at::zeros({8, 8}));
+  } while (all.back().storage().unsafeGetStorageImpl() != address && all.size() < 1000);
+  if (all.back().storage().unsafeGetStorageImpl() != address) {
+    GTEST_SKIP() << "this allocator does not give out the address again";
+  }
+  internal::manage_data(all.back(), "weight");
+  EXPECT_TRUE(internal::is_managed(*all.back().storage().unsafeGetStorageImpl()));
+}
+
 TEST_F(ManagedTensorsTest, ATagOrAnOffloadedInputLeavesAManagedParameterWhereItIs) {
   Resized weight({8, 8});
   const at::Tensor x = sample({4, 8});
