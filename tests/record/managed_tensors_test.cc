@@ -2,11 +2,13 @@
 #include "ac2/internal/libtorch/managed_tensors.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <optional>
+#include <vector>
 
 #include "ac2/memory_budget.h"
 #include "ac2/policy.h"
