@@ -2,11 +2,13 @@
 #include "ac2/internal/libtorch/managed_tensors.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <optional>
+#include <vector>
 
 #include "ac2/memory_budget.h"
 #include "ac2/policy.h"
@@ -160,6 +162,23 @@ TEST_F(ManagedTensorsTest, AParameterThatIsGivenItsDataAgainIsReadThere) {
     EXPECT_TRUE(same_bits(x.grad(), y.grad())) << policy;
     EXPECT_TRUE(same_bits(weight.grad(), plain.grad())) << policy;
   }
+}
+
+TEST_F(ManagedTensorsTest, AStorageIsKnownAtTheAddressOfAnEarlierOne) {
+  const c10::StorageImpl* address = nullptr;
+  {
+    const Resized earlier({8, 8});
+    address = earlier.parameter().storage().unsafeGetStorageImpl();
+  }
+  std::vector<at::Tensor> all;
+  do {
+    all.push_back(at::zeros({8, 8}));
+  } while (all.back().storage().unsafeGetStorageImpl() != address && all.size() < 1000);
+  if (all.back().storage().unsafeGetStorageImpl() != address) {
+    GTEST_SKIP() << "this allocator does not give out the address again";
+  }
+  internal::manage_data(all.back(), "weight");
+  EXPECT_TRUE(internal::is_managed(*all.back().storage().unsafeGetStorageImpl()));
 }
 
 TEST_F(ManagedTensorsTest, ATagOrAnOffloadedInputLeavesAManagedParameterWhereItIs) {

@@ -50,8 +50,9 @@ class BackwardTurn {
   std::mutex mutex_;
   std::condition_variable changed_;
   int graph_task_ = kNobody;
-  std::atomic<std::thread::id> thread_{};  // written under the lock
-  std::atomic<uint64_t> progress_{0};
+  // Written under the lock. Relaxed: without it a thread looks only for itself, and what it has stored last it sees.
+  std::atomic<std::thread::id> thread_{};
+  std::atomic<uint64_t> progress_{0};  // only compared with what it was a second ago
   std::atomic<int64_t> patience_{3};
 };
 

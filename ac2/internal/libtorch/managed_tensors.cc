@@ -46,8 +46,10 @@ class Registry {
   std::shared_ptr<const ManagedTensor> find(const c10::StorageImpl& storage) {
     const std::lock_guard lock(mutex_);
     if (const auto it = resized_.find(&storage); it != resized_.end()) {
-      // The address may be another storage's by now.
-      return it->second->is_alive() && it->second->storage().unsafeGetStorageImpl() == &storage ? it->second : nullptr;
+      if (it->second->is_alive() && it->second->storage().unsafeGetStorageImpl() == &storage) {
+        return it->second;
+      }
+      resized_.erase(it);  // the address is another storage's by now, perhaps one of a tensor that moves
     }
     for (const auto& [impl, managed] : moving_) {
       if (managed->is_alive() && impl->has_storage() && impl->storage().unsafeGetStorageImpl() == &storage &&
