@@ -95,46 +95,43 @@ TEST_F(SaveWithHooksTest, WhatIsUnpackedIsWhatBackwardSees) {
 TEST_F(SaveWithHooksTest, PackMayDropTheArgumentsOfTheOpThatIsAboutToRun) {
   const at::Tensor x = sample({4, 4}), target = at::ones({4});
   at::Tensor h, t;
-  const std::vector<std::pair<const char*, std::function<at::Tensor()>>>
-      ops = {{"cos", [&] { return h.cos(); }},
-             {"mul", [&] { return h * h; }},
-             {"mm", [&] { return h.mm(h); }},
-             {"reshape",
-              [&] {
-                return h.square().reshape({2, 8});
-              }},
-             {"linear, made of other ops", [&] { return at::linear(h, h, h[0]); }},
-             {"cosine_embedding_loss, made of other ops", [&] { return at::cosine_embedding_loss(h, h, t); }},
-             {"mul_", [&] { return x.cos().mul_(h); }},
-             {"a list",
-              [&] {
-                return at::einsum("ij,jk,kl->il", {h, h, h});
-              }},
-             [&] {
-               return at::stack({h, h}).prod(0);
-             }},
-};
-for (const bool others_have_it : {false, true}) {
-  for (const auto& [name, op] : ops) {
-    SCOPED_TRACE(name);
-    const auto run = [&, op = op] {
-      h = x.sin();
-      t = target.clone();
-      return op();
-    };
-    const at::Tensor expected = gradient_of(run(), x);
-    std::vector<at::Tensor> others;
-    const SaveWithHooks hooks{[&](const at::Tensor& tensor) {
-                                if (others_have_it) others = {h, t};
-                                h = t = at::Tensor();
-                                return c10::IValue(tensor.clone());
-                              },
-                              [](const c10::IValue& packed) { return packed.toTensor(); }};
-    const at::Tensor y = apply_ac_policy_fn(run, for_sin(hooks));
-    EXPECT_FALSE(h.defined());
-    EXPECT_TRUE(same_bits(gradient_of(y, x), expected));
+  const std::vector<std::pair<const char*, std::function<at::Tensor()>>> ops = {
+      {"cos", [&] { return h.cos(); }},
+      {"mul", [&] { return h * h; }},
+      {"mm", [&] { return h.mm(h); }},
+      {"reshape",
+       [&] {
+         return h.square().reshape({2, 8});
+       }},
+      {"linear, made of other ops", [&] { return at::linear(h, h, h[0]); }},
+      {"cosine_embedding_loss, made of other ops", [&] { return at::cosine_embedding_loss(h, h, t); }},
+      {"mul_", [&] { return x.cos().mul_(h); }},
+      {"a list",
+       [&] {
+         return at::einsum("ij,jk,kl->il", {h, h, h});
+       }},
+  };
+  for (const bool others_have_it : {false, true}) {
+    for (const auto& [name, op] : ops) {
+      SCOPED_TRACE(name);
+      const auto run = [&, op = op] {
+        h = x.sin();
+        t = target.clone();
+        return op();
+      };
+      const at::Tensor expected = gradient_of(run(), x);
+      std::vector<at::Tensor> others;
+      const SaveWithHooks hooks{[&](const at::Tensor& tensor) {
+                                  if (others_have_it) others = {h, t};
+                                  h = t = at::Tensor();
+                                  return c10::IValue(tensor.clone());
+                                },
+                                [](const c10::IValue& packed) { return packed.toTensor(); }};
+      const at::Tensor y = apply_ac_policy_fn(run, for_sin(hooks));
+      EXPECT_FALSE(h.defined());
+      EXPECT_TRUE(same_bits(gradient_of(y, x), expected));
+    }
   }
-}
 }
 
 TEST_F(SaveWithHooksTest, PacksIntoAnyIValue) {
