@@ -113,10 +113,12 @@ Policy plan(const std::function<void()>& step, int64_t bytes, PlanOptions option
 //   ac2::save_plan(policy, "plan.json");
 //   ac2::PolicyScope scope(ac2::load_plan("plan.json"));
 //
-// The file replaces an older one as a whole. Its format has a version. Whether the plan is one for the program's step
-// is seen while the step runs, op by op, as for any plan. Safe to call from any thread.
+// The file replaces an older one as a whole; a symbolic link is followed. Its format has a version and a checksum.
+// Whether the plan is one for the program's step is seen while the step runs, op by op, as for any plan. Safe to call
+// from any thread.
 //
-// Throws c10::Error if `plan` is not the policy of a plan, and if the file cannot be written.
+// Throws c10::Error if `plan` is not the policy of a plan, if the file cannot be written, and if `path` is that of
+// something else than a regular file, such as a device or a pipe.
 void save_plan(const Policy& plan, const std::string& path);
 // Throws c10::Error if the file cannot be read, is no plan, is of another version, is damaged, or has an operator that
 // this process does not have.

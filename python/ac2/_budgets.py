@@ -10,7 +10,16 @@ _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 BudgetLike = Union[None, int, str, "_C.MemoryBudget"]
 
 
-def as_budget(budget: Any) -> Union[None, int, "_C.MemoryBudget"]:
+def as_bytes(given: Any, name: str = "bytes") -> int:
+    """The number of bytes, for the constructors of MemoryBudget too. None and a MemoryBudget are none."""
+    if isinstance(given, bool) or not (isinstance(given, str) or hasattr(given, "__index__")):
+        raise TypeError(f"{name} is {given!r}; expected a number of bytes, or a text such as \"64MiB\".")
+    budget = as_budget(given, name)
+    assert isinstance(budget, int)
+    return budget
+
+
+def as_budget(budget: Any, name: str = "memory_budget") -> Union[None, int, "_C.MemoryBudget"]:
     """The number of bytes, the MemoryBudget, or None.
 
     Raises ValueError for what is no positive number of bytes, TypeError for what is none of the kinds of a budget.
@@ -18,25 +27,25 @@ def as_budget(budget: Any) -> Union[None, int, "_C.MemoryBudget"]:
     if budget is None or isinstance(budget, _C.MemoryBudget):
         return budget
     if isinstance(budget, str):
-        return _checked(_bytes_of(budget), budget)
+        return _checked(_bytes_of(budget, name), budget, name)
     if isinstance(budget, bool) or not hasattr(budget, "__index__"):
         raise TypeError(
-            f"memory_budget is {budget!r}; expected a number of bytes, a text such as \"64MiB\", or an ac2.MemoryBudget."
+            f"{name} is {budget!r}; expected a number of bytes, a text such as \"64MiB\", or an ac2.MemoryBudget."
         )
-    return _checked(budget.__index__(), budget)
+    return _checked(budget.__index__(), budget, name)
 
 
-def _bytes_of(text: str) -> int:
+def _bytes_of(text: str, name: str) -> int:
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
     if found is None or found[2] not in _UNITS:
         raise ValueError(
-            f"memory_budget is {text!r}; expected a number of bytes, or a text of a number and one of KiB, MiB, GiB and TiB "
+            f"{name} is {text!r}; expected a number of bytes, or a text of a number and one of KiB, MiB, GiB and TiB "
             "(powers of 1024), such as \"64MiB\" or \"1.5GiB\"."
         )
     return int(float(found[1]) * _UNITS[found[2]]) if "." in found[1] else int(found[1]) * _UNITS[found[2]]
 
 
-def _checked(count: int, given: Any) -> int:
+def _checked(count: int, given: Any, name: str) -> int:
     if not 0 < count < 1 << 63:
-        raise ValueError(f"memory_budget is {given!r}; expected a positive number of bytes, below 2**63.")
+        raise ValueError(f"{name} is {given!r}; expected a positive number of bytes, below 2**63.")
     return count

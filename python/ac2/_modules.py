@@ -1,6 +1,6 @@
 """Modules whose forward runs in a region."""
 
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, TypeVar, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, TypeVar, Union
 
 import torch
 import torch.utils.checkpoint as torch_checkpoint
@@ -130,7 +130,13 @@ def apply_checkpointing(
         if not picked:
             raise ValueError(f"apply_checkpointing: check_fn picks no module of {_described(model, named)}.")
     else:
-        selectors = [modules] if isinstance(modules, (str, type)) else list(modules)  # type: ignore[arg-type]
+        if not isinstance(modules, (str, type, Iterable)):
+            raise TypeError(
+                f"apply_checkpointing: modules is {modules!r}; expected a pattern such as \"layers.*\", a class, or a list of these."
+            )
+        selectors = [modules] if isinstance(modules, (str, type)) else list(modules)
+        if not selectors:
+            raise ValueError(f"apply_checkpointing: modules is {modules!r}, which picks no module of {_described(model, named)}.")
         chosen = set()
         for selector in selectors:
             names = _picked_by(selector, named)

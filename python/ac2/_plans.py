@@ -4,15 +4,8 @@ import os
 from typing import Any, Callable, Union
 
 from ac2 import _C
-from ac2._budgets import BudgetLike, as_budget
+from ac2._budgets import BudgetLike, as_bytes
 from ac2._scope import _watch_python
-
-
-def _bytes(given: Any, of: str) -> int:
-    budget = as_budget(given)
-    if not isinstance(budget, int):
-        raise TypeError(f"{of} is {given!r}; expected a number of bytes, or a text such as \"64MiB\".")
-    return budget
 
 
 class StepPlanner:
@@ -44,7 +37,7 @@ class StepPlanner:
         if not callable(step):
             raise TypeError(f"step is {step!r}; expected a callable without arguments that runs one step.")
         _watch_python()
-        recording = None if recording_budget is None else _bytes(recording_budget, "recording_budget")
+        recording = None if recording_budget is None else as_bytes(recording_budget, "recording_budget")
         self._planner = _C.StepPlanner(step, modelled_costs, recording)
 
     def plan(self, bytes: BudgetLike) -> "_C.Plan":
@@ -52,7 +45,7 @@ class StepPlanner:
 
         Raises RuntimeError if no plan is that small; the error says how small one is.
         """
-        return self._planner.plan(_bytes(bytes, "bytes"))
+        return self._planner.plan(as_bytes(bytes))
 
     def smallest(self) -> "_C.Plan":
         """The plan with the fewest bytes that can be found."""
@@ -79,7 +72,7 @@ def plan(
 
     The step is recorded within ``bytes`` unless ``recording_budget`` says otherwise. See StepPlanner.
     """
-    most = _bytes(bytes, "bytes")
+    most = as_bytes(bytes)
     recording = most if recording_budget is None else recording_budget
     return StepPlanner(step, modelled_costs=modelled_costs, recording_budget=recording).plan(most).policy
 
@@ -90,7 +83,8 @@ def save_plan(policy: "_C.Policy", path: Union[str, "os.PathLike[str]"]) -> None
     The file replaces an older one as a whole, and is the same in C++.
 
     Raises:
-        RuntimeError: a policy that is not that of a plan; a file that cannot be written.
+        RuntimeError: a policy that is not that of a plan; a file that cannot be written; a path of something else than a
+            regular file, such as a device or a pipe.
     """
     if not isinstance(policy, _C.Policy):
         raise TypeError(f"policy is {policy!r}; expected what ac2.plan() or a StepPlanner's plan(...).policy returned.")

@@ -11,13 +11,21 @@ from ac2._checkpointed_class import regions_of, settings_of
 from ac2._scope import PolicyScope
 
 
+def _trace(trace: Any, function: str) -> "_C.Trace":
+    if not isinstance(trace, _C.Trace):
+        raise TypeError(
+            f"{function} was given {trace!r}; expected an ac2.Trace, such as scope.trace of a PolicyScope or ac2.last_trace(module)."
+        )
+    return trace
+
+
 def explain(trace: "_C.Trace") -> str:
     """At most about 60 lines: what the region holds, where in the model, why, for whom, and what was recomputed. Under a
     memory budget also how much of it counts, and what was dropped, when and at what cost.
 
     With ``PolicyScope(timeline=True)`` costs are times of forward; without, they are numbers of ops.
     """
-    return _C.explain(trace)
+    return _C.explain(_trace(trace, "explain"))
 
 
 def explain_held(error: str = "") -> str:
@@ -37,12 +45,12 @@ def explain_held(error: str = "") -> str:
 
 def to_dot(trace: "_C.Trace") -> str:
     """A Graphviz digraph of the ops that something still needs; with a timeline, of all ops of the region."""
-    return _C.to_dot(trace)
+    return _C.to_dot(_trace(trace, "to_dot"))
 
 
 def to_chrome_trace(trace: "_C.Trace") -> str:
     """JSON that Perfetto and chrome://tracing open: forward, backward, replays, and the bytes held, in microseconds."""
-    return _C.to_chrome_trace(trace)
+    return _C.to_chrome_trace(_trace(trace, "to_chrome_trace"))
 
 
 def write_report(trace: Union["_C.Trace", Sequence["_C.Trace"]], path: Union[str, "os.PathLike[str]"]) -> None:

@@ -1,11 +1,9 @@
 #include "python/binding/plans.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <pybind11/stl/filesystem.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -20,6 +18,7 @@
 #include "python/binding/decisions.h"
 #include "python/binding/errors.h"
 #include "python/binding/held_object.h"
+#include "python/binding/path.h"
 #include "python/binding/python_policy.h"
 
 namespace ac2::python {
@@ -129,7 +128,12 @@ void add_plans(py::module_& module) {
   add_planner(module);
   module.def("current_decision", &decision_for, py::arg("op"), py::arg("inputs"), py::arg("outputs"));
   module.def(
-      "load_plan", [](const std::filesystem::path& path) { return load_plan(path.string()); }, WithoutGil(),
+      "load_plan",
+      [](const py::object& given) {
+        const std::string path = path_of(given, "load_plan");
+        const py::gil_scoped_release no_gil;
+        return load_plan(path);
+      },
       py::arg("path"));
   module.def("sqrt_segments", &nn::sqrt_segments, py::arg("modules"),
              "How many segments checkpoint_sequential() makes of so many modules: the square root, rounded.");

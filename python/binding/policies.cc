@@ -1,7 +1,5 @@
-#include <pybind11/stl/filesystem.h>
 #include <torch/csrc/Dtype.h>
 
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,6 +10,7 @@
 #include "policies/policies.h"
 #include "python/binding/decisions.h"
 #include "python/binding/errors.h"
+#include "python/binding/path.h"
 #include "python/binding/python_policy.h"
 #include "python/binding/scope.h"
 
@@ -191,8 +190,13 @@ void add_policies(py::module_& module) {
       "serves wherever a policy is taken.")
       .def_property_readonly("name", &Policy::name, "What reports call it.")
       .def(
-          "save", [](const Policy& policy, const std::filesystem::path& path) { save_plan(policy, path.string()); },
-          py::call_guard<py::gil_scoped_release>(), py::arg("path"),
+          "save",
+          [](const Policy& policy, const py::object& given) {
+            const std::string path = path_of(given, "save");
+            const py::gil_scoped_release no_gil;
+            save_plan(policy, path);
+          },
+          py::arg("path"),
           "Writes the plan that the policy follows to a file, which ac2.load_plan() reads. RuntimeError for any other "
           "policy.")
       .def("__repr__", [](const Policy& policy) {

@@ -129,6 +129,11 @@ class PyGuard {
   std::vector<std::unique_ptr<Guard>> guards_;
 };
 
+// What memory_budget= takes as a number.
+int64_t as_bytes(const py::object& given) {
+  return py::module_::import("ac2._budgets").attr("as_bytes")(given).cast<int64_t>();
+}
+
 BudgetOption budget_option(const py::object& budget) {
   if (budget.is_none()) {
     return {};
@@ -220,17 +225,17 @@ void add_options(py::module_& module) {
 A number of bytes that regions may hold for backward. Regions that are given the same object share it.
 
 Args:
-    bytes: a positive number.
+    bytes: a positive number, or a text such as "64MiB".
     modelled_costs: the costs of ops come from their shapes instead of their times, so that the same program drops
         the same values in every run.)")
-      .def(py::init([](int64_t bytes, bool modelled_costs) {
-             return with_value_errors([&] { return MemoryBudget(bytes, modelled_costs); });
+      .def(py::init([](const py::object& bytes, bool modelled_costs) {
+             return with_value_errors([&] { return MemoryBudget(as_bytes(bytes), modelled_costs); });
            }),
            py::arg("bytes"), py::arg("modelled_costs") = false)
       .def_static(
           "soft",
-          [](int64_t bytes, bool modelled_costs) {
-            return with_value_errors([&] { return MemoryBudget::soft(bytes, modelled_costs); });
+          [](const py::object& bytes, bool modelled_costs) {
+            return with_value_errors([&] { return MemoryBudget::soft(as_bytes(bytes), modelled_costs); });
           },
           R"(A budget that is exceeded where there is no other way, instead of an error.
 
@@ -241,8 +246,8 @@ The first time is a warning; times_over() and most_bytes_over() count.)",
           py::arg("bytes"), py::arg("modelled_costs") = false)
       .def_static(
           "peak",
-          [](int64_t bytes, bool modelled_costs) {
-            return with_value_errors([&] { return MemoryBudget::peak(bytes, modelled_costs); });
+          [](const py::object& bytes, bool modelled_costs) {
+            return with_value_errors([&] { return MemoryBudget::peak(as_bytes(bytes), modelled_costs); });
           },
           R"(A bound on what all tensors of the CPU take together, not on what regions hold alone.
 

@@ -173,7 +173,10 @@ def test_apply_checkpointing_picks_by_name_class_or_function():
 
 def test_apply_checkpointing_names_what_picks_nothing():
     model = Model()
-    for modules in ("blocks.*", torch.nn.Conv2d, ["layers.*", "blocks.*"]):
+    for modules in (5, 1.5, [5], [None]):
+        with pytest.raises(TypeError, match="apply_checkpointing: modules .*expected a pattern such as"):
+            ac2.apply_checkpointing(model, modules=modules)
+    for modules in ("blocks.*", torch.nn.Conv2d, ["layers.*", "blocks.*"], [], ()):
         with pytest.raises(ValueError, match="picks no module of Model"):
             ac2.apply_checkpointing(model, modules=modules)
     with pytest.raises(ValueError, match="check_fn picks no module of Model.*'layers'"):

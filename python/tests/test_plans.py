@@ -73,8 +73,16 @@ def test_a_plan_is_saved_and_loaded(tmp_path):
         ac2.policies.speed().save(tmp_path / "speed.json")
     with pytest.raises(RuntimeError, match="No such file"):
         ac2.load_plan(tmp_path / "missing.json")
-    with pytest.raises(TypeError):
-        ac2.load_plan(3)
+    for path in (3, None, 1.5):
+        with pytest.raises(TypeError, match=rf"load_plan was given {path}; expected a path: a text or an os.PathLike"):
+            ac2.load_plan(path)
+        with pytest.raises(TypeError, match=rf"save was given {path}; expected a path: a text or an os.PathLike"):
+            made.policy.save(path)
+    with pytest.raises(RuntimeError, match="it is a directory"):
+        ac2.load_plan(tmp_path)
+    (tmp_path / "plan.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(RuntimeError, match="it is damaged, or was not written by save_plan"):
+        ac2.load_plan(tmp_path / "plan.json")
     with pytest.raises(TypeError, match="expected what ac2.plan"):
         ac2.save_plan("speed", tmp_path / "speed.json")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["again.json", "plan.json"]

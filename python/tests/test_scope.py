@@ -104,6 +104,28 @@ def test_a_soft_budget_is_exceeded_warned_of_once_and_counted():
         ac2.MemoryBudget.soft(0)
 
 
+@pytest.mark.parametrize("make", [ac2.MemoryBudget, ac2.MemoryBudget.soft, ac2.MemoryBudget.peak])
+def test_a_memory_budget_is_made_of_what_memory_budget_takes(make):
+    for wrong in (True, 1.5, None, [], b"1MiB"):
+        with pytest.raises(TypeError, match="bytes is .*; expected a number of bytes"):
+            make(wrong)
+    for wrong in (0, -1, 2**70, 2**63, "64MB", "", "speed"):
+        with pytest.raises(ValueError, match="bytes is .*; expected a (positive )?number of bytes"):
+            make(wrong)
+    if make is not ac2.MemoryBudget.peak:  # which would bound the rest of the process
+        assert make("1.5KiB").bytes() == make(bytes=1536, modelled_costs=True).bytes() == 1536
+
+
+def test_reports_say_what_they_are_of():
+    with ac2.PolicyScope() as scope:
+        pass
+    for report in (ac2.explain, ac2.to_dot, ac2.to_chrome_trace):
+        assert report(scope.trace)
+        for wrong in (scope, 3, None):
+            with pytest.raises(TypeError, match=rf"^{report.__name__} was given .*; expected an ac2.Trace, such as scope.trace"):
+                report(wrong)
+
+
 @pytest.mark.parametrize("timeline", [False, True])
 def test_explain_names_the_module_of_each_value_and_what_counts_against_the_budget(timeline):
     model = torch.nn.ModuleDict({"first": torch.nn.Linear(8, 8), "second": torch.nn.Linear(8, 8)})

@@ -145,5 +145,5 @@ def test_a_bound_on_the_peak():
 
 
 def test_only_a_positive_number_is_a_peak():
-    with pytest.raises(ValueError, match="positive number of bytes, but is 0"):
+    with pytest.raises(ValueError, match="bytes is 0; expected a positive number of bytes"):
         ac2.MemoryBudget.peak(0)

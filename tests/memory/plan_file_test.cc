@@ -1,17 +1,23 @@
 // Plans in files: that the plan that is read is the one that was written, and what is said of files that are none.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iomanip>
 #include <iterator>
 #include <memory>
 #include <optional>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "ac2/plan.h"
 #include "tests/support/regions.h"
@@ -26,6 +32,26 @@ at::Tensor forward(const Tensors& in) {
   at::Tensor x = in[0];
   for (int i = 0; i < 6; ++i) x = at::gelu(at::linear(x, in[1], in[2])).tanh().view({-1, 16}).mul(in[3]);
   return x.sum();
+}
+
+// The text of the error, if there is one.
+std::string error_or_nothing(const std::function<void()>& fn) {
+  try {
+    fn();
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+  return {};
+}
+
+// The CRC-32 of zlib and PNG, bit by bit.
+uint32_t crc32_of(const std::string& bytes) {
+  uint32_t sum = ~uint32_t{0};
+  for (const char byte : bytes) {
+    sum ^= static_cast<uint8_t>(byte);
+    for (int bit = 0; bit < 8; ++bit) sum = (sum >> 1) ^ ((sum & 1) != 0 ? 0xEDB88320u : 0u);
+  }
+  return ~sum;
 }
 
 class PlanFileTest : public CleanTest {
@@ -48,13 +74,17 @@ class PlanFileTest : public CleanTest {
     return all.str();
   }
   void write(const std::string& text) const { std::ofstream(path_) << text; }
-  // The file with one place of it changed, read again.
+  // The file with one place of it changed and the checksum of that, read again.
   std::string error_with(const std::string& from, const std::string& to) const {
     const std::string good = text();
     const size_t at = good.find(from);
     EXPECT_NE(at, std::string::npos) << from << " is not in " << good;
     std::string bad = good;
-    write(bad.replace(at, from.size(), to));
+    bad = bad.replace(at, from.size(), to);
+    const std::string body = bad.substr(0, bad.rfind(",\"crc32\""));
+    std::ostringstream sealed;
+    sealed << body << ",\"crc32\":\"" << std::hex << std::setw(8) << std::setfill('0') << crc32_of(body) << "\"}\n";
+    write(sealed.str());
     const std::string error = error_of([this] { load_plan(path_); });
     write(good);
     return error;
@@ -145,7 +175,8 @@ TEST_F(PlanFileTest, AFileThatIsNoPlanIsAnErrorThatSaysWhatIsWrong) {
     EXPECT_THAT(error_of([&] { load_plan(path_); }), HasSubstr("cannot be read")) << length;
   }
   write(good);
-  EXPECT_THAT(error_with("\"ac2_plan\":1", "\"ac2_plan\":2"), HasSubstr("of version 2, and this ac2 reads version 1"));
+  EXPECT_THAT(error_with("\"ac2_plan\":2", "\"ac2_plan\":1"), HasSubstr("of version 1, and this ac2 reads version 2"));
+  EXPECT_THAT(error_with("\"ac2_plan\":2", "\"ac2_plan\":[[]]"), HasSubstr("its version is an array"));
   EXPECT_THAT(error_with("aten::gelu", "aten::gelv"),
               HasSubstr("the operator \"aten::gelv\", which this process does"));
   EXPECT_THAT(error_with("\"bytes\":", "\"bytes\":-"), HasSubstr("\"bytes\" is -"));
@@ -158,6 +189,99 @@ TEST_F(PlanFileTest, AFileThatIsNoPlanIsAnErrorThatSaysWhatIsWrong) {
   EXPECT_THAT(error_with(",[0,", ",[0,0,0,"), HasSubstr("expected an operator, a number of bytes, and a decision"));
   EXPECT_THAT(error_with("\"calls\":[", "\"calls\":{\"a\":["), HasSubstr("cannot be read"));
   EXPECT_NO_THROW(load_plan(path_));  // the file is whole again
+}
+
+TEST_F(PlanFileTest, AChangeOfAnyBitIsAnError) {
+  save_plan(planner(inputs_).smallest().policy, path_);
+  const std::string good = text();
+  for (size_t i = 0; i < 8 * good.size(); ++i) {
+    std::string bad = good;
+    bad[i / 8] = static_cast<char>(bad[i / 8] ^ (1 << i % 8));
+    write(bad);
+    EXPECT_THAT(error_of([&] { load_plan(path_); }), HasSubstr("cannot be read")) << "bit " << i;
+  }
+  for (const std::string& bad : {good + "\n", good + " ", "\xef\xbb\xbf" + good, " " + good}) {
+    write(bad);
+    EXPECT_THAT(error_of([&] { load_plan(path_); }), HasSubstr("it is damaged: its bytes do not have the checksum"));
+  }
+  std::string bad = good;
+  const size_t at = bad.find("\"bytes\":") + 8;
+  bad[at] = bad[at] == '1' ? '2' : '1';
+  write(bad);
+  EXPECT_THAT(error_of([&] { load_plan(path_); }), HasSubstr("it is damaged: its bytes do not have the checksum"));
+  write(good);
+  EXPECT_NO_THROW(load_plan(path_));
+}
+
+TEST_F(PlanFileTest, ErrorsAreValidTextWhateverTheFileHas) {
+  for (const char* const bytes : {"\xff\xfe", "{\"ac2_plan\":\"\xff\"}", "{\"ac2_plan\xff\":2}", "\x01"}) {
+    write(bytes);
+    const std::string error = error_of([&] { load_plan(path_); });
+    EXPECT_THAT(error, HasSubstr("it is damaged, or was not written by save_plan"));
+    EXPECT_TRUE(std::all_of(error.begin(), error.end(), [](char byte) { return byte >= ' ' && byte <= '~'; })) << error;
+  }
+  const std::string error = error_of([&] { load_plan(directory_ + "/\xff"); });
+  EXPECT_THAT(error, HasSubstr("plan_file_test/\xef\xbf\xbd\" cannot be read"));  // U+FFFD for what is no UTF-8
+}
+
+TEST_F(PlanFileTest, ADirectoryIsNoPlan) {
+  EXPECT_THAT(error_of([&] { load_plan(directory_); }),
+              ::testing::AllOf(HasSubstr("The plan \"" + directory_ + "\" cannot be read: it is a directory"),
+                               HasSubstr("Give load_plan a file that save_plan wrote")));
+}
+
+TEST_F(PlanFileTest, ThreadsMayWriteAndReadOnePath) {
+  const Policy plan = planner(inputs_).smallest().policy;
+  save_plan(plan, path_);
+  std::vector<std::string> errors(4);
+  std::vector<std::thread> threads;
+  for (std::string& error : errors) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 200 && error.empty(); ++i) {
+        error = error_or_nothing([&] {
+          save_plan(plan, path_);
+          load_plan(path_);
+        });
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(errors, ::testing::Each(::testing::IsEmpty()));
+  EXPECT_EQ(files(), 1);
+}
+
+TEST_F(PlanFileTest, ASymbolicLinkIsFollowedAndStays) {
+  const Policy plan = planner(inputs_).smallest().policy;
+  std::filesystem::create_directory(directory_ + "/there");
+  const std::string link = directory_ + "/link.json", target = directory_ + "/there/plan.json";
+  std::filesystem::create_symlink("second.json", link);
+  std::filesystem::create_symlink("there/plan.json", directory_ + "/second.json");
+  for (int i = 0; i < 2; ++i) {  // the target does not exist at first, then it does
+    save_plan(plan, link);
+    EXPECT_TRUE(std::filesystem::is_symlink(link));
+    EXPECT_TRUE(std::filesystem::is_symlink(directory_ + "/second.json"));
+    EXPECT_TRUE(std::filesystem::is_regular_file(std::filesystem::symlink_status(target)));
+    EXPECT_NO_THROW(load_plan(target));
+    EXPECT_EQ(files(), 3);
+  }
+  std::filesystem::remove(link);
+  std::filesystem::create_symlink("link.json", link);  // to itself
+  EXPECT_THAT(error_of([&] { save_plan(plan, link); }), HasSubstr("cannot be written to \"" + link));
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+}
+
+TEST_F(PlanFileTest, WhatIsNoRegularFileIsAnErrorAndIsLeftAlone) {
+  const Policy plan = planner(inputs_).smallest().policy;
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  const std::string link = directory_ + "/link.json";
+  std::filesystem::create_symlink("plan.json", link);
+  for (const std::string& path : {path_, link}) {
+    EXPECT_THAT(error_of([&] { save_plan(plan, path); }),
+                HasSubstr("cannot be written to \"" + path + "\": it is a pipe"));
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(path_));
+  EXPECT_THAT(error_of([&] { save_plan(plan, directory_); }), HasSubstr("it is a directory"));
+  EXPECT_EQ(files(), 2);
 }
 
 }  // namespace

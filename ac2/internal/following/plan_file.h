@@ -5,13 +5,15 @@
 //
 // The file is JSON:
 //
-//   {"ac2_plan": 1, "bytes": 41943040, "costs": "modelled",
+//   {"ac2_plan": 2, "bytes": 41943040, "costs": "modelled",
 //    "ops": ["aten::mm", "aten::add.Tensor"],             each operator once
 //    "decisions": ["PREFER_SAVE", "MUST_RECOMPUTE"],      each decision once
-//    "calls": [[0, 4096, 1], null, [1, 4096, 0]]}         by number: operator, bytes of its results, decision
+//    "calls": [[0, 4096, 1], null, [1, 4096, 0]],         by number: operator, bytes of its results, decision
+//    "crc32": "0f3a77c1"}                                 of all bytes of the file before the comma ahead of it
 //
 // A null call is an op that no policy is asked about. The file names operators as LibTorch's schemas do, and so fits
-// every LibTorch that has these operators. Whether it fits the program is seen op by op when a region follows it.
+// every LibTorch that has these operators. Files of version 1 have no checksum and are not read any more. Whether it
+// fits the program is seen op by op when a region follows it.
 #pragma once
 
 #include <memory>
@@ -21,8 +23,9 @@
 
 namespace ac2::internal {
 
-// Replaces the file as a whole: a reader has the old plan or the new one. Throws c10::Error if it cannot be written;
-// then no file is left that was not there before.
+// Replaces the file as a whole: a reader has the old plan or the new one, also while other threads and processes write
+// it. A symbolic link is followed and stays. Throws c10::Error if the file cannot be written, and if the path is that
+// of something else than a regular file, which is left alone; then no file is left that was not there before.
 void write_plan(const PlannedStep& plan, const std::string& path);
 
 // Throws c10::Error if there is no such file, if it is not a plan of this version, or if it is damaged, and if it has
