@@ -5,12 +5,10 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
-#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include "ac2/internal/libtorch/out_of_memory.h"
 #include "ac2/internal/libtorch/storage_copy.h"
 #include "ac2/internal/libtorch/stream_order.h"
 #include "ac2/internal/replay/budget_pins.h"
@@ -120,17 +118,9 @@ bool realize_if_there_is_room(Tape& tape, Value* target) {
 }
 
 void realize(Tape& tape, Value* target) {
-  try {
-    if (realize_if_there_is_room(tape, target)) {
-      return;
-    }
-  } catch (const std::exception& error) {
-    // The device may have less room than the budget. What was gathered is free to be dropped again.
-    if (tape.budget() == nullptr || !is_out_of_memory(error)) {
-      throw;
-    }
+  if (!realize_if_there_is_room(tape, target)) {
+    realize_sparingly(tape, target);
   }
-  realize_sparingly(tape, target);
 }
 
 // Nothing asks for the value a second time: the graph is freed as it is walked, and only the hook that takes the value
