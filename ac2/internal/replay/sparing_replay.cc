@@ -15,13 +15,14 @@ namespace {
 
 // A value without bytes, and what has been gathered to compute it.
 struct Wanted {
-  Wanted(Tape& tape, Value* wanted) : value(wanted), gathered(tape) {}
+  Wanted(Tape& tape, Value* wanted) : value(wanted), itself(tape, wanted), gathered(tape) {}
 
   Value* value;
   Node* node = nullptr;       // that computes it, once that is known
   std::vector<Value*> order;  // in which its inputs are gathered
   size_t next = 0;
   bool has_inputs_pinned = false;
+  BudgetPins itself;  // once it is there: a budget that is over its limit would drop it before anybody takes it
   BudgetPins gathered;
 };
 
