@@ -1,7 +1,8 @@
 #include "benchmarks/simulator/step_foresight.h"
 
-#include <algorithm>
 #include <stdexcept>
+
+#include "ac2/internal/eviction/indirect_use.h"
 
 namespace ac2::internal {
 
@@ -28,17 +29,8 @@ double StepForesight::next_use(ValueId value) const {
   if (known != kNever) {
     return known;
   }
-  const EvictorGraph& graph = evictor_.graph();
-  double first = kNever;
-  for (const EvictorGraph::Use& use : graph.value(value).uses) {
-    if (graph.node(use.node).missing > 0) {
-      for (const ValueId result : graph.node(use.node).results) {
-        if (evictor_.place(result) == Place::kNowhere && graph.is_needed(result)) {
-          first = std::min(first, known_of(result).next_use);
-        }
-      }
-    }
-  }
+  const double first =
+      first_indirect_use(evictor_, value, [this](ValueId result) { return known_of(result).next_use; });
   return first != kNever ? first : 2 * now_;
 }
 

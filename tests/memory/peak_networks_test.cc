@@ -15,6 +15,7 @@
 #include "ac2/scope.h"
 #include "ac2/testing/counting_allocator.h"
 #include "benchmarks/networks/networks.h"
+#include "tests/memory/counted_peaks.h"
 #include "tests/support/regions.h"
 
 namespace ac2::test {
@@ -189,24 +190,7 @@ struct NetworkAndShare {
   int64_t percent;
 };
 
-class PeakNetworksTest : public CleanTest, public ::testing::WithParamInterface<NetworkAndShare> {
- protected:
-  // All is counted: the first budget is made before anything is allocated.
-  PeakNetworksTest() : counter_(testing::CountingAllocator::install()) {
-    static const MemoryBudget first = MemoryBudget::peak(int64_t{1} << 60);
-    CleanTest::SetUp();
-  }
-
-  // Of fn(), on top of what was held before.
-  int64_t peak_of(const std::function<void()>& fn) {
-    const int64_t before = counter_.current_bytes();
-    counter_.reset_peak();
-    fn();
-    return counter_.peak_bytes() - before;
-  }
-
-  testing::CountingAllocator& counter_;
-};
+class PeakNetworksTest : public CountedPeaksTest, public ::testing::WithParamInterface<NetworkAndShare> {};
 
 TEST_P(PeakNetworksTest, APeakIsWithinTwoPercentBelowTheBound) {
   const Model network = model(GetParam().name);

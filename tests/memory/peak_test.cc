@@ -14,6 +14,7 @@
 #include "ac2/memory_budget.h"
 #include "ac2/scope.h"
 #include "ac2/testing/counting_allocator.h"
+#include "tests/memory/counted_peaks.h"
 #include "tests/support/regions.h"
 #include "tests/support/training_step.h"
 #include "tests/support/warnings.h"
@@ -24,27 +25,11 @@ namespace {
 constexpr int64_t kElements = 1024;
 constexpr int64_t kBytes = kElements * 4;
 
-// The bytes before a test, on top of which it bounds what is allocated, are all counted: the first budget is made
-// before anything is allocated.
-class PeakTest : public CleanTest {
+class PeakTest : public CountedPeaksTest {
  protected:
-  PeakTest() : counter_(testing::CountingAllocator::install()) {
-    static const MemoryBudget first = MemoryBudget::peak(int64_t{1} << 60);
-    CleanTest::SetUp();
-  }
   static int64_t counted() { return internal::CountedMemory::get().bytes(); }
   // With modelled costs, so that the same is dropped in every run.
   static MemoryBudget on_top(int64_t bytes) { return MemoryBudget::peak(counted() + bytes, /*modelled_costs=*/true); }
-
-  // Of fn(), on top of what was held before.
-  int64_t peak_of(const std::function<void()>& fn) {
-    const int64_t before = counter_.current_bytes();
-    counter_.reset_peak();
-    fn();
-    return counter_.peak_bytes() - before;
-  }
-
-  testing::CountingAllocator& counter_;
 };
 
 TEST_F(PeakTest, WhatTensorsHoldIsCounted) {

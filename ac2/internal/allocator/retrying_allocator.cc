@@ -91,11 +91,12 @@ void check_is_there(const MemoryGauge& gauge, int64_t bytes) {
 C10_NOINLINE void make_room(int64_t bytes) {
   const std::shared_ptr<const MemoryGauge> gauge = Shared::get().gauge();
   MemoryRoom room = gauge->room();
-  if (room.limit == MemoryRoom::Limit::kAddressSpace) {
-    map_large_blocks();  // holes in malloc's heap are address space too, which nothing gives back
-  }
-  if (room.bytes < bytes) {
+  const bool is_short = room.bytes < bytes;
+  // Holes in malloc's heap are address space too, which nothing gives back.
+  if (is_short || room.limit == MemoryRoom::Limit::kAddressSpace) {
     map_large_blocks();
+  }
+  if (is_short) {
     room = room_after_return(*gauge, room);
   }
   int64_t missing = bytes - room.bytes;

@@ -9,7 +9,8 @@ namespace ac2::internal {
 
 namespace {
 
-// What the op is, and how large its results are. Facts are never freed, so that their address stands for the operator.
+// A hash of the operator and of the sizes of the results. Facts are never freed, so that their address stands for the
+// operator.
 uint64_t signature_of(const Node& node) {
   uint64_t signature = reinterpret_cast<uintptr_t>(node.facts);
   for (const NodeOutput& output : node.outputs) {

@@ -111,7 +111,6 @@ class Budget : public std::enable_shared_from_this<Budget> {
   // A tensor from outside that a tape holds. It counts once nobody else holds it.
   void add_outside(const c10::Storage& storage);
   void remove_outside(const c10::Storage& storage);
-  // A tensor over `storage` that the tape holds too.
 
   // Drops values until `bytes` more may be held. If that cannot be, throws c10::Error with what `at` says in it, or
   // goes over a soft budget. `enough` is a budget that would have done, if it is more than what must be held at once

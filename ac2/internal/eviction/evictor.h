@@ -102,8 +102,8 @@ class Evictor {
   // program has for a tensor.) A value that only replays of others want has no hook.
   void add_hook(ValueId value);
   void remove_hook(ValueId value);
-  // What wants the value does not count, now and later, until heed_hooks(): it is known to be in vain, as a name that
-  // the program has for a tensor that it does not use again. The value may then be dropped as unneeded.
+  // Hooks on the value do not count, now and later, until heed_hooks(). The caller knows that they are in vain, as a
+  // name is that the program has for a tensor that it does not use again. The value may then be dropped as unneeded.
   void ignore_hooks(ValueId value);
   void heed_hooks(ValueId value);
   bool ignores_hooks(ValueId value) const { return states_[value].ignores_hooks; }

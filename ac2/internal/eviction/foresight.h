@@ -1,7 +1,7 @@
-// Knowledge of a step that has been recorded, which cannot be had while a program runs for the first time.
+// Knowledge of a step, which cannot be had while a program runs for the first time.
 //
-// The library evicts without it (Evictor::Options::foresight is null). The simulator in benchmarks/simulator implements
-// it, to find out how much better a budget would be met if the step were known.
+// StepMemory, which budgets have, implements it with the steps that ran before. StepForesight of benchmarks/simulator
+// implements it for a step that is known beforehand, to find out how much better a budget would be met.
 #pragma once
 
 #include "ac2/internal/eviction/evictor_ids.h"

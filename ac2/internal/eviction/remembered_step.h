@@ -1,4 +1,4 @@
-// What is kept of a step that has ended: its ops in order, and who uses which of their results.
+// A step that has ended: its ops in order, and which ops use which of their results.
 //
 //   RememberedStep step;
 //   step.add_op(signature, cost);           // in the order of the program

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ac2/internal/eviction/evictor.h"
+#include "ac2/internal/eviction/indirect_use.h"
 
 namespace ac2::internal {
 
@@ -251,18 +252,7 @@ double StepMemory::next_use(ValueId value) const {
   if (known != kNever) {
     return known;
   }
-  // It only serves to compute others: it is used when the first of these is.
-  const EvictorGraph& graph = evictor_.graph();
-  double first = kNever;
-  for (const EvictorGraph::Use& use : graph.value(value).uses) {
-    if (graph.node(use.node).missing > 0) {
-      for (const ValueId result : graph.node(use.node).results) {
-        if (evictor_.place(result) == Place::kNowhere && graph.is_needed(result)) {
-          first = std::min(first, remembered_use(result));
-        }
-      }
-    }
-  }
+  const double first = first_indirect_use(evictor_, value, [this](ValueId result) { return remembered_use(result); });
   return first != kNever ? first : now() + step_length();
 }
 

@@ -58,9 +58,9 @@ class StepMemory final : public Foresight {
   // Its id may be that of another value from now on.
   void forget(ValueId value);
   void about_to_choose();
-  // What was told since the last end is a step.
+  // The events since the last end are a step.
   void step_ended();
-  // The step could not be met under its setting, and ends here. What was told of it is no step.
+  // The step could not be met under its setting, and ends here. Its events are no step.
   void step_failed();
 
   bool knows_uses() const override { return is_found_ && setting_.next_uses; }
@@ -94,7 +94,7 @@ class StepMemory final : public Foresight {
   void found(std::shared_ptr<const RememberedStep> step, uint32_t place);
   void use_setting(const RuleSetting& setting);
   void begin_step();
-  // What a replay of the op costs: as remembered, so that the runs of a step are compared by the same costs.
+  // The cost of a replay of the op, as it is remembered, so that the runs of a step are compared by the same costs.
   double cost_of(uint32_t op) const;
   // The value among the results of known_, or kNone.
   uint32_t known_result(ValueId value) const;

@@ -30,7 +30,7 @@ class StepStore {
   static constexpr int64_t kMostBytes = int64_t{64} << 20;
   static constexpr uint32_t kMostOps = uint32_t{1} << 18;
 
-  // What a step has cost.
+  // How a step went: under which setting, and how much it replayed.
   struct Outcome {
     int64_t budget = 0;
     // The setting that it has run with from its first victim on; none if there were several, or no victim.

@@ -4,9 +4,10 @@
 //     … storage.nbytes() …                 // what the others wrote to it before they let go of it is seen
 //   }
 //
-// LibTorch reads its counts with relaxed order (c10::intrusive_ptr::use_count()). That nobody else has an object any
-// more says then nothing of what others have written to it: a processor that reorders loads (aarch64) may have read the
-// object's fields before the count. Who only drops the last reference needs nothing of this, nor who only counts.
+// LibTorch reads its counts with relaxed order (c10::intrusive_ptr::use_count()). Such a
+// count alone does not show what other threads wrote to the object before they let go of it: a processor that reorders
+// loads (aarch64) may have read the object's fields before the count. Code that only drops the last reference, or only
+// counts, does not need this.
 //
 // Threads: any. Others may come to have the object while this looks, by a weak reference; callers know that none does.
 #pragma once
