@@ -12,6 +12,7 @@
 //   trace.h             what a region has recorded, as numbers
 //   report.h            the same for people: text, a page, a graph, a time line
 //   plan.h              what to keep, chosen for a whole step
+//   policy_instance.h   for policies that are made of policies
 //   nn/nn.h             regions by module
 #pragma once
 
@@ -28,5 +29,6 @@
 #include "ac2/trace.h"             // IWYU pragma: export
 #include "ac2/report.h"            // IWYU pragma: export
 #include "ac2/plan.h"              // IWYU pragma: export
+#include "ac2/policy_instance.h"   // IWYU pragma: export
 #include "ac2/nn/nn.h"             // IWYU pragma: export
 // clang-format on

@@ -33,8 +33,8 @@ at::Tensor name_tensor(const at::Tensor& tensor, std::string_view name) {
     if (!region->policies.looks_at_names() || (value != nullptr && value->is_tagged())) {
       return tensor;
     }
-    if (value != nullptr && value->producer != nullptr) {
-      op = &value->producer->facts->op;  // facts live for ever
+    if (value != nullptr && value->producer() != nullptr) {
+      op = &value->producer()->facts->op;  // facts live for ever
     }
   }
   std::optional<PolicyDecision> decision;

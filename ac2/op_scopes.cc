@@ -2,6 +2,7 @@
 
 #include "ac2/internal/region/close_scope.h"
 #include "ac2/internal/region/region.h"
+#include "ac2/policy_instance.h"
 
 namespace ac2 {
 namespace {

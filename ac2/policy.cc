@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_join.h"
 #include "ac2/internal/policy_names/policy_names.h"
+#include "ac2/policy_instance.h"
 
 namespace ac2 {
 
@@ -166,6 +167,7 @@ Policy Policy::with_names(NamePolicyFn fn) const {
   TORCH_CHECK(fn, "Policy::with_names needs a function, but was given an empty std::function.");
   Policy policy = Policy(std::function<Instance()>([enter = enter_, fn = std::move(fn)] {
     Instance instance = enter();
+    instance.may_drop_tensors = true;
     if (!instance.by_name) {
       instance.by_name = fn;
       return instance;

@@ -181,30 +181,10 @@ class Policy {
   Policy named(std::string name) const;
   const std::string& name() const { return name_; }
 
-  // The policy as one region has it, for policies that are made of policies. Exactly one of the first three is set.
-  struct Instance {
-    std::optional<PolicyDecision> constant;
-    OperatorPolicyFn by_operator;
-    PolicyFn fn;
-    NamePolicyFn by_name;   // may be empty
-    std::string name = {};  // of the policy; see named()
-    // The budget of a plan (ac2/plan.h): what the scope has as ScopeOptions::memory_budget and modelled_costs. If the
-    // scope has a budget too, the smaller one rules.
-    std::optional<int64_t> memory_budget = std::nullopt;
-    bool modelled_costs = false;
-
-    // Null if only `fn` can decide, which has to see the call.
-    std::optional<PolicyDecision> decide(const c10::OperatorHandle& op) const;
-    PolicyDecision decide(const OpContext& op) const;
-    // The result of by_name; null without one.
-    std::optional<PolicyDecision> name_opinion(const NamedTensor& tensor) const;
-    // The decision for the op that computed the tensor. Null if only `fn` could give it: it has seen that op already
-    // and is not asked again.
-    std::optional<PolicyDecision> decide_op_of(const NamedTensor& tensor) const;
-  };
+  // For policies that are made of policies (ac2/policy_instance.h): the policy as one region has it, and the general
+  // form, whose `make` runs for each region entered.
+  struct Instance;
   Instance enter() const;
-
-  // The general form, for policies that are made of policies: `make` runs for each region entered.
   static Policy per_region(std::function<Instance()> make);
 
  private:

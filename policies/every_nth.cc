@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "policies/internal/common/op_names.h"
+#include "policies/internal/common/ready_made.h"
 
 namespace ac2::policies {
 
@@ -14,16 +15,15 @@ namespace {
 // Null stands for all ops.
 Policy count(int64_t n, const std::shared_ptr<const internal::OpNameSet>& ops) {
   TORCH_CHECK(n >= 1, "every_nth was given ", n, "; expected 1 (saves everything) or more.");
-  return Policy::factory([n, ops]() -> PolicyFn {
-           return [n, ops, count = int64_t{0}](const OpContext& op) mutable {
-             if (ops != nullptr && !ops->contains(op.op().operator_name())) {
-               return CheckpointPolicy::PREFER_RECOMPUTE;
-             }
-             count = (count + 1) % n;
-             return count == 0 ? CheckpointPolicy::MUST_SAVE : CheckpointPolicy::PREFER_RECOMPUTE;
-           };
-         })
-      .named("every_nth");
+  return internal::ready_made("every_nth", Policy::factory([n, ops]() -> PolicyFn {
+                                return [n, ops, count = int64_t{0}](const OpContext& op) mutable {
+                                  if (ops != nullptr && !ops->contains(op.op().operator_name())) {
+                                    return CheckpointPolicy::PREFER_RECOMPUTE;
+                                  }
+                                  count = (count + 1) % n;
+                                  return count == 0 ? CheckpointPolicy::MUST_SAVE : CheckpointPolicy::PREFER_RECOMPUTE;
+                                };
+                              }));
 }
 
 }  // namespace

@@ -3,16 +3,17 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include "policies/internal/common/op_names.h"
+#include "policies/internal/common/ready_made.h"
 
 namespace ac2::policies {
 
 Policy offload_ops(const std::vector<std::string>& ops) {
-  return Policy::by_operator(
-             [offloaded = internal::OpNameSet::parse("offload_ops", ops)](const c10::OperatorHandle& op) {
-               return offloaded.contains(op.operator_name()) ? CheckpointPolicy::MUST_CPU_OFFLOAD
-                                                             : CheckpointPolicy::PREFER_RECOMPUTE;
-             })
-      .named("offload_ops");
+  return internal::ready_made(
+      "offload_ops",
+      Policy::by_operator([offloaded = internal::OpNameSet::parse("offload_ops", ops)](const c10::OperatorHandle& op) {
+        return offloaded.contains(op.operator_name()) ? CheckpointPolicy::MUST_CPU_OFFLOAD
+                                                      : CheckpointPolicy::PREFER_RECOMPUTE;
+      }));
 }
 
 }  // namespace ac2::policies

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "ac2/policy_instance.h"
 #include "policies/internal/common/op_names.h"
 
 namespace ac2::policies {

@@ -3,16 +3,17 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include "policies/internal/common/op_names.h"
+#include "policies/internal/common/ready_made.h"
 
 namespace ac2::policies {
 
 Policy recompute_ops(const std::vector<std::string>& ops) {
-  return Policy::by_operator(
-             [recomputed = internal::OpNameSet::parse("recompute_ops", ops)](const c10::OperatorHandle& op) {
-               return recomputed.contains(op.operator_name()) ? CheckpointPolicy::MUST_RECOMPUTE
-                                                              : CheckpointPolicy::PREFER_SAVE;
-             })
-      .named("recompute_ops");
+  return internal::ready_made("recompute_ops",
+                              Policy::by_operator([recomputed = internal::OpNameSet::parse("recompute_ops", ops)](
+                                                      const c10::OperatorHandle& op) {
+                                return recomputed.contains(op.operator_name()) ? CheckpointPolicy::MUST_RECOMPUTE
+                                                                               : CheckpointPolicy::PREFER_SAVE;
+                              }));
 }
 
 }  // namespace ac2::policies

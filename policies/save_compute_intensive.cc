@@ -4,6 +4,7 @@
 
 #include "policies/internal/common/op_lists.h"
 #include "policies/internal/common/op_names.h"
+#include "policies/internal/common/ready_made.h"
 
 namespace ac2::policies {
 
@@ -26,10 +27,10 @@ const std::vector<std::string>& compute_intensive_ops() {
 Policy save_compute_intensive() {
   // Unchecked: other LibTorch versions lack some of these names, and miss nothing by it.
   static const auto& saved = *new internal::OpNameSet(internal::OpNameSet::parse_unchecked(compute_intensive_ops()));
-  return Policy::by_operator([](const c10::OperatorHandle& op) {
-           return saved.contains(op.operator_name()) ? CheckpointPolicy::MUST_SAVE : CheckpointPolicy::PREFER_RECOMPUTE;
-         })
-      .named("save_compute_intensive");
+  return internal::ready_made("save_compute_intensive", Policy::by_operator([](const c10::OperatorHandle& op) {
+                                return saved.contains(op.operator_name()) ? CheckpointPolicy::MUST_SAVE
+                                                                          : CheckpointPolicy::PREFER_RECOMPUTE;
+                              }));
 }
 
 }  // namespace ac2::policies

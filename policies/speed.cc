@@ -3,6 +3,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include "policies/internal/common/op_names.h"
+#include "policies/internal/common/ready_made.h"
 
 namespace ac2::policies {
 
@@ -80,10 +81,10 @@ const std::vector<std::string>& slow_ops() {
 Policy speed() {
   // Unchecked: other LibTorch versions lack some of these names, and miss nothing by it.
   static const auto& saved = *new internal::OpNameSet(internal::OpNameSet::parse_unchecked(slow_ops()));
-  return Policy::by_operator([](const c10::OperatorHandle& op) {
-           return saved.contains(op.operator_name()) ? CheckpointPolicy::MUST_SAVE : CheckpointPolicy::PREFER_RECOMPUTE;
-         })
-      .named("speed");
+  return internal::ready_made("speed", Policy::by_operator([](const c10::OperatorHandle& op) {
+                                return saved.contains(op.operator_name()) ? CheckpointPolicy::MUST_SAVE
+                                                                          : CheckpointPolicy::PREFER_RECOMPUTE;
+                              }));
 }
 
 }  // namespace ac2::policies

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "absl/container/flat_hash_set.h"
+#include "policies/internal/common/ready_made.h"
 
 namespace ac2::policies {
 
@@ -30,11 +31,10 @@ bool has(const Names& names, const NamedTensor& tensor) {
 // `unnamed` for every op, `listed` for values with one of the names.
 Policy decide_listed(const char* caller, const std::vector<std::string>& names, CheckpointPolicy listed,
                      CheckpointPolicy unnamed) {
-  return Policy::constant(unnamed)
-      .with_names([names = parse(caller, names), listed](const NamedTensor& tensor) {
+  return internal::ready_made(
+      caller, Policy::constant(unnamed).with_names([names = parse(caller, names), listed](const NamedTensor& tensor) {
         return has(*names, tensor) ? std::optional<PolicyDecision>(listed) : std::nullopt;
-      })
-      .named(caller);
+      }));
 }
 
 }  // namespace
@@ -44,11 +44,11 @@ Policy save_only_these_names(const std::vector<std::string>& names) {
 }
 
 Policy save_any_names_but_these(const std::vector<std::string>& names) {
-  return Policy::constant(PREFER_RECOMPUTE)
-      .with_names([names = parse("save_any_names_but_these", names)](const NamedTensor& tensor) {
+  const char* const caller = "save_any_names_but_these";
+  return internal::ready_made(
+      caller, Policy::constant(PREFER_RECOMPUTE).with_names([names = parse(caller, names)](const NamedTensor& tensor) {
         return has(*names, tensor) ? std::nullopt : std::optional<PolicyDecision>(MUST_SAVE);
-      })
-      .named("save_any_names_but_these");
+      }));
 }
 
 Policy save_anything_except_these_names(const std::vector<std::string>& names) {
@@ -70,10 +70,10 @@ Policy save_and_offload_only_these_names(const std::vector<std::string>& saved,
   for (const std::string& name : offloaded) {
     TORCH_CHECK(!both->contains(name), caller, ": \"", name, "\" is in both lists. Either save it or offload it.");
   }
-  return decide_listed(caller, saved, MUST_SAVE, PREFER_RECOMPUTE)
-      .with_names([names = parse(caller, offloaded)](const NamedTensor& tensor) {
-        return has(*names, tensor) ? std::optional<PolicyDecision>(MUST_CPU_OFFLOAD) : std::nullopt;
-      });
+  const Policy saves = decide_listed(caller, saved, MUST_SAVE, PREFER_RECOMPUTE);
+  return internal::ready_made(caller, saves.with_names([names = parse(caller, offloaded)](const NamedTensor& tensor) {
+    return has(*names, tensor) ? std::optional<PolicyDecision>(MUST_CPU_OFFLOAD) : std::nullopt;
+  }));
 }
 
 }  // namespace ac2::policies

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "ac2/internal/region/harmless_policy.h"
+#include "ac2/policy_instance.h"
 #include "python/binding/call_arguments.h"
 #include "python/binding/decisions.h"
 #include "python/binding/errors.h"
@@ -61,7 +63,7 @@ py::object callable_policy(const py::object& functions) {
       return to_decision(answer, answer_for(op.op()));
     });
   };
-  return holding(std::move(policy), functions);
+  return holding(internal::harmless(std::move(policy)), functions);
 }
 
 py::object by_operator_policy(const py::object& functions) {
@@ -73,7 +75,7 @@ py::object by_operator_policy(const py::object& functions) {
       return to_decision(functions.attr("policy_fn")(context, op_overload(op)), answer_for(op));
     });
   });
-  return holding(std::move(policy), functions);
+  return holding(internal::harmless(std::move(policy)), functions);
 }
 
 py::object operator_decisions(const py::object& policy) {

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "ac2/names.h"
+#include "ac2/policy_instance.h"
 
 namespace ac2::test {
 
@@ -73,6 +74,7 @@ Policy Regions::policy_of(uint32_t policy) const {
       return inner.decide(op);
     };
     instance.constant.reset();
+    instance.may_drop_tensors = true;
     instance.by_operator = nullptr;
     return instance;
   });

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ac2/policy.h"
+#include "ac2/policy_instance.h"
 
 namespace ac2::test {
 namespace {

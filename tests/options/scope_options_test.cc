@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "ac2/policy_instance.h"
 #include "policies/policies.h"
 #include "tests/support/regions.h"
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ac2/names.h"
+#include "ac2/policy_instance.h"
 #include "policies/policies.h"
 #include "tests/support/regions.h"
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "ac2/policy_instance.h"
 #include "policies/policies.h"
 #include "tests/support/regions.h"
 

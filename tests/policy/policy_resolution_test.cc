@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ac2/policy_instance.h"
 #include "tests/support/regions.h"
 
 namespace ac2::test {

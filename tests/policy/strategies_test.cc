@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "ac2/policy_instance.h"
 #include "policies/policies.h"
 #include "tests/support/regions.h"
 

@@ -14,7 +14,7 @@ namespace {
 uint64_t signature_of(const Node& node) {
   uint64_t signature = reinterpret_cast<uintptr_t>(node.facts);
   for (const NodeOutput& output : node.outputs) {
-    const uint64_t bytes = output.value != nullptr ? output.value->nbytes : 0;
+    const uint64_t bytes = output.value != nullptr ? output.value->nbytes() : 0;
     signature = (signature ^ bytes) * 0x9e3779b97f4a7c15ULL;
     signature ^= signature >> 29;
   }
@@ -69,7 +69,7 @@ std::shared_ptr<void> Budget::limit_to(Limit limit) {
 
 ValueId Budget::id_of(const std::weak_ptr<BudgetedTape>& tape, Value& value) {
   if (value.budget.id == kNoId) {
-    value.budget.id = evictor_.add_outside(static_cast<int64_t>(value.nbytes), Place::kElsewhere);
+    value.budget.id = evictor_.add_outside(static_cast<int64_t>(value.nbytes()), Place::kElsewhere);
     enter(tape, value);
   }
   return value.budget.id;
@@ -135,7 +135,8 @@ void Budget::add_call(const std::weak_ptr<BudgetedTape>& tape, Node& node) {
       continue;
     }
     Value& value = *output.value;
-    value.budget.id = evictor_.add_result(node.budget_node, static_cast<int64_t>(value.nbytes), value.budget.retention);
+    value.budget.id =
+        evictor_.add_result(node.budget_node, static_cast<int64_t>(value.nbytes()), value.budget.retention);
     value.budget.tracked = true;
     memory_.made(node.budget_node, value.budget.id);
     enter(tape, value);
@@ -158,7 +159,7 @@ void Budget::forget(Value& value) {
 
 void Budget::make_outside(Value& value) {
   const std::lock_guard lock(mutex_);
-  for (int32_t i = 0; i < value.hooks; ++i) {
+  for (int32_t i = 0; i < value.hooks(); ++i) {
     evictor_.remove_hook(value.budget.id);
   }
   place(value, Place::kElsewhere);

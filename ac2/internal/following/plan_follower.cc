@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ac2/internal/libtorch/tensor_bytes.h"
+#include "ac2/policy_instance.h"
 
 namespace ac2::internal {
 
@@ -53,6 +54,7 @@ Policy follow(std::shared_ptr<const PlannedStep> plan) {
   return Policy::per_region([plan = std::move(plan)] {
     Policy::Instance instance;
     instance.fn = PlanFollower(plan);
+    instance.may_drop_tensors = false;
     instance.memory_budget = plan->bytes;
     instance.modelled_costs = plan->costs == CostSource::kModelled;
     return instance;

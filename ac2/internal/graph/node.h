@@ -100,11 +100,12 @@ std::string describe(const Node& node);
 
 // A backward kernel writes into it.
 inline bool is_clobbered(const Value& value) {
-  if (value.producer == nullptr) {
+  if (value.producer() == nullptr) {
     return false;
   }
-  const auto& clobbers = value.producer->facts->clobbered_results;
-  return std::find(clobbers.begin(), clobbers.end(), value.producer->outputs[value.slot].flat_result) != clobbers.end();
+  const auto& clobbers = value.producer()->facts->clobbered_results;
+  return std::find(clobbers.begin(), clobbers.end(), value.producer()->outputs[value.slot()].flat_result) !=
+         clobbers.end();
 }
 
 }  // namespace ac2::internal

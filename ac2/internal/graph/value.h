@@ -90,25 +90,8 @@ struct CountedBytes {
 
 class Value {
  public:
-  static constexpr uint32_t kNotInMap = ~uint32_t{0};
-
-  Node* producer = nullptr;        // owned; null for values from outside the region
-  uint32_t slot = 0;               // in producer->outputs
-  uint32_t map_index = kNotInMap;  // see StorageMap
-  Value* next_dead = nullptr;
-
-  int32_t refs = 0;
-  int32_t users = 0;
-  int32_t hooks = 0;
-  int32_t pins = 0;
-
-  bool waits = false;             // pinned, and its producer must be replayed first
-  bool let_go = false;            // in ValueBytes' list of these, which has a reference of its own
-  bool foreign = false;           // its bytes lie in memory that others may write to; see libtorch/foreign_memory.h
-  bool without_gradient = false;  // surely no graph led to it where an op made it, or took it last
   BudgetedValue budget;
   WatchedVersions versions;
-  size_t nbytes = 0;
 
   c10::weak_intrusive_ptr<c10::StorageImpl> origin;  // what forward computed
   c10::StreamId stream = kNoStream;                  // on which a replay made what is there, or it was last used since
@@ -117,11 +100,38 @@ class Value {
 
   Value() : origin(c10::intrusive_ptr<c10::StorageImpl>()) {}
   explicit Value(const c10::Storage& storage)
-      : nbytes(storage.unsafeGetStorageImpl()->nbytes()), origin(storage.getWeakStorageImpl()) {}
+      : origin(storage.getWeakStorageImpl()), nbytes_(storage.unsafeGetStorageImpl()->nbytes()) {}
+
+  // The node that computed it; null for values from outside the region.
+  Node* producer() const { return producer_; }
+  // Its place in producer()->outputs.
+  uint32_t slot() const { return slot_; }
+  size_t nbytes() const { return nbytes_; }
+  int64_t bytes() const { return static_cast<int64_t>(nbytes_); }
+
+  int32_t refs() const { return refs_; }
+  int32_t users() const { return users_; }
+  int32_t hooks() const { return hooks_; }
+  int32_t pins() const { return pins_; }
+  bool is_used() const { return users_ > 0; }
+  bool has_hooks() const { return hooks_ > 0; }
+  bool is_pinned() const { return pins_ > 0; }
+  // It is pinned, and its producer must be replayed first.
+  bool waits() const { return waits_; }
+
+  // StorageMap finds it by its storage.
+  bool is_in_map() const { return map_index_ != kNotInMap; }
+  // The program has let go of the bytes; the storage index has a reference of its own until it has looked at the value.
+  bool was_let_go() const { return was_let_go_; }
+  // Its bytes lie in memory that others may write to; see libtorch/foreign_memory.h.
+  bool is_foreign() const { return is_foreign_; }
+  // Surely no graph led to it where an op made it, or took it last.
+  bool is_without_gradient() const { return is_without_gradient_; }
+  void set_without_gradient(bool without) { is_without_gradient_ = without; }
 
   ValueState state() const { return state_; }
   // A value from outside is always saved: no op of the region would compute it again.
-  Decided decided() const { return producer == nullptr ? Decided::kSave : decided_; }
+  Decided decided() const { return producer_ == nullptr ? Decided::kSave : decided_; }
   bool is_tagged() const { return is_tagged_; }
   // Its producer is replayed when it is needed and not there. Else it is saved: held while it has users.
   bool counts_on_replay() const { return counts_on_replay_; }
@@ -138,7 +148,6 @@ class Value {
   bool is_managed() const { return managed_form() != nullptr; }
   bool is_packed() const { return state_.held == Held::kPacked; }
   bool is_offloaded() const { return is_packed() && packed_form()->is_offload; }
-  int64_t bytes() const { return static_cast<int64_t>(nbytes); }
 
   // Somebody whom ac2 does not see has written to it since its versions were noted.
   bool changed_outside() const {
@@ -178,16 +187,16 @@ class Value {
   // As the op returned it; undefined if nothing was replayed, or an op wrote it.
   const at::Tensor& replayed_tensor() const { return replayed_; }
   // A backward under way reads what forward computed.
-  bool original_is_pinned() const { return state_.there == There::kOriginal && pins > 0; }
+  bool original_is_pinned() const { return state_.there == There::kOriginal && is_pinned(); }
 
   // A read needs nothing to be computed or unpacked first. It may find that somebody has changed the bytes.
   bool is_at_hand() const { return is_held_in_a_storage() || is_there() || is_opaque(); }
   // A write to the storage would destroy the only bytes from which it could be had.
   bool is_lost_by_a_write() const { return !counts_on_replay_ && !is_packed() && !is_held_privately(); }
   // The value can be had even when its storage is overwritten: something holds it, or computes it again.
-  bool outlives_a_write() const { return counts_on_replay_ || users > 0 || is_packed(); }
+  bool outlives_a_write() const { return counts_on_replay_ || is_used() || is_packed(); }
   // The value is held for what autograd saved, and for nothing else.
-  bool is_held_for_hooks_alone() const { return !counts_on_replay_ && is_held_by_reference() && users == hooks; }
+  bool is_held_for_hooks_alone() const { return !counts_on_replay_ && is_held_by_reference() && users_ == hooks_; }
   // The value has no form, no copy and no replay beside the bytes that forward computed.
   bool is_only_original() const { return form == nullptr && !is_held_privately() && !is_there(); }
 
@@ -198,15 +207,38 @@ class Value {
   }
 
  private:
-  friend class ValueBytes;  // all that changes state_
-  friend class Decisions;   // decided_, is_tagged_
-  friend class KeptValues;  // decided_
-  friend class Lifetimes;   // counts_on_replay_, with which a node's inputs come to be used, or cease to be
+  static constexpr uint32_t kNotInMap = ~uint32_t{0};
+
+  friend class ValueBytes;    // all that changes state_; was_let_go_ and its reference
+  friend class Decisions;     // decided_, is_tagged_
+  friend class KeptValues;    // decided_
+  friend class Lifetimes;     // producer_, refs_, users_, and counts_on_replay_, with which a node's inputs come to be
+                              // used, or cease to be
+  friend class TapeHook;      // hooks_
+  friend class Pins;          // pins_, waits_
+  friend class StorageIndex;  // is_foreign_, was_let_go_, nbytes_
+  friend class StorageMap;    // map_index_
+  friend class TrashCan;      // next_dead_
+  friend struct Trash;        // next_dead_
 
   ValueState state_;
   Decided decided_ = Decided::kSave;
   bool is_tagged_ = false;  // a tag decided, which no name overrules
   bool counts_on_replay_ = false;
+  bool waits_ = false;
+  bool was_let_go_ = false;
+  bool is_foreign_ = false;
+  bool is_without_gradient_ = false;
+
+  Node* producer_ = nullptr;  // owned
+  uint32_t slot_ = 0;
+  uint32_t map_index_ = kNotInMap;
+  Value* next_dead_ = nullptr;
+  int32_t refs_ = 0;
+  int32_t users_ = 0;
+  int32_t hooks_ = 0;
+  int32_t pins_ = 0;
+  size_t nbytes_ = 0;
 
   c10::Storage held_;    // while is_held_in_a_storage()
   c10::Storage there_;   // while is_there()

@@ -56,7 +56,7 @@ class Collection {
     }
     const std::string where = modules_.next(parameter);
     for (const NodeInput& input : node.inputs) {
-      if (input.value != nullptr && input.value->producer == nullptr) {
+      if (input.value != nullptr && input.value->producer() == nullptr) {
         add(*input.value, where.empty() ? "" : absl::StrCat("taken by ", where), "from outside the region");
       }
     }
@@ -103,7 +103,7 @@ class Collection {
 
   // Null if it is none.
   const std::string* parameter_name(const Value& value) const {
-    if (names_.empty() || value.producer != nullptr) {
+    if (names_.empty() || value.producer() != nullptr) {
       return nullptr;
     }
     const auto name = names_.find(value.origin._unsafe_get_target());

@@ -61,16 +61,16 @@ class ReachableLog {
     const auto [it, is_new] = value_places_.emplace(&value, static_cast<int64_t>(log_.values.size()));
     if (is_new) {
       TraceLog::Value& added = log_.values.emplace_back();
-      added.op = value.producer == nullptr ? TraceLog::kNone : op_places_.at(value.producer);
+      added.op = value.producer() == nullptr ? TraceLog::kNone : op_places_.at(value.producer());
       added.bytes = value.bytes();
       added.saved = value.decided() == Decided::kSave;
       added.source = value.is_tagged() ? TraceLog::Source::TAG : TraceLog::Source::OP;
       added.held_bytes = value.held_bytes();
       added.last_held_bytes = added.held_bytes;
-      added.hooks = value.hooks;
-      added.all_hooks = value.hooks;
+      added.hooks = value.hooks();
+      added.all_hooks = value.hooks();
       added.name = value.name != nullptr ? *value.name : "";
-      if (value.producer == nullptr) {
+      if (value.producer() == nullptr) {
         added.origin = value.origin;
       }
     }

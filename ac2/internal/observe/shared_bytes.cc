@@ -9,7 +9,7 @@ namespace {
 constexpr size_t kLookedAt = 64;
 
 bool is_from_outside(const Value& value) {
-  return value.producer == nullptr && value.is_held_by_reference() && !value.is_managed();
+  return value.producer() == nullptr && value.is_held_by_reference() && !value.is_managed();
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ Fate fate_of(const Node& node, const PolicyDecision& decision) {
 uint32_t StepLog::id_of(const Value& value) {
   const auto [it, is_new] = ids_.emplace(&value, static_cast<uint32_t>(graph_.values.size()));
   if (is_new) {
-    graph_.values.push_back({.bytes = static_cast<int64_t>(value.nbytes)});
+    graph_.values.push_back({.bytes = static_cast<int64_t>(value.nbytes())});
   }
   return it->second;
 }
@@ -66,7 +66,7 @@ void StepLog::node_recorded(const Node& node, const PolicyDecision& decision, in
 void StepLog::decided_again(const Value& value, const PolicyDecision& decision, DecidedBy /*by*/) {
   StepGraph::Op* op = op_of(value);
   // Which of an op's results it was makes no difference to the policy that a plan becomes.
-  if (op != nullptr && value.producer->replayable) {
+  if (op != nullptr && value.producer()->replayable) {
     op->fate = decision.saves() ? Fate::kSaved : Fate::kRecomputed;
   }
 }
@@ -107,7 +107,7 @@ void StepLog::look_outside() {
 }
 
 void StepLog::look_at(const Value& value, uint32_t id) {
-  if (value.producer == nullptr && (value.is_held_in_a_storage() || value.is_packed())) {
+  if (value.producer() == nullptr && (value.is_held_in_a_storage() || value.is_packed())) {
     graph_.values[id].ours = value.is_packed() || value.is_held_by_us_alone();
   }
 }
@@ -124,7 +124,7 @@ void StepLog::note_packed(const Value& value, uint32_t id) {
   const PackedForm* form = value.packed_form();
   if (form != nullptr && form->packed_bytes > 0) {
     graph_.values[id].bytes = form->packed_bytes;
-    graph_.values[id].unpacked_bytes = static_cast<int64_t>(value.nbytes);
+    graph_.values[id].unpacked_bytes = static_cast<int64_t>(value.nbytes());
   }
 }
 

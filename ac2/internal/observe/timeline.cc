@@ -211,13 +211,13 @@ int64_t Timeline::place(const Value& value) {
     TraceLog::Value& added = log_.values.emplace_back();
     added.bytes = value.bytes();
     added.saved = value.decided() == Decided::kSave;
-    added.hooks = value.hooks;
-    added.all_hooks = value.hooks;
-    if (value.producer == nullptr) {
+    added.hooks = value.hooks();
+    added.all_hooks = value.hooks();
+    if (value.producer() == nullptr) {
       added.origin = value.origin;
     }
-    if (value.producer != nullptr) {
-      added.op = place_of_op(value.producer->index);
+    if (value.producer() != nullptr) {
+      added.op = place_of_op(value.producer()->index);
     } else if (const auto writer = writers_.find(value.origin._unsafe_get_target()); writer != writers_.end()) {
       added.op = writer->second.op;
       log_.ops[added.op].outputs.push_back(it->second);
@@ -269,8 +269,8 @@ void Timeline::decided_again(const Value& value, const PolicyDecision& /*decisio
 
 void Timeline::hook_added(const TapeHook& /*hook*/, const Value& value) {
   TraceLog::Value& logged = at(value);
-  logged.all_hooks += value.hooks - logged.hooks;
-  logged.hooks = value.hooks;
+  logged.all_hooks += value.hooks() - logged.hooks;
+  logged.hooks = value.hooks();
   logged.whole = kind_of_whole_tensor(value);
 }
 

@@ -41,7 +41,7 @@ class Timeline final : public Observer {
   void anchored(const Value& value) override;
   void bytes_changed(const ByteChange& change) override;
   void hook_added(const TapeHook& hook, const Value& value) override;
-  void hook_removed(const TapeHook& /*hook*/, const Value& value) override { at(value).hooks = value.hooks; }
+  void hook_removed(const TapeHook& /*hook*/, const Value& value) override { at(value).hooks = value.hooks(); }
   void value_died(const Value& value) override { places_.erase(&value); }
   void backward_begins(int graph_task) override;
   void backward_ends(int graph_task) override;

@@ -102,7 +102,7 @@ class Verifier::VerifiedCall final : public CallObservation {
         }
         const Value* old = tape->storages().peek(tensor);
         const Expected* expected =
-            old != nullptr && old->nbytes == tensor.storage().nbytes() ? verifier_.expected(*old) : nullptr;
+            old != nullptr && old->nbytes() == tensor.storage().nbytes() ? verifier_.expected(*old) : nullptr;
         written_.push_back({tensor, expected != nullptr ? expected->elements : elements_of_storage(*tape, tensor)});
       });
     }
@@ -130,10 +130,10 @@ class Verifier::VerifiedCall final : public CallObservation {
   void note(const Made& made, uint64_t bits) {
     const Tape::Lock tape(verifier_.tape_);
     const Value* value = tape->storages().peek(made.tensor);
-    if (value == nullptr || value->producer == nullptr) {
+    if (value == nullptr || value->producer() == nullptr) {
       return;
     }
-    if (is_undefined_result(name_without_overload(facts_), value->producer->outputs[value->slot].flat_result)) {
+    if (is_undefined_result(name_without_overload(facts_), value->producer()->outputs[value->slot()].flat_result)) {
       verifier_.inexact_.insert(value);
     } else {
       verifier_.expected_.insert_or_assign(value, Expected{made.elements, bits});
@@ -236,11 +236,11 @@ void Verifier::check_unwritten(const at::Tensor& tensor) {
     const Tape::Lock tape(tape_);
     const Value* value = tape->storages().peek(tensor);
     if (value == nullptr || !value->counts_on_replay() || value->changed_outside() ||
-        value->nbytes != tensor.storage().nbytes() || expected(*value) == nullptr) {
+        value->nbytes() != tensor.storage().nbytes() || expected(*value) == nullptr) {
       return;
     }
     known = *expected(*value);
-    producer = describe(*value->producer);
+    producer = describe(*value->producer());
   }
   TORCH_CHECK(
       fingerprint_of(*known.elements, tensor.storage()) == known.fingerprint, "Verify: the result of ", producer,

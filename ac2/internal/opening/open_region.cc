@@ -16,6 +16,7 @@
 #include "ac2/internal/region/engine.h"
 #include "ac2/internal/replay/saved_tensor_hook.h"
 #include "ac2/memory_budget.h"
+#include "ac2/policy_instance.h"
 #include "ac2/report.h"
 
 namespace ac2::internal {

@@ -58,7 +58,7 @@ ForeignReads::~ForeignReads() {
 void ForeignReads::find_sources(LockedTape& tape, c10::ArrayRef<c10::IValue> arguments) {
   for_each_tensor(arguments, [&](const at::Tensor& tensor) {
     Value* value = tensor.defined() ? tape.storages().find(tensor) : nullptr;
-    if (value == nullptr || !value->foreign ||
+    if (value == nullptr || !value->is_foreign() ||
         std::any_of(sources_.begin(), sources_.end(), [value](const Source& s) { return s.value == value; })) {
       return;
     }
@@ -74,14 +74,14 @@ void ForeignReads::find_sources(LockedTape& tape, c10::ArrayRef<c10::IValue> arg
 
 void ForeignReads::forget_copy(LockedTape& tape, Source& source) {
   Value* copy = std::exchange(source.copy, nullptr);
-  if (copy->users == 0) {
+  if (!copy->is_used()) {
     tape.bytes().drop_held(copy);  // nothing came to use it
   }
   tape.lifetimes().unref(copy);
 }
 
 void ForeignReads::copy(Source& source) {
-  c10::Storage bytes = copy_storage(source.storage, source.value->nbytes);
+  c10::Storage bytes = copy_storage(source.storage, source.value->nbytes());
   const Tape::Lock locked(tape_);
   source.copy = locked->lifetimes().make_value(bytes);
   locked->lifetimes().ref(source.copy);

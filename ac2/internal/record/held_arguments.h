@@ -1,4 +1,5 @@
-// Ops hold their arguments until they return, where pack functions of the program's may run in the middle of them.
+// Ops hold their arguments until they return, where policies or pack functions of the program's may run in the middle
+// of them.
 //
 //   h = x.sin();   // a policy decides on a SaveWithHooks
 //   h.cos();       // autograd saves h before cos runs: the pack function runs, and may drop the program's `h`

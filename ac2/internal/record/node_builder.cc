@@ -148,7 +148,7 @@ class NodeBuilder {
     } else {
       input.value = plain ? tape_.storages().current_plain(tensor) : tape_.storages().current(tensor);
       input.meta = plain ? tape_.intern(tensor) : nullptr;
-      if (C10_UNLIKELY(input.value->foreign)) {
+      if (C10_UNLIKELY(input.value->is_foreign())) {
         input.value = read_foreign(input.value);
       }
     }
@@ -189,8 +189,8 @@ class NodeBuilder {
       return;
     }
     takes_gradient_ = true;
-    if (value->without_gradient) {
-      value->without_gradient = tensor.is_leaf();
+    if (value->is_without_gradient()) {
+      value->set_without_gradient(tensor.is_leaf());
     }
   }
   // Whether surely no gradient is recorded for the results.

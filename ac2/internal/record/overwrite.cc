@@ -83,7 +83,7 @@ void Overwrites::add(LockedTape& tape, const at::Tensor& tensor, uint16_t argume
 // A copy of a subclass of Python's would call Python; its parts have storages, and values, of their own.
 C10_NOINLINE void Overwrites::add_whole(LockedTape& tape, const at::Tensor& tensor) {
   Value* value = tape.storages().find(tensor);
-  if (value != nullptr && value->users > 0 && value->opaque_form()->held.defined() &&
+  if (value != nullptr && value->is_used() && value->opaque_form()->held.defined() &&
       !tensor.key_set().has(c10::DispatchKey::Python)) {
     tape.lifetimes().ref(value);
     whole_.push_back({value, tensor});
@@ -138,7 +138,7 @@ void Overwrites::collect_targets(LockedTape& tape, const OpFacts& facts, c10::Ar
 // there.
 C10_NOINLINE void Overwrites::add_aliases(LockedTape& tape) {
   tape.storages().for_each([&](Value* value) {
-    if (value->foreign || value->origin.expired() || value->changed_outside()) {
+    if (value->is_foreign() || value->origin.expired() || value->changed_outside()) {
       return;
     }
     c10::StorageImpl* storage = value->origin._unsafe_get_target();
@@ -207,7 +207,7 @@ void Overwrites::add_copies(const Target& target, bool must_know, Copies& copies
   if (old->original_is_pinned()) {
     copies.push_back({old, old->there_storage(), true});
   }
-  const int32_t users = target.accumulates ? old->users - old->hooks : old->users;
+  const int32_t users = target.accumulates ? old->users() - old->hooks() : old->users();
   if (old->is_lost_by_a_write() && (users > 0 || must_know)) {
     copies.push_back({old, target.tensor.storage(), false});
   }
@@ -241,13 +241,13 @@ void Overwrites::plan(LockedTape& tape, Target& target, const Outlook& outlook, 
   if (target.is_read()) {
     if (old->outlives_a_write() || must_know) {
       target.old_bytes = OldBytes::kKept;
-    } else if (outlook.by_name && old->producer != nullptr && old->producer->replayable) {
+    } else if (outlook.by_name && old->producer() != nullptr && old->producer()->replayable) {
       target.old_bytes = OldBytes::kKeptByName;
     }
   }
   add_copies(target, must_know, copies);
   // Its present users may be gone when the op has run, before the op's node uses it.
-  if (old->users > 0) {
+  if (old->is_used()) {
     tape.lifetimes().use(old);
     target.used = true;
   }
@@ -255,7 +255,7 @@ void Overwrites::plan(LockedTape& tape, Target& target, const Outlook& outlook, 
 
 void Overwrites::copy_bytes(Copies& copies) {
   for (Copy& copy : copies) {
-    c10::Storage bytes = copy_storage(copy.source, copy.value->nbytes);
+    c10::Storage bytes = copy_storage(copy.source, copy.value->nbytes());
     const Tape::Lock locked(tape_);
     if (copy.of_original) {
       locked->bytes().copy_original(copy.value, std::move(bytes));
@@ -328,7 +328,7 @@ Overwrites::~Overwrites() {
     }
     if (target.used) {
       locked->lifetimes().unuse(target.old);
-    } else if (target.old->users == 0) {
+    } else if (!target.old->is_used()) {
       locked->bytes().drop_held(target.old);  // a copy that nothing came to use
     }
     locked->lifetimes().unref(target.old);

@@ -13,7 +13,7 @@ constexpr int kMostHooks = 1024;
 
 // A budget and some observers know values by their producers, and backward kernels may write to clobbered values.
 bool may_hand_on(LockedTape& tape, const Value& old) {
-  return old.hooks > 0 && old.pins == 0 && old.packed_form() == nullptr && !is_clobbered(old) &&
+  return old.has_hooks() && !old.is_pinned() && old.packed_form() == nullptr && !is_clobbered(old) &&
          tape.budget().get() == nullptr &&
          !tape.observers().any([](const Observer& observer) { return observer.tells_values_apart(); });
 }
@@ -33,7 +33,7 @@ Hooks hooks_beside(LockedTape& tape, const Value& old, const TensorMeta& written
       return {};
     }
     hooks.push_back(hook);
-    if (static_cast<int32_t>(hooks.size()) == old.hooks) {
+    if (static_cast<int32_t>(hooks.size()) == old.hooks()) {
       return hooks;
     }
   }

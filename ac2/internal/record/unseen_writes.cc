@@ -4,18 +4,18 @@ namespace ac2::internal {
 
 bool follows_unseen_writes(const Value& old) {
   const int32_t refs_of_index = 1;
-  return old.producer == nullptr && old.is_held_by_reference() && old.packed_form() == nullptr &&
-         old.refs == old.hooks + refs_of_index;
+  return old.producer() == nullptr && old.is_held_by_reference() && old.packed_form() == nullptr &&
+         old.refs() == old.hooks() + refs_of_index;
 }
 
 void follow_unseen_write(LockedTape& tape, Value* old, const at::Tensor& tensor) {
-  if (old->hooks == 0) {
+  if (!old->has_hooks()) {
     return;
   }
   Value* next = tape.storages().add_written(tensor);
   // The write moves no counter, so what would tell of a change before it does so after it.
   next->versions.watch_as(old->versions);
-  for (TapeHook* hook = tape.hooks().first(); hook != nullptr && old->hooks > 0; hook = hook->next()) {
+  for (TapeHook* hook = tape.hooks().first(); hook != nullptr && old->has_hooks(); hook = hook->next()) {
     if (hook->value() == old && !hook->is_pinned()) {
       hook->move_to(tape, next);
     }

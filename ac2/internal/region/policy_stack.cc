@@ -43,10 +43,13 @@ void PolicyStack::policies_changed() {
   needs_calls_ = false;
   looks_at_operator_ = false;
   looks_at_names_ = false;
+  may_drop_tensors_ = false;
   for (const Entry& entry : policies_) {
     needs_calls_ |= static_cast<bool>(entry.policy.fn);
     looks_at_operator_ |= static_cast<bool>(entry.policy.by_operator);
     looks_at_names_ |= static_cast<bool>(entry.policy.by_name);
+    may_drop_tensors_ |=
+        entry.policy.may_drop_tensors && (entry.policy.fn || entry.policy.by_operator || entry.policy.by_name);
   }
   constant_.reset();
   by_operator_.clear();

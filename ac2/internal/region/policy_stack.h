@@ -12,7 +12,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "ac2/internal/operators/op_facts.h"
-#include "ac2/policy.h"
+#include "ac2/policy_instance.h"
 
 namespace ac2::internal {
 
@@ -50,6 +50,8 @@ class PolicyStack {
   std::optional<PolicyDecision> decide_name(const NamedTensor& tensor);
   // Some policy may have something to say of a name.
   bool looks_at_names() const { return looks_at_names_; }
+  // Some policy may drop tensors that an op reads while the op runs.
+  bool may_drop_tensors() const { return may_drop_tensors_; }
 
  private:
   void policies_changed();
@@ -62,6 +64,7 @@ class PolicyStack {
   bool needs_calls_ = false;
   bool looks_at_operator_ = false;
   bool looks_at_names_ = false;
+  bool may_drop_tensors_ = false;
   // The decision for all operators, if no policy looks at them.
   std::optional<ResolvedDecision> constant_;
   absl::flat_hash_map<const OpFacts*, ResolvedDecision> by_operator_;

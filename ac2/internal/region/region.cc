@@ -202,7 +202,8 @@ void ThreadRegions::regions_changed() {
     c10::impl::tls_set_dispatch_key_included(kRecordKey, include || found_key_included_);
   }
   includes_key_ = include;
-  const bool hold = include && may_hold_arguments_ && DecisionAccess::any_may_drop_tensors();
+  const bool hold = include && may_hold_arguments_ &&
+                    (innermost_->policies.may_drop_tensors() || DecisionAccess::any_may_drop_tensors());
   if (hold != includes_hold_key_) {
     c10::impl::tls_set_dispatch_key_included(kHoldKey, hold);
     includes_hold_key_ = hold;

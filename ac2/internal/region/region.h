@@ -79,6 +79,8 @@ class ThreadRegions {
 
   // Whether the thread's regions may include kHoldKey, from the next scope on.
   void may_hold_arguments(bool may) { may_hold_arguments_ = may; }
+  // The program has made a decision with functions while a region is open: its ops may have to hold their arguments.
+  void functions_given() { regions_changed(); }
 
   // Whether kRecordKey was included on this thread before a region opened here.
   bool found_key_included() const;

@@ -20,7 +20,7 @@ bool all_replayed(const Node& node) {
 size_t bytes_of_results(const Node& node) {
   size_t bytes = 0;
   for (const NodeOutput& output : node.outputs) {
-    bytes += output.value != nullptr && output.value->counts_on_replay() ? output.value->nbytes : 0;
+    bytes += output.value != nullptr && output.value->counts_on_replay() ? output.value->nbytes() : 0;
   }
   return bytes;
 }
@@ -31,12 +31,12 @@ size_t bytes_of_own_inputs(const Node& node) {
   for (auto input = node.inputs.begin(); input != node.inputs.end(); ++input) {
     const Value* value = input->value;
     const auto is_it = [value](const NodeInput& other) { return other.value == value; };
-    if (value == nullptr || value->pins > 0 || !value->is_held_by_us_alone() ||
+    if (value == nullptr || value->is_pinned() || !value->is_held_by_us_alone() ||
         std::any_of(node.inputs.begin(), input, is_it)) {
       continue;
     }
-    if (value->users == std::count_if(node.inputs.begin(), node.inputs.end(), is_it)) {
-      bytes += value->nbytes;
+    if (value->users() == std::count_if(node.inputs.begin(), node.inputs.end(), is_it)) {
+      bytes += value->nbytes();
     }
   }
   return bytes;

@@ -31,7 +31,7 @@ bool may_take(const Node& node, const Value& old) {
   const auto own_pins = std::count_if(node.inputs.begin(), node.inputs.end(),
                                       [&old](const NodeInput& input) { return input.value == &old; });
   // A value with a packed form is not written into: unpack may have returned the very tensor that pack returned.
-  return !old.is_held_in_a_storage() && old.is_replayed() && old.packed_form() == nullptr && old.pins == own_pins;
+  return !old.is_held_in_a_storage() && old.is_replayed() && old.packed_form() == nullptr && old.pins() == own_pins;
 }
 
 PrivateWrites prepare_writes(Tape& tape, Node* node) {
@@ -75,12 +75,12 @@ Storages wanted_storages(const Node& node, const PrivateWrites& writes, const Re
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     const NodeOutput& output = node.outputs[i];
     const Value* value = output.value;
-    if (value == nullptr || value->pins == 0 || !value->counts_on_replay() || value->is_at_hand()) {
+    if (value == nullptr || !value->is_pinned() || !value->counts_on_replay() || value->is_at_hand()) {
       continue;
     }
     storages[i] = output.write >= 0 ? writes.storages[output.write] : results.at(output.flat_result).storage();
-    TORCH_CHECK(storages[i].nbytes() == value->nbytes, "Replaying ", describe(node), " gave a result of ",
-                storages[i].nbytes(), " bytes where forward had ", value->nbytes,
+    TORCH_CHECK(storages[i].nbytes() == value->nbytes(), "Replaying ", describe(node), " gave a result of ",
+                storages[i].nbytes(), " bytes where forward had ", value->nbytes(),
                 ". An op that is recomputed must do the same for the same inputs; save its result "
                 "(ac2::policies::save_ops or tag_with_policy).");
   }
@@ -93,7 +93,7 @@ void publish(LockedTape& tape, Node* node, const Storages& storages, const Repla
   for (size_t i = 0; i < storages.size(); ++i) {
     const NodeOutput& output = node->outputs[i];
     // Perhaps nothing waits for the output any more.
-    if (storages[i] && output.value != nullptr && output.value->pins > 0) {
+    if (storages[i] && output.value != nullptr && output.value->is_pinned()) {
       tape.bytes().set_replayed(output.value, storages[i],
                                 output.write >= 0 ? at::Tensor() : results.at(output.flat_result));
     }

@@ -123,8 +123,8 @@ void pack_values(Tape& tape, const c10::SmallVector<Value*, 2>& values) {
 
 c10::Storage unpack_value(const Value& value) {
   const PackedForm& form = *value.packed_form();
-  const std::string op = value.producer != nullptr ? "the result of " + value.producer->facts->name
-                                                   : "a tensor that was tagged or written to";
+  const std::string op = value.producer() != nullptr ? "the result of " + value.producer()->facts->name
+                                                     : "a tensor that was tagged or written to";
   const Unrecorded guard;
   order_after_pack(form);
   const at::Tensor tensor = form.functions->unpack(form.packed);

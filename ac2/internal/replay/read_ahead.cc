@@ -42,7 +42,7 @@ void ReadAhead::find_below(const Value* root) {
       }
       continue;
     }
-    const Node* node = value->producer;
+    const Node* node = value->producer();
     if (node == nullptr || !seen_.insert(node).second) {
       continue;
     }

@@ -51,8 +51,8 @@ int64_t bytes_to_replay(LockedTape& tape) {
   double bytes = 0;
   for (const TapeHook* hook = tape.hooks().first(); hook != nullptr; hook = hook->next()) {
     const Value& value = *hook->value();
-    if (value.waits) {
-      bytes += static_cast<double>(value.bytes()) / value.hooks;  // each value once
+    if (value.waits()) {
+      bytes += static_cast<double>(value.bytes()) / value.hooks();  // each value once
     }
   }
   return static_cast<int64_t>(bytes);

@@ -60,7 +60,7 @@ Step next_step(Tape& tape, Missing& missing) {
       step.kind = Step::Kind::kUnpack;
       return step;
     }
-    step.node = value.producer;
+    step.node = value.producer();
     step.inputs = missing_inputs(*step.node);
   }
   if (tape.budget() != nullptr && !missing.inputs) {
@@ -126,8 +126,8 @@ void realize(Tape& tape, Value* target) {
 // Nothing asks for the value a second time: the graph is freed as it is walked, and only the hook that takes the value
 // out now wants it.
 bool is_taken_for_good(const Value& value) {
-  return !torch::autograd::get_current_graph_task_keep_graph() && value.users == 1 && value.hooks == 1 &&
-         value.pins == 1;
+  return !torch::autograd::get_current_graph_task_keep_graph() && value.users() == 1 && value.hooks() == 1 &&
+         value.pins() == 1;
 }
 
 }  // namespace

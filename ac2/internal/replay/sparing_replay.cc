@@ -38,7 +38,7 @@ Value* gather_next(Wanted& wanted) {
     Value* input = wanted.order[wanted.next];
     if (input->is_at_hand()) {
       wanted.gathered.add(input);
-    } else if (input->pins > 0) {
+    } else if (input->is_pinned()) {
       return input;
     }  // Else the values that were computed from the input are there, and nothing waits for it.
   }
@@ -73,7 +73,7 @@ SparingStep next_sparing_step(Tape& tape, Wanted& wanted) {
     return {SparingStep::Kind::kUnpack};
   }
   if (wanted.node == nullptr) {
-    wanted.node = wanted.value->producer;
+    wanted.node = wanted.value->producer();
     wanted.order = tape.budget()->order_to_replay(*wanted.value);
   }
   Value* input = gather_next(wanted);

@@ -32,23 +32,23 @@ constexpr uint64_t kLooksThrough = 4;  // until one finds the state alive, the t
 // Whether the bytes that forward computed are still there, and no replay is about to read them. A value that is wanted
 // in another form is in that form already.
 bool may_be_anchored(const Value& value) {
-  return value.producer != nullptr && value.map_index != Value::kNotInMap && !value.origin.expired() &&
-         !value.changed_outside() && !value.is_held_privately() && value.pins == 0 && !value.is_there() &&
-         (value.form == nullptr || value.users == 0);
+  return value.producer() != nullptr && value.is_in_map() && !value.origin.expired() && !value.changed_outside() &&
+         !value.is_held_privately() && !value.is_pinned() && !value.is_there() &&
+         (value.form == nullptr || !value.is_used());
 }
 
 // Whether more than `most_nodes` or `most_bytes` are there for the sake of `value`. Nodes behind a value that autograd
 // wants are there for autograd and do not count.
 bool keeps_more(const Value& value, size_t most_nodes, int64_t most_bytes) {
-  c10::SmallVector<const Node*, Anchors::kReach + 1> nodes{value.producer};
+  c10::SmallVector<const Node*, Anchors::kReach + 1> nodes{value.producer()};
   int64_t bytes = 0;
   for (size_t i = 0; i < nodes.size(); ++i) {
     for (const NodeInput& input : nodes[i]->inputs) {
-      if (input.value == nullptr || input.value->hooks > 0) {
+      if (input.value == nullptr || input.value->has_hooks()) {
         continue;
       }
       bytes += bytes_of_our_own(*input.value);
-      const Node* node = input.value->producer;
+      const Node* node = input.value->producer();
       if (node != nullptr && std::find(nodes.begin(), nodes.end(), node) == nodes.end()) {
         nodes.push_back(node);
       }
@@ -64,7 +64,7 @@ bool keeps_more(const Value& value, size_t most_nodes, int64_t most_bytes) {
 
 void Anchors::backward_ended() {
   // Only the index refers to these values, and the list of those that were let go.
-  anchor_where([](const Value& value) { return value.refs == 1 + static_cast<int32_t>(value.let_go); });
+  anchor_where([](const Value& value) { return value.refs() == 1 + static_cast<int32_t>(value.was_let_go()); });
 }
 
 void Anchors::look() {
@@ -75,12 +75,12 @@ void Anchors::look() {
     bool any = false;
     storages_.for_each([&](const Value* value) {
       ++living;
-      any |= value->without_gradient && value->producer != nullptr;
+      any |= value->is_without_gradient() && value->producer() != nullptr;
     });
     // Most training has no such value.
     if (any) {
       anchor_where(
-          [](const Value& value) { return value.without_gradient && keeps_more(value, kReach, value.bytes()); });
+          [](const Value& value) { return value.is_without_gradient() && keeps_more(value, kReach, value.bytes()); });
       if (looks_through_graphs_) {
         anchor_carried_over();
       }
@@ -109,13 +109,13 @@ void Anchors::anchor_where(c10::function_ref<bool(const Value&)> condition) {
   storages_.sweep();
   std::vector<Value*> candidates;
   storages_.for_each([&](Value* value) {
-    if (value->producer != nullptr) {
+    if (value->producer() != nullptr) {
       candidates.push_back(value);
     }
   });
   // The youngest first: the node of a young value may be all that refers to an older value.
   std::sort(candidates.begin(), candidates.end(),
-            [](const Value* a, const Value* b) { return a->producer->index > b->producer->index; });
+            [](const Value* a, const Value* b) { return a->producer()->index > b->producer()->index; });
   for (Value* value : candidates) {
     if (may_be_anchored(*value) && condition(*value)) {
       anchor(value);
@@ -126,7 +126,7 @@ void Anchors::anchor_where(c10::function_ref<bool(const Value&)> condition) {
 void Anchors::anchor_carried_over() {
   const std::vector<Value*> found =
       carried_over(storages_, {.length = kReach, .nodes = kNodes, .bytes = kBytes},
-                   [](const Value& value) { return value.without_gradient && may_be_anchored(value); });
+                   [](const Value& value) { return value.is_without_gradient() && may_be_anchored(value); });
   std::for_each(found.rbegin(), found.rend(), [this](Value* value) { anchor(value); });
 }
 

@@ -44,7 +44,7 @@ void BudgetShare::count_held_bytes(Value& value) {
     count(value.budget.held, value.held_bytes());
   } else if (!value.is_held_in_a_storage() || value.budget.tracked || value.is_managed()) {
     return;
-  } else if (tracking_ && value.producer == nullptr && value.is_held_by_reference()) {
+  } else if (tracking_ && value.producer() == nullptr && value.is_held_by_reference()) {
     value.budget.held = Counted::kOutside;
     budget_->add_outside(value.held_storage());
   } else {

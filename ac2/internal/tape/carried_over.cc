@@ -35,8 +35,8 @@ std::vector<Value*> carried_over(const StorageIndex& storages, const LongStretch
   std::vector<const Node*> nodes;
   absl::flat_hash_map<const Node*, size_t> places;
   const auto visit = [&](const Value* value) {
-    if (value != nullptr && value->producer != nullptr && places.emplace(value->producer, 0).second) {
-      nodes.push_back(value->producer);
+    if (value != nullptr && value->producer() != nullptr && places.emplace(value->producer(), 0).second) {
+      nodes.push_back(value->producer());
     }
   };
   storages.for_each([&](const Value* value) {
@@ -64,12 +64,12 @@ std::vector<Value*> carried_over(const StorageIndex& storages, const LongStretch
       if (input.value == nullptr || cut.contains(input.value)) {
         continue;
       }
-      const bool is_wanted = input.value->hooks > 0;
+      const bool is_wanted = input.value->has_hooks();
       own_bytes += is_wanted ? 0 : bytes_of_our_own(*input.value);
-      if (input.value->producer == nullptr) {
+      if (input.value->producer() == nullptr) {
         continue;
       }
-      const size_t end = places[input.value->producer];
+      const size_t end = places[input.value->producer()];
       const Stretch& before = stretches[end];
       stretch.has_long_one_behind |= before.has_long_one_behind || (is_wanted && is_long(before, end, limits));
       if (!is_wanted) {

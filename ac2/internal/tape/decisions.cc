@@ -34,7 +34,7 @@ Values values_to_recompute(Value* root) {
   Values values{root};
   absl::flat_hash_set<const Value*> gone;
   for (size_t i = 0; i < values.size(); ++i) {
-    const Node* node = values[i]->producer;
+    const Node* node = values[i]->producer();
     if (node == nullptr || !node->replayable || (i > 0 && must_not_recompute(*node))) {
       return {};
     }
@@ -43,7 +43,7 @@ Values values_to_recompute(Value* root) {
     }
     for (const NodeInput& input : node->inputs) {
       Value* in = input.value;
-      if (in == nullptr || in->counts_on_replay() || in->users > 0 || is_alive(*in)) {
+      if (in == nullptr || in->counts_on_replay() || in->is_used() || is_alive(*in)) {
         continue;
       }
       if (in->is_tagged() || in->budget.droppable) {
@@ -65,7 +65,7 @@ void Decisions::make_saved(Value* value) {
   }
   value->decided_ = Decided::kSave;
   observers_.tell([&](Observer& observer) { observer.decision_changed(*value); });
-  if (value->users > 0) {
+  if (value->is_used()) {
     bytes_.hold(value);
   }
   // After hold(), because perhaps only the inputs keep the bytes alive.
@@ -109,10 +109,10 @@ void Decisions::set_form(Value* value, std::shared_ptr<const SaveWithHooks> func
     const TensorMeta meta = TensorMeta(*tensor.unsafeGetTensorImpl()).as_stored();
     PackedForm form;
     form.functions = std::move(functions);
-    form.meta = meta.covers(value->nbytes) ? meta : meta.flattened(value->nbytes);
+    form.meta = meta.covers(value->nbytes()) ? meta : meta.flattened(value->nbytes());
     value->form = std::make_unique<ValueForm>(std::move(form));
   }
-  if (!value->counts_on_replay() && value->users > 0) {
+  if (!value->counts_on_replay() && value->is_used()) {
     bytes_.hold(value);
   }
 }

@@ -41,7 +41,7 @@ void KeptValues::keep(Value* value) {
     return;
   }
   auto original = value->origin.lock();
-  if (original && original->nbytes() == value->nbytes) {
+  if (original && original->nbytes() == value->nbytes()) {
     bytes_.hold(value);
   }
 }
@@ -57,14 +57,14 @@ void KeptValues::remove_hook(Value* value) {
   if (!value->budget.droppable) {
     return;
   }
-  if (value->hooks == 0 && value->counts_on_replay()) {
+  if (!value->has_hooks() && value->counts_on_replay()) {
     drop_kept(value);
   }
   budget_.remove_hook(*value);
 }
 
 void KeptValues::drop_kept(Value* value) {
-  if (value->is_held_in_a_storage() && value->pins > 0) {
+  if (value->is_held_in_a_storage() && value->is_pinned()) {
     // A replay under way may be about to read the bytes.
     c10::Storage bytes = value->held_storage();
     bytes_.drop_held(value);
@@ -126,7 +126,7 @@ void KeptValues::decide_again(Value* value, const PolicyDecision& decision) {
     drop_kept(value);
   } else {
     value->decided_ = Decided::kKeep;
-    if (value->hooks > 0) {
+    if (value->has_hooks()) {
       keep(value);
     }
   }

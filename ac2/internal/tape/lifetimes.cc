@@ -7,10 +7,10 @@
 namespace ac2::internal {
 
 void Lifetimes::unref(Value* value) {
-  if (--value->refs > 0) {
+  if (--value->refs_ > 0) {
     return;
   }
-  value->next_dead = std::exchange(dying_, value);
+  value->next_dead_ = std::exchange(dying_, value);
   if (!taking_apart_) {
     take_dying_apart();
   }
@@ -19,8 +19,8 @@ void Lifetimes::unref(Value* value) {
 void Lifetimes::take_dying_apart() {
   taking_apart_ = true;
   while (dying_ != nullptr) {
-    Value* value = std::exchange(dying_, dying_->next_dead);
-    if (value->producer != nullptr) {
+    Value* value = std::exchange(dying_, dying_->next_dead_);
+    if (value->producer_ != nullptr) {
       detach_producer(value);
     }
     bytes_.drop_held(value);
@@ -33,8 +33,8 @@ void Lifetimes::take_dying_apart() {
 }
 
 void Lifetimes::attach(Node* node, Value* value, NodeOutput output, bool saved) {
-  value->producer = node;
-  value->slot = static_cast<uint32_t>(node->outputs.size());
+  value->producer_ = node;
+  value->slot_ = static_cast<uint32_t>(node->outputs.size());
   value->counts_on_replay_ = !saved;
   output.value = value;
   node->outputs.push_back(output);
@@ -59,8 +59,8 @@ void Lifetimes::discard(Node* node) {
 }
 
 Node* Lifetimes::take_off_node(Value* value) {
-  Node* node = std::exchange(value->producer, nullptr);
-  node->outputs[value->slot].value = nullptr;
+  Node* node = std::exchange(value->producer_, nullptr);
+  node->outputs[value->slot_].value = nullptr;
   return node;
 }
 
@@ -75,7 +75,7 @@ void Lifetimes::make_outside(Value* value) {
   Node* node = take_off_node(value);
   const bool recomputed = std::exchange(value->counts_on_replay_, false);
   // Before the node lets go of its inputs, because perhaps only they keep the bytes alive.
-  if (value->users > 0) {
+  if (value->is_used()) {
     bytes_.hold(value);
   }
   lose_output(node, recomputed);
@@ -98,13 +98,13 @@ void Lifetimes::count_on_replay(c10::ArrayRef<Value*> values) {
     value->counts_on_replay_ = true;
   }
   for (const Value* value : values) {
-    add_recomputed_output(value->producer);
+    add_recomputed_output(value->producer_);
   }
 }
 
 void Lifetimes::count_on_replay_no_more(Value* value) {
   value->counts_on_replay_ = false;
-  remove_recomputed_output(value->producer);
+  remove_recomputed_output(value->producer_);
 }
 
 void Lifetimes::add_recomputed_output(Node* node) {

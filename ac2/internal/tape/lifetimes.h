@@ -32,15 +32,15 @@ class Lifetimes {
   // One that was made and that nobody has referred to.
   void discard(Value* value) { trash_.put(value); }
 
-  void ref(Value* value) { ++value->refs; }
+  void ref(Value* value) { ++value->refs_; }
   void unref(Value* value);
   void use(Value* value) {
-    if (value->users++ == 0 && !value->counts_on_replay()) {
+    if (value->users_++ == 0 && !value->counts_on_replay()) {
       bytes_.hold(value);
     }
   }
   void unuse(Value* value) {
-    if (--value->users == 0) {
+    if (--value->users_ == 0) {
       bytes_.drop_held(value);
     }
   }

@@ -29,7 +29,7 @@ void LockedTape::expose(Value* value, c10::StorageImpl* storage) {
     exposed_.add(storage);
   }
   // A value with another form is in that form already. Bytes that a backward has replayed are that backward's.
-  if (value->producer != nullptr && value->is_only_original()) {
+  if (value->producer() != nullptr && value->is_only_original()) {
     observers_.tell([&](Observer& observer) { observer.anchored(*value); });
     lifetimes_.make_outside(value);
   }
@@ -39,8 +39,8 @@ std::vector<Node*> LockedTape::reachable_nodes() const {
   std::vector<Node*> nodes;
   absl::flat_hash_set<const Node*> seen;
   const auto visit = [&](const Value* value) {
-    if (value != nullptr && value->producer != nullptr && seen.insert(value->producer).second) {
-      nodes.push_back(value->producer);
+    if (value != nullptr && value->producer() != nullptr && seen.insert(value->producer()).second) {
+      nodes.push_back(value->producer());
     }
   };
   for (const TapeHook* hook = hooks_.first(); hook != nullptr; hook = hook->next()) {

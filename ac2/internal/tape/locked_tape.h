@@ -81,7 +81,7 @@ class LockedTape {
   bool asks_for_gradients() const { return anchors_.asks_for_gradients(); }
   // The program has `value` as a tensor without a gradient.
   void set_without_gradient(Value* value) {
-    value->without_gradient = true;
+    value->set_without_gradient(true);
     tidying_is_due_ |= anchors_.state_seen();
   }
   void forget_for_room() { anchors_.forget_for_room(); }

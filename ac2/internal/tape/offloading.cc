@@ -32,7 +32,7 @@ bool Offloading::may_leave(const at::Tensor& tensor) const {
 }
 
 void Offloading::offload(Value* value, const at::Tensor& tensor) {
-  if (value->is_opaque() || value->is_managed() || !OffloadForm::concerns(tensor.device(), value->nbytes, options_)) {
+  if (value->is_opaque() || value->is_managed() || !OffloadForm::concerns(tensor.device(), value->nbytes(), options_)) {
     decisions_.set_form(value, nullptr, tensor);
     return;
   }

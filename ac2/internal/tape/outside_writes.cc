@@ -21,10 +21,10 @@ void check_unchanged(const Value& value) {
   if (value.is_held_privately() || !value.changed_outside()) {
     return;
   }
-  const std::string what = value.producer != nullptr ? "the result of " + describe(*value.producer)
-                                                     : std::string("a tensor that the region took as input");
+  const std::string what = value.producer() != nullptr ? "the result of " + describe(*value.producer())
+                                                       : std::string("a tensor that the region took as input");
   TORCH_CHECK(
-      false, kModifiedInPlace, what, " of ", value.nbytes, " bytes ", versions_text(value),
+      false, kModifiedInPlace, what, " of ", value.nbytes(), " bytes ", versions_text(value),
       " It was saved by reference in an ac2 region and written to where the region could not see it "
       "(after it, in DisableCheckpointing or in another thread). Write to a clone() of it, or after backward. "
       "Saved-tensor hooks that are entered around a region, as PyTorch's allow_mutation_on_saved_tensors() is, are "

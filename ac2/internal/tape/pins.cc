@@ -28,16 +28,16 @@ void Pins::pin(Value* root, bool original_goes) {
     if (value->decided() == Decided::kKeep && value->is_held_by_reference() && value->changed_outside()) {
       bytes_.drop_held(value);
     }
-    if (value->pins++ > 0 || value->is_at_hand() || (value->is_packed() && !value->is_offloaded())) {
+    if (value->pins_++ > 0 || value->is_at_hand() || (value->is_packed() && !value->is_offloaded())) {
       continue;
     }
     const bool goes = original_goes && value == root;
     if ((!goes && bytes_.take_original(value)) || value->is_offloaded()) {
       continue;
     }
-    Node* node = value->producer;
+    Node* node = value->producer();
     TORCH_INTERNAL_ASSERT(node != nullptr, "a value is neither kept nor computable");
-    value->waits = true;
+    value->waits_ = true;
     budget_.update_place(*value);
     if (node->waiting_outputs++ == 0) {
       add_inputs(work, *node);
@@ -49,14 +49,14 @@ void Pins::unpin(Value* root) {
   Work work{root};
   while (!work.empty()) {
     Value* value = work.pop_back_val();
-    if (--value->pins > 0) {
+    if (--value->pins_ > 0) {
       continue;
     }
     bytes_.drop_there(value);
-    if (!std::exchange(value->waits, false)) {
+    if (!std::exchange(value->waits_, false)) {
       continue;
     }
-    Node* node = value->producer;
+    Node* node = value->producer();
     if (--node->waiting_outputs == 0) {
       add_inputs(work, *node);
     }
@@ -64,19 +64,19 @@ void Pins::unpin(Value* root) {
 }
 
 void Pins::need_again(Value* value, bool original_goes) {
-  if (value->pins == 0 || value->waits || value->is_at_hand()) {
+  if (value->pins_ == 0 || value->waits_ || value->is_at_hand()) {
     return;
   }
   // As if the pins had been set just now.
-  const int32_t pins = std::exchange(value->pins, 0);
+  const int32_t pins = std::exchange(value->pins_, 0);
   pin(value, original_goes);
-  value->pins = pins;
+  value->pins_ = pins;
 }
 
 void Pins::realized(Node* node) {
   for (const NodeOutput& output : node->outputs) {
     if (output.value != nullptr) {
-      output.value->waits = false;
+      output.value->waits_ = false;
     }
   }
   node->waiting_outputs = 0;

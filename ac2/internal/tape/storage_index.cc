@@ -36,7 +36,7 @@ C10_ALWAYS_INLINE Value* StorageIndex::find_plain(const at::Tensor& tensor) {
   if (value == nullptr) {
     return nullptr;
   }
-  const bool resized = value->nbytes != storage->nbytes() && !value->is_managed();
+  const bool resized = value->nbytes() != storage->nbytes() && !value->is_managed();
   if (resized || (C10_UNLIKELY(value->versions.changed()) && !catch_up(*value))) {
     remove(value);
     return nullptr;
@@ -75,12 +75,12 @@ C10_NOINLINE Value* StorageIndex::add_outside(const at::Tensor& tensor) {
   map_.add(value);
   c10::StorageImpl& storage = *value->origin._unsafe_get_target();
   if (std::shared_ptr<const ManagedTensor> managed = managed_in(storage); C10_UNLIKELY(managed != nullptr)) {
-    value->nbytes = 0;
+    value->nbytes_ = 0;
     const int64_t offset = managed->storage_offset();
     value->form = std::make_unique<ValueForm>(ManagedForm{std::move(managed), offset});
     return value;
   }
-  value->foreign = is_foreign_memory(storage);
+  value->is_foreign_ = is_foreign_memory(storage);
   offloading_.offload_input(value, tensor);
   return value;
 }
@@ -112,7 +112,7 @@ void StorageIndex::add_young(Value* value) {
     return;
   }
   if (oldest->origin.expired()) {
-    oldest->map_index = Value::kNotInMap;
+    oldest->map_index_ = Value::kNotInMap;
     dead_.push_back(oldest);
   } else {
     map_.add(oldest);
@@ -166,7 +166,7 @@ void StorageIndex::forget_dead(Value* value) {
   // Nothing uses the dead value, and nothing can begin to. A loop that saves everything would else grow a chain of
   // nodes. A budget knows the producer by its results, and a name may have the value computed again: both need the
   // producer.
-  if (!value->counts_on_replay() && value->users == 0 && value->producer != nullptr && !value->budget.droppable &&
+  if (!value->counts_on_replay() && !value->is_used() && value->producer() != nullptr && !value->budget.droppable &&
       !names_decide_) {
     lifetimes_.detach_producer(value);
   }
@@ -208,10 +208,10 @@ C10_NOINLINE void StorageIndex::drop_let_go() {
   c10::SmallVector<Value*, 2> kept;
   for (Value* value : bytes_.take_let_go()) {
     // The lock that is held now may have let go of it, or another backward may want it again.
-    if (value->map_index != Value::kNotInMap && !forget_if_dead(value) && !value->is_held_in_a_storage()) {
+    if (value->is_in_map() && !forget_if_dead(value) && !value->is_held_in_a_storage()) {
       kept.push_back(value);
     } else {
-      value->let_go = false;
+      value->was_let_go_ = false;
       lifetimes_.unref(value);
     }
   }
@@ -250,7 +250,7 @@ void StorageIndex::close() {
   }
   map_.for_each([this](Value* value) {
     value->versions.note_late();
-    value->map_index = Value::kNotInMap;
+    value->map_index_ = Value::kNotInMap;
     lifetimes_.unref(value);
   });
   map_ = {};
@@ -260,7 +260,7 @@ void StorageIndex::close() {
   }
   dead_.clear();
   for (Value* value : bytes_.take_let_go()) {
-    value->let_go = false;
+    value->was_let_go_ = false;
     lifetimes_.unref(value);
   }
 }

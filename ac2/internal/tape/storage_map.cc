@@ -22,13 +22,13 @@ Value* StorageMap::search(const c10::StorageImpl* storage) const {
 
 void StorageMap::add(Value* value) {
   table_.emplace(value->origin._unsafe_get_target(), value);
-  value->map_index = kYoung + static_cast<uint32_t>(settled_.size());
+  value->map_index_ = kYoung + static_cast<uint32_t>(settled_.size());
   settled_.push_back(value);
 }
 
 void StorageMap::remove(Value* value) {
   forget_found(value->origin._unsafe_get_target());
-  const uint32_t index = std::exchange(value->map_index, Value::kNotInMap);
+  const uint32_t index = std::exchange(value->map_index_, Value::kNotInMap);
   if (index < kYoung) {
     young_[index] = {};
     return;
@@ -38,7 +38,7 @@ void StorageMap::remove(Value* value) {
   settled_.pop_back();
   if (last != value) {
     settled_[index - kYoung] = last;
-    last->map_index = index;
+    last->map_index_ = index;
   }
 }
 

@@ -42,7 +42,7 @@ class StorageMap {
     const Entry oldest = std::exchange(young_[slot], {value->origin._unsafe_get_target(), value});
     forget_found(oldest.storage);
     found_[place_of(young_[slot].storage)] = young_[slot];
-    value->map_index = slot;
+    value->map_index_ = slot;
     return oldest.value;
   }
 

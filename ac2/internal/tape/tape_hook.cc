@@ -10,7 +10,7 @@ namespace ac2::internal {
 
 void TapeHook::attach(LockedTape& tape, const at::Tensor& tensor, const OpaqueForm* made) {
   value_ = tape.storages().current(tensor);
-  if (made != nullptr && value_->is_opaque() && value_->users == 0) {
+  if (made != nullptr && value_->is_opaque() && !value_->is_used()) {
     value_->opaque_form()->alias = made->alias;
     value_->opaque_form()->parts = made->parts;
   }
@@ -18,7 +18,7 @@ void TapeHook::attach(LockedTape& tape, const at::Tensor& tensor, const OpaqueFo
     meta_ = tape.intern(tensor);
   }
   tape.lifetimes().ref(value_);
-  ++value_->hooks;
+  ++value_->hooks_;
   tape.observers().tell([&](Observer& observer) {
     observer.hook_added(*this, *value_);
     if (!value_->is_opaque()) {
@@ -36,7 +36,7 @@ void TapeHook::detach(LockedTape& tape) {
   }
   tape.hooks().erase(this);
   unpin(tape);
-  --value_->hooks;
+  --value_->hooks_;
   tape.observers().tell([&](Observer& observer) { observer.hook_removed(*this, *value_); });
   tape.kept().remove_hook(value_);
   tape.lifetimes().unuse(value_);
@@ -47,8 +47,8 @@ void TapeHook::move_to(LockedTape& tape, Value* value) {
   TORCH_INTERNAL_ASSERT(!is_pinned());
   tape.lifetimes().ref(value);
   Value* left = std::exchange(value_, value);
-  --left->hooks;
-  ++value->hooks;
+  --left->hooks_;
+  ++value->hooks_;
   tape.observers().tell([&](Observer& observer) {
     observer.hook_removed(*this, *left);
     observer.hook_added(*this, *value);

@@ -100,7 +100,7 @@ void ValueBytes::hold_with_form(Value* value) {
   hold_origin(value);
   if (!value->packed_form()->is_being_packed) {
     pending_packs_.push_back(value);
-    ++value->refs;
+    ++value->refs_;
   }
 }
 
@@ -150,10 +150,10 @@ void ValueBytes::hold_whole_copy(Value* value, at::Tensor copy) {
 }
 
 void ValueBytes::note_let_go(Value* value) {
-  if (value->map_index != Value::kNotInMap && value->is_held_by_reference() && value->is_held_by_us_alone() &&
-      !std::exchange(value->let_go, true)) {
+  if (value->is_in_map() && value->is_held_by_reference() && value->is_held_by_us_alone() &&
+      !std::exchange(value->was_let_go_, true)) {
     let_go_.push_back(value);
-    ++value->refs;
+    ++value->refs_;
   }
 }
 
@@ -219,11 +219,11 @@ bool ValueBytes::take_original(Value* value) {
     return false;
   }
   // Whether it is still there depends on a thread of the collective's, and the other processes must replay it too.
-  if (C10_UNLIKELY(value->producer != nullptr && value->producer->facts->communicates)) {
+  if (C10_UNLIKELY(value->producer() != nullptr && value->producer()->facts->communicates)) {
     return false;
   }
   auto original = value->origin.lock();
-  if (!original || value->changed_outside() || original->nbytes() != value->nbytes) {
+  if (!original || value->changed_outside() || original->nbytes() != value->nbytes()) {
     return false;
   }
   change(value, StateChange::kTakeOriginal, [&] { value->there_ = c10::Storage(std::move(original)); });

@@ -6,6 +6,8 @@
 #include <memory>
 #include <utility>
 
+#include "ac2/policy_instance.h"
+
 namespace ac2::policies::internal {
 
 namespace {
@@ -46,8 +48,10 @@ Policy compose(std::vector<Policy> policies, Fold fold) {
   return Policy::per_region([policies = std::move(policies), fold = std::move(fold)] {
     auto entered = std::make_shared<Instances>();
     Policy::Instance composed;
+    composed.may_drop_tensors = false;
     for (const Policy& policy : policies) {
       entered->push_back(policy.enter());
+      composed.may_drop_tensors |= entered->back().may_drop_tensors;
       // The budget is that of the first policy that has one.
       if (!composed.memory_budget) {
         composed.memory_budget = entered->back().memory_budget;

@@ -9,6 +9,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "ac2/internal/region/decision_access.h"
+#include "ac2/policy_instance.h"
 #include "policies/internal/common/op_names.h"
 
 namespace ac2::policies::internal {
@@ -64,6 +65,7 @@ Policy pack_ops(const std::string& caller, const std::vector<std::string>& ops,
   const auto regions = std::make_shared<OpenRegions>(std::move(enter_region));
   return Policy::per_region([listed, regions] {
            Policy::Instance instance;
+           instance.may_drop_tensors = false;
            instance.by_operator = [listed, region = regions->here()](const c10::OperatorHandle& op) -> PolicyDecision {
              if (!listed->contains(op.operator_name())) return CheckpointPolicy::PREFER_RECOMPUTE;
              return region->decide(op);

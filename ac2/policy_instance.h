@@ -1,0 +1,54 @@
+// The policy as one region has it, for authors of policies that are made of policies.
+//
+//   // Says of every op what `policy` says, and counts the ops that it saves.
+//   ac2::Policy counting(ac2::Policy policy, std::shared_ptr<int> saved) {
+//     return ac2::Policy::per_region([policy, saved] {
+//       auto of = std::make_shared<const ac2::Policy::Instance>(policy.enter());
+//       ac2::Policy::Instance instance;
+//       instance.fn = [of, saved](const ac2::OpContext& op) {
+//         const ac2::PolicyDecision decision = of->decide(op);
+//         *saved += decision.saves() ? 1 : 0;
+//         return decision;
+//       };
+//       instance.may_drop_tensors = of->may_drop_tensors;
+//       return instance;
+//     });
+//   }
+//
+// Threads: an instance belongs to the region that entered it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "ac2/policy.h"
+
+namespace ac2 {
+
+// Exactly one of the first three members is set.
+struct Policy::Instance {
+  std::optional<PolicyDecision> constant;
+  OperatorPolicyFn by_operator;
+  PolicyFn fn;
+  NamePolicyFn by_name;   // may be empty
+  std::string name = {};  // of the policy; see Policy::named()
+  // The budget of a plan (ac2/plan.h): what the scope has as ScopeOptions::memory_budget and modelled_costs. If the
+  // scope has a budget too, the smaller one rules.
+  std::optional<int64_t> memory_budget = std::nullopt;
+  bool modelled_costs = false;
+  // The functions, where there are any, may drop a tensor of the program's while an op runs that reads it. Ops then hold
+  // their arguments. A program may set it to false for functions that drop nothing: each op is dispatched faster.
+  bool may_drop_tensors = true;
+
+  // Null if only `fn` can decide, which has to see the call.
+  std::optional<PolicyDecision> decide(const c10::OperatorHandle& op) const;
+  PolicyDecision decide(const OpContext& op) const;
+  // The result of by_name; null without one.
+  std::optional<PolicyDecision> name_opinion(const NamedTensor& tensor) const;
+  // The decision for the op that computed the tensor. Null if only `fn` could give it: it has seen that op already
+  // and is not asked again.
+  std::optional<PolicyDecision> decide_op_of(const NamedTensor& tensor) const;
+};
+
+}  // namespace ac2
