@@ -7,6 +7,7 @@
 #   AC2_OPS=cos AC2_POLICIES="none recompute_all" benchmarks/count_instructions.sh     only these
 #   AC2_CHAIN_SECTIONS=/a/chain_sections benchmarks/count_instructions.sh     of that program, instead of building it
 #                                                (AC2_GPT_SECTIONS with --gpt)
+#   AC2_GPT_SEQUENCES=8 benchmarks/count_instructions.sh --gpt     a step of 8 sequences, as train_gpt has; by default 1
 #
 # Unlike times these hardly differ from run to run, whatever else the machine does; another LibTorch, compiler or processor
 # changes them. See chain_sections.cc and gpt_sections.cc. About three minutes.
@@ -40,13 +41,13 @@ program() {
   fi
 }
 
-# count PROGRAM ARGUMENT ARGUMENT: the instructions of each section, per link. A process each: what the heap looks like
+# count PROGRAM ARGUMENT ARGUMENT [ARGUMENT]: the instructions of each section, per link. A process each: what the heap looks like
 # costs, too.
 count() {
   local files="$folder/$2.$3"
   rm -f "$files".*
   valgrind --tool=callgrind --callgrind-out-file="$files" --toggle-collect=counted_section \
-    --dump-after=counted_section "$1" "$2" "$3" >"$files.sections" 2>"$files.log" ||
+    --dump-after=counted_section "$1" "${@:2}" >"$files.sections" 2>"$files.log" ||
     { cat "$files.log" >&2; exit 1; }
   # Section N is in FILES.N.
   local section=0 name length
@@ -63,7 +64,7 @@ if [ -n "$gpt" ]; then
     for policy in ${AC2_POLICIES-none auto 1024GiB must_save_all}; do
       # Without a region there is nothing for it to lie around.
       [ "$policy" = none ] && [ -n "${plain-}" ] && continue
-      counted="$(count "$sections" "$policy" "$region")"
+      counted="$(count "$sections" "$policy" "$region" "${AC2_GPT_SEQUENCES-1}")"
       [ -n "$counted" ] || exit 1
       [ "$policy" = none ] && plain="$counted"
       printf '%-6s %-15s %14d %8s\n' "$region" "$policy" "$counted" \
