@@ -10,7 +10,7 @@
 #include "ac2/internal/graph/seen_writes.h"
 #include "ac2/internal/graph/value.h"
 #include "ac2/internal/graph/watched_versions.h"
-#include "ac2/internal/libtorch/meta_table.h"
+#include "ac2/internal/tape/meta_table.h"
 #include "ac2/internal/tape/storage_map.h"
 
 namespace ac2::internal {

@@ -2,34 +2,23 @@
 
 #include <c10/util/SmallVector.h>
 
+#include <cstdint>
+#include <memory>
+#include <mutex>
 #include <utility>
+#include <vector>
+
+#include "ac2/internal/offload/offloaded_value.h"
+#include "ac2/internal/tape/read_ahead_state.h"
 
 namespace ac2::internal {
 
-ReadAhead& ReadAhead::of(LockedTape& tape) {
-  if (tape.hooks().listener() == nullptr) {
-    tape.hooks().set_listener(std::make_unique<ReadAhead>());
-  }
-  // There is no other kind of listener.
-  return static_cast<ReadAhead&>(*tape.hooks().listener());
-}
+namespace {
 
-void ReadAhead::restart(LockedTape& tape) {
-  ReadAhead& ahead = of(tape);
-  ahead.begun_ = false;
-  ahead.hook_ = nullptr;
-  ahead.seen_.clear();
-  ahead.found_.clear();
-}
-
-void ReadAhead::leaving(const TapeHook& hook) {
-  if (&hook == hook_) {
-    hook_ = hook.next();
-  }
-}
+using Offloaded = c10::intrusive_ptr<OffloadedValue>;
 
 // Depth first, as the replayer will go, with a stack of our own.
-void ReadAhead::find_below(const Value* root) {
+void find_below(const Value* root, ReadAheadState& state) {
   c10::SmallVector<const Value*, 16> work{root};
   while (!work.empty()) {
     const Value* value = work.pop_back_val();
@@ -38,12 +27,12 @@ void ReadAhead::find_below(const Value* root) {
     }
     if (value->is_packed()) {
       if (value->is_offloaded()) {
-        found_.emplace_back(offloaded_of(*value));
+        state.found.emplace_back(offloaded_of(*value));
       }
       continue;
     }
     const Node* node = value->producer();
-    if (node == nullptr || !seen_.insert(node).second) {
+    if (node == nullptr || !state.seen.insert(node).second) {
       continue;
     }
     for (auto input = node->inputs.rbegin(); input != node->inputs.rend(); ++input) {
@@ -54,90 +43,103 @@ void ReadAhead::find_below(const Value* root) {
   }
 }
 
-c10::intrusive_ptr<OffloadedValue> ReadAhead::next(LockedTape& tape) {
-  if (!std::exchange(begun_, true)) {
-    hook_ = tape.hooks().first();
+// The one to be copied next, or null at the end.
+Offloaded next_of(LockedTape& tape) {
+  ReadAheadState& state = tape.offloading().read_ahead();
+  HookList& hooks = tape.hooks();
+  if (!std::exchange(state.begun, true)) {
+    hooks.set_walked_to(hooks.first());
   }
   const bool active = !tape.active_backwards().empty();
   while (true) {
-    while (!found_.empty()) {
-      auto offloaded = found_.front().lock();
-      found_.pop_front();
+    while (!state.found.empty()) {
+      Offloaded offloaded = state.found.front().lock();
+      state.found.pop_front();
       if (offloaded) {
         return offloaded;
       }
     }
-    if (hook_ == nullptr) {
+    const TapeHook* const hook = hooks.walked_to();
+    if (hook == nullptr) {
       return {};
     }
     // In a backward under way, one that is not pinned has been taken out.
-    if (!active || hook_->is_pinned()) {
-      find_below(hook_->value());
+    if (!active || hook->is_pinned()) {
+      find_below(hook->value(), state);
     }
-    hook_ = hook_->next();
+    hooks.set_walked_to(hook->next());
   }
 }
 
-bool ReadAhead::walk(Tape& tape, int64_t limit, ReadAhead& runner) {
+// Walks on in `tape`, for the run of another or of itself, whose state is `runner`. False if there is no room for more.
+bool walk(Tape& tape, int64_t limit, ReadAheadState& runner) {
   while (true) {
-    c10::intrusive_ptr<OffloadedValue> offloaded;
+    Offloaded offloaded;
     {
       const Tape::Lock locked(tape);
-      offloaded = next(*locked);
+      offloaded = next_of(*locked);
     }
     if (!offloaded) {
       return true;
     }
     if (!offloaded->read_ahead(limit)) {
       const Tape::Lock locked(tape);
-      found_.emplace_front(offloaded);
+      locked->offloading().read_ahead().found.emplace_front(offloaded);
       return false;
     }
-    const std::lock_guard lock(runner.mutex_);
-    runner.started_.emplace_back(offloaded);
+    const std::lock_guard lock(runner.mutex);
+    runner.started.emplace_back(offloaded);
   }
+}
+
+ReadAheadState& state_of(Tape& tape) {
+  const Tape::Lock locked(tape);
+  return locked->offloading().read_ahead();
+}
+
+}  // namespace
+
+void ReadAhead::restart(LockedTape& tape) {
+  ReadAheadState& state = tape.offloading().read_ahead();
+  state.begun = false;
+  state.seen.clear();
+  state.found.clear();
+  tape.hooks().set_walked_to(nullptr);
 }
 
 void ReadAhead::run(Tape& tape) {
   int64_t limit = 0;
-  ReadAhead* runner = nullptr;
   {
     const Tape::Lock locked(tape);
     limit = locked->offloading().options().read_ahead_bytes;
-    runner = &of(*locked);
   }
   if (limit <= 0) {
     return;
   }
+  ReadAheadState& runner = state_of(tape);
   std::shared_ptr<Tape> holder;
   for (Tape* from = &tape; from != nullptr && from->offload_form() != nullptr; from = holder.get()) {
-    ReadAhead* ahead = nullptr;
+    if (!walk(*from, limit, runner)) {
+      return;
+    }
     std::weak_ptr<Tape> previous;
     {
       const Tape::Lock locked(*from);
-      ahead = &of(*locked);
       previous = locked->offloading().previous_tape();
-    }
-    if (!ahead->walk(*from, limit, *runner)) {
-      return;
     }
     holder = previous.lock();
   }
 }
 
 void ReadAhead::stop(Tape& tape) {
-  ReadAhead* ahead = nullptr;
+  ReadAheadState& state = state_of(tape);
+  std::vector<ReadAheadState::WeakOffloaded> started;
   {
-    const Tape::Lock locked(tape);
-    ahead = &of(*locked);
+    const std::lock_guard lock(state.mutex);
+    started = std::exchange(state.started, {});
   }
-  std::vector<WeakOffloaded> started;
-  {
-    const std::lock_guard lock(ahead->mutex_);
-    started = std::exchange(ahead->started_, {});
-  }
-  for (const WeakOffloaded& weak : started) {
-    if (const auto offloaded = weak.lock()) {
+  for (const ReadAheadState::WeakOffloaded& weak : started) {
+    if (const Offloaded offloaded = weak.lock()) {
       offloaded->stop_reading_ahead();
     }
   }

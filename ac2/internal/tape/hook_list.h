@@ -3,19 +3,9 @@
 // Threads: guarded by the tape's lock. Owns no hook.
 #pragma once
 
-#include <memory>
-
 #include "ac2/internal/tape/tape_hook.h"
 
 namespace ac2::internal {
-
-// A walker that has a place in the list, and must move on when the hook there leaves the list.
-class HookListener {
- public:
-  virtual ~HookListener() = default;
-  // `hook` is about to leave the list.
-  virtual void leaving(const TapeHook& hook) = 0;
-};
 
 class HookList {
  public:
@@ -30,8 +20,8 @@ class HookList {
   }
 
   void erase(TapeHook* hook) {
-    if (listener_) {
-      listener_->leaving(*hook);
+    if (walked_to_ == hook) {
+      walked_to_ = hook->next_;
     }
     TapeHook* const previous = hook->previous_and_pinned_.get();
     (previous != nullptr ? previous->next_ : first_) = hook->next_;
@@ -40,13 +30,14 @@ class HookList {
     }
   }
 
-  // There may be one, which lives as long as the list.
-  HookListener* listener() const { return listener_.get(); }
-  void set_listener(std::unique_ptr<HookListener> listener) { listener_ = std::move(listener); }
+  // How far the one walk through the list has come, which takes more than one holding of the lock
+  // (replay/read_ahead.h): the hook to look at next, null at the end. It moves on when that hook leaves the list.
+  const TapeHook* walked_to() const { return walked_to_; }
+  void set_walked_to(const TapeHook* hook) { walked_to_ = hook; }
 
  private:
   TapeHook* first_ = nullptr;
-  std::unique_ptr<HookListener> listener_;
+  const TapeHook* walked_to_ = nullptr;
 };
 
 }  // namespace ac2::internal

@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "ac2/internal/graph/node.h"
-#include "ac2/internal/libtorch/meta_table.h"
+#include "ac2/internal/tape/meta_table.h"
 #include "ac2/internal/libtorch/op_environment.h"
 #include "ac2/internal/tape/anchors.h"
 #include "ac2/internal/tape/autograd_span.h"

@@ -12,6 +12,7 @@
 #include "ac2/internal/graph/node.h"
 #include "ac2/internal/tape/decisions.h"
 #include "ac2/internal/tape/offload_form.h"
+#include "ac2/internal/tape/read_ahead_state.h"
 #include "ac2/offload_options.h"
 
 namespace ac2::internal {
@@ -43,6 +44,13 @@ class Offloading {
   int64_t not_offloaded_bytes() const { return form_ ? form_->not_offloaded_bytes() : 0; }
   // The tape from which a region of this thread had last offloaded when this one began to.
   const std::weak_ptr<Tape>& previous_tape() const { return previous_tape_; }
+  // Lives as long as the tape. The first call makes it.
+  ReadAheadState& read_ahead() {
+    if (read_ahead_ == nullptr) {
+      read_ahead_ = std::make_unique<ReadAheadState>();
+    }
+    return *read_ahead_;
+  }
 
  private:
   void offload_wanted_input(Value* value, const at::Tensor& tensor);
@@ -52,6 +60,7 @@ class Offloading {
   std::weak_ptr<Tape> previous_tape_;
   OffloadOptions options_;
   std::unique_ptr<OffloadForm> form_;
+  std::unique_ptr<ReadAheadState> read_ahead_;
   std::atomic<OffloadForm*> shown_{nullptr};  // form_, for those without the lock
 };
 

@@ -1,4 +1,4 @@
-#include "ac2/internal/libtorch/meta_table.h"
+#include "ac2/internal/tape/meta_table.h"
 
 #include <algorithm>
 
