@@ -1,6 +1,8 @@
 #include "ac2/expose.h"
 
 #include <cstddef>
+#include <memory>
+#include <vector>
 
 #include "ac2/internal/graph/live_nodes.h"
 #include "ac2/internal/graph/node.h"
@@ -74,27 +76,45 @@ void expose(const at::Tensor& tensor) {
   }
   const auto weak = tensor.storage().getWeakStorageImpl();
   const c10::StorageImpl* storage = weak._unsafe_get_target();
-  const size_t references = weak.weak_use_count();
-  // Each value refers weakly to its storage. If all weak references to the storage are accounted for, no region that is
-  // over has it, so that in most cases no such region is searched.
-  size_t known = 2;  // one for all strong references together, and `weak` itself
-  internal::for_each_live_tape([&](internal::Tape& tape) {
-    const internal::Tape::Lock locked(tape);
-    known += locked->is_exposed(storage) ? 1 : 0;
-    if (Value* value = locked->is_closed() ? nullptr : locked->storages().find(tensor)) {
-      known += 1;
-      expose_value(*locked, value, tensor);
-    }
-  });
-  if (references == known) {
+  // Each value and each entry of exposed storages refers weakly to its storage. Those of earlier regions were made
+  // before this call in the order that the program makes between its threads, so that the count has them, relaxed as
+  // it is.
+  constexpr size_t kOfOurs = 2;  // one for all strong references together, and `weak` itself
+  if (weak.weak_use_count() == kOfOurs) {
     return;
   }
+  std::vector<std::shared_ptr<internal::Tape>> tapes;
+  size_t exposures = 0;
   internal::for_each_live_tape([&](internal::Tape& tape) {
+    tapes.push_back(tape.shared_from_this());
     const internal::Tape::Lock locked(tape);
+    exposures += locked->is_exposed(storage) ? 1 : 0;
+  });
+  // If all weak references to the storage are accounted for, no region that is over has it, so that in most cases no
+  // such region is searched. Other threads may let their regions take or drop the storage meanwhile. So the references
+  // are counted while those that are known cannot go: entries of exposed storages stay while the tape and the storage
+  // are there, and a value of an open region while its tape is locked. Where several open regions have the storage,
+  // none of them finds all references accounted for, and those that are over are searched.
+  bool all_known = false;
+  for (const std::shared_ptr<internal::Tape>& tape : tapes) {
+    const internal::Tape::Lock locked(*tape);
+    Value* value = locked->is_closed() ? nullptr : locked->storages().find(tensor);
+    all_known |= weak.weak_use_count() == kOfOurs + exposures + (value != nullptr ? 1 : 0);
+    if (value != nullptr) {
+      const bool was_exposed = locked->is_exposed(storage);
+      expose_value(*locked, value, tensor);
+      exposures += !was_exposed && locked->is_exposed(storage) ? 1 : 0;
+    }
+  }
+  if (all_known) {
+    return;
+  }
+  for (const std::shared_ptr<internal::Tape>& tape : tapes) {
+    const internal::Tape::Lock locked(*tape);
     if (Value* value = locked->is_closed() ? find_in_closed(*locked, storage) : nullptr) {
       expose_value(*locked, value, tensor);
     }
-  });
+  }
 }
 
 }  // namespace ac2

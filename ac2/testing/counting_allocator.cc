@@ -39,6 +39,7 @@ c10::DataPtr CountingAllocator::allocate(size_t bytes) {
   std::memcpy(block, &bytes, sizeof bytes);
   void* const data = block + kHeader;
 
+  // Relaxed, as all that looks at these numbers: who compares them has waited for the threads that allocate.
   const int64_t size = static_cast<int64_t>(bytes);
   const int64_t now = current_.fetch_add(size, std::memory_order_relaxed) + size;
   int64_t peak = peak_.load(std::memory_order_relaxed);

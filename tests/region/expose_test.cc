@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <future>
 #include <memory>
+#include <thread>
 
 #include "ac2/ac2.h"
 
@@ -116,6 +118,34 @@ TEST(ExposeTest, ARegionThatIsOverAndOneThatIsOpenAreBothTold) {
   }
   loss.backward();
   EXPECT_TRUE(at::equal(w.grad(), torch::full({kNumbers}, 6.0f)));
+}
+
+TEST(ExposeTest, OpenRegionsOfTwoThreadsAndOneThatIsOverAreAllTold) {
+  const at::Tensor w = weights();
+  at::Tensor loss, others_loss, z;
+  {
+    const PolicyScope scope;
+    z = (torch::arange(kNumbers, at::kFloat) * 2).detach();
+    loss = (w * z).sum();
+  }
+  std::promise<void> taken, written;
+  std::thread other([&] {
+    const PolicyScope scope;
+    others_loss = (w * z).sum();
+    taken.set_value();
+    written.get_future().wait();
+  });
+  taken.get_future().wait();
+  {
+    const PolicyScope scope;
+    loss = loss + (w * z).sum();
+    write_threes(z);
+  }
+  written.set_value();
+  other.join();
+  z.reset();
+  (loss + others_loss).backward();
+  EXPECT_TRUE(at::equal(w.grad(), torch::full({kNumbers}, 9.0f)));
 }
 
 TEST(ExposeTest, WhatOpsWriteToAnExposedTensorLaterIsHeldToo) {

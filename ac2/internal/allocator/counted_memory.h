@@ -67,10 +67,14 @@ class CountedMemory {
 
   std::mutex start_mutex_;
   std::atomic<bool> counts_{false};
+  // Relaxed: each thread adds what it wants before it looks, and additions to one number have an order of their own.
+  // Of several threads that exceed the limit together, the last to add sees what all of them want.
   std::atomic<int64_t> bytes_{0};
-  std::atomic<int64_t> limit_{
-      std::numeric_limits<int64_t>::max()};  // may be too small: of one that is in force no more
-  Keeper keeper_;                            // does not change after the first start()
+  // May be too small: of one that is in force no more. Relaxed: a thread that knows of a limit has seen start() store
+  // it, and another one keeps within the limits that it knows of.
+  std::atomic<int64_t> limit_{std::numeric_limits<int64_t>::max()};
+  Keeper keeper_;  // does not change after the first start()
+  // The release of set_uncounted() pairs with the acquire of free().
   std::atomic<c10::DeleterFnPtr> uncounted_{nullptr};
   std::array<Shard, kShards> shards_;
 };

@@ -46,7 +46,8 @@ class Shared {
       constexpr uint8_t kHighestPriority = 255;
       c10::SetCPUAllocator(front, kHighestPriority);
       CountedMemory::get().set_uncounted(front->uncounted_deleter());
-      // Last: who reads by is_front() that this is the front hands out its deleter, which calls the uncounted one.
+      // Last. Pairs with the acquire of is_front(): who reads there that this is the front hands out its deleter, which
+      // calls the uncounted one.
       front_.store(front, std::memory_order_release);
     }
   }
@@ -58,13 +59,14 @@ class Shared {
   std::shared_ptr<const MemoryGauge> gauge_ = std::make_shared<MachineMemory>();
 };
 
-// Of what the gauge said last, bytes that may be allocated before it is asked again.
+// Of what the gauge said last, bytes that may be allocated before it is asked again. Relaxed: a number that is a little
+// off makes a thread ask the gauge earlier or later.
 std::atomic<int64_t> known_room{0};
 
 // Gives malloc's free memory back and asks again, but seldom where that has not helped: it may take milliseconds.
 MemoryRoom room_after_return(const MemoryGauge& gauge, const MemoryRoom& before) {
   constexpr int kSkips = 64;
-  static std::atomic<int> skips{0};
+  static std::atomic<int> skips{0};  // relaxed: several threads at once may skip one time more or less
   if (skips.load(std::memory_order_relaxed) > 0) {
     skips.fetch_sub(1, std::memory_order_relaxed);
     return before;

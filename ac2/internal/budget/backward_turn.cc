@@ -21,6 +21,7 @@ void BackwardTurn::take(int graph_task) {
     const uint64_t before = progress_.load(std::memory_order_relaxed);
     const bool free = changed_.wait_for(lock, kStandstill, [&] { return is_for(graph_task); });
     if (!free && progress_.load(std::memory_order_relaxed) == before) {
+      // A thread that reads it late replays a little less by itself than it might.
       patience_.store(2 * patience(), std::memory_order_relaxed);
       graph_task_ = kNobody;
     }

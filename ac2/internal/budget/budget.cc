@@ -114,7 +114,8 @@ bool Budget::track(c10::function_ref<bool(BudgetedTape&)> tell) {
   const std::lock_guard lock(mutex_);
   // Until now the evictor did not know what is held, and what hooks want.
   evictor_.note_all_needs(fixed_bytes());
-  // Set last: other threads would else make room by an evictor that knows half of what is held.
+  // Set last: other threads would else make room by an evictor that knows half of what is held. Pairs with the acquire
+  // of those who ask without the lock whether it tracks.
   tracking_.store(true, std::memory_order_release);
   return true;
 }

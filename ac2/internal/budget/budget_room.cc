@@ -35,6 +35,8 @@ bool Budget::drop_next(c10::function_ref<ValueId()> choose) {
 
 bool Budget::is_short_of(int64_t bytes) {
   if (!tracking_.load(std::memory_order_acquire)) {
+    // Relaxed: threads that look at once may each find the same room. The next look of one of them counts what all of
+    // them hold, and starts to track.
     const int64_t held = untracked_bytes_.load(std::memory_order_relaxed) + bytes;
     if (held <= limit_.load(std::memory_order_relaxed)) {
       note_held(held);

@@ -29,7 +29,7 @@ struct PlannedStep {
   std::vector<CheckpointPolicy> decisions;  // as long as `calls`
   int64_t bytes = 0;                        // the budget that a region which follows the plan has
   CostSource costs = CostSource::kMeasured;
-  // A region has left the plan, and the program was told.
+  // A region has left the plan, and the program was told. Exchanged, so that one region tells.
   mutable std::atomic<bool> warned{false};
 };
 

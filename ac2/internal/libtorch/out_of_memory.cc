@@ -30,6 +30,7 @@ bool is_out_of_memory(const std::exception& error) {
 }
 
 void set_out_of_memory_note(OutOfMemoryNote note) {
+  // Pairs with the acquire of add_out_of_memory_note(), for what the note finds set up.
   installed.store(note, std::memory_order_release);
 }
 

@@ -11,6 +11,7 @@ std::atomic<StorageNamer> installed_namer{nullptr};
 }  // namespace
 
 void set_storage_namer(StorageNamer namer) {
+  // Pairs with the acquire of storage_names(), for what the namer finds set up.
   installed_namer.store(namer, std::memory_order_release);
 }
 

@@ -69,7 +69,7 @@ std::mutex& swap_mutex() {
 }
 
 // Whether generators of this type cannot share and exchange their states (graphsafe_get_state), which is found out
-// once.
+// once. Relaxed: a thread that reads false too late finds it out once more.
 std::atomic<bool>& lacks_references(c10::DeviceType type) {
   static std::array<std::atomic<bool>, c10::COMPILE_TIME_MAX_DEVICE_TYPES> lacks{};
   return lacks.at(static_cast<size_t>(type));

@@ -78,6 +78,8 @@ void install_engine() {
   if (&current == &ours) {
     return;
   }
+  // First. Pairs with the acquire of behind(), on threads that have come to our engine before; those that come by the
+  // stub are ordered by the stub, which is an atomic of LibTorch's.
   ours.put_in_front_of(current);
   torch::autograd::set_default_engine_stub(&RecordingEngine::stub);
 }

@@ -38,6 +38,7 @@ Backwards& backwards() {
   return *state;
 }
 
+// Relaxed where it only spares work. It is exchanged before a warning, so that there is one.
 std::atomic<bool> has_warned{false};
 // Relaxed: who looks has the lock of its tape, as the one had that counted that tape.
 std::atomic<int64_t> watched_regions{0};

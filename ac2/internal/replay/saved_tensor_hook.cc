@@ -162,7 +162,8 @@ at::Tensor SavedTensorHook::unpack_pinned() {
 }
 
 void SavedTensorHook::before_set_data(const at::TensorBase& tensor) {
-  // A leaf that a hook has saved has a weak reference beside the one that all strong ones share.
+  // A leaf that a hook has saved has a weak reference beside the one that all strong ones share. The program saves a
+  // leaf before it gives it other data, in its own order, so that the count has it, relaxed as it is.
   if (!tensor.defined() || tensor.requires_grad() || tensor.getIntrusivePtr().weak_use_count() <= 1) {
     return;
   }
