@@ -638,8 +638,8 @@ TEST_F(BudgetTest, WhatAnotherThreadHasPinnedOrSavedSinceItWasChosenIsNotDropped
     const auto tape = std::make_shared<RacingTape>();
     budget->add_tape(tape);
     budget->start_tracking();
-    Value value;
-    value.nbytes = 100;
+    const at::Tensor bytes = at::empty({100}, at::kByte);
+    Value value(bytes.storage());
     value.budget.droppable = true;
     Node node;
     node.cost = 1;
