@@ -37,15 +37,16 @@ at::Tensor name_tensor(const at::Tensor& tensor, std::string_view name) {
       op = &value->producer()->facts->op;  // facts live for ever
     }
   }
+  const at::Tensor named = tensor;  // policies and pack functions may drop the program's
   std::optional<PolicyDecision> decision;
   {
     const internal::Unrecorded guard;
-    decision = region->policies.decide_name({.name = name, .tensor = tensor, .op = op});
+    decision = region->policies.decide_name({.name = name, .tensor = named, .op = op});
   }
   if (decision) {
-    internal::decide_tensor(*tape, tensor, *decision, internal::DecidedBy::kName);
+    internal::decide_tensor(*tape, named, *decision, internal::DecidedBy::kName);
   }
-  return tensor;
+  return named;
 }
 
 }  // namespace ac2

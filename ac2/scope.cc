@@ -86,7 +86,8 @@ void tag_with_policy(const at::Tensor& tensor, PolicyDecision decision) {
     ThreadRegions::here().functions_given();
   }
   const std::shared_ptr<internal::Tape> tape = region->tape;
-  internal::decide_tensor(*tape, tensor, decision, internal::DecidedBy::kTag);
+  const at::Tensor tagged = tensor;  // a pack function may drop the program's
+  internal::decide_tensor(*tape, tagged, decision, internal::DecidedBy::kTag);
 }
 
 bool is_checkpoint_enabled() {
