@@ -19,7 +19,7 @@
 #include <iostream>
 #include <string>
 
-#include "ac2/policy.h"
+#include "ac2/policy_instance.h"
 #include "policies/quantize_ops.h"
 
 namespace {
