@@ -1,0 +1,25 @@
+// Networks for images, as in torchvision, with writes in place: for benchmarks of memory. ../peers/image_networks.py
+// has the same in Python.
+//
+//   auto network = peers::make_image_network("resnet50", peers::Size::kFull);
+//
+// "resnet50" and "mobilenet_v2" have a part for each block, "densenet121" one for each layer of a dense block. Inputs
+// are 16 images of 96 x 96 (8 for densenet121). Parameters are those of LibTorch's generator.
+//
+// Threads: as torch::nn::Module, one at a time.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "benchmarks/networks/networks.h"
+
+namespace peers {
+
+const std::vector<std::string>& image_network_names();
+
+// Throws c10::Error that lists the names if `name` is not one of them.
+std::shared_ptr<Network> make_image_network(const std::string& name, Size size);
+
+}  // namespace peers
