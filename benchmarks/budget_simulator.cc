@@ -2,6 +2,7 @@
 //
 //   budget_simulator densenet121.log --budget 0.7,0.5,0.3
 //   budget_simulator densenet121.log --budget 0.5 --known_step
+//   budget_simulator densenet121.log --budget 0.3,0.2 --link 25
 //   budget_simulator densenet121.log --budget 0.5 --repeat 40
 //
 // TRACE is a file of the DTR prototype (arXiv 2006.09616; see dtr_trace.h). A budget is a fraction of the bytes that
@@ -14,6 +15,11 @@
 // use, share, horizon and floor) and why: "plain" where nothing is known, "try" where it is found out what the setting
 // costs, "given up" if that was more than the best, and "best".
 //
+// --link says that the host's memory lies behind the device, and how many GB a second are copied each way. Each budget
+// is then met in three ways, in a line each: by recomputing, by copying values out and back, and by whichever is
+// cheaper for a value. All three know the step. The time is that of the device, "waited" is the part of it in which it
+// waited for copies, and "copied" has both ways.
+//
 // Exit status: 0; 1 if the trace cannot be read or a budget cannot be met; 2 for a wrong command line.
 #include <absl/flags/flag.h>
 #include <absl/flags/parse.h>
@@ -23,6 +29,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -37,6 +44,8 @@ ABSL_FLAG(
     bool, known_step, false,
     "the evictor has a recording of the step: it knows when each value is used next, and tries the constants of its "
     "rule out on it");
+ABSL_FLAG(double, link, 0,
+          "GB a second between the device and the host's memory, each way; 0: values are only computed again");
 ABSL_FLAG(int, repeat, 1, "how often the step runs; with more than one, a line for each");
 
 namespace {
@@ -109,6 +118,43 @@ bool run_repeatedly(const RecordedStep& step, double fraction, int64_t budget, i
   return true;
 }
 
+// The cheaper of the runs that know the step and that do not.
+StepResult recompute(const RecordedStep& step, int64_t budget) {
+  RuleChoice choice;
+  choice.options.budget = budget;
+  choice.result = ac2::internal::simulate(step, choice.options);
+  SimulatorOptions known = choice.options;
+  known.step_known = true;
+  ac2::internal::attempt(step, known, choice);
+  return choice.result;
+}
+
+StepResult copy(const RecordedStep& step, int64_t budget, double bytes_per_ns, bool recomputes) {
+  SimulatorOptions options;
+  options.budget = budget;
+  options.step_known = true;
+  options.link_bytes_per_ns = bytes_per_ns;
+  options.recomputes = recomputes;
+  return ac2::internal::simulate(step, options);
+}
+
+// False if the budget cannot be met in one of the ways.
+bool run_with_link(const RecordedStep& step, double fraction, int64_t budget, double gb_per_second) {
+  const double recorded = step.cost();
+  bool all_met = true;
+  for (const auto& [way, result] : {std::pair("recompute", recompute(step, budget)),
+                                    {"offload", copy(step, budget, gb_per_second, false)},
+                                    {"both", copy(step, budget, gb_per_second, true)}}) {
+    const bool is_met = result.outcome == StepResult::kCompleted;
+    all_met = all_met && is_met;
+    const std::string time = is_met ? absl::StrFormat("%.4f", result.cost / recorded) : "not met";
+    absl::PrintF("%6g %-10s %15d %11.3f %11s %9.4f %10.3f %10d\n", fraction, way, result.peak_bytes, result.cost / 1e6,
+                 time, result.waited / recorded, static_cast<double>(result.copied_bytes) / 1e9,
+                 result.replayed.size());
+  }
+  return all_met;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -150,11 +196,21 @@ int main(int argc, char** argv) {
                   repeat, known_step ? " with --known_step" : "");
     return 2;
   }
+  const double link = absl::GetFlag(FLAGS_link);
+  if (!(link >= 0) || (link > 0 && (repeat > 1 || known_step))) {
+    absl::FPrintF(stderr,
+                  "budget_simulator: --link is %g%s; expected GB a second, and neither --known_step nor --repeat\n",
+                  link, link > 0 ? " with another way to know the step" : "");
+    return 2;
+  }
   const StepResult plain = ac2::internal::simulate(*step, {});
   const int64_t peak = plain.peak_bytes;
   absl::PrintF("%d ops, %d values, peak without budget %d bytes, recorded time %.3f ms%s\n\n", step->ops.size(),
-               step->values.size(), peak, plain.cost / 1e6, known_step ? ", step known" : "");
-  if (repeat > 1) {
+               step->values.size(), peak, plain.cost / 1e6, known_step || link > 0 ? ", step known" : "");
+  if (link > 0) {
+    absl::PrintF("%6s %-10s %15s %11s %11s %9s %10s %10s\n", "budget", "way", "peak", "time ms", "/ recorded", "waited",
+                 "copied GB", "recomputed");
+  } else if (repeat > 1) {
     absl::PrintF("%6s %5s %15s %11s %11s %9s %10s   %s\n", "budget", "step", "peak", "time ms", "/ recorded",
                  "evictions", "recomputed", "rule");
   } else {
@@ -167,6 +223,10 @@ int main(int argc, char** argv) {
     if (budget < 1) {
       absl::FPrintF(stderr, "budget_simulator: a budget of %g is less than one byte\n", fraction);
       return 2;
+    }
+    if (link > 0) {
+      status = run_with_link(*step, fraction, budget, link) ? status : 1;
+      continue;
     }
     if (repeat > 1) {
       StepResult failed;

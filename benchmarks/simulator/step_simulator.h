@@ -79,6 +79,12 @@ struct SimulatorOptions {
   // The steps that were simulated before, of which this one may be a repetition; or null. The rule is then the one that
   // StepMemory chooses.
   StepStore* store = nullptr;
+  // Bytes that a copy to the host's memory moves in a unit of cost (25 for 25 GB/s and ns), and as many the other way
+  // meanwhile; 0: there is no such memory. With it the step must be known, and `cost` is the time that the step takes,
+  // waiting for copies included (offload_simulation.h).
+  double link_bytes_per_ns = 0;
+  // Whether values may be dropped to be computed again, if they can be copied too.
+  bool recomputes = true;
   // The simulation is given up when it has cost this many times the step's own cost.
   double give_up_at = 100;
 };
@@ -89,6 +95,8 @@ struct StepResult {
   int64_t peak_bytes = 0;
   double cost = 0;                 // of all that ran
   int64_t evictions = 0;           // of values that were needed
+  double waited = 0;               // of the cost: for copies
+  int64_t copied_bytes = 0;        // to the host and back
   std::vector<uint32_t> replayed;  // ops that ran again, in that order
   int64_t missing_bytes = 0;       // kOutOfMemory: how many more bytes the op that failed would have taken
   uint32_t failed_op = kNoId;

@@ -488,6 +488,21 @@ TEST_F(BudgetSimulatorTest, RefusesToRepeatNothingAndAKnownStep) {
   }
 }
 
+TEST_F(BudgetSimulatorTest, MeetsABudgetInThreeWaysWithTheHostsMemoryBehindTheDevice) {
+  const Printed run = run_program(path_ + " --budget 0.5 --link 25");
+  EXPECT_EQ(run.status, 0) << run.output;
+  EXPECT_THAT(run.output, AllOf(HasSubstr("step known"), HasSubstr("\n   0.5 recompute            51000"),
+                                HasSubstr("\n   0.5 offload "), HasSubstr("\n   0.5 both ")));
+}
+
+TEST_F(BudgetSimulatorTest, RefusesALinkThatIsNoneAndOtherWaysBesideIt) {
+  for (const std::string arguments : {"--link=-1", "--link nan", "--link 25 --repeat 2", "--link 25 --known_step"}) {
+    const Printed run = run_program(absl::StrCat(path_, " ", arguments));
+    EXPECT_EQ(run.status, 2) << arguments;
+    EXPECT_THAT(run.output, HasSubstr("expected GB a second")) << arguments;
+  }
+}
+
 TEST_F(BudgetSimulatorTest, ABudgetThatCannotBeMetNamesTheSmallestThatCan) {
   const Printed run = run_program(path_ + " --budget 0.01");
   EXPECT_EQ(run.status, 1);

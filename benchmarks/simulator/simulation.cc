@@ -1,0 +1,264 @@
+#include "benchmarks/simulator/simulation.h"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <utility>
+
+namespace ac2::internal {
+
+namespace {
+
+// Thrown inside run(), which catches it.
+struct Stopped {};
+
+}  // namespace
+
+Simulation::Simulation(const RecordedStep& step, const SimulatorOptions& options)
+    : step_(step),
+      options_(options),
+      step_cost_(step.cost()),
+      foresight_(evictor_, options.step_known ? step_cost_ : 0),
+      evictor_({.budget = options.budget,
+                .rule = options.rule,
+                .foresight = options.store != nullptr ? static_cast<const Foresight*>(&memory_) : &foresight_}),
+      memory_(evictor_, options.store != nullptr ? *options.store : StepStore::process(),
+              StepMemory::Wants::kPerhapsLonger),
+      values_(step.values.size()),
+      tensors_(step.tensors.size()),
+      op_values_(step.ops.size()) {
+  note_structure();
+}
+
+StepResult Simulation::run() {
+  try {
+    for (const RecordedStep::Event& event : step_.events) {
+      handle(event);
+    }
+    finish();
+  } catch (const Stopped&) {
+  }
+  if (options_.store != nullptr) {
+    result_.ops_known = memory_.ops_known();
+    result_.given_up = memory_.given_up().has_value();
+    result_.setting = memory_.given_up().value_or(memory_.setting());
+    result_.tried = memory_.is_trying();
+    result_.outcome == StepResult::kCompleted ? memory_.step_ended() : memory_.step_failed();
+  }
+  return std::move(result_);
+}
+
+// Brings all values that still have a name back, together.
+void Simulation::finish() {
+  for (const uint32_t tensor : step_.alive_at_end) {
+    bring_back(tensor);
+    if (options_.store != nullptr) {
+      memory_.took(id_of(tensor));
+    }
+    evictor_.pin(id_of(tensor));
+  }
+}
+
+void Simulation::note_structure() {
+  for (uint32_t i = 0; i < step_.ops.size(); ++i) {
+    const RecordedStep::Op& op = step_.ops[i];
+    OpValues& values = op_values_[i];
+    for (const uint32_t tensor : op.arguments) {
+      if (std::find(values.inputs.begin(), values.inputs.end(), value_of(tensor)) == values.inputs.end()) {
+        values.inputs.push_back(value_of(tensor));
+      }
+    }
+    for (const uint32_t tensor : op.results) {
+      if (step_.tensors[tensor].viewed == kNoId) {
+        values.made.push_back(value_of(tensor));
+        values.made_bytes += step_.values[value_of(tensor)].bytes;
+        values_[value_of(tensor)].producer = i;
+      }
+    }
+  }
+  if (!options_.step_known) {
+    return;
+  }
+  double time = 0;
+  for (const RecordedStep::Event& event : step_.events) {
+    if (event.kind == RecordedStep::Event::kRuns) {
+      for (const uint32_t value : op_values_[event.index].inputs) {
+        values_[value].uses.push_back(time);
+      }
+      time += step_.ops[event.index].cost;
+    }
+  }
+  for (const uint32_t tensor : step_.alive_at_end) {
+    values_[value_of(tensor)].uses.push_back(time);
+  }
+}
+
+void Simulation::note_number(ValueId id, uint32_t value) {
+  if (id >= numbers_.size()) {
+    numbers_.resize(id + 1, kNoId);
+  }
+  numbers_[id] = value;
+  values_[value].id = id;
+}
+
+void Simulation::handle(const RecordedStep::Event& event) {
+  switch (event.kind) {
+    case RecordedStep::Event::kAppears:
+      appear(event.index);
+      break;
+    case RecordedStep::Event::kRuns:
+      run_first(event.index);
+      op_ended(event.index);
+      break;
+    case RecordedStep::Event::kNamed:
+      if (!options_.step_known) {
+        evictor_.add_hook(id_of(event.index));
+      }
+      break;
+    case RecordedStep::Event::kReleased:
+      if (!options_.step_known) {
+        evictor_.remove_hook(id_of(event.index));
+        drop_unneeded();
+      }
+      break;
+  }
+}
+
+void Simulation::appear(uint32_t tensor) {
+  ValueState& value = values_[value_of(tensor)];
+  const int64_t bytes = step_.values[value_of(tensor)].bytes;
+  make_room(bytes, kNoId);
+  note_number(evictor_.add_outside(bytes, Place::kHeld), value_of(tensor));
+  value.epoch = tensors_[tensor].epoch = 1;
+  note_peak(0);
+  evictor_.add_hook(value.id);
+}
+
+// --- memory ---
+
+void Simulation::make_room(int64_t bytes, uint32_t op) {
+  while (evictor_.held_bytes() > options_.budget - bytes) {
+    const ValueId victim = choose_victim();
+    if (victim == kNoId) {
+      fail(bytes, op);
+    }
+    drop(victim);
+  }
+}
+
+void Simulation::come_here(uint32_t) {}
+
+ValueId Simulation::choose_victim() {
+  const auto begin = std::chrono::steady_clock::now();
+  if (options_.store != nullptr) {
+    memory_.about_to_choose();
+  }
+  const ValueId victim = evictor_.next_victim();
+  result_.evictor_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return victim;
+}
+
+void Simulation::drop(ValueId victim) {
+  result_.evictions += evictor_.is_needed(victim) ? 1 : 0;
+  evictor_.set_place(victim, Place::kNowhere);
+}
+
+void Simulation::fail(int64_t bytes, uint32_t op) {
+  result_.outcome = StepResult::kOutOfMemory;
+  result_.missing_bytes = evictor_.held_bytes() + bytes - options_.budget;
+  result_.failed_op = op;
+  throw Stopped();
+}
+
+void Simulation::note_peak(int64_t more) {
+  result_.peak_bytes = std::max(result_.peak_bytes, evictor_.held_bytes() + more);
+}
+
+void Simulation::drop_unneeded() {
+  for (ValueId id = evictor_.take_unneeded(); id != kNoId; id = evictor_.take_unneeded()) {
+    evictor_.set_place(id, Place::kNowhere);
+  }
+}
+
+// --- running ---
+
+void Simulation::pass(double time) {
+  result_.cost += time;
+  if (result_.cost > options_.give_up_at * step_cost_) {
+    result_.outcome = StepResult::kGivenUp;
+    throw Stopped();
+  }
+}
+
+// The cost of an op, in the program or in a replay.
+void Simulation::spend(double cost) {
+  evictor_.ran(cost);
+  pass(cost);
+}
+
+void Simulation::run_first(uint32_t index) {
+  bring_inputs(index);
+  const OpValues& values = op_values_[index];
+  make_room(values.made_bytes, index);
+  note_peak(values.made_bytes);
+  foresight_.program_ran(step_.ops[index].cost);
+  spend(step_.ops[index].cost);
+  absl::InlinedVector<ValueId, 4> inputs;
+  for (const uint32_t value : values.inputs) {
+    inputs.push_back(values_[value].id);
+  }
+  if (options_.store != nullptr) {
+    memory_.ran(std::hash<std::string>()(step_.ops[index].name) + 31 * static_cast<uint64_t>(values.made_bytes),
+                step_.ops[index].cost, inputs);
+  }
+  if (!values.made.empty()) {
+    make_results(index, inputs);
+  }
+  for (const uint32_t tensor : step_.ops[index].results) {
+    tensors_[tensor].epoch = values_[value_of(tensor)].epoch;
+    if (!options_.step_known) {
+      evictor_.add_hook(id_of(tensor));
+    }
+  }
+  for (const uint32_t value : values.inputs) {
+    evictor_.used(values_[value].id);
+    if (options_.step_known) {
+      pass_use(values_[value]);
+    }
+    evictor_.unpin(values_[value].id);
+  }
+  drop_unneeded();
+}
+
+void Simulation::make_results(uint32_t index, const absl::InlinedVector<ValueId, 4>& inputs) {
+  const NodeId node = evictor_.add_node(step_.ops[index].cost, inputs);
+  for (const uint32_t made : op_values_[index].made) {
+    ValueState& value = values_[made];
+    note_number(evictor_.add_result(node, step_.values[made].bytes, Retention::kPreferSave), made);
+    value.epoch = 1;
+    if (options_.store != nullptr) {
+      memory_.made(node, value.id);
+    }
+    if (!options_.bias.empty()) {
+      foresight_.set_cost_factor(value.id, options_.bias[made]);
+    }
+    evictor_.set_place(value.id, Place::kHeld);
+    if (options_.step_known && !value.uses.empty()) {
+      evictor_.add_hook(value.id);
+      foresight_.set_next_use(value.id, value.uses[0]);
+      evictor_.foresight_changed(value.id);
+    }
+  }
+}
+
+void Simulation::pass_use(ValueState& value) {
+  const bool is_last = ++value.next_use >= value.uses.size();
+  foresight_.set_next_use(value.id, is_last ? StepForesight::kNever : value.uses[value.next_use]);
+  evictor_.foresight_changed(value.id);
+  if (is_last) {
+    evictor_.remove_hook(value.id);
+  }
+}
+
+}  // namespace ac2::internal

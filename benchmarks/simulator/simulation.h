@@ -1,0 +1,116 @@
+// One run of a recorded step, on numbers instead of tensors: what simulate() of step_simulator.h does. A device with
+// another memory behind it is a Simulation of its own (offload_simulation.h).
+//
+// Threads: one at a time.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "ac2/internal/eviction/evictor.h"
+#include "ac2/internal/eviction/step_memory.h"
+#include "benchmarks/simulator/step_foresight.h"
+#include "benchmarks/simulator/step_simulator.h"
+
+namespace ac2::internal {
+
+class Simulation {
+ public:
+  Simulation(const RecordedStep& step, const SimulatorOptions& options);
+  virtual ~Simulation() = default;
+  Simulation(const Simulation&) = delete;
+  Simulation& operator=(const Simulation&) = delete;
+
+  StepResult run();
+
+ protected:
+  struct ValueState {
+    ValueId id = kNoId;
+    uint32_t producer = kNoId;
+    uint32_t epoch = 0;  // how often its bytes were computed
+    std::vector<double> uses;
+    size_t next_use = 0;
+  };
+
+  // --- what a device does in its own way ---
+
+  // Drops values until `bytes` more fit into the budget.
+  virtual void make_room(int64_t bytes, uint32_t op);
+  // An op is about to take the value. Its bytes may be elsewhere and be given up, so that it is computed again.
+  virtual void choose_way(uint32_t) {}
+  // The value's bytes are held or elsewhere, and shall be held and ready to be read.
+  virtual void come_here(uint32_t value);
+  // The op of the program has run.
+  virtual void op_ended(uint32_t) {}
+
+  // --- for those ---
+
+  uint32_t value_of(uint32_t tensor) const { return step_.tensors[tensor].value; }
+  ValueId id_of(uint32_t tensor) const { return values_[value_of(tensor)].id; }
+  bool is_there(uint32_t value) const { return evictor_.place(values_[value].id) != Place::kNowhere; }
+  // Of the op's results.
+  int64_t made_bytes(uint32_t op) const { return op_values_[op].made_bytes; }
+  // The evictor's choice, or kNoId; and the simulation's number of a value of the evictor's.
+  ValueId choose_victim();
+  uint32_t number_of(ValueId id) const { return numbers_[id]; }
+  void drop(ValueId victim);
+  // Ends the simulation: `bytes` more do not fit.
+  [[noreturn]] void fail(int64_t bytes, uint32_t op);
+  void note_peak(int64_t more);
+  // The time that an op takes, in the program or in a replay, or for which the device waits.
+  void pass(double time);
+
+  const RecordedStep& step_;
+  const SimulatorOptions& options_;
+  const double step_cost_;
+  StepForesight foresight_;
+  Evictor evictor_;
+  StepMemory memory_;
+  std::vector<ValueState> values_;
+  StepResult result_;
+
+ private:
+  struct TensorState {
+    uint32_t epoch = 0;  // that of the bytes which it is a view of; 0: it is a view of none yet
+  };
+  struct OpValues {
+    absl::InlinedVector<uint32_t, 4> inputs;  // values, each once
+    absl::InlinedVector<uint32_t, 2> made;
+    int64_t made_bytes = 0;
+  };
+  // An op whose inputs are being brought back.
+  struct Frame {
+    uint32_t op = 0;
+    size_t next = 0;               // argument
+    std::vector<uint32_t> pinned;  // values
+  };
+
+  void note_structure();
+  void handle(const RecordedStep::Event& event);
+  void appear(uint32_t tensor);
+  void finish();
+  void drop_unneeded();
+  void spend(double cost);
+  void run_first(uint32_t index);
+  void make_results(uint32_t index, const absl::InlinedVector<ValueId, 4>& inputs);
+  void note_number(ValueId id, uint32_t value);
+  void pass_use(ValueState& value);
+  void run_again(const Frame& frame);
+  // Brings the op's inputs back, with the views that it takes, and pins them.
+  void bring_inputs(uint32_t op) { bring(op, kNoId); }
+  void bring_back(uint32_t tensor);
+  void pin_those_there(Frame& frame);
+  void pin(Frame& frame, uint32_t value);
+  // Brings the inputs of `op` back, depth first, with a stack instead of recursion. Then replays `op` if there is a
+  // `target`, which is one of its results; otherwise leaves its inputs pinned.
+  void bring(uint32_t op, uint32_t target);
+  // The bytes are there. Makes each view between them and the tensor again, with all views that its op returned.
+  void view_again(uint32_t tensor);
+
+  std::vector<TensorState> tensors_;
+  std::vector<OpValues> op_values_;
+  std::vector<uint32_t> numbers_;  // of the step's values, by the evictor's id
+};
+
+}  // namespace ac2::internal
