@@ -29,9 +29,8 @@ MIB = 1 << 20
 MALLOC_SETTINGS = {
     "as it is": {},
     "MALLOC_MMAP_THRESHOLD_=65536": {"MALLOC_MMAP_THRESHOLD_": "65536"},
-    "MALLOC_MMAP_THRESHOLD_=1048576": {"MALLOC_MMAP_THRESHOLD_": "1048576"},
+    "MALLOC_MMAP_THRESHOLD_=4194304": {"MALLOC_MMAP_THRESHOLD_": "4194304"},
     "MALLOC_TRIM_THRESHOLD_=65536": {"MALLOC_TRIM_THRESHOLD_": "65536"},
-    "MALLOC_TOP_PAD_=0": {"MALLOC_TOP_PAD_": "0"},
 }
 
 
@@ -109,6 +108,7 @@ def simulate(model, options, recorder):
         requested, used, reserved = recorder.simulate()
         rows.append([model, form] + [f"{number / MIB:.1f}" for number in
                                      (requested, used, reserved, recorder.simulate(expandable_segments=True)[2])])
+        print(*rows[-1], file=sys.stderr, flush=True)  # it takes minutes
     return rows
 
 
@@ -118,7 +118,7 @@ def status(what):
 
 
 def measure_resident(model, form, options):
-    """Prints the most resident bytes over those before the first step, of this process."""
+    """The most resident bytes of this process over those before the first step."""
     train(make_network(model, True), form, 1)  # code and what is made once
     network = make_network(model, options.quick)
     gc.collect()
@@ -126,19 +126,31 @@ def measure_resident(model, form, options):
         file.write("5")  # VmHWM begins anew
     before = status("VmRSS")
     train(network, form, options.steps)
-    print(status("VmHWM") - before)
+    return status("VmHWM") - before
 
 
-def resident_rows(model, options):
-    rows = []
-    for form in options.forms.split(","):
-        row = [model, form]
-        for setting in MALLOC_SETTINGS.values():
-            command = [sys.executable, "-B", *sys.argv, "--one", f"--models={model}", f"--forms={form}"]
-            ran = subprocess.run(command, env={**os.environ, **setting}, stdout=subprocess.PIPE, check=True, text=True)
-            row.append(f"{int(ran.stdout) / MIB:.0f}")
-        rows.append(row)
-    return rows
+def print_resident(options):
+    """A line for each model and form, each in a process of its own, under the settings of malloc that are in force."""
+    for model in options.models.split(","):
+        for form in options.forms.split(","):
+            child = os.fork()
+            if child == 0:
+                print(model, form, measure_resident(model, form, options), flush=True)
+                os._exit(0)
+            if os.waitpid(child, 0)[1] != 0:
+                raise RuntimeError(f"{model} under {form} failed; see above")
+
+
+def resident_rows(options):
+    rows = {}
+    for name in options.malloc.split(",") if options.malloc else MALLOC_SETTINGS:
+        command = [sys.executable, "-B", *sys.argv, "--one"]
+        ran = subprocess.run(command, env={**os.environ, **MALLOC_SETTINGS[name]}, stdout=subprocess.PIPE, check=True, text=True)
+        for line in ran.stdout.splitlines():
+            model, form, resident = line.split(" ")
+            rows.setdefault((model, form), [model, form]).append(f"{int(resident) / MIB:.0f}")
+        print(name, ran.stdout, sep="\n", file=sys.stderr, flush=True)  # it takes minutes
+    return list(rows.values())
 
 
 def print_table(header, rows):
@@ -157,15 +169,17 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="tiny models")
     parser.add_argument("--resident", action="store_true", help="resident bytes of processes")
-    parser.add_argument("--one", action="store_true", help="those of this process")
+    parser.add_argument("--malloc", default="", help="for --resident: some of " + ", ".join(MALLOC_SETTINGS))
+    parser.add_argument("--one", action="store_true", help="for --resident: with malloc as it is set")
     parser.add_argument("--recorder", required=True)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     models = options.models.split(",")
     if options.one:
-        measure_resident(models[0], options.forms, options)
+        print_resident(options)
     elif options.resident:
-        print_table(["model", "form", *MALLOC_SETTINGS], [row for model in models for row in resident_rows(model, options)])
+        settings = options.malloc.split(",") if options.malloc else list(MALLOC_SETTINGS)
+        print_table(["model", "form", *settings], resident_rows(options))
     else:
         recorder = Recorder(options.recorder)
         print_table(["model", "form", "requested", "in use", "reserved", "expandable"],
