@@ -60,6 +60,8 @@ gpt::Checkpointing form_by_name(const std::string& name) {
   const size_t at = name.find('@');
   gpt::Checkpointing form = gpt::checkpointing_by_name(name.substr(0, at));
   form.span = at == std::string::npos ? gpt::RegionSpan::kBlock : gpt::span_by_name(name.substr(at + 1));
+  TORCH_CHECK(form.span != gpt::RegionSpan::kLoop, "A form has a region around each block or each step, not \"", name,
+              "\".");
   return form;
 }
 

@@ -123,6 +123,7 @@ TEST(ReservedBenchmarkTest, WrongCommandLinesAreErrorsThatSayWhatIsRight) {
            {"--models=alexnet", "Unknown model \"alexnet\". Choose one of: chain, gpt"},
            {"--tiny --models=gpt --forms=recompute_some", "Unknown policy \"recompute_some\""},
            {"--tiny --models=gpt --forms=recompute_all@layer", "region is \"layer\""},
+           {"--tiny --models=gpt --forms=recompute_all@loop", "around each block or each step"},
            {"--steps=0", "steps is 0"},
            {"--threads=0", "threads is 0"}}) {
     const Ran ran = run(arguments);
