@@ -3,7 +3,7 @@
 import contextlib
 import enum
 import functools
-from typing import Any, Callable, ContextManager, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, ContextManager, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 import torch
 import torch.utils.checkpoint as torch_checkpoint
@@ -76,6 +76,18 @@ def policy_of_context(forward: Any) -> Tuple[PolicyLike, Optional[ContextManager
     return None, forward
 
 
+def contexts_of(context_fn: Any) -> Tuple[Any, Any]:
+    """What ``context_fn()`` returns: a pair, as that of create_selective_checkpoint_contexts."""
+    if not callable(context_fn):
+        raise TypeError(f"context_fn is {context_fn!r}; expected a function that returns two contexts.")
+    contexts = context_fn()
+    if not isinstance(contexts, (tuple, list)) or len(contexts) != 2 or not all(hasattr(one, "__enter__") for one in contexts):
+        raise TypeError(
+            f"context_fn returned {contexts!r}; expected two contexts, as create_selective_checkpoint_contexts() returns them."
+        )
+    return contexts[0], contexts[1]
+
+
 def _contexts_in_a_graph(context_fn: Callable[[], Tuple[Any, Any]]) -> Tuple[Any, Any]:
     """``context_fn()`` for PyTorch: a context of ours holds a policy and cannot be entered in a graph."""
     forward, recompute = context_fn()
@@ -127,10 +139,10 @@ def checkpoint(
     Raises:
         ValueError: use_reentrant is True, or an argument is wrong.
     """
-    if use_reentrant:
-        raise ValueError(
-            "ac2.checkpoint was given use_reentrant=True. That variant runs a nested backward, which needs forward to run a "
-            "second time; here it runs once. Pass use_reentrant=False, which computes the same gradients."
+    _check_variant("ac2.checkpoint", use_reentrant)
+    if function is not None and not callable(function):
+        raise TypeError(
+            f"ac2.checkpoint was given {function!r} to run; expected a function or a module, and its arguments behind it."
         )
     if determinism_check not in ("default", "none"):
         raise ValueError(
@@ -152,14 +164,13 @@ def checkpoint(
         return _compiled.outside_of_graphs(checkpoint, (function, *args), {**options, **kwargs})
     entered: Optional[ContextManager[Any]] = None
     if context_fn is not None:
-        forward, _ = context_fn()
-        from_context, entered = policy_of_context(forward)
+        from_context, entered = policy_of_context(contexts_of(context_fn)[0])
         if from_context is not None and policy is not None:
             raise ValueError("ac2.checkpoint was given a policy twice: by policy= and by context_fn=. Pass one of them.")
         policy = policy if policy is not None else from_context
     with PolicyScope(policy, memory_budget=memory_budget), entered or contextlib.nullcontext():
         _regions.opened_for(function)
-        return function(*args, **kwargs)
+        return _regions.checked(function(*args, **kwargs), function)
 
 
 def _decorator(options: Dict[str, Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -171,6 +182,14 @@ def _decorator(options: Dict[str, Any]) -> Callable[[Callable[..., Any]], Callab
         return checkpointed
 
     return decorate
+
+
+def _check_variant(function: str, use_reentrant: Optional[bool]) -> None:
+    if use_reentrant:
+        raise ValueError(
+            f"{function} was given use_reentrant=True. That variant runs a nested backward, which needs forward to run a "
+            "second time; here it runs once. Pass use_reentrant=False, which computes the same gradients."
+        )
 
 
 def checkpoint_sequential(
@@ -197,7 +216,12 @@ def checkpoint_sequential(
     """
     if kwargs:
         raise TypeError("Unexpected keyword arguments: " + ", ".join(kwargs))
+    _check_variant("checkpoint_sequential", use_reentrant)
+    if not isinstance(functions, Iterable):
+        raise TypeError(f"checkpoint_sequential was given {functions!r}; expected a torch.nn.Sequential or a list of functions.")
     steps = list(functions.children()) if isinstance(functions, torch.nn.Sequential) else list(functions)
+    if isinstance(segments, bool) or not hasattr(segments, "__index__"):
+        raise TypeError(f"checkpoint_sequential was given {segments!r} segments; expected a number, 1 to {len(steps)}.")
     if not 1 <= segments <= max(len(steps), 1):
         raise ValueError(
             f"checkpoint_sequential was given {segments} segments for {len(steps)} functions; expected 1 to {len(steps)}."

@@ -11,7 +11,7 @@ import torch
 from ac2 import _C, _compiled
 from ac2._checkpoint import policy_of_context
 from ac2._policy import PolicyLike
-from ac2._regions import Regions
+from ac2._regions import Regions, checked
 from ac2._scope import PolicyScope
 
 # In the instance's dictionary. Copies and archives carry the settings along, and begin to count anew.
@@ -185,7 +185,7 @@ def _run(
         regions_of(module).opened(scope.trace)
         modules.add(id(module))
         try:
-            return forward(*args, **kwargs)
+            return checked(forward(*args, **kwargs), module)
         finally:
             if is_first:
                 modules.discard(id(module))

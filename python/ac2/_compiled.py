@@ -27,6 +27,7 @@ from ac2 import _C
 from ac2._policy import CheckpointPolicy, PolicyLike, as_policy, is_by_operator
 
 _OFFLOADS = (CheckpointPolicy.MUST_CPU_OFFLOAD, CheckpointPolicy.PREFER_CPU_OFFLOAD)
+_SAVE = torch_checkpoint.CheckpointPolicy.MUST_SAVE
 
 # Under patch_torch_checkpoint() the module has others.
 _torch_checkpoint = torch_checkpoint.checkpoint
@@ -181,17 +182,30 @@ def checkpoint_with_contexts(
 def contexts(policy: PolicyLike) -> Tuple[Any, Any]:
     """PyTorch's contexts for a policy of ours."""
     if callable(policy) and not is_by_operator(policy):
-        return _torch_contexts(policy)
+        return _torch_contexts(_deciding_as_torch(policy))
     decide = _C.operator_decisions(as_policy(policy))
 
     def policy_fn(ctx: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(op, torch._ops.OpOverload):
-            return torch_checkpoint.CheckpointPolicy.MUST_SAVE  # an operator of higher order, whose parts are not seen
+            return _SAVE  # an operator of higher order, whose parts are not seen
         decision = decide(op)
-        # A compiled graph offloads nothing, and packs nothing. Without a decision the policy wants the op's arguments: it was
-        # made in a context_fn, which is called too late to break the graph.
-        if decision is None or isinstance(decision, str) or decision in _OFFLOADS:
-            return torch_checkpoint.CheckpointPolicy.MUST_SAVE
-        return getattr(torch_checkpoint.CheckpointPolicy, decision.name)
+        # Without a decision the policy wants the op's arguments: it was made in a context_fn, which is called too late to
+        # break the graph. A text is "SaveWithHooks".
+        return _SAVE if decision is None or isinstance(decision, str) else _as_torch(decision)
 
     return _torch_contexts(policy_fn)
+
+
+def _deciding_as_torch(policy_fn: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(policy_fn, updated=())
+    def decide(ctx: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
+        return _as_torch(policy_fn(ctx, op, *args, **kwargs))
+
+    return decide
+
+
+def _as_torch(decision: Any) -> Any:
+    """A decision of a policy as PyTorch knows it. A compiled graph offloads nothing, and packs nothing: it saves."""
+    if isinstance(decision, _C.SaveWithHooks) or decision in _OFFLOADS:
+        return _SAVE
+    return getattr(torch_checkpoint.CheckpointPolicy, decision.name) if isinstance(decision, CheckpointPolicy) else decision

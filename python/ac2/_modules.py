@@ -7,9 +7,9 @@ import torch.utils.checkpoint as torch_checkpoint
 
 from ac2 import _C, _checkpointed_class
 from ac2._budgets import as_budget
-from ac2._checkpoint import policy_of_context
+from ac2._checkpoint import contexts_of, policy_of_context
 from ac2._checkpointed_class import Settings
-from ac2._policy import PolicyLike
+from ac2._policy import PolicyLike, as_flag
 from ac2._scope import PolicyScope
 
 _M = TypeVar("_M", bound=torch.nn.Module)
@@ -76,7 +76,7 @@ def settings_from(function: str, policy: PolicyLike, given: Dict[str, Any]) -> S
     if options.pop("offload_to_cpu", False):
         options.setdefault("offload", _C.OffloadOptions(inputs=True))
     if context_fn is not None and context_fn is not torch_checkpoint.noop_context_fn:
-        of_context, entered = policy_of_context(context_fn()[0])
+        of_context, entered = policy_of_context(contexts_of(context_fn)[0])
         if entered is not None or policy is not None:
             raise ValueError(
                 "checkpoint_wrapper takes a context_fn that create_selective_checkpoint_contexts made, and not together "
@@ -85,7 +85,7 @@ def settings_from(function: str, policy: PolicyLike, given: Dict[str, Any]) -> S
         policy = of_context
     else:
         context_fn = None
-    off_in_eval, off_under_no_grad = bool(options.pop("off_in_eval", False)), bool(options.pop("off_under_no_grad", False))
+    off_in_eval, off_under_no_grad = (as_flag(options.pop(name, False), name) for name in ("off_in_eval", "off_under_no_grad"))
     unknown = [name for name in options if name not in _OPTIONS]
     if unknown:
         raise TypeError(f"{function} was given {unknown[0]!r}, which is no option. Options are {', '.join(_ALL_OPTIONS)}.")
@@ -120,17 +120,23 @@ def apply_checkpointing(
         ValueError: neither or both of modules and check_fn are given, or check_fn, a pattern or a class picks nothing; the
             message names it, and nothing has changed.
     """
+    _check_module("apply_checkpointing", model)
     if (modules is None) == (check_fn is None):
         raise ValueError(
             "apply_checkpointing needs either modules= (patterns such as \"layers.*\", or classes) or check_fn=, and not both."
         )
     named = list(model.named_modules())
     if check_fn is not None:
+        if not callable(check_fn) or isinstance(check_fn, type):
+            raise TypeError(
+                f"apply_checkpointing: check_fn is {check_fn!r}; expected a function that is given a module and says whether to "
+                "wrap it. Classes and patterns go to modules=."
+            )
         picked = [name for name, module in named if check_fn(module)]
         if not picked:
             raise ValueError(f"apply_checkpointing: check_fn picks no module of {_described(model, named)}.")
     else:
-        if not isinstance(modules, (str, type, Iterable)):
+        if isinstance(modules, torch.nn.Module) or not isinstance(modules, (str, type, Iterable)):
             raise TypeError(
                 f"apply_checkpointing: modules is {modules!r}; expected a pattern such as \"layers.*\", a class, or a list of these."
             )

@@ -56,6 +56,8 @@ class StepPlanner:
 
         ``op`` has ``name``, ``index``, ``bytes`` and ``cost``. The function is called in the order of the program.
         """
+        if not callable(keeps):
+            raise TypeError(f"keeps is {keeps!r}; expected a function that is given an op and says whether its results are kept.")
         return self._planner.summarize(keeps)
 
 

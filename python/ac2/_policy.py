@@ -40,6 +40,8 @@ def by_operator(policy_fn: _Fn) -> _Fn:
     It is called as ``policy_fn(ctx, op)``, before the op runs; after that no op calls into Python. A function that
     also takes ``*args, **kwargs`` gets none.
     """
+    if not callable(policy_fn):
+        raise TypeError(f"by_operator was given {policy_fn!r}; expected a function policy_fn(ctx, op).")
     setattr(policy_fn, _BY_OPERATOR, True)
     return policy_fn
 
@@ -65,6 +67,13 @@ def _takes_op_output() -> bool:
 
 
 _HAS_OP_OUTPUT = _takes_op_output()
+
+
+def as_flag(given: Any, name: str) -> bool:
+    """An option that is on or off. A text would be taken for "on", whatever it says."""
+    if given is None or isinstance(given, int) or type(given).__module__ == "numpy":
+        return bool(given)
+    raise TypeError(f"{name} is {given!r}; expected True or False.")
 
 
 class _Functions:

@@ -1,6 +1,7 @@
 """Which modules and functions have had regions: what ac2.report() tells."""
 
 import functools
+import types
 from typing import Any, Callable, Dict, Optional
 
 import torch
@@ -21,6 +22,23 @@ class Regions:
 
     def __reduce__(self) -> Any:
         return Regions, ()
+
+
+# Their code runs when somebody asks for the next item, or waits for the result: after the region.
+_RUN_LATER = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
+
+
+def checked(result: Any, function: Callable[..., Any]) -> Any:
+    """What a function has returned in a region that was opened for it, if the region could see what the function does."""
+    if isinstance(result, _RUN_LATER):
+        kind = "a coroutine" if isinstance(result, types.CoroutineType) else "a generator"
+        if isinstance(result, types.CoroutineType):
+            result.close()  # else Python warns that nobody waits for it
+        raise TypeError(
+            f"{_name_of(function)} returned {kind}, whose code would run when the region is over, and nothing of it would be "
+            "recomputed. Open an ac2.PolicyScope inside it, around code that neither yields nor awaits."
+        )
+    return result
 
 
 # By the name of the function, which is often made anew for each call.

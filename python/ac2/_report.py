@@ -2,7 +2,7 @@
 
 import html
 import os
-from typing import Any, Dict, Iterator, List, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, Iterator, List, Sequence, Tuple, Union
 
 import torch
 
@@ -63,7 +63,10 @@ def write_report(trace: Union["_C.Trace", Sequence["_C.Trace"]], path: Union[str
     Raises:
         RuntimeError: the file cannot be written; the message names it.
     """
-    traces = [trace] if isinstance(trace, _C.Trace) else list(trace)
+    several = trace if isinstance(trace, Iterable) else [trace]
+    traces = [_trace(one, "write_report") for one in several]
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"write_report was given {path!r}; expected a path: a text or an os.PathLike.")
     _C.write_report(traces, os.fspath(path))
 
 

@@ -8,7 +8,7 @@ from typing import Any, Callable, Optional, TypeVar
 
 from ac2 import _C, _compiled, _custom_ops, _fsdp, _higher_order, _out_of_memory, _pointers
 from ac2._budgets import BudgetLike, as_budget
-from ac2._policy import PolicyLike, as_policy
+from ac2._policy import PolicyLike, as_flag, as_policy
 
 _R = TypeVar("_R")
 
@@ -76,7 +76,8 @@ class PolicyScope:
     ) -> None:
         if offload is not None and not isinstance(offload, _C.OffloadOptions):
             raise TypeError(f"offload is {offload!r}; expected an ac2.OffloadOptions.")
-        self._arguments = (as_policy(policy), as_budget(memory_budget), bool(modelled_costs), bool(verify), bool(timeline), offload)
+        flags = (as_flag(modelled_costs, "modelled_costs"), as_flag(verify, "verify"), as_flag(timeline, "timeline"))
+        self._arguments = (as_policy(policy), as_budget(memory_budget), *flags, offload)
         self._scope: Optional[_C.Scope] = None
         self._closed = False
 
@@ -112,6 +113,13 @@ class PolicyScope:
         if self._scope is None:
             raise RuntimeError("This PolicyScope has not been entered, so it has no trace. Use it in a with statement.")
         return self._scope.trace
+
+    def __copy__(self) -> "PolicyScope":
+        return self
+
+    def __deepcopy__(self, memo: Any) -> "PolicyScope":
+        """A scope is one region: a copy of a model that keeps its scopes has the same ones."""
+        return self
 
     def _repr_html_(self) -> str:
         from ac2 import _html

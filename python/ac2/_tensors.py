@@ -37,6 +37,8 @@ def name_tensor(tensor: torch.Tensor, name: str) -> torch.Tensor:
         ValueError: the name is empty.
     """
     _check("name_tensor", tensor)
+    if not isinstance(name, str):
+        raise TypeError(f"name_tensor was given the name {name!r}; expected a text.")
     return _C.name_tensor(tensor, name)
 
 
@@ -61,6 +63,10 @@ def managed_elsewhere(parameters: Iterable[torch.Tensor]) -> None:
     hold, and reads where the parameter has its data in backward: this must be the same, of the same size and layout. FSDP2's
     parameters need no word. Of a parameter that shares its memory with another one the data is held as ever.
     """
+    if isinstance(parameters, (torch.Tensor, torch.nn.Module)) or not isinstance(parameters, Iterable):
+        raise TypeError(
+            f"managed_elsewhere was given one {type(parameters).__name__}; expected several tensors, such as model.parameters()."
+        )
     for parameter in list(parameters):
         _check("managed_elsewhere", parameter)
         _C.manage_data(parameter, _name_of(parameter))

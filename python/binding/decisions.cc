@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ac2/internal/region/decision_access.h"
+#include "python/binding/copies.h"
 #include "python/binding/errors.h"
 #include "python/binding/held_object.h"
 #include "python/binding/packed_value.h"
@@ -140,8 +141,8 @@ py::object from_decision(const PolicyDecision& decision) {
 }
 
 void add_decisions(py::module_& module) {
-  py::class_<PySaveWithHooks>(module, "SaveWithHooks", py::custom_type_setup(&take_part_in_collection),
-                              R"(SaveWithHooks(pack, unpack)
+  py::class_<PySaveWithHooks> hooks(module, "SaveWithHooks", py::custom_type_setup(&take_part_in_collection),
+                                    R"(SaveWithHooks(pack, unpack)
 
 A decision of a policy: saves a result in another form.
 
@@ -152,7 +153,8 @@ Args:
         dtype and device of the one that was packed; strides may differ.
 
 The ops inside both run as if no region were open. What they raise reaches the caller as itself: from the op that
-needed the value, or from backward. Counts as a MUST decision.)")
+needed the value, or from backward. Counts as a MUST decision.)");
+  copy_is_itself(hooks)
       .def(py::init<py::function, py::function>(), py::arg("pack"), py::arg("unpack"))
       .def_property_readonly("pack", &PySaveWithHooks::pack)
       .def_property_readonly("unpack", &PySaveWithHooks::unpack);

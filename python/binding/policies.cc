@@ -8,6 +8,7 @@
 #include "ac2/plan.h"
 #include "ac2/policy.h"
 #include "policies/policies.h"
+#include "python/binding/copies.h"
 #include "python/binding/decisions.h"
 #include "python/binding/errors.h"
 #include "python/binding/path.h"
@@ -37,7 +38,15 @@ std::vector<std::string> texts(const py::iterable& names) {
     throw py::type_error("The list of names is the text " + py::repr(names).cast<std::string>() +
                          "; expected a list, as [" + py::repr(names).cast<std::string>() + "].");
   }
-  return names.cast<std::vector<std::string>>();
+  std::vector<std::string> all;
+  for (const py::handle name : names) {
+    if (!py::isinstance<py::str>(name)) {
+      throw py::type_error("A name is " + py::repr(name).cast<std::string>() +
+                           "; expected a text, as name_tensor() was given.");
+    }
+    all.push_back(name.cast<std::string>());
+  }
+  return all;
 }
 
 using NamesPolicy = Policy (*)(const std::vector<std::string>&);
@@ -184,10 +193,11 @@ void add_composed(py::module_& module) {
 }  // namespace
 
 void add_policies(py::module_& module) {
-  py::class_<Policy>(
+  py::class_<Policy> policy(
       module, "Policy", py::dynamic_attr(),  // see holding()
       "A policy of the runtime's. Made by the functions of ac2.policies; a name, a callable or a list of ops\n"
-      "serves wherever a policy is taken.")
+      "serves wherever a policy is taken.");
+  copy_is_itself(policy)
       .def_property_readonly("name", &Policy::name, "What reports call it.")
       .def(
           "save",

@@ -23,6 +23,7 @@
 #include "ac2/op_scopes.h"
 #include "ac2/report.h"
 #include "ac2/trace.h"
+#include "python/binding/copies.h"
 #include "python/binding/decisions.h"
 #include "python/binding/errors.h"
 #include "python/binding/held_object.h"
@@ -115,7 +116,10 @@ class PyGuard {
               return self;
             },
             py::return_value_policy::reference)
-        .def("__exit__", [](PyGuard& self, const py::args&) { self.leave(); });
+        .def("__exit__", [name](PyGuard& self, const py::args&) {
+          TORCH_CHECK(!self.guards_.empty(), "This ", name, " is not open. Use it in a with statement.");
+          self.leave();
+        });
   }
 
  private:
@@ -190,10 +194,11 @@ void add_trace(py::module_& module) {
       .def_readonly("not_offloaded_bytes", &TraceStats::not_offloaded_bytes,
                     "Should have been offloaded, but no pinned memory was left.")
       .def("__repr__", &repr_of);
-  py::class_<PyTrace>(
+  py::class_<PyTrace> trace(
       module, "Trace",
       "The recording of one region, which all its scopes share. It may outlive them and backward, keeps no\n"
-      "tensor alive, and may be asked from any thread.")
+      "tensor alive, and may be asked from any thread.");
+  copy_is_itself(trace)
       .def(
           "stats", [](const PyTrace& trace) { return trace.trace->stats(); }, WithoutGil(),
           "Returns an ac2.TraceStats of this moment.")
@@ -219,15 +224,16 @@ void add_trace(py::module_& module) {
 }
 
 void add_options(py::module_& module) {
-  py::class_<MemoryBudget>(module, "MemoryBudget",
-                           R"(MemoryBudget(bytes, modelled_costs=False)
+  py::class_<MemoryBudget> budget(module, "MemoryBudget",
+                                  R"(MemoryBudget(bytes, modelled_costs=False)
 
 A number of bytes that regions may hold for backward. Regions that are given the same object share it.
 
 Args:
     bytes: a positive number, or a text such as "64MiB".
     modelled_costs: the costs of ops come from their shapes instead of their times, so that the same program drops
-        the same values in every run.)")
+        the same values in every run.)");
+  copy_is_itself(budget)
       .def(py::init([](const py::object& bytes, bool modelled_costs) {
              return with_value_errors([&] { return MemoryBudget(as_bytes(bytes), modelled_costs); });
            }),
@@ -272,8 +278,20 @@ most_bytes_over() count. Memory of accelerators is not bounded; a shortage there
         return budget.bytes() < std::numeric_limits<int64_t>::max() ? c10::str("MemoryBudget(", budget.bytes(), ")")
                                                                     : "whatever_fits()";
       });
-  module.def("whatever_fits", &whatever_fits,
-             R"(A memory budget without a number: nothing is dropped while there is memory.
+  module.def(
+      "whatever_fits",
+      [](const py::object& modelled_costs) {
+        if (!py::isinstance<py::bool_>(modelled_costs)) {
+          throw py::type_error(
+              "whatever_fits was given " + py::repr(modelled_costs).cast<std::string>() +
+              "; it takes no number of bytes, only modelled_costs=True or False. A budget of a number is "
+              "ac2.MemoryBudget(bytes), a bound on the process's tensors ac2.MemoryBudget.peak(bytes).");
+        }
+        const bool modelled = modelled_costs.cast<bool>();
+        const py::gil_scoped_release no_gil;
+        return whatever_fits(modelled);
+      },
+      R"(A memory budget without a number: nothing is dropped while there is memory.
 
     with ac2.PolicyScope(memory_budget=ac2.whatever_fits()):
         loss = model(x)
@@ -287,7 +305,7 @@ while another thread allocates tensors.
 
 Args:
     modelled_costs: as for MemoryBudget; each value has a budget of its own.)",
-             py::arg("modelled_costs") = false, WithoutGil());
+      py::arg("modelled_costs") = false);
   const OffloadOptions defaults;
   py::class_<OffloadOptions>(
       module, "OffloadOptions",

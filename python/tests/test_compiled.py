@@ -61,8 +61,20 @@ def by_operator(ctx, op):
     return by_list(ctx, op)
 
 
+def in_a_form_of_its_own(ctx, op, *args, **kwargs):
+    """What is packed in a region is saved in a graph."""
+    hooks = ac2.SaveWithHooks(torch.clone, torch.clone)
+    return hooks if op is aten.addmm.default else ac2.CheckpointPolicy.PREFER_RECOMPUTE
+
+
+def offloaded(ctx, op, *args, **kwargs):
+    policies = ac2.CheckpointPolicy
+    return policies.MUST_CPU_OFFLOAD if op is aten.addmm.default else policies.PREFER_RECOMPUTE
+
+
 @pytest.mark.parametrize("policy, products", [
     (None, 1), ("recompute_all", 1), ("save_compute_intensive", 0), ([aten.addmm.default], 0), (by_list, 0), (by_operator, 0),
+    (in_a_form_of_its_own, 0), (offloaded, 0), (lambda ctx, op, *args, **kwargs: ac2.CheckpointPolicy.MUST_RECOMPUTE, 1),
 ])
 @pytest.mark.parametrize("how", ["checkpoint", "wrapper"])
 def test_a_policy_holds_in_a_graph_that_is_not_broken(policy, products, how):

@@ -83,6 +83,50 @@ def test_copies_and_archives_are_checkpointed_too():
     assert type(others[1]) is type(block)
 
 
+@pytest.mark.parametrize("options", [
+    {"policy": ac2.policies.every_nth(2)},
+    {"policy": ac2.SaveWithHooks(torch.clone, torch.clone)},
+    {"memory_budget": ac2.MemoryBudget("1MiB")},
+    {"memory_budget": ac2.whatever_fits()},
+], ids=str)
+def test_copies_share_the_policy_and_the_budget(options):
+    """As averages of weights copy a model."""
+    x = torch.randn(5, 16)
+    model = Model()
+    ac2.apply_checkpointing(model, modules="layers.*", **options)
+    for other in (copy.deepcopy(model), torch.optim.swa_utils.AveragedModel(model).module):
+        assert_same(run(other, loss_of(x)), run(model, loss_of(x)))
+        other(x)
+        assert all(ac2.last_trace(layer) is not None for layer in other.layers)
+        assert ac2.remove_checkpointing(other) == ac2.remove_checkpointing(copy.deepcopy(model)) != []
+
+
+def test_a_model_that_keeps_its_scopes_can_be_copied():
+    model = Block()
+    with ac2.PolicyScope() as scope:
+        model(torch.randn(5, 16)).sum().backward()
+    model.kept = [scope, scope.trace]
+    assert copy.deepcopy(model).kept[0].trace == scope.trace
+
+
+@pytest.mark.parametrize("forward", ["generator", "coroutine"])
+def test_a_forward_whose_code_runs_after_the_region_is_an_error(forward):
+    class Later(torch.nn.Linear):
+        def generator(self, x):
+            yield super().forward(x)
+
+        async def coroutine(self, x):
+            return super().forward(x)
+
+    later = Later(16, 16)
+    later.forward = getattr(later, forward)
+    with pytest.raises(TypeError, match=f"Later returned a {forward}, whose code would run when the region is over"):
+        ac2.checkpoint_wrapper(later)(torch.randn(5, 16))
+    with pytest.raises(TypeError, match=f"{forward} returned a {forward}|Later returned a {forward}"):
+        ac2.checkpoint(getattr(later, forward), torch.randn(5, 16))
+    assert not ac2.is_checkpoint_enabled()
+
+
 def test_wrapping_again_exchanges_the_policy():
     block = Block()
     kind = type(ac2.checkpoint_wrapper(block, "must_save_all"))

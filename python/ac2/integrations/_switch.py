@@ -12,7 +12,7 @@ from ac2 import _C, _compiled
 from ac2._checkpointed_class import Settings
 from ac2._modules import settings_from
 from ac2._policy import PolicyLike
-from ac2._regions import opened_for
+from ac2._regions import checked, opened_for
 from ac2._scope import PolicyScope
 
 _Function = Callable[..., Any]
@@ -146,7 +146,7 @@ def run_in_region(settings: Settings, function: _Function, args: Tuple[Any, ...]
         return _compiled.outside_of_graphs(run_in_region, (settings, function, args, kwargs), {})
     with PolicyScope(settings.policy_of_a_region(), **settings.options):
         opened_for(function)
-        return function(*args, **kwargs)
+        return checked(function(*args, **kwargs), function)
 
 
 def _is_in_training(function: Any) -> bool:

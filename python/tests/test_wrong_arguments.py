@@ -1,0 +1,81 @@
+"""Wrong arguments of public functions: the error says what was given and what was expected, and nothing has changed."""
+
+import contextlib
+
+import pytest
+import torch
+
+import ac2
+
+X = torch.ones(2, 4, requires_grad=True)
+
+
+def model():
+    return torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU())
+
+
+@contextlib.contextmanager
+def a_scope():
+    with ac2.PolicyScope() as scope:
+        yield scope
+
+
+def planner():
+    return ac2.StepPlanner(lambda: X.detach().requires_grad_().sin().exp().sum().backward())
+
+
+@pytest.mark.parametrize("error, text, call", [
+    (TypeError, r"^timeline is 'x.html'; expected True or False", lambda: ac2.PolicyScope(timeline="x.html")),
+    (TypeError, r"^verify is 'no'; expected True or False", lambda: ac2.PolicyScope(verify="no")),
+    (TypeError, r"^modelled_costs is \[\]; expected", lambda: ac2.PolicyScope(memory_budget=100, modelled_costs=[])),
+    (TypeError, r"^off_in_eval is 'yes'; expected", lambda: ac2.checkpoint_wrapper(model(), off_in_eval="yes")),
+    (TypeError, r"^whatever_fits was given '1GiB'.*ac2.MemoryBudget\(bytes\)", lambda: ac2.whatever_fits("1GiB")),
+    (TypeError, r"^whatever_fits was given 3;", lambda: ac2.whatever_fits(3)),
+    (TypeError, r"^ac2.checkpoint was given 3 to run; expected a function", lambda: ac2.checkpoint(3, X)),
+    (TypeError, r"^context_fn is 3; expected a function", lambda: ac2.checkpoint(model(), X, context_fn=3)),
+    (TypeError, r"^context_fn returned None; expected two", lambda: ac2.checkpoint(model(), X, context_fn=lambda: None)),
+    (TypeError, r"^context_fn returned \(3, 4\)", lambda: ac2.checkpoint_wrapper(model(), context_fn=lambda: (3, 4))),
+    (ValueError, r"^checkpoint_sequential was given use_reentrant=True",
+     lambda: ac2.checkpoint_sequential(model(), 1, X, use_reentrant=True)),
+    (TypeError, r"^checkpoint_sequential was given '2' segments", lambda: ac2.checkpoint_sequential(model(), "2", X)),
+    (TypeError, r"^checkpoint_sequential was given 2.0 segments", lambda: ac2.checkpoint_sequential(model(), 2.0, X)),
+    (TypeError, r"^checkpoint_sequential was given Linear.*expected a torch.nn.Sequential or a list",
+     lambda: ac2.checkpoint_sequential(model()[0], 1, X)),
+    (TypeError, r"^apply_checkpointing was given 3; expected a torch.nn.Module", lambda: ac2.apply_checkpointing(3, modules="*")),
+    (TypeError, r"^apply_checkpointing: check_fn is 3;", lambda: ac2.apply_checkpointing(model(), check_fn=3)),
+    (TypeError, r"check_fn is <class .*Linear'>; .*go to modules=",
+     lambda: ac2.apply_checkpointing(model(), check_fn=torch.nn.Linear)),
+    (TypeError, r"^apply_checkpointing: modules is Sequential", lambda: ac2.apply_checkpointing(model(), modules=model())),
+    (TypeError, r"^write_report was given 3; expected an ac2.Trace", lambda: ac2.write_report(3, "x.html")),
+    (TypeError, r"^write_report was given <ac2.PolicyScope.*scope.trace", lambda: ac2.write_report(ac2.PolicyScope(), "x.html")),
+    (TypeError, r"^write_report was given 3; expected an ac2.Trace", lambda: ac2.write_report([3], "x.html")),
+    (TypeError, r"^keeps is 3; expected a function", lambda: planner().summarize(3)),
+    (TypeError, r"^by_operator was given 'speed'; expected a function", lambda: ac2.by_operator("speed")),
+    (TypeError, r"^name_tensor was given the name 3; expected a text", lambda: ac2.name_tensor(X, 3)),
+    (TypeError, r"^managed_elsewhere was given one Tensor; expected several", lambda: ac2.managed_elsewhere(X)),
+    (TypeError, r"^managed_elsewhere was given one Linear.*model.parameters\(\)", lambda: ac2.managed_elsewhere(model()[0])),
+    (TypeError, r"^A name is 3; expected a text", lambda: ac2.policies.save_only_these_names([3])),
+])
+def test_the_error_says_what_was_given_and_what_was_expected(error, text, call):
+    with pytest.raises(error, match=text):
+        call()
+    assert not ac2.is_checkpoint_enabled()
+
+
+def test_options_that_are_off_or_on_take_what_stands_for_it():
+    import numpy
+
+    for flag in (None, False, True, 0, 1, numpy.True_):
+        ac2.PolicyScope(timeline=flag)
+
+
+@pytest.mark.parametrize("guard", [ac2.DisableCheckpointing, ac2.SaveScope, ac2.RecomputeScope], ids=lambda kind: kind.__name__)
+def test_a_block_that_is_not_open_cannot_be_left(guard):
+    block = guard()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=f"^This {guard.__name__} is not open. Use it in a with statement."):
+            block.__exit__(None, None, None)
+        with block, block:  # which may be open several times
+            pass
+    with a_scope():
+        assert ac2.is_checkpoint_enabled()
