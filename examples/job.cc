@@ -36,26 +36,6 @@ int number(const char* name, int least, int most) {
   return value;
 }
 
-c10::intrusive_ptr<c10d::Store> store_of(const Job& job) {
-  if (const char* const file = variable(ac2::testing::kStoreVariable)) {
-    return c10::make_intrusive<c10d::FileStore>(file, job.ranks);
-  }
-  const char* const address = variable("MASTER_ADDR");
-  TORCH_CHECK(address != nullptr,
-              "The environment has RANK and WORLD_SIZE, and no MASTER_ADDR, where the processes of "
-              "the job find each other. Start the job with torchrun, or with --processes=N.");
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<uint16_t>(number("MASTER_PORT", 1, std::numeric_limits<uint16_t>::max()));
-  // Newer launchers keep a store open themselves.
-  const char* const agent_store = variable("TORCHELASTIC_USE_AGENT_STORE");
-  options.isServer = job.rank == 0 && (agent_store == nullptr || std::string(agent_store) != "True");
-  options.numWorkers = job.ranks;
-  // A launcher that starts the job again after a failure uses the same store.
-  const char* const attempt = variable("TORCHELASTIC_RESTART_COUNT");
-  return c10::make_intrusive<c10d::PrefixStore>("ac2/" + std::string(attempt != nullptr ? attempt : "0"),
-                                                c10::make_intrusive<c10d::TCPStore>(address, options));
-}
-
 }  // namespace
 
 std::optional<Job> Job::of_environment() {
@@ -69,14 +49,39 @@ std::optional<Job> Job::of_environment() {
   return job;
 }
 
+c10::intrusive_ptr<c10d::Store> Job::store() const {
+  if (const char* const file = variable(ac2::testing::kStoreVariable)) {
+    return c10::make_intrusive<c10d::FileStore>(file, ranks);
+  }
+  const char* const address = variable("MASTER_ADDR");
+  TORCH_CHECK(address != nullptr,
+              "The environment has RANK and WORLD_SIZE, and no MASTER_ADDR, where the processes of "
+              "the job find each other. Start the job with torchrun, or with --processes=N.");
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(number("MASTER_PORT", 1, std::numeric_limits<uint16_t>::max()));
+  // Newer launchers keep a store open themselves.
+  const char* const agent_store = variable("TORCHELASTIC_USE_AGENT_STORE");
+  options.isServer = rank == 0 && (agent_store == nullptr || std::string(agent_store) != "True");
+  options.numWorkers = ranks;
+  // A launcher that starts the job again after a failure uses the same store.
+  const char* const attempt = variable("TORCHELASTIC_RESTART_COUNT");
+  return c10::make_intrusive<c10d::PrefixStore>("ac2/" + std::string(attempt != nullptr ? attempt : "0"),
+                                                c10::make_intrusive<c10d::TCPStore>(address, options));
+}
+
 c10::intrusive_ptr<c10d::ProcessGroup> Job::connect() const {
-  const c10::intrusive_ptr<c10d::Store> store = store_of(*this);
+  return connect_group(store(), rank, ranks);
+}
+
+c10::intrusive_ptr<c10d::ProcessGroup> connect_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int ranks,
+                                                     const BackendWrapper& wrapper) {
   const auto options = c10d::ProcessGroupGloo::Options::create();
   options->devices.push_back(c10d::ProcessGroupGloo::createDefaultDevice());
-  auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, ranks, options);
+  c10::intrusive_ptr<c10d::Backend> backend =
+      c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, ranks, options);
+  if (wrapper) backend = wrapper(std::move(backend));
   auto group = c10::make_intrusive<c10d::ProcessGroup>(store, rank, ranks);
-  group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO,
-                    c10::intrusive_ptr<c10d::Backend>(std::move(backend)));
+  group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, backend);
   group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
   return group;
 }

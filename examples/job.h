@@ -10,9 +10,12 @@
 
 #include <c10/util/intrusive_ptr.h>
 
+#include <functional>
 #include <optional>
 #include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
 namespace gpt {
 
@@ -27,6 +30,16 @@ struct Job {
 
   // Waits for all processes of the job. They exchange bytes by gloo, on the CPU.
   c10::intrusive_ptr<c10d::ProcessGroup> connect() const;
+
+  // Where the processes find each other, for groups of some of them. To be asked for once, and not beside connect().
+  c10::intrusive_ptr<c10d::Store> store() const;
 };
+
+using BackendWrapper = std::function<c10::intrusive_ptr<c10d::Backend>(c10::intrusive_ptr<c10d::Backend>)>;
+
+// Waits for `ranks` processes that call it with the same store, of which this is number `rank`. `wrapper`, if there is
+// one, is given the backend and returns the one that the group uses.
+c10::intrusive_ptr<c10d::ProcessGroup> connect_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int ranks,
+                                                     const BackendWrapper& wrapper = nullptr);
 
 }  // namespace gpt

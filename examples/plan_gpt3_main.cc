@@ -3,6 +3,9 @@
 //   plan_gpt3                                        GPT-3 175B, one sequence of 2,048 tokens, fp16
 //   plan_gpt3 --dtype=bf16 --budgets_gib=40,20,10    for these budgets
 //   plan_gpt3 --layers=48 --dim=1600 --heads=25      another model
+//   plan_gpt3 --data=16 --tensor=8 --pipeline=8 --micro_batches=96
+//                                                    on 1,024 devices: what each of them holds and exchanges
+//   plan_gpt3 --model=llama3 --data=8 --tensor=8 --pipeline=16 --micro_batches=64 --sequence
 #include <absl/flags/flag.h>
 #include <absl/flags/parse.h>
 #include <absl/flags/usage.h>
@@ -14,17 +17,26 @@
 #include <string>
 #include <vector>
 
+#include "examples/mesh/plan_mesh.h"
 #include "examples/plan_gpt3.h"
 
-ABSL_FLAG(int64_t, layers, 96, "Transformer blocks");
-ABSL_FLAG(int64_t, dim, 12288, "channels");
-ABSL_FLAG(int64_t, heads, 96, "attention heads; must divide dim");
-ABSL_FLAG(int64_t, context, 2048, "tokens seen at once");
-ABSL_FLAG(int64_t, batch, 1, "sequences per step");
-ABSL_FLAG(std::string, dtype, "fp16", "fp16, bf16 or fp32");
-ABSL_FLAG(double, dropout, 0, "share of values set to zero, 0 to 1");
+ABSL_FLAG(int64_t, layers, 96, "Transformer blocks of gpt3");
+ABSL_FLAG(int64_t, dim, 12288, "channels of gpt3");
+ABSL_FLAG(int64_t, heads, 96, "attention heads of gpt3; must divide dim");
+ABSL_FLAG(int64_t, context, 2048, "tokens that gpt3 sees at once");
+ABSL_FLAG(int64_t, batch, 1, "sequences per step; on a mesh, in a micro-batch");
+ABSL_FLAG(std::string, dtype, "fp16", "of gpt3: fp16, bf16 or fp32");
+ABSL_FLAG(double, dropout, 0, "share of values set to zero, 0 to 1; without a mesh");
 ABSL_FLAG(std::vector<std::string>, budgets_gib, {},
-          "budgets to plan for, in GiB, separated by commas; default: shares of what is held without recomputation");
+          "budgets to plan for, in GiB, separated by commas; default: shares of what is held without recomputation; without a mesh");
+ABSL_FLAG(std::string, model, "gpt3", "gpt3, or on a mesh llama3: Llama-3 405B");
+ABSL_FLAG(int64_t, data, 0, "devices along the mesh's data axis; 0 with tensor and pipeline 0: no mesh, the layers on one device");
+ABSL_FLAG(int64_t, tensor, 0, "devices along the mesh's tensor axis");
+ABSL_FLAG(int64_t, pipeline, 0, "stages");
+ABSL_FLAG(int64_t, micro_batches, 8, "micro-batches in a step, for each device of the data axis");
+ABSL_FLAG(bool, sequence, false, "between products each device of a tensor group has a part of the sequence");
+ABSL_FLAG(bool, sharded_optimizer, true, "each device of the data axis has a part of the optimizer's tensors");
+ABSL_FLAG(double, device_gib, 80, "memory of a device, in GiB");
 
 namespace gpt {
 namespace {
@@ -44,7 +56,41 @@ int64_t budget_from(const std::string& text) {
   return std::llround(gib * static_cast<double>(int64_t{1} << 30));
 }
 
+bool has_mesh() {
+  return absl::GetFlag(FLAGS_data) != 0 || absl::GetFlag(FLAGS_tensor) != 0 || absl::GetFlag(FLAGS_pipeline) != 0;
+}
+
+void run_on_mesh() {
+  LargeModel model = large_model_by_name(absl::GetFlag(FLAGS_model));
+  if (!model.llama) {
+    model.layers = absl::GetFlag(FLAGS_layers);
+    model.dim = absl::GetFlag(FLAGS_dim);
+    model.heads = model.key_heads = absl::GetFlag(FLAGS_heads);
+    model.hidden = 4 * model.dim;
+    model.context = absl::GetFlag(FLAGS_context);
+    model.dtype = dtype_by_name(absl::GetFlag(FLAGS_dtype));
+  }
+  const auto along = [](int64_t devices) { return devices == 0 ? 1 : devices; };
+  const double gib = absl::GetFlag(FLAGS_device_gib);
+  TORCH_CHECK(gib > 0 && gib < 1e6, "--device_gib is ", gib, "; expected a positive number.");
+  print_mesh_plan(std::cout, plan_mesh({.model = model,
+                                        .mesh = {.data = along(absl::GetFlag(FLAGS_data)),
+                                                 .tensor = along(absl::GetFlag(FLAGS_tensor)),
+                                                 .pipeline = along(absl::GetFlag(FLAGS_pipeline))},
+                                        .micro_batches = absl::GetFlag(FLAGS_micro_batches),
+                                        .batch = absl::GetFlag(FLAGS_batch),
+                                        .sequence = absl::GetFlag(FLAGS_sequence),
+                                        .sharded_optimizer = absl::GetFlag(FLAGS_sharded_optimizer),
+                                        .device_bytes = std::llround(gib * static_cast<double>(int64_t{1} << 30))}));
+}
+
 void run() {
+  if (has_mesh()) {
+    run_on_mesh();
+    return;
+  }
+  TORCH_CHECK(absl::GetFlag(FLAGS_model) == "gpt3", "--model=", absl::GetFlag(FLAGS_model),
+              " is for a mesh: give --data, --tensor or --pipeline too.");
   LargeGptOptions options{.layers = absl::GetFlag(FLAGS_layers),
                           .dim = absl::GetFlag(FLAGS_dim),
                           .heads = absl::GetFlag(FLAGS_heads),

@@ -1,0 +1,50 @@
+#include "examples/mesh/device_mesh.h"
+
+#include <c10/util/Exception.h>
+
+namespace gpt {
+
+int64_t MeshPlace::along(MeshAxis axis) const {
+  return axis == MeshAxis::kTensor ? tensor : axis == MeshAxis::kData ? data : pipeline;
+}
+
+int64_t DeviceMesh::along(MeshAxis axis) const {
+  return axis == MeshAxis::kTensor ? tensor : axis == MeshAxis::kData ? data : pipeline;
+}
+
+std::vector<int64_t> DeviceMesh::ranks_along(MeshAxis axis, MeshPlace place) const {
+  std::vector<int64_t> ranks;
+  int64_t& moving = axis == MeshAxis::kTensor ? place.tensor : axis == MeshAxis::kData ? place.data : place.pipeline;
+  for (moving = 0; moving < along(axis); ++moving) ranks.push_back(rank_of(*this, place));
+  return ranks;
+}
+
+void check_mesh(const DeviceMesh& mesh) {
+  TORCH_CHECK(mesh.data > 0 && mesh.tensor > 0 && mesh.pipeline > 0, "The mesh is ", mesh.data, " (data) x ",
+              mesh.tensor, " (tensor) x ", mesh.pipeline, " (pipeline); expected 1 or more of each.");
+}
+
+MeshPlace place_of(const DeviceMesh& mesh, int64_t rank) {
+  check_mesh(mesh);
+  TORCH_CHECK(rank >= 0 && rank < mesh.ranks(), "Rank ", rank, " is not in a mesh of ", mesh.ranks(), " devices.");
+  return {.data = rank / mesh.tensor % mesh.data,
+          .tensor = rank % mesh.tensor,
+          .pipeline = rank / (mesh.tensor * mesh.data)};
+}
+
+int64_t rank_of(const DeviceMesh& mesh, MeshPlace place) {
+  return (place.pipeline * mesh.data + place.data) * mesh.tensor + place.tensor;
+}
+
+LayerRange layers_of_stage(int64_t layers, int64_t stages, int64_t stage) {
+  TORCH_CHECK(layers >= stages, layers, " layers cannot be split into ", stages,
+              " stages: each has one layer or more. Use a mesh with a pipeline of ", layers, " or fewer.");
+  const int64_t more = layers % stages;
+  // The stages [begin, begin + more) have one more.
+  const int64_t begin = (stages - more) / 2;
+  const int64_t before = stage <= begin ? 0 : stage >= begin + more ? more : stage - begin;
+  return {.first = stage * (layers / stages) + before,
+          .count = layers / stages + (stage >= begin && stage < begin + more ? 1 : 0)};
+}
+
+}  // namespace gpt

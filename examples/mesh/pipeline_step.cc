@@ -1,0 +1,150 @@
+#include "examples/mesh/pipeline_step.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "ac2/testing/counting_allocator.h"
+#include "examples/mesh/meta_memory.h"
+
+namespace gpt {
+
+namespace {
+
+using Neighbour = Communicator::Neighbour;
+
+struct TensorBytes {
+  explicit TensorBytes(c10::Device device) : meta(device.is_meta()) {}
+  int64_t now() const { return meta ? MetaMemory::install().current_bytes() : cpu().current_bytes(); }
+  int64_t peak() const { return meta ? MetaMemory::install().peak_bytes() : cpu().peak_bytes(); }
+  void reset_peak() const { meta ? MetaMemory::install().reset_peak() : cpu().reset_peak(); }
+  static ac2::testing::CountingAllocator& cpu() { return ac2::testing::CountingAllocator::install(); }
+
+  bool meta;
+};
+
+// A micro-batch between its forward and its backward. Its output is not kept, only where its backward begins.
+struct Waiting {
+  at::Tensor input;
+  torch::autograd::Edge end;
+  at::TensorOptions options;
+  Traces traces;
+};
+
+class Step {
+ public:
+  Step(Stage& stage, const StepOptions& options)
+      : stage_(stage), options_(options), pipeline_(stage.groups().pipeline), bytes_(stage.options().device) {}
+
+  void run(StepFigures& figures) {
+    const int64_t most = in_flight(stage_, options_.micro_batches);
+    const int64_t before = bytes_.now();
+    bytes_.reset_peak();
+    figures.in_flight = most;
+    for (int64_t i = 0; i < options_.micro_batches; ++i) {
+      forward(i);
+      if (i + 1 == most) {
+        figures.held_bytes = bytes_.now() - before;
+        for (const Waiting& waiting : waiting_) {
+          for (const auto& trace : waiting.traces) figures.saved_bytes += trace->stats().saved_bytes;
+        }
+      }
+      if (i + 1 >= most) backward(figures);
+    }
+    while (!waiting_.empty()) backward(figures);
+    pipeline_.flush();
+    figures.peak_bytes = bytes_.peak() - before;
+    figures.loss = loss_;
+  }
+
+ private:
+  // The same in each process that has the same place in the data group.
+  std::pair<at::Tensor, at::Tensor> words(int64_t micro_batch) const {
+    const std::vector<int64_t> sizes = {stage_.model().context, options_.batch};
+    const auto options = at::TensorOptions().device(stage_.options().device).dtype(at::kLong);
+    if (bytes_.meta) return {at::empty(sizes, options), at::empty(sizes, options)};
+    const auto seed = static_cast<uint64_t>(stage_.groups().place.data * options_.micro_batches + micro_batch);
+    const at::Generator generator = at::detail::createCPUGenerator(seed);
+    const at::Tensor tokens = at::randint(stage_.model().vocabulary, sizes, generator, options);
+    return {tokens, at::randint(stage_.model().vocabulary, sizes, generator, options)};
+  }
+
+  void forward(int64_t micro_batch) {
+    Waiting waiting;
+    at::Tensor targets;
+    {
+      at::Tensor tokens;
+      if (stage_.is_first() || stage_.is_last()) std::tie(tokens, targets) = words(micro_batch);
+      if (!stage_.is_last()) targets.reset();
+      waiting.input = stage_.is_first() ? tokens
+                                        : pipeline_.receive(stage_.hidden_sizes(options_.batch),
+                                                            stage_.hidden_options(), Neighbour::kBefore)
+                                              .requires_grad_();
+    }
+    at::Tensor output = forward_in_regions(stage_, waiting.input, targets, options_.regions, &waiting.traces);
+    if (stage_.is_last()) {
+      output = output / static_cast<double>(options_.micro_batches);
+      if (!bytes_.meta) loss_ += output.item<double>();
+    } else {
+      pipeline_.send(output, Neighbour::kAfter);
+    }
+    waiting.end = torch::autograd::impl::gradient_edge(output);
+    waiting.options = output.options();
+    waiting_.push_back(std::move(waiting));
+  }
+
+  void backward(StepFigures& figures) {
+    Waiting waiting = std::move(waiting_.front());
+    waiting_.pop_front();
+    at::Tensor gradient = stage_.is_last() ? at::ones({}, waiting.options)
+                                           : pipeline_.receive(stage_.hidden_sizes(options_.batch),
+                                                               stage_.hidden_options(), Neighbour::kAfter);
+    torch::autograd::Engine::get_default_engine().execute({waiting.end}, {std::exchange(gradient, {})},
+                                                          /*keep_graph=*/false, /*create_graph=*/false,
+                                                          /*accumulate_grad=*/true);
+    if (!stage_.is_first()) pipeline_.send(waiting.input.grad(), Neighbour::kBefore);
+    for (const auto& trace : waiting.traces) {
+      figures.replayed_ops += trace->stats().recomputed_ops;
+      figures.evicted_values += trace->stats().evicted_values;
+    }
+  }
+
+  Stage& stage_;
+  const StepOptions& options_;
+  Communicator& pipeline_;
+  TensorBytes bytes_;
+  std::deque<Waiting> waiting_;
+  double loss_ = 0;
+};
+
+}  // namespace
+
+int64_t in_flight(const Stage& stage, int64_t micro_batches) {
+  return std::min(stage.groups().mesh.pipeline - stage.groups().place.pipeline, micro_batches);
+}
+
+StepFigures run_step(Stage& stage, MeshOptimizer& optimizer, const StepOptions& options) {
+  TORCH_CHECK(options.micro_batches > 0 && options.batch > 0, "A step has ", options.micro_batches,
+              " micro-batches of ", options.batch, " sequences; expected 1 or more of each.");
+  MeshGroups& groups = stage.groups();
+  const Traffic tensor = groups.tensor.traffic(), data = groups.data.traffic(), pipeline = groups.pipeline.traffic();
+  StepFigures figures;
+  Step(stage, options).run(figures);
+  const TensorBytes bytes(stage.options().device);
+  const int64_t before = bytes.now();
+  bytes.reset_peak();
+  optimizer.step();
+  figures.optimizer_peak_bytes = bytes.peak() - before;
+  figures.tensor = groups.tensor.traffic() - tensor;
+  figures.data = groups.data.traffic() - data;
+  figures.pipeline = groups.pipeline.traffic() - pipeline;
+  return figures;
+}
+
+}  // namespace gpt

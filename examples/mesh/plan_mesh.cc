@@ -1,0 +1,105 @@
+#include "examples/mesh/plan_mesh.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "examples/mesh/meta_memory.h"
+
+namespace gpt {
+
+namespace {
+
+class StagePlanner {
+ public:
+  StagePlanner(const MeshPlanOptions& options, int64_t stage)
+      : options_(options),
+        groups_(options.mesh, {.data = 0, .tensor = 0, .pipeline = stage}),
+        stage_(options.model, groups_, {.device = c10::Device(at::kMeta), .sequence = options.sequence}),
+        optimizer_(stage_, {.sharded = options.sharded_optimizer}),
+        gathers_(options.sequence && options.mesh.tensor > 1) {}
+
+  StagePlan plan() {
+    StagePlan plan{.stage = groups_.place.pipeline,
+                   .layers = stage_.layers().count,
+                   .parameters = optimizer_.parameters(),
+                   .parameter_bytes = optimizer_.parameter_bytes(),
+                   .gradient_bytes = optimizer_.parameter_bytes(),
+                   .optimizer_bytes = optimizer_.state_bytes(),
+                   .steps = {}};
+    for (const bool again : gathers_ ? std::vector<bool>{false, true} : std::vector<bool>{false}) {
+      for (const auto& [name, policy] : std::vector<std::pair<std::string, ac2::Policy>>{
+               {"no recomputation", ac2::CheckpointPolicy::PREFER_SAVE},
+               {"save_compute_intensive", "save_compute_intensive"},
+               {"recompute_all", "recompute_all"}}) {
+        plan.steps.push_back(by_layer(again ? name + ", gathers" : name, policy, again));
+      }
+    }
+    plan.steps.push_back(within_device(plan));
+    return plan;
+  }
+
+ private:
+  // One region around all.
+  ac2::StepPlanner planner(const Regions& regions) const {
+    const at::Tensor words = at::empty({options_.model.context, options_.batch}, stage_.hidden_options().dtype(at::kLong));
+    const at::Tensor input =
+        stage_.is_first() ? words
+                          : at::empty(stage_.hidden_sizes(options_.batch), stage_.hidden_options()).requires_grad_();
+    return ac2::StepPlanner([&] { forward_in_regions(stage_, input, words, regions, nullptr); });
+  }
+
+  PlannedStep step(std::string name, Regions regions, ac2::PlanSummary summary) {
+    StepFigures figures = run_step(
+        stage_, optimizer_, {.micro_batches = options_.micro_batches, .batch = options_.batch, .regions = regions});
+    return {std::move(name), std::move(regions), figures, summary};
+  }
+
+  PlannedStep by_layer(std::string name, const ac2::Policy& policy, bool gather_again) {
+    const Regions regions{.by_layer = policy, .gather_again = gather_again};
+    ac2::StepPlanner planner = this->planner(regions);
+    return step(std::move(name), regions, planner.summarize([](const ac2::StepPlanner::Op&) { return true; }));
+  }
+
+  // What tensors take besides what is held is known of the steps before.
+  PlannedStep within_device(const StagePlan& plan) {
+    int64_t besides = 0;
+    for (const PlannedStep& step : plan.steps) {
+      besides = std::max(besides, step.figures.peak_bytes - step.figures.held_bytes);
+    }
+    const int64_t room = options_.device_bytes - plan.state_bytes() - besides;
+    Regions regions{.gather_again = gathers_};
+    ac2::StepPlanner planner = this->planner(regions);
+    ac2::StepPlanner::Plan smallest = planner.smallest();
+    const int64_t budget = room / in_flight(stage_, options_.micro_batches);
+    const bool fits = budget >= smallest.summary.peak_bytes;
+    ac2::StepPlanner::Plan chosen = fits ? planner.plan(budget) : std::move(smallest);
+    regions.around_all = std::move(chosen.policy);
+    return step(fits ? "the plan that fits" : "the smallest plan", regions, chosen.summary);
+  }
+
+  const MeshPlanOptions& options_;
+  MeshGroups groups_;
+  Stage stage_;
+  MeshOptimizer optimizer_;
+  bool gathers_;  // whether there are all-gathers within layers
+};
+
+}  // namespace
+
+StagePlan plan_stage(const MeshPlanOptions& options, int64_t stage) {
+  check_mesh(options.mesh);
+  MetaMemory::install();
+  return StagePlanner(options, stage).plan();
+}
+
+MeshPlan plan_mesh(const MeshPlanOptions& options) {
+  check_mesh(options.mesh);
+  MeshPlan plan{.options = options, .stages = {}};
+  for (int64_t stage = 0; stage < options.mesh.pipeline; ++stage) plan.stages.push_back(plan_stage(options, stage));
+  return plan;
+}
+
+}  // namespace gpt

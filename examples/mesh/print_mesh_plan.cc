@@ -1,0 +1,93 @@
+#include "examples/mesh/plan_mesh.h"
+#include "examples/table.h"
+
+namespace gpt {
+namespace {
+
+std::string gibibytes(int64_t bytes) {
+  return fixed(static_cast<double>(bytes) / 0x1p30, 2);
+}
+
+// "12 x 96.00 MiB": calls, and the bytes of one on average.
+std::string exchanged(const Exchanged& exchanged) {
+  return exchanged.calls == 0 ? "0"
+                              : std::to_string(exchanged.calls) + " x " + mebibytes(exchanged.bytes / exchanged.calls);
+}
+
+void print_states(std::ostream& out, const MeshPlan& plan) {
+  std::vector<std::vector<std::string>> rows;
+  for (const StagePlan& stage : plan.stages) {
+    rows.push_back({std::to_string(stage.stage), std::to_string(stage.layers),
+                    fixed(static_cast<double>(stage.parameters) / 1e9, 3), gibibytes(stage.parameter_bytes),
+                    gibibytes(stage.gradient_bytes), gibibytes(stage.optimizer_bytes),
+                    std::to_string(stage.steps[0].figures.in_flight)});
+  }
+  print_table(out,
+              {"stage", "layers", "billion parameters", "parameters, GiB", "gradients, GiB", "optimizer, GiB",
+               "micro-batches in flight"},
+              rows);
+}
+
+void print_steps(std::ostream& out, const MeshPlan& plan) {
+  const MeshPlanOptions& options = plan.options;
+  for (size_t i = 0; i < plan.stages[0].steps.size(); ++i) {
+    std::vector<std::vector<std::string>> rows;
+    for (const StagePlan& stage : plan.stages) {
+      const PlannedStep& step = stage.steps[i];
+      const StepFigures& figures = step.figures;
+      const int64_t all = stage.state_bytes() + figures.peak_bytes;
+      rows.push_back({std::to_string(stage.stage), step.name, gibibytes(figures.held_bytes),
+                      gibibytes(figures.peak_bytes), gibibytes(all), all <= options.device_bytes ? "yes" : "no",
+                      std::to_string(figures.replayed_ops),
+                      fixed(100 * step.summary.replay_cost / step.summary.forward_cost, 1) + " %",
+                      gibibytes(figures.tensor.bytes_by_ring(options.mesh.tensor))});
+    }
+    out << '\n';
+    print_table(out,
+                {"stage", "variant", "held, GiB", "peak, GiB", "with parameters and so on, GiB", "fits", "replayed ops",
+                 "replayed of forward", "sent to the tensor group, GiB"},
+                rows);
+  }
+}
+
+void print_traffic(std::ostream& out, const MeshPlan& plan) {
+  std::vector<std::vector<std::string>> rows;
+  for (const StagePlan& stage : plan.stages) {
+    const auto add = [&](const PlannedStep& step) {
+      const StepFigures& f = step.figures;
+      rows.push_back({std::to_string(stage.stage), step.name, exchanged(f.tensor.all_reduce),
+                      exchanged(f.tensor.all_gather), exchanged(f.tensor.reduce_scatter),
+                      exchanged(f.data.all_reduce), exchanged(f.data.reduce_scatter), exchanged(f.data.all_gather),
+                      exchanged(f.pipeline.sent)});
+    };
+    add(stage.steps[0]);
+    for (size_t i = 1; i < stage.steps.size(); ++i) {
+      const StepFigures &step = stage.steps[i].figures, &before = stage.steps[i - 1].figures;
+      if (!(step.tensor == before.tensor)) add(stage.steps[i]);
+    }
+  }
+  out << '\n';
+  print_table(out,
+              {"stage", "variant", "tensor all-reduces", "tensor all-gathers", "tensor reduce-scatters",
+               "data all-reduces", "data reduce-scatters", "data all-gathers", "sent to other stages"},
+              rows);
+}
+
+}  // namespace
+
+void print_mesh_plan(std::ostream& out, const MeshPlan& plan) {
+  const MeshPlanOptions& options = plan.options;
+  const DeviceMesh& mesh = options.mesh;
+  out << options.model.name << ", " << c10::toString(options.model.dtype) << ", on " << mesh.ranks() << " devices: "
+      << mesh.data << " (data) x " << mesh.tensor << " (tensor) x " << mesh.pipeline << " (pipeline); "
+      << options.micro_batches << " micro-batches of " << options.batch << " x " << options.model.context
+      << " tokens for each of the data axis.\n\nEach device of a stage, and of a step:\n\n";
+  print_states(out, plan);
+  print_steps(out, plan);
+  print_traffic(out, plan);
+  out << "\nHeld: by all tensors beyond parameters, gradients and the optimizer's, when the most micro-batches wait for\n"
+         "their backward. Peak: the most of that in a step, without what kernels take while they run. Variants that are\n"
+         "not listed in the last table have the collectives of the one above. Costs come from shapes.\n";
+}
+
+}  // namespace gpt

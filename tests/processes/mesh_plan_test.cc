@@ -1,0 +1,189 @@
+// What is planned on meta tensors for a mesh of devices is what as many real processes hold, compute again and exchange.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <vector>
+
+#include "ac2/testing/counting_allocator.h"
+#include "ac2/trace.h"
+#include "examples/mesh/meta_memory.h"
+#include "examples/mesh/plan_mesh.h"
+#include "tests/processes/in_ranks.h"
+#include "tests/support/regions.h"
+
+namespace ac2::test {
+namespace {
+
+using gpt::DeviceMesh;
+using gpt::LargeModel;
+using gpt::MeshGroups;
+using gpt::StepFigures;
+using Store = c10::intrusive_ptr<c10d::Store>;
+
+constexpr int64_t kMicroBatches = 3, kBatch = 2;
+
+LargeModel small_gpt() {
+  return {.name = "small GPT",
+          .layers = 4,
+          .dim = 16,
+          .heads = 4,
+          .key_heads = 4,
+          .hidden = 64,
+          .vocabulary = 32,
+          .context = 8,
+          .dtype = at::kFloat,
+          .llama = false};
+}
+
+LargeModel small_llama() {
+  LargeModel model = small_gpt();
+  model.name = "small Llama";
+  model.key_heads = 2;
+  model.hidden = 40;
+  model.llama = true;
+  return model;
+}
+
+struct Case {
+  LargeModel model;
+  DeviceMesh mesh;
+  bool sequence = false;
+  bool sharded = true;
+};
+
+// One process's part of a job, each time from the same parameters.
+struct Trained {
+  Trained(const Case& c, MeshGroups& groups)
+      : before(testing::CountingAllocator::install().current_bytes()),
+        stage(c.model, groups, {.device = at::kCPU, .sequence = c.sequence}),
+        optimizer(stage, {.sharded = c.sharded}) {}
+
+  StepFigures step(const gpt::Regions& regions) {
+    return run_step(stage, optimizer, {.micro_batches = kMicroBatches, .batch = kBatch, .regions = regions});
+  }
+
+  int64_t before;
+  gpt::Stage stage;
+  gpt::MeshOptimizer optimizer;
+};
+
+std::vector<at::Tensor> copies(const gpt::Stage& stage) {
+  std::vector<at::Tensor> parameters;
+  for (const auto& unit : stage.units()) {
+    for (const at::Tensor& parameter : unit) parameters.push_back(parameter.detach().clone());
+  }
+  return parameters;
+}
+
+// Plans in which a micro-batch has to recompute something.
+gpt::StagePlan plan_of(const Case& c, int64_t stage) {
+  gpt::MeshPlanOptions options{.model = c.model,
+                               .mesh = c.mesh,
+                               .micro_batches = kMicroBatches,
+                               .batch = kBatch,
+                               .sequence = c.sequence,
+                               .sharded_optimizer = c.sharded};
+  const gpt::StagePlan roomy = gpt::plan_stage(options, stage);
+  const StepFigures& all = roomy.steps[0].figures;
+  options.device_bytes = roomy.state_bytes() + all.peak_bytes - all.held_bytes / 3;
+  return gpt::plan_stage(options, stage);
+}
+
+void expect_as_planned(const Case& c, int64_t rank, const Store& store) {
+  SCOPED_TRACE(c.model.name + ", " + std::to_string(c.mesh.data) + " x " + std::to_string(c.mesh.tensor) + " x " +
+               std::to_string(c.mesh.pipeline) + (c.sequence ? ", sequence" : "") + ", rank " + std::to_string(rank));
+  MeshGroups groups(c.mesh, rank, store);
+  const gpt::StagePlan plan = plan_of(c, groups.place.pipeline);
+  std::vector<at::Tensor> without;
+  StepFigures plain;
+  {
+    Trained trained(c, groups);
+    plain = trained.step({});
+    without = copies(trained.stage);
+    EXPECT_EQ(trained.optimizer.parameters(), plan.parameters);
+    EXPECT_EQ(trained.optimizer.parameter_bytes(), plan.parameter_bytes);
+    EXPECT_EQ(trained.optimizer.state_bytes(), plan.optimizer_bytes);
+  }
+  EXPECT_EQ(plain.held_bytes, plan.steps[0].figures.held_bytes);
+  EXPECT_EQ(plan.steps.size(), c.sequence ? 7U : 4U);
+  for (const gpt::PlannedStep& step : plan.steps) {
+    SCOPED_TRACE(step.name);
+    Trained trained(c, groups);
+    const StepFigures real = trained.step(step.regions);
+    const StepFigures& planned = step.figures;
+    EXPECT_EQ(real.in_flight, planned.in_flight);
+    EXPECT_EQ(real.held_bytes, planned.held_bytes);
+    EXPECT_EQ(real.saved_bytes, planned.saved_bytes);
+    EXPECT_EQ(real.replayed_ops, planned.replayed_ops);
+    EXPECT_EQ(real.replayed_ops, kMicroBatches * step.summary.replayed_ops);
+    EXPECT_EQ(real.evicted_values, 0);
+    EXPECT_TRUE(real.tensor == planned.tensor);
+    EXPECT_TRUE(real.data == planned.data);
+    EXPECT_TRUE(real.pipeline == planned.pipeline);
+    EXPECT_EQ(real.tensor == plain.tensor, !step.regions.gather_again);
+    // Kernels take more while they run.
+    EXPECT_GE(real.peak_bytes, planned.peak_bytes);
+    EXPECT_EQ(real.loss, plain.loss);
+    const std::vector<at::Tensor> parameters = copies(trained.stage);
+    for (size_t i = 0; i < parameters.size(); ++i) EXPECT_TRUE(same_bits(parameters[i], without[i])) << i;
+  }
+  EXPECT_GT(plan.steps.back().figures.replayed_ops, 0);
+  EXPECT_LT(plan.steps.back().figures.held_bytes, plan.steps[0].figures.held_bytes);
+  EXPECT_EQ(live_node_count(), 0);
+}
+
+// The mean losses of two steps, over all processes that have one, are those of one process that does all.
+void expect_losses_of_one_process(const Case& c, int64_t rank, const Store& store) {
+  SCOPED_TRACE(c.model.name);
+  MeshGroups groups(c.mesh, rank, store), alone(DeviceMesh(), gpt::MeshPlace());
+  Trained trained(c, groups), whole(c, alone);
+  for (int step = 0; step < 2; ++step) {
+    const double loss = trained.step({.by_layer = "recompute_all"}).loss;
+    const double mean = groups.data.all_reduce(at::full({1}, loss)).item<double>() / static_cast<double>(c.mesh.data);
+    const double expected =
+        run_step(whole.stage, whole.optimizer, {.micro_batches = c.mesh.data * kMicroBatches, .batch = kBatch}).loss;
+    if (trained.stage.is_last()) {
+      EXPECT_NEAR(mean, expected, 1e-4) << step;
+    }
+  }
+}
+
+void expect_all(const gpt::Job& job, const std::vector<Case>& cases) {
+  // Before any tensor, so that each is counted.
+  testing::CountingAllocator::install();
+  gpt::MetaMemory::install();
+  at::set_num_threads(1);
+  const Store store = job.store();
+  int number = 0;
+  const auto own_store = [&] {
+    return c10::make_intrusive<c10d::PrefixStore>("case" + std::to_string(number++), store);
+  };
+  for (const Case& c : cases) {
+    expect_as_planned(c, job.rank, own_store());
+    expect_losses_of_one_process(c, job.rank, own_store());
+  }
+}
+
+TEST(MeshPlanTest, TwoProcessesHoldReplayAndExchangeWhatIsPlanned) {
+  in_ranks(2, [](const gpt::Job& job) {
+    expect_all(job, {{.model = small_gpt(), .mesh = {.tensor = 2}},
+                     {.model = small_llama(), .mesh = {.tensor = 2}, .sequence = true},
+                     {.model = small_gpt(), .mesh = {.data = 2}, .sharded = false},
+                     {.model = small_llama(), .mesh = {.data = 2}},
+                     {.model = small_llama(), .mesh = {.pipeline = 2}}});
+  });
+}
+
+TEST(MeshPlanTest, FourProcessesHoldReplayAndExchangeWhatIsPlanned) {
+  in_ranks(4, [](const gpt::Job& job) {
+    expect_all(job, {{.model = small_gpt(), .mesh = {.tensor = 2, .pipeline = 2}, .sequence = true},
+                     {.model = small_llama(), .mesh = {.data = 2, .tensor = 2}},
+                     {.model = small_gpt(), .mesh = {.data = 2, .pipeline = 2}},
+                     {.model = small_llama(), .mesh = {.pipeline = 4}}});
+  });
+}
+
+}  // namespace
+}  // namespace ac2::test
