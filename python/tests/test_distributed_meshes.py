@@ -1,0 +1,163 @@
+"""Four processes: shardings over two axes, norms over the ranks, and pipelines whose backward is in two halves, train as they do
+without regions."""
+
+import contextlib
+
+import pytest
+import torch
+import torch.distributed as dist
+from processes import Ranks
+from support import assert_same
+from test_distributed import FEW, STEPS, WIDTH, Block, Model, Way, inputs, results_of, same_as_plain, same_as_plain_without_collectives, shard
+from torch import nn
+
+import ac2
+
+
+@pytest.fixture(scope="module")
+def ranks():
+    made = Ranks(4)
+    yield made
+    made.close()
+
+
+# --- Fully sharded ---------------------------------------------------------------------------------------------------
+
+
+def train_fsdp_on_mesh(way, kind):
+    from torch.distributed.device_mesh import init_device_mesh
+
+    if kind == "replicated and sharded":
+        options = {"mesh": init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))}
+    else:  # after forward each two ranks have all parameters between them
+        options = {"mesh": init_device_mesh("cpu", (4,)), "reshard_after_forward": 2}
+    model = shard(Model(), way, **options)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    losses = []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        with way.around():
+            losses.append(model(inputs(step)).square().mean())
+        losses[-1].backward()
+        optimizer.step()
+    return results_of(model, [loss.detach() for loss in losses])
+
+
+@pytest.mark.parametrize("kind", ["replicated and sharded", "resharded to a number"])
+def test_fsdp_on_a_mesh(ranks, kind):
+    ranks.run(same_as_plain, train_fsdp_on_mesh, FEW, kind)
+
+
+# --- Batch norm over the ranks ---------------------------------------------------------------------------------------
+
+
+class NormOverRanks(torch.autograd.Function):
+    """What torch.nn.SyncBatchNorm does on accelerators, the only devices for which it has kernels."""
+
+    @staticmethod
+    def forward(ctx, x, weight, mean_so_far):
+        sums = torch.stack([x.sum(0), x.square().sum(0), torch.full_like(x[0], len(x))])
+        dist.all_reduce(sums)
+        mean = sums[0] / sums[2]
+        scale = (sums[1] / sums[2] - mean.square() + 1e-5).rsqrt()
+        mean_so_far.lerp_(mean, 0.1)
+        normed = (x - mean) * scale
+        ctx.save_for_backward(normed, weight, scale)
+        ctx.count = sums[2]
+        return normed * weight
+
+    @staticmethod
+    def backward(ctx, gradient):
+        normed, weight, scale = ctx.saved_tensors
+        inner = gradient * weight
+        sums = torch.stack([inner.sum(0), (inner * normed).sum(0)])
+        dist.all_reduce(sums)
+        sums = sums / ctx.count
+        return (inner - sums[0] - normed * sums[1]) * scale, (gradient * normed).sum(0), None
+
+
+class NormedBlock(Block):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(WIDTH))
+        self.register_buffer("mean", torch.zeros(WIDTH))
+
+    def forward(self, x):
+        with self.region_inside():
+            return x + self.down(nn.functional.gelu(self.up(NormOverRanks.apply(x, self.weight, self.mean))))
+
+
+def train_norms(way):
+    model = Model()
+    model.blocks = nn.ModuleList(NormedBlock() for _ in model.blocks)
+    way.prepare(model)
+    parallel = nn.parallel.DistributedDataParallel(model, broadcast_buffers=False, find_unused_parameters=True)
+    way.finish(model)
+    losses = []
+    for step in range(STEPS):
+        with way.around():
+            losses.append(parallel(inputs(step)).square().mean())
+        losses[-1].backward()
+    return {**results_of(model, [loss.detach() for loss in losses]), **{name: b.clone() for name, b in model.named_buffers()}}
+
+
+def test_a_batch_norm_over_the_ranks_counts_each_batch_once(ranks):
+    ranks.run(same_as_plain, train_norms, [*FEW, Way("inside"), Way("inside", "must_save_all")])
+
+
+# --- A backward in two halves ----------------------------------------------------------------------------------------
+
+
+def train_zero_bubble(way):
+    from torch.distributed.pipelining import PipelineStage, ScheduleInterleavedZeroBubble
+
+    rank, count = dist.get_rank(), dist.get_world_size()
+    model = Model(layers=count).eval()
+    way.prepare(model)
+    way.finish(model)
+    parts = [model.blocks[rank]]
+    if rank == 0:
+        parts.insert(0, model.first)
+    if rank == count - 1:
+        parts.append(model.head)
+    stage_of = nn.Sequential(*parts)
+    if way.where == "model":  # a region for each micro-batch
+        ac2.checkpoint_wrapper(stage_of, way.policy, **way.options)
+    taken, returned = torch.randn(2, WIDTH, requires_grad=rank > 0), torch.randn(2, WIDTH, requires_grad=True)
+    stage = PipelineStage(stage_of, rank, count, torch.device("cpu"), input_args=(taken,), output_args=returned)
+    schedule = ScheduleInterleavedZeroBubble([stage], 4, loss_fn=lambda output, target: (output - target).square().mean())
+    whole = torch.randn(8, WIDTH, generator=torch.Generator().manual_seed(5))
+    losses = []
+    for _ in range(STEPS):
+        if rank == 0:
+            schedule.step(whole)
+        elif rank == count - 1:
+            schedule.step(target=whole, losses=losses)
+        else:
+            schedule.step()
+    return results_of(stage_of, [loss.detach() for loss in losses])
+
+
+def test_a_zero_bubble_pipeline(ranks):
+    ranks.run(same_as_plain_without_collectives, train_zero_bubble, [*FEW, Way("inside"), Way("model", "must_save_all")])
+
+
+@pytest.mark.parametrize("policy", ["recompute_all", "save_compute_intensive", "must_save_all"])
+def test_gradients_of_inputs_and_then_of_weights_are_those_of_one_backward(policy):
+    from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
+
+    def halves(scope):
+        torch.manual_seed(0)
+        block, x = Block().eval(), torch.randn(4, WIDTH, requires_grad=True)
+        with scope:
+            y = block(x)
+        _, groups = stage_backward_input([y], [torch.ones_like(y)], [x], iter(block.parameters()))
+        del y
+        stage_backward_weight(iter(block.parameters()), groups)
+        del groups
+        return {"input": x.grad, **{name: parameter.grad for name, parameter in block.named_parameters()}}
+
+    expected = halves(contextlib.nullcontext())
+    scope = ac2.PolicyScope(policy)
+    assert_same(halves(scope), expected)
+    assert ac2.live_node_count() == 0
