@@ -14,7 +14,7 @@ namespace {
 constexpr double kEpsilon = 1e-5;
 constexpr double kRotaryBase = 500000;
 
-at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {}) {
+at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {}) {
   return bias.defined() ? at::linear(x, weight, bias) : at::linear(x, weight);
 }
 
@@ -163,27 +163,27 @@ at::Tensor Stage::attend(const Layer& layer, const at::Tensor& x) const {
   at::Tensor mixed;
   if (model_.llama) {
     const auto split = [&](const at::Tensor& weight, int64_t count) {
-      return linear(whole, weight).view({time, batch, count, channels});
+      return product(whole, weight).view({time, batch, count, channels});
     };
     const at::Tensor q = heads_first(rotated(split(layer.queries, heads)));
     const at::Tensor k = heads_first(rotated(split(layer.keys, key_heads)));
     const at::Tensor v = heads_first(split(layer.values, key_heads));
     mixed = attention(q, shared(k, heads), shared(v, heads));
   } else {
-    const auto qkv = linear(whole, layer.qkv, layer.qkv_bias)
+    const auto qkv = product(whole, layer.qkv, layer.qkv_bias)
                          .view({time, batch, heads, 3, channels})
                          .permute({3, 1, 2, 0, 4})
                          .unbind(0);
     mixed = attention(qkv[0], qkv[1], qkv[2]);
   }
-  return plus(leave_parallel(linear(mixed, layer.projection), tensor_), layer.projection_bias);
+  return plus(leave_parallel(product(mixed, layer.projection), tensor_), layer.projection_bias);
 }
 
 at::Tensor Stage::feed_forward(const Layer& layer, const at::Tensor& x) const {
   const at::Tensor whole = enter_parallel(norm(x, layer.norm2, layer.bias2), tensor_);
-  const at::Tensor expanded = linear(whole, layer.expand, layer.expand_bias);
-  const at::Tensor hidden = model_.llama ? at::silu(linear(whole, layer.gate)) * expanded : at::gelu(expanded);
-  return plus(leave_parallel(linear(hidden, layer.contract), tensor_), layer.contract_bias);
+  const at::Tensor expanded = product(whole, layer.expand, layer.expand_bias);
+  const at::Tensor hidden = model_.llama ? at::silu(product(whole, layer.gate)) * expanded : at::gelu(expanded);
+  return plus(leave_parallel(product(hidden, layer.contract), tensor_), layer.contract_bias);
 }
 
 at::Tensor Stage::through(const Layer& layer, const at::Tensor& x) const {
@@ -200,7 +200,7 @@ at::Tensor Stage::embed(const at::Tensor& tokens) const {
 
 at::Tensor Stage::loss(const at::Tensor& x, const at::Tensor& targets) const {
   const at::Tensor whole = enter_parallel(norm(x, norm_, bias_), tensor_);
-  return parallel_cross_entropy(linear(whole, head_), targets, tensor_);
+  return parallel_cross_entropy(product(whole, head_), targets, tensor_);
 }
 
 at::Tensor Stage::forward(const at::Tensor& input, const at::Tensor& targets, const AroundLayer& around_layer) const {

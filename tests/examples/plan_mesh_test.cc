@@ -1,0 +1,111 @@
+// The plan of a large model on a mesh: its figures follow from the sizes. mesh_plan_test compares them with processes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "examples/mesh/plan_mesh.h"
+
+namespace gpt {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+MeshPlanOptions gpt3_on_1024() {
+  return {.model = gpt3_175b(), .mesh = {.data = 16, .tensor = 8, .pipeline = 8}, .micro_batches = 4};
+}
+
+TEST(DeviceMeshTest, RanksCountAlongTensorThenDataThenPipeline) {
+  const DeviceMesh mesh{.data = 3, .tensor = 2, .pipeline = 4};
+  for (int64_t rank = 0; rank < mesh.ranks(); ++rank) EXPECT_EQ(rank_of(mesh, place_of(mesh, rank)), rank);
+  const MeshPlace place = place_of(mesh, 9);
+  EXPECT_EQ(place.tensor, 1);
+  EXPECT_EQ(place.data, 1);
+  EXPECT_EQ(place.pipeline, 1);
+  EXPECT_THAT(mesh.ranks_along(MeshAxis::kTensor, place), ElementsAre(8, 9));
+  EXPECT_THAT(mesh.ranks_along(MeshAxis::kData, place), ElementsAre(7, 9, 11));
+  EXPECT_THAT(mesh.ranks_along(MeshAxis::kPipeline, place), ElementsAre(3, 9, 15, 21));
+  EXPECT_THROW(place_of(mesh, 24), c10::Error);
+  EXPECT_THROW(place_of({.data = 0}, 0), c10::Error);
+}
+
+TEST(DeviceMeshTest, StagesInTheMiddleHaveTheLayersThatAreLeftOver) {
+  std::vector<int64_t> counts;
+  int64_t next = 0;
+  for (int64_t stage = 0; stage < 16; ++stage) {
+    const LayerRange range = layers_of_stage(126, 16, stage);
+    EXPECT_EQ(range.first, next);
+    next += range.count;
+    counts.push_back(range.count);
+  }
+  EXPECT_EQ(next, 126);
+  EXPECT_THAT(counts, ElementsAre(7, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 7));
+  EXPECT_THROW(layers_of_stage(3, 4, 0), c10::Error);
+}
+
+TEST(PlanMeshTest, AStageOfGpt3HoldsAndExchangesWhatItsSizesSay) {
+  const StagePlan plan = plan_stage(gpt3_on_1024(), 5);
+  const int64_t d = 12288, tokens = 2048, devices = 8, layers = 12;
+  EXPECT_EQ(plan.layers, layers);
+  EXPECT_EQ(plan.parameters, layers * (12 * d * d / devices + 7 * d / devices + 6 * d));
+  EXPECT_EQ(plan.parameter_bytes, 2 * plan.parameters);
+  EXPECT_EQ(plan.optimizer_bytes, 12 * plan.parameters / 16);  // a sixteenth each of the weights in float and two moments
+
+  const StepFigures& none = plan.steps[0].figures;
+  EXPECT_EQ(none.in_flight, 3);
+  // Forward and backward of each layer have two all-reduces each.
+  EXPECT_EQ(none.tensor.all_reduce, (Exchanged{.calls = 4 * 4 * layers, .bytes = 4 * 4 * layers * 2 * tokens * d}));
+  EXPECT_EQ(none.data.reduce_scatter, (Exchanged{.calls = layers, .bytes = plan.parameter_bytes}));
+  EXPECT_EQ(none.data.all_gather, none.data.reduce_scatter);
+  EXPECT_EQ(none.pipeline.sent, (Exchanged{.calls = 2 * 4, .bytes = 2 * 4 * 2 * tokens * d}));
+  EXPECT_EQ(none.pipeline.received, none.pipeline.sent);
+  // In two bytes: both norms' inputs and results; split over the devices, queries, keys, values and what is attended
+  // to, and the hidden layer before and after gelu. In four: both norms' means and deviations, and attention's sums.
+  const int64_t layer = 2 * tokens * (4 * d + (4 + 8) * d / devices) + 4 * tokens * (4 + 96 / devices);
+  // What was sent last has not been received for sure, and is kept.
+  EXPECT_EQ(none.held_bytes, 3 * layers * layer + 2 * tokens * d);
+
+  const StepFigures& full = plan.steps[2].figures;
+  EXPECT_EQ(full.tensor, none.tensor);
+  // Of each layer its input, and what its first all-reduce gave, because collectives are not repeated.
+  EXPECT_EQ(full.held_bytes, 3 * layers * 2 * 2 * tokens * d + 2 * tokens * d);
+}
+
+TEST(PlanMeshTest, ThePlanThatFitsReplaysLessThanRecomputingLayers) {
+  MeshPlanOptions options = gpt3_on_1024();
+  options.device_bytes = int64_t{24} << 30;
+  const StagePlan plan = plan_stage(options, 0);
+  const PlannedStep &full = plan.steps[2], &chosen = plan.steps.back();
+  EXPECT_EQ(chosen.name, "the plan that fits");
+  EXPECT_LE(plan.state_bytes() + chosen.figures.peak_bytes, options.device_bytes);
+  EXPECT_GT(plan.state_bytes() + plan.steps[0].figures.peak_bytes, options.device_bytes);
+  EXPECT_GT(chosen.summary.replay_cost, 0);
+  EXPECT_LT(chosen.summary.replay_cost, full.summary.replay_cost);
+}
+
+TEST(PlanMeshTest, PrintsATableForEachVariant) {
+  MeshPlanOptions options{.model = llama3_405b(), .mesh = {.tensor = 8, .pipeline = 2}, .sequence = true};
+  options.model.layers = 3;
+  std::ostringstream out;
+  print_mesh_plan(out, plan_mesh(options));
+  EXPECT_THAT(out.str(), HasSubstr("Llama-3 405B, BFloat16, on 16 devices: 1 (data) x 8 (tensor) x 2 (pipeline)"));
+  EXPECT_THAT(out.str(), HasSubstr("recompute_all, gathers"));
+}
+
+TEST(PlanMeshTest, NamesModelsThatAMeshCannotShare) {
+  MeshPlanOptions options = gpt3_on_1024();
+  options.mesh.tensor = 7;
+  try {
+    plan_stage(options, 0);
+    FAIL();
+  } catch (const c10::Error& error) {
+    EXPECT_THAT(std::string(error.what_without_backtrace()), HasSubstr("7 devices, which cannot share key_heads 96"));
+  }
+  EXPECT_THROW(large_model_by_name("gpt5"), c10::Error);
+}
+
+}  // namespace
+}  // namespace gpt
