@@ -1,5 +1,6 @@
 // What is planned on meta tensors for a mesh of devices is what as many real processes hold, compute again and exchange.
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -137,7 +138,7 @@ void expect_as_planned(const Case& c, int64_t rank, const Store& store) {
 // The mean losses of two steps, over all processes that have one, are those of one process that does all.
 void expect_losses_of_one_process(const Case& c, int64_t rank, const Store& store) {
   SCOPED_TRACE(c.model.name);
-  MeshGroups groups(c.mesh, rank, store), alone(DeviceMesh(), gpt::MeshPlace());
+  MeshGroups groups(c.mesh, rank, store), alone(DeviceMesh{}, gpt::MeshPlace{});
   Trained trained(c, groups), whole(c, alone);
   for (int step = 0; step < 2; ++step) {
     const double loss = trained.step({.by_layer = "recompute_all"}).loss;
