@@ -63,8 +63,14 @@ class StagePlanner {
     return step(std::move(name), regions, planner.summarize([](const ac2::StepPlanner::Op&) { return true; }));
   }
 
-  // What tensors take besides what is held is known of the steps before.
+  // What tensors take besides what is held is known of the steps before. Without need there is no plan: it holds, for
+  // replays that may come, results of collectives that backward does not want.
   PlannedStep within_device(const StagePlan& plan) {
+    if (plan.state_bytes() + plan.steps[0].figures.peak_bytes <= options_.device_bytes) {
+      PlannedStep none = plan.steps[0];
+      none.name = "fits without a plan";
+      return none;
+    }
     int64_t besides = 0;
     for (const PlannedStep& step : plan.steps) {
       besides = std::max(besides, step.figures.peak_bytes - step.figures.held_bytes);

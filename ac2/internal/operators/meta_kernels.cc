@@ -49,12 +49,12 @@ ThreeTensors layer_norm_backward(const at::Tensor&, const at::Tensor& input, at:
   return {gradient_like(mask[0], input), gradient_like(mask[1], weight), gradient_like(mask[2], bias)};
 }
 
-// Results are laid out as _scaled_dot_product_flash_attention_for_cpu does it.
-std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& query, const at::Tensor&, const at::Tensor& value,
-                                             double, bool, const OptionalTensor&, std::optional<double>) {
+// The result is laid out as the query is, whatever its strides: what takes it may copy it or not.
+std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& query, const at::Tensor&, const at::Tensor&, double,
+                                             bool, const OptionalTensor&, std::optional<double>) {
   const int64_t batch = query.size(0), heads = query.size(1), time = query.size(2);
   return {
-      at::empty({batch, time, heads, value.size(3)}, query.options()).transpose(1, 2),
+      at::empty_like(query),
       at::empty({batch, time, heads}, query.options().dtype(at::toOpMathType(query.scalar_type()))).transpose(1, 2)};
 }
 
