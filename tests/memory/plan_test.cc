@@ -483,6 +483,23 @@ TEST_F(PlanTest, AMetaModelIsPlannedAsTheRealOne) {
   EXPECT_EQ(run.backward.evicted_values, 0);
 }
 
+// What takes the result copies it or not, by its strides: plans would count a copy that is none, or the other way round.
+TEST_F(PlanTest, AttentionOnMetaIsLaidOutAsOnTheCpu) {
+  const at::Tensor x = at::empty({4}, at::TensorOptions().device(at::kMeta)).requires_grad_();
+  StepPlanner([&] { x.sin().sum().backward(); });  // since it, meta tensors have a kernel
+  const at::Tensor batch_first = at::ones({2, 8, 3, 3, 4}), time_first = at::ones({8, 2, 3, 3, 4});
+  for (const at::Tensor& query : {at::ones({2, 3, 8, 4}), at::ones({8, 2, 3, 4}).permute({1, 2, 0, 3}),
+                                  batch_first.permute({3, 0, 2, 1, 4})[0], time_first.permute({3, 1, 2, 0, 4})[0]}) {
+    const auto mixed = [](const at::Tensor& q) {
+      return at::_scaled_dot_product_flash_attention_for_cpu(q, q, q, /*dropout_p=*/0.0, /*is_causal=*/true);
+    };
+    const auto real = mixed(query);
+    const auto meta = mixed(at::empty_strided(query.sizes(), query.strides(), query.options().device(at::kMeta)));
+    EXPECT_EQ(std::get<0>(meta).strides(), std::get<0>(real).strides());
+    EXPECT_EQ(std::get<1>(meta).strides(), std::get<1>(real).strides());
+  }
+}
+
 TEST_F(PlanTest, RandomOpsOnMetaAreRecorded) {
   at::Tensor x = at::empty({32, 32}, at::TensorOptions().device(at::kMeta)).requires_grad_();
   at::Tensor state = generator_state();
