@@ -76,7 +76,7 @@ class StagePlanner {
       besides = std::max(besides, step.figures.peak_bytes - step.figures.held_bytes);
     }
     const int64_t room = options_.device_bytes - plan.state_bytes() - besides;
-    Regions regions{.gather_again = gathers_};
+    Regions regions;
     ac2::StepPlanner planner = this->planner(regions);
     ac2::StepPlanner::Plan smallest = planner.smallest();
     const int64_t budget = room / in_flight(stage_, options_.micro_batches);
