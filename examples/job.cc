@@ -77,8 +77,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> connect_group(const c10::intrusive_ptr<c1
                                                      const BackendWrapper& wrapper) {
   const auto options = c10d::ProcessGroupGloo::Options::create();
   options->devices.push_back(c10d::ProcessGroupGloo::createDefaultDevice());
-  c10::intrusive_ptr<c10d::Backend> backend =
-      c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, ranks, options);
+  c10::intrusive_ptr<c10d::Backend> backend = c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, ranks, options);
   if (wrapper) backend = wrapper(std::move(backend));
   auto group = c10::make_intrusive<c10d::ProcessGroup>(store, rank, ranks);
   group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, backend);

@@ -28,9 +28,11 @@ ABSL_FLAG(int64_t, batch, 1, "sequences per step; on a mesh, in a micro-batch");
 ABSL_FLAG(std::string, dtype, "fp16", "of gpt3: fp16, bf16 or fp32");
 ABSL_FLAG(double, dropout, 0, "share of values set to zero, 0 to 1; without a mesh");
 ABSL_FLAG(std::vector<std::string>, budgets_gib, {},
-          "budgets to plan for, in GiB, separated by commas; default: shares of what is held without recomputation; without a mesh");
+          "budgets to plan for, in GiB, separated by commas; default: shares of what is held without recomputation; "
+          "without a mesh");
 ABSL_FLAG(std::string, model, "gpt3", "gpt3, or on a mesh llama3: Llama-3 405B");
-ABSL_FLAG(int64_t, data, 0, "devices along the mesh's data axis; 0 with tensor and pipeline 0: no mesh, the layers on one device");
+ABSL_FLAG(int64_t, data, 0,
+          "devices along the mesh's data axis; 0 with tensor and pipeline 0: no mesh, the layers on one device");
 ABSL_FLAG(int64_t, tensor, 0, "devices along the mesh's tensor axis");
 ABSL_FLAG(int64_t, pipeline, 0, "stages");
 ABSL_FLAG(int64_t, micro_batches, 8, "micro-batches in a step, for each device of the data axis");

@@ -82,10 +82,11 @@ class Step {
       at::Tensor tokens;
       if (stage_.is_first() || stage_.is_last()) std::tie(tokens, targets) = words(micro_batch);
       if (!stage_.is_last()) targets.reset();
-      waiting.input = stage_.is_first() ? tokens
-                                        : pipeline_.receive(stage_.hidden_sizes(options_.batch),
-                                                            stage_.hidden_options(), Neighbour::kBefore)
-                                              .requires_grad_();
+      waiting.input =
+          stage_.is_first()
+              ? tokens
+              : pipeline_.receive(stage_.hidden_sizes(options_.batch), stage_.hidden_options(), Neighbour::kBefore)
+                    .requires_grad_();
     }
     at::Tensor output = forward_in_regions(stage_, waiting.input, targets, options_.regions, &waiting.traces);
     if (stage_.is_last()) {

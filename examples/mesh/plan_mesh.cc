@@ -30,10 +30,10 @@ class StagePlanner {
                    .optimizer_bytes = optimizer_.state_bytes(),
                    .steps = {}};
     for (const bool again : gathers_ ? std::vector<bool>{false, true} : std::vector<bool>{false}) {
-      for (const auto& [name, policy] : std::vector<std::pair<std::string, ac2::Policy>>{
-               {"no recomputation", ac2::CheckpointPolicy::PREFER_SAVE},
-               {"save_compute_intensive", "save_compute_intensive"},
-               {"recompute_all", "recompute_all"}}) {
+      for (const auto& [name, policy] :
+           std::vector<std::pair<std::string, ac2::Policy>>{{"no recomputation", ac2::CheckpointPolicy::PREFER_SAVE},
+                                                            {"save_compute_intensive", "save_compute_intensive"},
+                                                            {"recompute_all", "recompute_all"}}) {
         plan.steps.push_back(by_layer(again ? name + ", gathers" : name, policy, again));
       }
     }
@@ -44,7 +44,8 @@ class StagePlanner {
  private:
   // One region around all.
   ac2::StepPlanner planner(const Regions& regions) const {
-    const at::Tensor words = at::empty({options_.model.context, options_.batch}, stage_.hidden_options().dtype(at::kLong));
+    const at::Tensor words =
+        at::empty({options_.model.context, options_.batch}, stage_.hidden_options().dtype(at::kLong));
     const at::Tensor input =
         stage_.is_first() ? words
                           : at::empty(stage_.hidden_sizes(options_.batch), stage_.hidden_options()).requires_grad_();

@@ -56,9 +56,8 @@ void print_traffic(std::ostream& out, const MeshPlan& plan) {
     const auto add = [&](const PlannedStep& step) {
       const StepFigures& f = step.figures;
       rows.push_back({std::to_string(stage.stage), step.name, exchanged(f.tensor.all_reduce),
-                      exchanged(f.tensor.all_gather), exchanged(f.tensor.reduce_scatter),
-                      exchanged(f.data.all_reduce), exchanged(f.data.reduce_scatter), exchanged(f.data.all_gather),
-                      exchanged(f.pipeline.sent)});
+                      exchanged(f.tensor.all_gather), exchanged(f.tensor.reduce_scatter), exchanged(f.data.all_reduce),
+                      exchanged(f.data.reduce_scatter), exchanged(f.data.all_gather), exchanged(f.pipeline.sent)});
     };
     add(stage.steps[0]);
     for (size_t i = 1; i < stage.steps.size(); ++i) {
@@ -78,15 +77,17 @@ void print_traffic(std::ostream& out, const MeshPlan& plan) {
 void print_mesh_plan(std::ostream& out, const MeshPlan& plan) {
   const MeshPlanOptions& options = plan.options;
   const DeviceMesh& mesh = options.mesh;
-  out << options.model.name << ", " << c10::toString(options.model.dtype) << ", on " << mesh.ranks() << " devices: "
-      << mesh.data << " (data) x " << mesh.tensor << " (tensor) x " << mesh.pipeline << " (pipeline); "
+  out << options.model.name << ", " << c10::toString(options.model.dtype) << ", on " << mesh.ranks()
+      << " devices: " << mesh.data << " (data) x " << mesh.tensor << " (tensor) x " << mesh.pipeline << " (pipeline); "
       << options.micro_batches << " micro-batches of " << options.batch << " x " << options.model.context
       << " tokens for each of the data axis.\n\nEach device of a stage, and of a step:\n\n";
   print_states(out, plan);
   print_steps(out, plan);
   print_traffic(out, plan);
-  out << "\nHeld: by all tensors beyond parameters, gradients and the optimizer's, when the most micro-batches wait for\n"
-         "their backward. Peak: the most of that in a step, without what kernels take while they run. Variants that are\n"
+  out << "\nHeld: by all tensors beyond parameters, gradients and the optimizer's, when the most micro-batches wait "
+         "for\n"
+         "their backward. Peak: the most of that in a step, without what kernels take while they run. Variants that "
+         "are\n"
          "not listed in the last table have the collectives of the one above. Costs come from shapes.\n";
 }
 

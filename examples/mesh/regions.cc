@@ -11,9 +11,8 @@ namespace {
 
 ac2::Policy gather_again() {
   return ac2::Policy::by_operator([](const c10::OperatorHandle& op) {
-    return op.operator_name().name == "_c10d_functional::all_gather_into_tensor"
-               ? ac2::CheckpointPolicy::MUST_RECOMPUTE
-               : ac2::CheckpointPolicy::PREFER_SAVE;
+    return op.operator_name().name == "_c10d_functional::all_gather_into_tensor" ? ac2::CheckpointPolicy::MUST_RECOMPUTE
+                                                                                 : ac2::CheckpointPolicy::PREFER_SAVE;
   });
 }
 

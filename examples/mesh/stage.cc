@@ -30,8 +30,8 @@ at::Tensor heads_first(const at::Tensor& heads) {
 // From queries, keys and values [batch, heads, time, channels of a head] to [time, batch, channels].
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   // On the meta device scaled_dot_product_attention() would build [time, time] matrices, which no device does.
-  const at::Tensor mixed = std::get<0>(
-      at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, /*dropout_p=*/0.0, /*is_causal=*/true));
+  const at::Tensor mixed =
+      std::get<0>(at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, /*dropout_p=*/0.0, /*is_causal=*/true));
   return mixed.permute({2, 0, 1, 3}).reshape({q.size(2), q.size(0), q.size(1) * q.size(3)});
 }
 
@@ -108,7 +108,8 @@ Stage::Stage(const LargeModel& model, MeshGroups& groups, const StageOptions& op
   if (model_.llama) {
     const int64_t channels = model_.dim / model_.heads;
     const auto wide = at::TensorOptions().device(options_.device).dtype(at::kFloat);
-    const at::Tensor powers = at::arange(0, channels, 2, wide) * (-std::log(kRotaryBase) / static_cast<double>(channels));
+    const at::Tensor powers =
+        at::arange(0, channels, 2, wide) * (-std::log(kRotaryBase) / static_cast<double>(channels));
     const at::Tensor angles = at::arange(model_.context, wide).view({-1, 1, 1, 1}) * powers.exp();
     cosines_ = angles.cos().to(model_.dtype);
     sines_ = angles.sin().to(model_.dtype);

@@ -19,7 +19,8 @@ struct Exchanged {
   bool operator==(const Exchanged&) const = default;
 };
 
-// Bytes are those of the whole tensor: of what an all-reduce and a reduce-scatter take, and of what an all-gather gives.
+// Bytes are those of the whole tensor: of what an all-reduce and a reduce-scatter take, and of what an all-gather
+// gives.
 struct Traffic {
   Exchanged all_reduce, all_gather, reduce_scatter, sent, received;
 

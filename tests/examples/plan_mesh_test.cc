@@ -52,7 +52,8 @@ TEST(PlanMeshTest, AStageOfGpt3HoldsAndExchangesWhatItsSizesSay) {
   EXPECT_EQ(plan.layers, layers);
   EXPECT_EQ(plan.parameters, layers * (12 * d * d / devices + 7 * d / devices + 6 * d));
   EXPECT_EQ(plan.parameter_bytes, 2 * plan.parameters);
-  EXPECT_EQ(plan.optimizer_bytes, 12 * plan.parameters / 16);  // a sixteenth each of the weights in float and two moments
+  EXPECT_EQ(plan.optimizer_bytes,
+            12 * plan.parameters / 16);  // a sixteenth each of the weights in float and two moments
 
   const StepFigures& none = plan.steps[0].figures;
   EXPECT_EQ(none.in_flight, 3);

@@ -483,7 +483,8 @@ TEST_F(PlanTest, AMetaModelIsPlannedAsTheRealOne) {
   EXPECT_EQ(run.backward.evicted_values, 0);
 }
 
-// What takes the result copies it or not, by its strides: plans would count a copy that is none, or the other way round.
+// What takes the result copies it or not, by its strides: plans would count a copy that is none, or the other way
+// round.
 TEST_F(PlanTest, AttentionOnMetaIsLaidOutAsOnTheCpu) {
   const at::Tensor x = at::empty({4}, at::TensorOptions().device(at::kMeta)).requires_grad_();
   StepPlanner([&] { x.sin().sum().backward(); });  // since it, meta tensors have a kernel

@@ -1,4 +1,5 @@
-// What is planned on meta tensors for a mesh of devices is what as many real processes hold, compute again and exchange.
+// What is planned on meta tensors for a mesh of devices is what as many real processes hold, compute again and
+// exchange.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
