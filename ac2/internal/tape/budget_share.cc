@@ -8,6 +8,7 @@ void BudgetShare::set(std::shared_ptr<Budget> budget, std::weak_ptr<BudgetedTape
   budget_ = std::move(budget);
   tape_ = std::move(tape);
   tracking_ = budget_->add_tape(tape_);
+  // Pairs with the acquire of get(): who follows the pointer sees the budget as it was made.
   shown_.store(budget_.get(), std::memory_order_release);
 }
 

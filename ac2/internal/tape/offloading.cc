@@ -40,6 +40,7 @@ void Offloading::offload(Value* value, const at::Tensor& tensor) {
     form_ = std::make_unique<OffloadForm>();
     form_->set_options(options_);
     previous_tape_ = std::exchange(last_tape, tape_);
+    // Pairs with the acquire of in_use(): who follows the pointer sees the form with its options.
     shown_.store(form_.get(), std::memory_order_release);
   }
   decisions_.set_offload_form(value, form_->functions(), tensor);
