@@ -434,6 +434,34 @@ TEST_F(BudgetTest, ASoftBudgetIsExceededWhereThereIsNoOtherWayAndCountsIt) {
   EXPECT_EQ(budget.held_bytes(), 0);
 }
 
+// Each step takes both of the last one's results twice. Were each dropped as soon as it is there, the replays would
+// double from step to step.
+TEST_F(BudgetTest, ReplaysUnderASoftBudgetThatIsFarTooSmallDoNotDoubleFromStepToStep) {
+  const Warnings warnings;
+  const auto replays_of = [](int steps) {
+    const at::Tensor x = sample({4});
+    std::shared_ptr<const Trace> trace;
+    const auto network = [&] {
+      at::Tensor h = x.sin(), c = x.cos();
+      for (int i = 0; i < steps; ++i) {
+        c = (c * h).tanh() + (h * c).sin();
+        h = c.sigmoid() * (h * c).cos();
+      }
+      return h.sum();
+    };
+    const at::Tensor expected = gradient_of(network(), x);
+    at::Tensor y;
+    {
+      PolicyScope scope({.memory_budget = MemoryBudget::soft(1, /*modelled_costs=*/true)});
+      trace = scope.trace();
+      y = network();
+    }
+    EXPECT_TRUE(same_bits(gradient_of(y, x), expected));
+    return trace->stats().recomputed_ops;
+  };
+  EXPECT_LT(replays_of(16), 6 * replays_of(8));
+}
+
 TEST_F(BudgetTest, ASoftBudgetIsExceededByWhatMustBeSaved) {
   const at::Tensor x = sample({kElements});
   const Warnings warnings;

@@ -1,12 +1,27 @@
 // How a budget makes room: it drops values one after the other, and says what is held where that is not enough.
 #include <c10/util/Exception.h>
+#include <c10/util/ScopeExit.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "ac2/internal/budget/budget.h"
 
 namespace ac2::internal {
+
+namespace {
+
+template <class Limits>
+int64_t least_strict(const Limits& limits) {
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (const auto& limit : limits) {
+    least = limit.soft ? least : std::min(least, limit.bytes);
+  }
+  return least;
+}
+
+}  // namespace
 
 void Budget::drop(ValueId id, const Entry& entry) {
   if (const std::shared_ptr<BudgetedTape> tape = entry.tape.lock()) {
@@ -55,16 +70,38 @@ void Budget::make_room(int64_t bytes, c10::function_ref<std::string()> at, int64
   if (!is_short_of(bytes)) {
     return;
   }
-  std::optional<Shortage> shortage = drop_until_room(bytes, /*spare_last=*/false);
-  if (!shortage) {
-    return;
+  // Under a soft limit below what a replay needs, each value would be dropped as soon as it is computed, and computed
+  // again for each op that takes it: twice as often with each step of a recurrent network. So the replay has `enough`.
+  bool is_raised = false;
+  if (enough > limit_.load(std::memory_order_relaxed)) {
+    const std::lock_guard lock(mutex_);
+    const int64_t raised = std::min(enough, least_strict(limits_));
+    is_raised = raised > evictor_.budget();
+    if (is_raised) {
+      evictor_.set_budget(raised);
+    }
   }
-  if (forgets_for_room()) {
+  const auto lower_later = c10::make_scope_exit([&] {
+    if (is_raised) {
+      const std::lock_guard lock(mutex_);
+      set_limit();
+    }
+  });
+  std::optional<Shortage> shortage = drop_until_room(bytes, /*spare_last=*/false);
+  if (shortage && forgets_for_room()) {
     for_each_tape([](BudgetedTape& tape) { tape.forget_for_room(); });
     shortage = drop_until_room(bytes, /*spare_last=*/false);
-    if (!shortage) {
-      return;
+  }
+  if (!shortage && is_raised) {
+    const std::lock_guard lock(mutex_);
+    const int64_t fixed = fixed_bytes_ + outside_.ours();
+    const int64_t held = evictor_.held_bytes() + fixed + bytes;
+    if (held > limits_.begin()->bytes) {
+      shortage = {.budget = limits_.begin()->bytes, .least = held, .fixed = fixed};
     }
+  }
+  if (!shortage) {
+    return;
   }
   bool is_first = false;
   const std::optional<int64_t> strict = go_over(shortage->least, is_first);
