@@ -185,6 +185,8 @@ def _decorator(options: Dict[str, Any]) -> Callable[[Callable[..., Any]], Callab
 
 
 def _check_variant(function: str, use_reentrant: Optional[bool]) -> None:
+    if isinstance(use_reentrant, torch.Tensor):
+        raise TypeError(f"{function} was given a second input, which would be use_reentrant; expected one input.")
     if use_reentrant:
         raise ValueError(
             f"{function} was given use_reentrant=True. That variant runs a nested backward, which needs forward to run a "
