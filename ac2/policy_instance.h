@@ -37,8 +37,8 @@ struct Policy::Instance {
   // scope has a budget too, the smaller one rules.
   std::optional<int64_t> memory_budget = std::nullopt;
   bool modelled_costs = false;
-  // The functions, where there are any, may drop a tensor of the program's while an op runs that reads it. Ops then hold
-  // their arguments. A program may set it to false for functions that drop nothing: each op is dispatched faster.
+  // The functions may drop a tensor of the program's while an op runs that reads it. Ops then hold their arguments. A
+  // program may set it to false for functions that drop nothing: each op is dispatched faster.
   bool may_drop_tensors = true;
 
   // Null if only `fn` can decide, which has to see the call.

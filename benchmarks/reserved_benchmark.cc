@@ -1,5 +1,5 @@
-// What LibTorch's caching allocator for CUDA would reserve for training steps, in a simulation that is fed with what
-// the same steps allocate on the CPU.
+// Simulates LibTorch's caching allocator for CUDA with the allocations that training steps make on the CPU, and prints
+// how many bytes it would reserve.
 //
 //   reserved_benchmark                                       all models, the forms below; minutes
 //   reserved_benchmark --models=gpt,lstm --forms=none,recompute_all,recompute_all@step,40MiB@step

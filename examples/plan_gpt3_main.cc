@@ -50,12 +50,16 @@ at::ScalarType dtype_by_name(const std::string& name) {
   return at::kFloat;
 }
 
+int64_t bytes_of_gib(double gib) {
+  return std::llround(gib * static_cast<double>(int64_t{1} << 30));
+}
+
 int64_t budget_from(const std::string& text) {
   char* end = nullptr;
   const double gib = std::strtod(text.c_str(), &end);
   TORCH_CHECK(end != text.c_str() && *end == '\0' && std::isfinite(gib) && gib > 0 && gib < 1e6, "--budgets_gib has \"",
               text, "\"; expected positive numbers, such as 40,20,2.5.");
-  return std::llround(gib * static_cast<double>(int64_t{1} << 30));
+  return bytes_of_gib(gib);
 }
 
 bool has_mesh() {
@@ -83,7 +87,7 @@ void run_on_mesh() {
                                         .batch = absl::GetFlag(FLAGS_batch),
                                         .sequence = absl::GetFlag(FLAGS_sequence),
                                         .sharded_optimizer = absl::GetFlag(FLAGS_sharded_optimizer),
-                                        .device_bytes = std::llround(gib * static_cast<double>(int64_t{1} << 30))}));
+                                        .device_bytes = bytes_of_gib(gib)}));
 }
 
 void run() {

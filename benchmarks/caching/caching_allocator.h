@@ -10,10 +10,9 @@
 //
 // - Sizes are rounded up to 512 bytes. Up to 1 MiB a block comes from the small pool, else from the large one.
 // - The smallest free block of the pool that is large enough is taken, and of several the one with the lowest address.
-//   What remains of it becomes a free block: in the small pool from 512 bytes on, in the large one above 1 MiB.
-// - If there is none, a segment is reserved: 2 MiB in the small pool; in the large one 20 MiB for less than 10 MiB,
-// else
-//   the size rounded up to 2 MiB.
+//   The rest of it becomes a free block: in the small pool from 512 bytes on, in the large one above 1 MiB.
+// - If there is none, a segment is reserved. It has 2 MiB in the small pool. In the large one it has 20 MiB for a size
+//   of less than 10 MiB, else the size rounded up to 2 MiB.
 // - If the device has no room for it, all segments that are wholly free are given back, and it is tried once more.
 // - A block that is freed is merged with its free neighbours. No other block moves, and no segment is given back.
 //
@@ -67,7 +66,7 @@ class CachingAllocator {
   // Throws std::logic_error unless a block begins there that was allocated and not freed since.
   void free(Address address);
 
-  // What was asked for.
+  // The bytes that callers asked for.
   const Bytes& requested() const { return requested_; }
   // The blocks that are in use, rounded up and with what was not split off.
   const Bytes& allocated() const { return allocated_; }

@@ -34,8 +34,8 @@ int64_t ac2_stop_recording() {
   return static_cast<int64_t>(recorded().size());
 }
 
-// What was recorded last, in a CachingAllocator: the most bytes requested, in use, and reserved. Returns 0 if there is
-// no room, and writes why to the standard error.
+// Gives the last recording to a CachingAllocator, and returns the most bytes requested, in use, and reserved. Returns 0
+// if there is no room, and writes why to the standard error.
 int ac2_simulate(int expandable_segments, int64_t device_bytes, int64_t* requested, int64_t* allocated,
                  int64_t* reserved) {
   try {

@@ -10,10 +10,9 @@
 // - What leaves, where there is no room: the value that costs least for its bytes and for how long they are free, as
 //   EvictionRule weighs that. A value with a copy costs what of its way back does not fit beside the ops until it is
 //   used, after those that are used before it. One without costs its recomputation, or waiting for the copy under way.
-// - Back: the next two copies are those of the values that are used next, if their time has come, and if there is room
-// for
-//   them beside the results of each op that runs meanwhile.
-//   Where an op needs a value that is not on its way, it is computed again if that takes less time than the copy.
+// - Back: the next two copies are those of the values that are used next, if their time has come. They need room beside
+//   the results of each op that runs meanwhile. Where an op needs a value that is not on its way, the value is computed
+//   again if that takes less time than the copy.
 //
 // Guaranteed: the same step and options give the same result. Threads: one at a time.
 #pragma once

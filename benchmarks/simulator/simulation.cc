@@ -147,8 +147,6 @@ void Simulation::make_room(int64_t bytes, uint32_t op) {
   }
 }
 
-void Simulation::come_here(uint32_t) {}
-
 ValueId Simulation::choose_victim() {
   const auto begin = std::chrono::steady_clock::now();
   if (options_.store != nullptr) {

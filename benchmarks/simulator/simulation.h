@@ -40,7 +40,7 @@ class Simulation {
   // An op is about to take the value. Its bytes may be elsewhere and be given up, so that it is computed again.
   virtual void choose_way(uint32_t) {}
   // The value's bytes are held or elsewhere, and shall be held and ready to be read.
-  virtual void come_here(uint32_t value);
+  virtual void come_here(uint32_t) {}
   // The op of the program has run.
   virtual void op_ended(uint32_t) {}
 

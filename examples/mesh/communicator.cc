@@ -29,10 +29,6 @@ std::map<std::string, Counted>& counted_groups() {
   return groups;
 }
 
-int64_t bytes_of(const at::Tensor& tensor) {
-  return static_cast<int64_t>(tensor.nbytes());
-}
-
 const Counted& counted(const c10::IValue& name) {
   const auto found = counted_groups().find(name.toStringRef());
   TORCH_CHECK(found != counted_groups().end(), "A collective of meta tensors names the group \"", name.toStringRef(),
@@ -49,7 +45,7 @@ at::Tensor resized(const at::Tensor& tensor, int64_t first) {
 // Boxed, because the types of the arguments that name the reduction and the group differ between LibTorch's versions.
 void meta_all_reduce(const c10::OperatorHandle&, torch::jit::Stack* stack) {
   const at::Tensor input = (*stack)[stack->size() - 3].toTensor();
-  counted(stack->back()).traffic->all_reduce.add(bytes_of(input));
+  counted(stack->back()).traffic->all_reduce.add(input);
   torch::jit::drop(*stack, 3);
   stack->emplace_back(at::empty(input.sizes(), input.options()));
 }
@@ -59,7 +55,7 @@ void meta_all_gather(const c10::OperatorHandle&, torch::jit::Stack* stack) {
   const Counted& group = counted(stack->back());
   torch::jit::drop(*stack, 3);
   const at::Tensor output = resized(input, input.size(0) * group.size);
-  group.traffic->all_gather.add(bytes_of(output));
+  group.traffic->all_gather.add(output);
   stack->emplace_back(output);
 }
 
@@ -67,7 +63,7 @@ void meta_reduce_scatter(const c10::OperatorHandle&, torch::jit::Stack* stack) {
   const at::Tensor input = (*stack)[stack->size() - 4].toTensor();
   const Counted& group = counted(stack->back());
   torch::jit::drop(*stack, 4);
-  group.traffic->reduce_scatter.add(bytes_of(input));
+  group.traffic->reduce_scatter.add(input);
   stack->emplace_back(resized(input, input.size(0) / group.size));
 }
 
@@ -153,7 +149,7 @@ void Communicator::send(const at::Tensor& tensor, Neighbour to) {
   if (group_) {
     sending.work = group_->send(sending.tensors, peer(to), /*tag=*/0);
   } else {
-    traffic_->sent.add(bytes_of(tensor));
+    traffic_->sent.add(tensor);
   }
 }
 
@@ -162,7 +158,7 @@ at::Tensor Communicator::receive(at::IntArrayRef sizes, const at::TensorOptions&
   if (group_) {
     group_->recv(tensors, peer(from), /*tag=*/0)->wait();
   } else {
-    traffic_->received.add(bytes_of(tensors[0]));
+    traffic_->received.add(tensors[0]);
   }
   return tensors[0];
 }

@@ -4,10 +4,6 @@
 
 namespace gpt {
 
-int64_t MeshPlace::along(MeshAxis axis) const {
-  return axis == MeshAxis::kTensor ? tensor : axis == MeshAxis::kData ? data : pipeline;
-}
-
 int64_t DeviceMesh::along(MeshAxis axis) const {
   return axis == MeshAxis::kTensor ? tensor : axis == MeshAxis::kData ? data : pipeline;
 }

@@ -17,7 +17,6 @@ enum class MeshAxis { kTensor, kData, kPipeline };
 
 struct MeshPlace {
   int64_t data = 0, tensor = 0, pipeline = 0;
-  int64_t along(MeshAxis axis) const;
 };
 
 struct DeviceMesh {

@@ -1,8 +1,8 @@
 // One training step of a stage: all micro-batches forward and backward, in the order "one forward, one backward"
 // (arXiv 2104.04473), then the optimizer. What it holds, replays and exchanges is counted.
 //
-//   const StepFigures figures = run_step(stage, optimizer, {.micro_batches = 8, .regions = {.by_layer =
-//   "recompute_all"}});
+//   const Regions regions{.by_layer = "recompute_all"};
+//   const StepFigures figures = run_step(stage, optimizer, {.micro_batches = 8, .regions = regions});
 //
 // It runs for real where the stage is on the CPU, and every process of the mesh must run it then. On meta tensors it
 // runs the same ops without data, and without the other processes.

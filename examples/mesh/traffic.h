@@ -3,6 +3,8 @@
 // Threads: one at a time.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 
 namespace gpt {
@@ -11,9 +13,9 @@ struct Exchanged {
   int64_t calls = 0;
   int64_t bytes = 0;
 
-  void add(int64_t more) {
+  void add(const at::Tensor& tensor) {
     ++calls;
-    bytes += more;
+    bytes += static_cast<int64_t>(tensor.nbytes());
   }
   Exchanged operator-(const Exchanged& other) const { return {calls - other.calls, bytes - other.bytes}; }
   bool operator==(const Exchanged&) const = default;

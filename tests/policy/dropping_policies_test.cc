@@ -30,6 +30,18 @@ struct Variables {
   }
 };
 
+// Made of other ops, which read the variables after the first of them has run.
+at::Tensor loss_of(const Variables& variables) {
+  return at::cosine_embedding_loss(variables.h, variables.h, variables.t);
+}
+
+// The gradient of that loss for x, without a region.
+at::Tensor expected_gradient(const at::Tensor& x) {
+  Variables variables;
+  variables.make(x);
+  return gradient_of(loss_of(variables), x);
+}
+
 using Drop = std::function<void()>;
 using MakePolicy = std::function<Policy(const Drop&)>;
 
@@ -88,8 +100,7 @@ const std::vector<std::pair<const char*, Op>>& ops() {
       {"mm", [](const Variables& v) { return v.h.mm(v.h); }},
       {"a view", [](const Variables& v) { return v.h.t(); }},
       {"linear, made of other ops", [](const Variables& v) { return at::linear(v.h, v.h, v.h[0]); }},
-      {"cosine_embedding_loss, made of other ops",
-       [](const Variables& v) { return at::cosine_embedding_loss(v.h, v.h, v.t); }},
+      {"cosine_embedding_loss, made of other ops", &loss_of},
       {"a write",
        [](const Variables& v) {
          return at::ones({4, 4}).mul_(v.h);
@@ -106,9 +117,8 @@ const std::vector<std::pair<const char*, Op>>& ops() {
 // The region is open, under a policy without functions, when the decision with functions comes.
 TEST_F(DroppingPoliciesTest, PackFunctionsOfATagMayDropTheArgumentsOfTheOpThatRuns) {
   const at::Tensor x = sample({4, 4});
+  const at::Tensor expected = expected_gradient(x);
   Variables variables;
-  variables.make(x);
-  const at::Tensor expected = gradient_of(at::cosine_embedding_loss(variables.h, variables.h, variables.t), x);
   const auto forward = [&] {
     variables.make(x);
     tag_with_policy(variables.h, SaveWithHooks{[&](const at::Tensor& tensor) {
@@ -116,7 +126,7 @@ TEST_F(DroppingPoliciesTest, PackFunctionsOfATagMayDropTheArgumentsOfTheOpThatRu
                                                  return c10::IValue(tensor.clone());
                                                },
                                                [](const c10::IValue& packed) { return packed.toTensor(); }});
-    return at::cosine_embedding_loss(variables.h, variables.h, variables.t);
+    return loss_of(variables);
   };
   const at::Tensor y = apply_ac_policy_fn(forward, "recompute_all");
   EXPECT_FALSE(variables.h.defined());
@@ -152,13 +162,12 @@ TEST_F(DroppingPoliciesTest, MayDropTheArgumentsOfTheOpThatRuns) {
 // The inner scope's policy drops nothing: the outer one is asked all the same.
 TEST_F(DroppingPoliciesTest, MayBeThoseOfAScopeAroundTheInnermost) {
   const at::Tensor x = sample({4, 4});
+  const at::Tensor expected = expected_gradient(x);
   Variables variables;
-  variables.make(x);
-  const at::Tensor expected = gradient_of(at::cosine_embedding_loss(variables.h, variables.h, variables.t), x);
   const auto forward = [&] {
     variables.make(x);
     PolicyScope inner(policies::save_compute_intensive());
-    return at::cosine_embedding_loss(variables.h, variables.h, variables.t);
+    return loss_of(variables);
   };
   int asked = 0;
   const at::Tensor y = apply_ac_policy_fn(forward, [&](const OpContext&) {

@@ -1,7 +1,7 @@
 // The ready-made policies: what each decides about an operator, and which lists of names they refuse.
 // What they do to a region is in policies_region_test.cc.
-#include "ac2/policy_instance.h"
 #include "policies/policies.h"
+#include "ac2/policy_instance.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>

@@ -12,13 +12,11 @@ namespace ac2::internal {
 
 namespace {
 
+// The largest int64_t if there is none. `limits` are in order.
 template <class Limits>
 int64_t least_strict(const Limits& limits) {
-  int64_t least = std::numeric_limits<int64_t>::max();
-  for (const auto& limit : limits) {
-    least = limit.soft ? least : std::min(least, limit.bytes);
-  }
-  return least;
+  const auto strict = std::find_if(limits.begin(), limits.end(), [](const auto& limit) { return !limit.soft; });
+  return strict != limits.end() ? strict->bytes : std::numeric_limits<int64_t>::max();
 }
 
 }  // namespace
@@ -128,10 +126,8 @@ bool Budget::forgets_for_room() const {
 
 std::optional<int64_t> Budget::go_over(int64_t held, bool& is_first) {
   const std::lock_guard lock(mutex_);
-  for (const Limit& limit : limits_) {
-    if (!limit.soft && limit.bytes < held) {
-      return limit.bytes;
-    }
+  if (const int64_t strict = least_strict(limits_); strict < held) {
+    return strict;
   }
   ++times_short_;
   if (has_no_number()) {

@@ -1,4 +1,4 @@
-// What regions make of the program's word that code writes to a tensor behind the dispatcher's back (ac2/expose.h).
+// Exposed storages: the program has said that code writes to them behind the dispatcher's back (ac2/expose.h).
 //
 // Ops that were recorded before keep the bytes that they took: a value that they can have computed again goes on
 // without its storage, which from then on holds another value.

@@ -27,7 +27,6 @@
 #include <vector>
 
 #include "ac2/internal/graph/node.h"
-#include "ac2/internal/tape/meta_table.h"
 #include "ac2/internal/libtorch/op_environment.h"
 #include "ac2/internal/tape/anchors.h"
 #include "ac2/internal/tape/autograd_span.h"
@@ -38,6 +37,7 @@
 #include "ac2/internal/tape/hook_list.h"
 #include "ac2/internal/tape/kept_values.h"
 #include "ac2/internal/tape/lifetimes.h"
+#include "ac2/internal/tape/meta_table.h"
 #include "ac2/internal/tape/offloading.h"
 #include "ac2/internal/tape/pins.h"
 #include "ac2/internal/tape/storage_index.h"

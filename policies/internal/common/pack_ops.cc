@@ -11,6 +11,7 @@
 #include "ac2/internal/region/decision_access.h"
 #include "ac2/policy_instance.h"
 #include "policies/internal/common/op_names.h"
+#include "policies/internal/common/ready_made.h"
 
 namespace ac2::policies::internal {
 
@@ -63,16 +64,15 @@ Policy pack_ops(const std::string& caller, const std::vector<std::string>& ops,
                 std::function<MakeHooks()> enter_region) {
   const auto listed = std::make_shared<const OpNameSet>(OpNameSet::parse(caller, ops));
   const auto regions = std::make_shared<OpenRegions>(std::move(enter_region));
-  return Policy::per_region([listed, regions] {
-           Policy::Instance instance;
-           instance.may_drop_tensors = false;
-           instance.by_operator = [listed, region = regions->here()](const c10::OperatorHandle& op) -> PolicyDecision {
-             if (!listed->contains(op.operator_name())) return CheckpointPolicy::PREFER_RECOMPUTE;
-             return region->decide(op);
-           };
-           return instance;
-         })
-      .named(caller);
+  return ready_made(
+      caller, Policy::per_region([listed, regions] {
+        Policy::Instance instance;
+        instance.by_operator = [listed, region = regions->here()](const c10::OperatorHandle& op) -> PolicyDecision {
+          if (!listed->contains(op.operator_name())) return CheckpointPolicy::PREFER_RECOMPUTE;
+          return region->decide(op);
+        };
+        return instance;
+      }));
 }
 
 }  // namespace ac2::policies::internal
