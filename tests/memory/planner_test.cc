@@ -11,64 +11,13 @@
 #include <random>
 #include <vector>
 
+#include "benchmarks/networks/network_steps.h"
+
 namespace ac2::internal {
 namespace {
 
-using Event = StepGraph::Event;
 using Fate = StepGraph::Fate;
-
-// A step is built op by op; its backward goes through the ops in reverse.
-class Step {
- public:
-  enum Saves : uint8_t { kNothing = 0, kInput = 1, kResult = 2, kBoth = 3 };
-
-  // The op's results are one value, whose number this is.
-  uint32_t run(double cost, int64_t bytes, const std::vector<uint32_t>& inputs, Saves saves, Fate fate = Fate::kOpen) {
-    const auto op = static_cast<uint32_t>(graph.ops.size());
-    auto& hooks = hooks_of_.emplace_back();
-    if ((saves & kInput) != 0) {
-      for (const uint32_t input : inputs) want(input, hooks);
-    }
-    graph.ops.push_back({.cost = cost, .fate = fate, .inputs = inputs, .results = {}, .takes = {}});
-    graph.events.push_back({Event::kRuns, op});
-    const auto value = static_cast<uint32_t>(graph.values.size());
-    graph.values.push_back({.bytes = bytes, .op = op});
-    graph.ops.back().results = {value};
-    if ((saves & kResult) != 0) want(value, hooks);
-    return value;
-  }
-
-  // Parameters and inputs are no values here: they are always there. Of the results the program now lets go.
-  const StepGraph& backward() {
-    graph.events.push_back({Event::kBackward, 0});
-    for (uint32_t value = 0; value < graph.values.size(); ++value) graph.events.push_back({Event::kDies, value});
-    for (size_t op = hooks_of_.size(); op-- > 0;) {
-      for (const uint32_t hook : hooks_of_[op]) graph.events.push_back({Event::kTaken, hook});
-      for (const uint32_t hook : hooks_of_[op]) graph.events.push_back({Event::kReleased, hook});
-    }
-    return graph;
-  }
-
-  StepGraph graph;
-
- private:
-  void want(uint32_t value, std::vector<uint32_t>& hooks) {
-    hooks.push_back(static_cast<uint32_t>(graph.hooks.size()));
-    graph.events.push_back({Event::kWanted, hooks.back()});
-    graph.hooks.push_back(value);
-  }
-
-  std::vector<std::vector<uint32_t>> hooks_of_;
-};
-
-// n ops of cost 1 that save their inputs, as sin() does; each result takes one byte. The last is wanted by nothing.
-Step sines(int n) {
-  Step step;
-  std::vector<uint32_t> last;
-  for (int i = 0; i < n; ++i) last = {step.run(1, 1, last, Step::kInput)};
-  step.backward();
-  return step;
-}
+using Step = NetworkStep;
 
 Step random_chain(std::mt19937& dice, int ops) {
   Step step;
@@ -94,57 +43,6 @@ Step random_dag(std::mt19937& dice, int ops) {
     const double cost = static_cast<double>(1 + dice() % 20);
     const Fate fate = dice() % 12 == 0 ? Fate::kSaved : dice() % 12 == 0 ? Fate::kRecomputed : Fate::kOpen;
     step.run(cost, static_cast<int64_t>(1 + dice() % 9), inputs, static_cast<Step::Saves>(1 + dice() % 3), fate);
-  }
-  step.backward();
-  return step;
-}
-
-// Layers of a transformer, in units of a hidden state's bytes (100) and of one of its products (1000).
-Step transformer(int layers) {
-  Step step;
-  uint32_t x = step.run(1, 100, {}, Step::kNothing);
-  for (int i = 0; i < layers; ++i) {
-    const uint32_t norm1 = step.run(4, 100, {x}, Step::kInput);
-    const uint32_t qkv = step.run(3000, 300, {norm1}, Step::kInput);
-    const uint32_t mixed = step.run(340, 100, {qkv}, Step::kBoth);
-    const uint32_t y = step.run(3, 100, {x, step.run(1000, 100, {mixed}, Step::kInput)}, Step::kNothing);
-    const uint32_t norm2 = step.run(4, 100, {y}, Step::kInput);
-    const uint32_t hidden = step.run(4000, 400, {norm2}, Step::kInput);
-    const uint32_t gelu = step.run(16, 400, {hidden}, Step::kInput);
-    x = step.run(3, 100, {y, step.run(4000, 100, {gelu}, Step::kInput)}, Step::kNothing);
-  }
-  step.backward();
-  return step;
-}
-
-// A convolutional network of the shape of a U: results of the way down are taken on the way up.
-Step u_shape(int depth) {
-  Step step;
-  std::vector<uint32_t> across;
-  uint32_t x = step.run(1, 1 << depth, {}, Step::kNothing);
-  for (int i = depth; i > 0; --i) {
-    for (int j = 0; j < 2; ++j) x = step.run(10, 1 << i, {step.run(300, 1 << i, {x}, Step::kInput)}, Step::kResult);
-    across.push_back(x);
-    x = step.run(5, 1 << (i - 1), {x}, Step::kInput);
-  }
-  for (int i = 1; i <= depth; ++i) {
-    x = step.run(8, 2 << i, {step.run(100, 1 << i, {x}, Step::kInput), across[depth - i]}, Step::kNothing);
-    for (int j = 0; j < 2; ++j) x = step.run(10, 1 << i, {step.run(300, 1 << i, {x}, Step::kInput)}, Step::kResult);
-  }
-  step.backward();
-  return step;
-}
-
-// Two values go from each step to the next.
-Step lstm(int steps) {
-  Step step;
-  uint32_t h = step.run(1, 10, {}, Step::kNothing), c = step.run(1, 10, {}, Step::kNothing);
-  for (int i = 0; i < steps; ++i) {
-    const uint32_t gates = step.run(400, 40, {h}, Step::kInput);
-    const uint32_t opened = step.run(20, 40, {gates}, Step::kResult);
-    const uint32_t kept = step.run(5, 10, {opened, c}, Step::kInput), added = step.run(5, 10, {opened}, Step::kInput);
-    c = step.run(5, 10, {kept, added}, Step::kNothing);
-    h = step.run(5, 10, {opened, step.run(8, 10, {c}, Step::kResult)}, Step::kInput);
   }
   step.backward();
   return step;
@@ -190,7 +88,7 @@ double cost_of(const StepGraph& graph) {
 }
 
 TEST(PlannerTest, KeepsEverythingThatFits) {
-  const Step step = sines(8);
+  const Step step = sines_step(8);
   Planner planner(step.graph);
   const std::optional<KeepPlan> plan = planner.solve(7);
   ASSERT_TRUE(plan);
@@ -200,7 +98,7 @@ TEST(PlannerTest, KeepsEverythingThatFits) {
 }
 
 TEST(PlannerTest, CountsAChainAsBackwardReplaysIt) {
-  const Step step = sines(8);
+  const Step step = sines_step(8);
   KeepSimulator simulator(step.graph);
   std::vector<Keep> kept(8, Keep::kNothing);
   kept[2] = kept[5] = Keep::kWanted;
@@ -283,8 +181,8 @@ TEST(PlannerTest, IsNearTheBoundOnNetworks) {
     double most[4];
   };
   for (const Case& network :
-       {Case{"transformer", transformer(24), {0.01, 0.02, 0.02, 0.02}}, Case{"U-shaped", u_shape(6), {0.01, 0.1, 0, 0}},
-        Case{"LSTM", lstm(64), {0.01, 0.16, 0.08, 0.08}}}) {
+       {Case{"transformer", transformer_step(24), {0.01, 0.02, 0.02, 0.02}},
+        Case{"U-shaped", u_shaped_step(6), {0.01, 0.1, 0, 0}}, Case{"LSTM", lstm_step(64), {0.01, 0.16, 0.08, 0.08}}}) {
     Planner planner(network.step.graph);
     const int64_t all = planner.keep_all().outcome.peak_bytes;
     std::printf("%s: smallest %.3f of what is held without recomputation\n", network.name,
@@ -309,7 +207,7 @@ TEST(PlannerTest, IsNearTheBoundOnNetworks) {
 
 TEST(PlannerTest, AChainTakesTheSquareRootOfItsLengthAtLeast) {
   for (const int n : {101, 401, 1601}) {
-    const Step step = sines(n);
+    const Step step = sines_step(n);
     Planner planner(step.graph);
     // k kept before the last stretch of k: k (k + 1) / 2 ≥ n values in all.
     const double least = std::sqrt(2.0 * n);
@@ -319,7 +217,7 @@ TEST(PlannerTest, AChainTakesTheSquareRootOfItsLengthAtLeast) {
 }
 
 TEST(PlannerTest, PlansTenThousandOpsWithinTheirBytes) {
-  const Step step = sines(10000);
+  const Step step = sines_step(10000);
   Planner planner(step.graph);
   double last = std::numeric_limits<double>::infinity();
   for (const int64_t bytes : {160, 500, 2500, 7500}) {
@@ -334,7 +232,7 @@ TEST(PlannerTest, PlansTenThousandOpsWithinTheirBytes) {
 }
 
 TEST(PlannerTest, PlansATransformerOfTenThousandOpsWithinItsBytes) {
-  const Step step = transformer(1100);
+  const Step step = transformer_step(1100);
   Planner planner(step.graph);
   const int64_t bytes = planner.keep_all().outcome.peak_bytes / 2;
   const std::optional<KeepPlan> plan = planner.solve(bytes);
