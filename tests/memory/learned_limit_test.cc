@@ -40,6 +40,13 @@ TEST(LearnedLimitTest, NothingIsLearnedWhereMuchLessIsHeldThanWas) {
   EXPECT_EQ(limit.bytes(), LearnedLimit::kNone);
 }
 
+TEST(LearnedLimitTest, ItSinksWhereItIsMetThoughAReplayHasHeldMore) {
+  LearnedLimit limit;
+  limit.ran_out({.held = 900, .most_held = 900, .freed = 100});
+  limit.ran_out({.held = 800, .most_held = 1000, .freed = 100});
+  EXPECT_EQ(limit.bytes(), 700);
+}
+
 TEST(LearnedLimitTest, ItIsNeverNothing) {
   LearnedLimit limit;
   limit.ran_out({.held = 10, .most_held = 10, .freed = 10});

@@ -114,6 +114,19 @@ TEST_F(RepeatedStepsTest, AStepMayDepartAndReturn) {
   EXPECT_LE(last, first);
 }
 
+// Autograd's graph alone holds the region, which dies in the middle of its backward.
+TEST_F(RepeatedStepsTest, AStepIsRememberedWhoseTraceNobodyHas) {
+  const at::Tensor x = sample({kElements});
+  const MemoryBudget budget(8 * kBytes, /*modelled_costs=*/true);
+  at::Tensor y;
+  {
+    PolicyScope scope({.memory_budget = budget});
+    y = u_shaped(x, 10);
+  }
+  y.sum().backward();
+  EXPECT_GT(internal::StepStore::process().bytes(), 0);
+}
+
 TEST_F(RepeatedStepsTest, WhatIsRememberedIsBounded) {
   const at::Tensor x = sample({kElements});
   const MemoryBudget budget(4 * kBytes, /*modelled_costs=*/true);

@@ -9,6 +9,7 @@
 
 #include "ac2/internal/allocator/retrying_allocator.h"
 #include "ac2/internal/budget/whatever_fits.h"
+#include "ac2/internal/eviction/step_store.h"
 #include "ac2/memory_budget.h"
 #include "ac2/policy.h"
 #include "ac2/scope.h"
@@ -32,6 +33,7 @@ class WhateverFitsTest : public CleanTest {
     LimitedAllocator::install();
     whatever_fits(true);  // stands in front of it
     budget().forget_limit();
+    internal::StepStore::process().forget_all();
     drops_ = budget().hurried_drops();
   }
   void TearDown() override {
@@ -192,9 +194,10 @@ TEST_F(WhateverFitsTest, WhereNothingIsLeftToDropTheErrorSaysWhatIsHeld) {
   expect_next_region_works();
 }
 
+// As in a program that trains: nobody has the trace of a region, which dies in the middle of its backward.
 TEST_F(WhateverFitsTest, TheNextStepDropsInTime) {
   constexpr int kSteps = 8;
-  TrainingStep step(at::kCPU), plain_step(at::kCPU);
+  TrainingStep step(at::kCPU, {.layers = 6}), plain_step(at::kCPU, {.layers = 6});
   int64_t peak = 0;
   for (int i = 0; i < kSteps; ++i) {
     const int64_t before = counter_.current_bytes();
@@ -214,14 +217,10 @@ TEST_F(WhateverFitsTest, TheNextStepDropsInTime) {
   }
   expect_same_bits(step.state(), plain_step.state(), "state");
   EXPECT_GT(refused[0], 0);
-  EXPECT_LT(refused[1], refused[0]);
-  EXPECT_EQ(refused[3], 0);
-  EXPECT_EQ(refused[4], 0);
+  EXPECT_EQ(std::vector<int64_t>(refused.begin() + 1, refused.end()), std::vector<int64_t>(kSteps - 2, 0));
   EXPECT_LT(whatever_fits(true).bytes(), peak / 2);
   EXPECT_GT(whatever_fits(true).bytes(), peak / 8);
-  std::cout << "refused";
-  for (const int64_t count : refused) std::cout << ' ' << count;
-  std::cout << "; " << whatever_fits(true).bytes() << " of " << peak << " bytes\n";
+  std::cout << "refused " << refused[0] << "; " << whatever_fits(true).bytes() << " of " << peak << " bytes\n";
 }
 
 // The limit is not that of the late backward, where little is held.

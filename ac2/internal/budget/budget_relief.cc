@@ -156,6 +156,7 @@ void Budget::forget_limit() {
   if (has_no_number()) {
     const std::lock_guard lock(mutex_);
     learned_->forget();
+    most_held_.store(untracked_bytes_.load(std::memory_order_relaxed) + held(), std::memory_order_relaxed);
     has_several_devices_ = false;
     apply_learned();
   }

@@ -163,6 +163,7 @@ std::optional<Budget::Shortage> Budget::drop_until_room(int64_t bytes, bool spar
   const auto choose = [&]() -> ValueId {
     const int64_t room = evictor_.budget() - evictor_.held_bytes() - fixed_bytes_ - bytes;
     if (outside_.most() <= room) {
+      note_held(evictor_.held_bytes() + fixed_bytes());
       return kNoId;
     }
     const int64_t outside = outside_.ours();

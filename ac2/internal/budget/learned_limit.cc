@@ -11,7 +11,7 @@ void LearnedLimit::ran_out(const Shortage& shortage) {
     constexpr int64_t kMostPatience = int64_t{1} << 30;
     patience_ = std::min(2 * patience_, kMostPatience);
   }
-  if (shortage.held >= shortage.most_held / 8 * 7) {
+  if (shortage.held >= std::min(shortage.most_held, bytes_) / 8 * 7) {
     bytes_ = std::clamp<int64_t>(shortage.held - shortage.freed, 1, bytes_);
   }
 }

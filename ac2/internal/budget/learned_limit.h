@@ -7,8 +7,8 @@
 //
 // Where memory ran out, h - f bytes could be held beside what else there was. That is the limit from then on, and the
 // next step drops in time. Late in a backward less is held, and the gradients take what was given back: there a limit
-// of h - f would make the whole step hold as little. So nothing is learned where less than 7/8 of the most that this
-// step has held are held.
+// of h - f would make the whole step hold as little. So nothing is learned where less than 7/8 are held of the most that
+// this step has held, or of the limit if that is less: a replay may hold more than the limit for a while.
 //
 // A limit that was learned of something that does not come back would stay for ever. So after some backwards without a
 // shortage, 8 at first, it rises by an eighth. Where a shortage follows, that was too much, and the next attempt comes

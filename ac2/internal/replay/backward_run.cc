@@ -64,15 +64,14 @@ void leave(const Entered& entered) {
       warn(*warning);
     }
     const std::shared_ptr<Tape> tape = one.tape.lock();
-    if (!tape) {
-      continue;
+    if (tape) {
+      leave(*tape, one);
     }
-    leave(*tape, one);
-    if (Budget* budget = tape->budget()) {
+    if (const std::shared_ptr<Budget> budget = one.budget.lock()) {
       budget->backward_turn().leave(one.graph_task);
       budget->backward_ended(one.graph_task);
     }
-    if (tape->offload_form() != nullptr) {
+    if (tape && tape->offload_form() != nullptr) {
       ReadAhead::stop(*tape);
     }
   }
@@ -140,7 +139,11 @@ void BackwardRun::enter(Tape& tape, int graph_task) {
     backward_enters(*locked, graph_task);
   }
   // The engine runs a backward that creates a graph in grad mode.
-  const EnteredTape entered{tape.weak_from_this(), graph_task, at::GradMode::is_enabled()};
+  const EnteredTape entered{
+      .tape = tape.weak_from_this(),
+      .budget = tape.budget() != nullptr ? tape.budget()->weak_from_this() : std::weak_ptr<Budget>(),
+      .graph_task = graph_task,
+      .creates_graph = at::GradMode::is_enabled()};
   if (current_run != nullptr) {
     current_run->entered_.push_back(entered);
     return;
