@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <unistd.h>
 
@@ -253,6 +254,33 @@ TEST_F(SpillToFileTest, ScopesOfThePolicyNest) {
     y = x.sin().cos();
   }
   EXPECT_TRUE(same_bits(gradient_of(y, x), gradient_of(x.sin().cos(), x)));
+}
+
+// A process of its own takes part of the graph along, and goes on: the thread that writes is not in it.
+TEST_F(SpillToFileTest, AForkedProcessReadsWhatWasSpilledAndSpillsItself) {
+  for (const SpillOptions& options : kOptions) {
+    for (const int values : {2, 20}) {
+      const Policy policy = spilling({"aten::sin"}, options);
+      const at::Tensor x = sample({64, 64});
+      const auto forward = [&] {
+        PolicyScope scope(policy);
+        return sines(x, values);
+      };
+      const at::Tensor expected = gradient_of(sines(x, values), x);
+      at::Tensor y = forward();
+      const pid_t child = ::fork();
+      if (child == 0) {
+        const bool first = same_bits(gradient_of(y, x), expected);
+        y = at::Tensor();
+        const bool second = same_bits(gradient_of(forward(), x), expected);
+        ::_exit(first && second ? 0 : 1);
+      }
+      int status = -1;
+      ASSERT_EQ(::waitpid(child, &status, 0), child);
+      EXPECT_EQ(status, 0);
+      EXPECT_TRUE(same_bits(gradient_of(y, x), expected));
+    }
+  }
 }
 
 TEST_F(SpillToFileTest, ChangedBytesAreAnErrorThatNamesOpAndFile) {

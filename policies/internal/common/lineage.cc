@@ -23,9 +23,12 @@ const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
 }
 
 bool has_sizes_of_a_result(const at::Tensor& tensor, const OpContext& op) {
+  // A nested tensor of the strided layout has no sizes.
+  const auto has_sizes = [](const at::Tensor& any) { return any.defined() && !any.is_nested(); };
   bool found = false;
-  ac2::internal::for_each_tensor(
-      op.outputs(), [&](const at::Tensor& result) { found |= result.defined() && result.sizes() == tensor.sizes(); });
+  ac2::internal::for_each_tensor(op.outputs(), [&](const at::Tensor& result) {
+    found |= has_sizes(result) && has_sizes(tensor) && result.sizes() == tensor.sizes();
+  });
   return found;
 }
 

@@ -9,6 +9,8 @@
 #include <exception>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
+
 namespace ac2::policies::internal {
 
 namespace {
@@ -31,18 +33,75 @@ void block_signals() {
 
 }  // namespace
 
+// The writers of the process. fork() waits until it has the locks of all, so that the child finds them in order and
+// free.
+class LiveWriters {
+ public:
+  static LiveWriters& get() {
+    static auto* all = new LiveWriters;  // leaked: graphs with static lifetime are freed after main()
+    return *all;
+  }
+  void add(SpillWriter* writer) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    writers_.insert(writer);
+  }
+  void remove(SpillWriter* writer) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    writers_.erase(writer);
+  }
+
+ private:
+  LiveWriters() { pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child); }
+
+  static void before_fork() {
+    get().mutex_.lock();
+    for (SpillWriter* writer : get().writers_) writer->mutex_.lock();
+  }
+  static void after_fork_in_parent() {
+    for (SpillWriter* writer : get().writers_) writer->mutex_.unlock();
+    get().mutex_.unlock();
+  }
+  static void after_fork_in_child() {
+    for (SpillWriter* writer : get().writers_) writer->forked();
+    after_fork_in_parent();
+  }
+
+  std::mutex mutex_;
+  absl::flat_hash_set<SpillWriter*> writers_;
+};
+
 SpillWriter::SpillWriter(std::string directory, int64_t queue_bytes, int64_t file_bytes)
     : directory_(std::move(directory)), queue_bytes_(queue_bytes), file_bytes_(file_bytes) {
   const SpillFile can_be_made(directory_);
+  LiveWriters::get().add(this);
 }
 
 SpillWriter::~SpillWriter() {
+  LiveWriters::get().remove(this);
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     stopping_ = true;
   }
   work_.notify_all();
   if (thread_.joinable()) thread_.join();
+}
+
+void SpillWriter::start() {
+  if (!thread_.joinable() && !queue_.empty()) thread_ = std::thread([this] { run(); });
+}
+
+void SpillWriter::forked() {
+  // The thread can be neither joined nor let go of, for it does not exist.
+  if (thread_.joinable()) new std::thread(std::move(thread_));
+  if (being_written_ != nullptr) {
+    being_written_->state = SpilledTensor::State::QUEUED;
+    queue_.push_front(std::exchange(being_written_, nullptr));
+  }
+  queued_bytes_ = 0;
+  for (const std::shared_ptr<SpilledTensor>& spilled : queue_) {
+    queued_bytes_ += spilled->counted && spilled->bytes.defined() ? spilled->nbytes : 0;
+  }
+  file_.reset();  // the parent goes on writing to it
 }
 
 std::shared_ptr<SpilledTensor> SpillWriter::write(const at::Tensor& dense, const std::string& op) {
@@ -52,6 +111,7 @@ std::shared_ptr<SpilledTensor> SpillWriter::write(const at::Tensor& dense, const
   const bool fits = spilled->nbytes <= queue_bytes_;
 
   std::unique_lock<std::mutex> lock(mutex_);
+  start();
   changed_.wait(lock, [&] { return !error_.empty() || !fits || queued_bytes_ + spilled->nbytes <= queue_bytes_; });
   TORCH_CHECK(error_.empty(), std::exchange(error_, std::string()));
   if (spilled->nbytes == 0) {
@@ -59,7 +119,6 @@ std::shared_ptr<SpilledTensor> SpillWriter::write(const at::Tensor& dense, const
     ++needed_;
     return spilled;
   }
-  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   if (fits) {
     queued_bytes_ += spilled->nbytes;
     spilled->counted = true;
@@ -78,6 +137,7 @@ std::shared_ptr<SpilledTensor> SpillWriter::write(const at::Tensor& dense, const
   }
   queue_.push_back(spilled);
   ++needed_;
+  start();
   work_.notify_one();
   if (!fits) {
     changed_.wait(lock, [&] { return spilled->state >= SpilledTensor::State::WRITTEN; });
@@ -100,7 +160,7 @@ void SpillWriter::run() {
     queue_.pop_front();
     if (!spilled->bytes.defined()) continue;  // forgotten
     spilled->state = SpilledTensor::State::WRITING;
-    writing_ = true;
+    being_written_ = spilled;
     if (file_end_ >= file_bytes_) file_.reset();
     at::Tensor bytes = spilled->bytes;
     const int64_t offset = file_ == nullptr ? 0 : file_end_;
@@ -108,7 +168,7 @@ void SpillWriter::run() {
     write_out(*spilled, bytes, offset);
     bytes.reset();
     lock.lock();
-    writing_ = false;
+    being_written_.reset();
     finish(*spilled);
     changed_.notify_all();
   }
@@ -146,6 +206,7 @@ void SpillWriter::read(const SpilledTensor& spilled, const at::Tensor& out) {
   std::shared_ptr<const SpillFile> file;
   {
     std::unique_lock<std::mutex> lock(mutex_);
+    start();
     changed_.wait(lock, [&] { return spilled.state >= SpilledTensor::State::WRITTEN; });
     if (spilled.state == SpilledTensor::State::FAILED) error_.clear();
     TORCH_CHECK(spilled.state == SpilledTensor::State::WRITTEN, spilled.error);
@@ -177,7 +238,7 @@ void SpillWriter::forget(SpilledTensor& spilled) {
   spilled.forgotten = true;
   if (spilled.state == SpilledTensor::State::FAILED && error_ == spilled.error) error_.clear();
   file = std::move(spilled.file);
-  if (--needed_ == 0 && !writing_) file_.reset();
+  if (--needed_ == 0 && being_written_ == nullptr) file_.reset();
 }
 
 }  // namespace ac2::policies::internal

@@ -7,6 +7,9 @@
 //
 // A file is filled up to its size, then a new one is begun: its space is free when no tensor in it is needed any more.
 //
+// After fork() the thread is not in the child. There the queue begins anew, with what was in it and the tensor that was
+// just being written, another thread and another file; what is in files already is read from them.
+//
 // Threads: any.
 #pragma once
 
@@ -58,6 +61,12 @@ class SpillWriter {
   void forget(SpilledTensor& spilled);
 
  private:
+  friend class LiveWriters;
+
+  // With the lock: there is a thread if there is something to write.
+  void start();
+  // In a forked child, with the lock.
+  void forked();
   void run();
   // Writes it with no lock held.
   void write_out(SpilledTensor& spilled, const at::Tensor& bytes, int64_t offset);
@@ -71,9 +80,9 @@ class SpillWriter {
   std::condition_variable work_;     // for the thread
   std::condition_variable changed_;  // for those that wait for room, or for a tensor
   std::deque<std::shared_ptr<SpilledTensor>> queue_;
+  std::shared_ptr<SpilledTensor> being_written_;
   int64_t queued_bytes_ = 0;
   int64_t needed_ = 0;  // tensors not forgotten
-  bool writing_ = false;
   bool stopping_ = false;
   std::string error_;  // not reported to anybody yet
   std::shared_ptr<const SpillFile> file_;
