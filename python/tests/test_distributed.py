@@ -320,6 +320,28 @@ def test_tensor_parallel(ranks, sequence):
     ranks.run(same_as_plain, train_tensor_parallel, FEW if sequence else WAYS, sequence)
 
 
+def gather_again(ctx, op, *args, **kwargs):
+    gathers = "all_gather_into_tensor" in str(op)
+    return ac2.CheckpointPolicy.MUST_RECOMPUTE if gathers else ac2.CheckpointPolicy.PREFER_RECOMPUTE
+
+
+def same_with_gathers_again():
+    def run(way):
+        torch.manual_seed(0)
+        before = collectives()
+        return train_tensor_parallel(way, True), collectives() - before
+
+    expected, communicated = run(Way())
+    for where in ("inside", "before", "model"):
+        results, count = run(Way(where, gather_again))
+        assert_same(results, expected)
+        assert count == communicated + STEPS * LAYERS, f"{where}: {count} collectives, {communicated} without regions"
+
+
+def test_tensor_parallel_that_gathers_the_sequence_again_in_backward(ranks):
+    ranks.run(same_with_gathers_again)
+
+
 def train_pipeline(way):
     from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
@@ -449,16 +471,48 @@ def test_collectives_that_write_into_their_arguments(ranks):
     ranks.run(same_as_plain, train_by_hand, [*ways, Way("model", verify=True), Way("model", memory_budget=1 << 13, policy=None)])
 
 
-def exchange_again(recompute):
-    """The user has said MUST_RECOMPUTE of an exchange."""
-    from torch.distributed._functional_collectives import all_to_all_single_autograd
+class Exchange(torch.autograd.Function):
+    """As DTensor exchanges: by ops of _c10d_functional, in a function of autograd."""
+
+    @staticmethod
+    def forward(ctx, x, kind, after):
+        ctx.after = after
+        ops, group = torch.ops._c10d_functional, dist.group.WORLD.group_name
+        if kind == "all_to_all":
+            sizes = [x.size(0) // 2] * 2
+            return ops.wait_tensor(ops.all_to_all_single(x, sizes, sizes, group))
+        if kind.startswith("all_gather"):
+            gathered = ops.all_gather_into_tensor(x, 2, group)
+            if "looked at" in kind:  # before it has come
+                ac2.name_tensor(gathered, "gathered")
+            return ops.wait_tensor(gathered)
+        return ops.wait_tensor(ops.reduce_scatter_tensor(x, "sum", 2, group))
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return Exchange.apply(gradient, ctx.after, None), None, None
+
+
+def exchange(kind, x):
+    after = {"all_to_all": "all_to_all", "reduce_scatter": "all_gather"}.get(kind, "reduce_scatter")
+    return Exchange.apply(x, kind, after)
+
+
+def rank_is_late(rank, seconds=0.2):
+    if dist.get_rank() == rank:
+        time.sleep(seconds)
+
+
+def exchange_again(recompute, kind):
+    """The user has said MUST_RECOMPUTE of an exchange. On the rank that comes to it first, its result comes after it returns."""
 
     def step(scope, inner):
         x = inputs(2).requires_grad_()
         before = collectives()
+        rank_is_late(1)
         with scope:
             with inner:
-                y = all_to_all_single_autograd(x.sin(), None, None, dist.group.WORLD).sin().exp()
+                y = exchange(kind, x.sin()).sin().exp()
             loss = y.sum()
         loss.backward()
         return x.grad, collectives() - before
@@ -476,9 +530,10 @@ def recompute_whatever_it_is(ctx, op, *args, **kwargs):
     return ac2.CheckpointPolicy.MUST_RECOMPUTE
 
 
+@pytest.mark.parametrize("kind", ["all_to_all", "all_gather", "all_gather that is looked at", "reduce_scatter"])
 @pytest.mark.parametrize("recompute", ["scope", "policy"])
-def test_a_collective_of_which_the_user_says_must_recompute_is_replayed_and_waited_for(ranks, recompute):
-    ranks.run(exchange_again, recompute)
+def test_a_collective_of_which_the_user_says_must_recompute_is_replayed_and_waited_for(ranks, recompute, kind):
+    ranks.run(exchange_again, recompute, kind)
 
 
 def fails_on_one(rank):

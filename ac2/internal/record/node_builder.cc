@@ -218,6 +218,10 @@ class NodeBuilder {
         return;
       }
       if (Value* value = tape_.storages().add_made(tensor)) {
+        if (C10_UNLIKELY(call_.facts.communicates)) {
+          // The collective may be about to write there. Noted when it has been waited for, or used.
+          value->versions = WatchedVersions();
+        }
         attach(value, {.flat_result = flat_index}, tensor, decision);
       }
     });
