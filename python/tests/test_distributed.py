@@ -536,6 +536,65 @@ def test_a_collective_of_which_the_user_says_must_recompute_is_replayed_and_wait
     ranks.run(exchange_again, recompute, kind)
 
 
+def exchange_again_for_what_is_being_sent(others):
+    """What is computed from an exchange that is repeated is sent on, and not waited for. The rank that comes to it first begins
+    its backward while it is on its way, the other one when it has arrived."""
+
+    def step(scope):
+        x = inputs(3).requires_grad_()
+        before = collectives()
+        with scope:
+            y = exchange("all_to_all", x.sin()).exp()
+            loss = (y.exp() if others else y).sin().sum()
+        there = torch.empty(2 * BATCH, WIDTH)
+        rank_is_late(1)
+        work = dist.all_gather_into_tensor(there, y.detach(), async_op=True)
+        del y
+        rank_is_late(1)
+        loss.backward()
+        work.wait()
+        return x.grad, collectives() - before
+
+    expected, communicated = step(contextlib.nullcontext())
+    gradient, count = step(ac2.PolicyScope(recompute_whatever_it_is))
+    assert same_bits(gradient, expected)
+    assert count == communicated + 1
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_a_collective_is_replayed_whatever_is_left_of_what_was_computed_from_it(ranks, others):
+    ranks.run(exchange_again_for_what_is_being_sent, others)
+
+
+def exchange_again_for_each_backward():
+    """Beside the region nobody has what is exchanged but a thread of the collective's, for a while."""
+
+    def step(scope):
+        factor = inputs(4).requires_grad_()
+        before = collectives()
+        with scope:
+            y = exchange("all_to_all", inputs(5).sin())
+            losses = [(y * factor).sum(), (y * factor).sin().sum()]
+        del y
+        for loss in losses:
+            loss.backward()
+        return factor.grad, collectives() - before
+
+    expected, communicated = step(contextlib.nullcontext())
+    for _ in range(20):
+        gradient, count = step(ac2.PolicyScope(exchange_again_alone))
+        assert same_bits(gradient, expected)
+        assert count == communicated + 2
+
+
+def exchange_again_alone(ctx, op, *args, **kwargs):
+    return ac2.CheckpointPolicy.MUST_RECOMPUTE if "all_to_all" in str(op) else ac2.CheckpointPolicy.MUST_SAVE
+
+
+def test_a_collective_is_replayed_in_each_backward(ranks):
+    ranks.run(exchange_again_for_each_backward)
+
+
 def fails_on_one(rank):
     if dist.get_rank() == rank:
         raise ValueError("so that the others wait for it")

@@ -62,6 +62,9 @@ class NodeBuilder {
     if (C10_UNLIKELY(call_.facts.communicates)) {
       // Not for the sake of a tag either.
       node->replayable &= decision.policy() == CheckpointPolicy::MUST_RECOMPUTE;
+      if (node->replayable) {
+        tape_.bytes().note_repeated_collective();
+      }
     }
     add_writes();
     add_arguments();
