@@ -19,8 +19,7 @@ struct Regions {
   std::optional<ac2::Policy> around_all = std::nullopt;
   std::optional<ac2::Policy> by_layer = std::nullopt;
   // In a scope around each layer too: results of all-gathers are not saved but gathered again in backward, as
-  // Megatron-LM does with Stage's `sequence`. By default no collective is repeated. For plans: real processes have hung
-  // with it (docs/scale.md).
+  // Megatron-LM does with Stage's `sequence`. By default no collective is repeated.
   bool gather_again = false;
 };
 

@@ -320,6 +320,28 @@ def test_tensor_parallel(ranks, sequence):
     ranks.run(same_as_plain, train_tensor_parallel, FEW if sequence else WAYS, sequence)
 
 
+def gather_again(ctx, op, *args, **kwargs):
+    gathers = "all_gather_into_tensor" in str(op)
+    return ac2.CheckpointPolicy.MUST_RECOMPUTE if gathers else ac2.CheckpointPolicy.PREFER_RECOMPUTE
+
+
+def same_with_gathers_again():
+    def run(way):
+        torch.manual_seed(0)
+        before = collectives()
+        return train_tensor_parallel(way, True), collectives() - before
+
+    expected, communicated = run(Way())
+    for where in ("inside", "before", "model"):
+        results, count = run(Way(where, gather_again))
+        assert_same(results, expected)
+        assert count == communicated + STEPS * LAYERS, f"{where}: {count} collectives, {communicated} without regions"
+
+
+def test_tensor_parallel_that_gathers_the_sequence_again_in_backward(ranks):
+    ranks.run(same_with_gathers_again)
+
+
 def train_pipeline(way):
     from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
@@ -449,16 +471,48 @@ def test_collectives_that_write_into_their_arguments(ranks):
     ranks.run(same_as_plain, train_by_hand, [*ways, Way("model", verify=True), Way("model", memory_budget=1 << 13, policy=None)])
 
 
-def exchange_again(recompute):
-    """The user has said MUST_RECOMPUTE of an exchange."""
-    from torch.distributed._functional_collectives import all_to_all_single_autograd
+class Exchange(torch.autograd.Function):
+    """As DTensor exchanges: by ops of _c10d_functional, in a function of autograd."""
+
+    @staticmethod
+    def forward(ctx, x, kind, after):
+        ctx.after = after
+        ops, group = torch.ops._c10d_functional, dist.group.WORLD.group_name
+        if kind == "all_to_all":
+            sizes = [x.size(0) // 2] * 2
+            return ops.wait_tensor(ops.all_to_all_single(x, sizes, sizes, group))
+        if kind.startswith("all_gather"):
+            gathered = ops.all_gather_into_tensor(x, 2, group)
+            if "looked at" in kind:  # before it has come
+                ac2.name_tensor(gathered, "gathered")
+            return ops.wait_tensor(gathered)
+        return ops.wait_tensor(ops.reduce_scatter_tensor(x, "sum", 2, group))
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return Exchange.apply(gradient, ctx.after, None), None, None
+
+
+def exchange(kind, x):
+    after = {"all_to_all": "all_to_all", "reduce_scatter": "all_gather"}.get(kind, "reduce_scatter")
+    return Exchange.apply(x, kind, after)
+
+
+def rank_is_late(rank, seconds=0.2):
+    if dist.get_rank() == rank:
+        time.sleep(seconds)
+
+
+def exchange_again(recompute, kind):
+    """The user has said MUST_RECOMPUTE of an exchange. On the rank that comes to it first, its result comes after it returns."""
 
     def step(scope, inner):
         x = inputs(2).requires_grad_()
         before = collectives()
+        rank_is_late(1)
         with scope:
             with inner:
-                y = all_to_all_single_autograd(x.sin(), None, None, dist.group.WORLD).sin().exp()
+                y = exchange(kind, x.sin()).sin().exp()
             loss = y.sum()
         loss.backward()
         return x.grad, collectives() - before
@@ -476,9 +530,69 @@ def recompute_whatever_it_is(ctx, op, *args, **kwargs):
     return ac2.CheckpointPolicy.MUST_RECOMPUTE
 
 
+@pytest.mark.parametrize("kind", ["all_to_all", "all_gather", "all_gather that is looked at", "reduce_scatter"])
 @pytest.mark.parametrize("recompute", ["scope", "policy"])
-def test_a_collective_of_which_the_user_says_must_recompute_is_replayed_and_waited_for(ranks, recompute):
-    ranks.run(exchange_again, recompute)
+def test_a_collective_of_which_the_user_says_must_recompute_is_replayed_and_waited_for(ranks, recompute, kind):
+    ranks.run(exchange_again, recompute, kind)
+
+
+def exchange_again_for_what_is_being_sent(others):
+    """What is computed from an exchange that is repeated is sent on, and not waited for. The rank that comes to it first begins
+    its backward while it is on its way, the other one when it has arrived."""
+
+    def step(scope):
+        x = inputs(3).requires_grad_()
+        before = collectives()
+        with scope:
+            y = exchange("all_to_all", x.sin()).exp()
+            loss = (y.exp() if others else y).sin().sum()
+        there = torch.empty(2 * BATCH, WIDTH)
+        rank_is_late(1)
+        work = dist.all_gather_into_tensor(there, y.detach(), async_op=True)
+        del y
+        rank_is_late(1)
+        loss.backward()
+        work.wait()
+        return x.grad, collectives() - before
+
+    expected, communicated = step(contextlib.nullcontext())
+    gradient, count = step(ac2.PolicyScope(recompute_whatever_it_is))
+    assert same_bits(gradient, expected)
+    assert count == communicated + 1
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_a_collective_is_replayed_whatever_is_left_of_what_was_computed_from_it(ranks, others):
+    ranks.run(exchange_again_for_what_is_being_sent, others)
+
+
+def exchange_again_for_each_backward():
+    """Beside the region nobody has what is exchanged but a thread of the collective's, for a while."""
+
+    def step(scope):
+        factor = inputs(4).requires_grad_()
+        before = collectives()
+        with scope:
+            y = exchange("all_to_all", inputs(5).sin())
+            losses = [(y * factor).sum(), (y * factor).sin().sum()]
+        del y
+        for loss in losses:
+            loss.backward()
+        return factor.grad, collectives() - before
+
+    expected, communicated = step(contextlib.nullcontext())
+    for _ in range(20):
+        gradient, count = step(ac2.PolicyScope(exchange_again_alone))
+        assert same_bits(gradient, expected)
+        assert count == communicated + 2
+
+
+def exchange_again_alone(ctx, op, *args, **kwargs):
+    return ac2.CheckpointPolicy.MUST_RECOMPUTE if "all_to_all" in str(op) else ac2.CheckpointPolicy.MUST_SAVE
+
+
+def test_a_collective_is_replayed_in_each_backward(ranks):
+    ranks.run(exchange_again_for_each_backward)
 
 
 def fails_on_one(rank):

@@ -114,8 +114,6 @@ void expect_as_planned(const Case& c, int64_t rank, const Store& store) {
   EXPECT_LE(plain.held_bytes, plan.steps[0].figures.held_bytes + kSlack);
   EXPECT_EQ(plan.steps.size(), c.sequence ? 7U : 4U);
   for (const gpt::PlannedStep& step : plan.steps) {
-    // The processes do not agree on which all-gathers they repeat, and hang (docs/scale.md).
-    if (step.regions.gather_again) continue;
     SCOPED_TRACE(step.name);
     Trained trained(c, groups);
     const StepFigures real = trained.step(step.regions);
@@ -137,7 +135,11 @@ void expect_as_planned(const Case& c, int64_t rank, const Store& store) {
     EXPECT_TRUE(real.tensor == planned.tensor);
     EXPECT_TRUE(real.data == planned.data);
     EXPECT_TRUE(real.pipeline == planned.pipeline);
-    EXPECT_TRUE(real.tensor == plain.tensor);
+    if (step.regions.gather_again) {
+      EXPECT_GT(real.tensor.all_gather.calls, plain.tensor.all_gather.calls);
+    } else {
+      EXPECT_TRUE(real.tensor == plain.tensor);
+    }
     EXPECT_EQ(real.loss, plain.loss);
     const std::vector<at::Tensor> parameters = copies(trained.stage);
     for (size_t i = 0; i < parameters.size(); ++i) EXPECT_TRUE(same_bits(parameters[i], without[i])) << i;

@@ -62,6 +62,9 @@ class NodeBuilder {
     if (C10_UNLIKELY(call_.facts.communicates)) {
       // Not for the sake of a tag either.
       node->replayable &= decision.policy() == CheckpointPolicy::MUST_RECOMPUTE;
+      if (node->replayable) {
+        tape_.bytes().note_repeated_collective();
+      }
     }
     add_writes();
     add_arguments();
@@ -218,6 +221,10 @@ class NodeBuilder {
         return;
       }
       if (Value* value = tape_.storages().add_made(tensor)) {
+        if (C10_UNLIKELY(call_.facts.communicates)) {
+          // The collective may be about to write there. Noted when it has been waited for, or used.
+          value->versions = WatchedVersions();
+        }
         attach(value, {.flat_result = flat_index}, tensor, decision);
       }
     });

@@ -29,6 +29,17 @@ void note_detached(Tape& tape, const at::Tensor& tensor) {
   }
 }
 
+// What a collective has returned, now that it has been waited for. Gloo writes it late, on another thread or in the
+// wait, and counts up the version of the very tensor that was returned.
+C10_NOINLINE void note_arrival(Tape& tape, c10::ArrayRef<c10::IValue> results) {
+  const Tape::Lock locked(tape);
+  for_each_tensor(results, [&](const at::Tensor& tensor) {
+    if (tensor.defined()) {
+      locked->storages().has_come(tensor);
+    }
+  });
+}
+
 // Called after an op that is not recorded: the program may have let go of values that only the region holds now.
 void stay_within_budget(Tape& tape, const OpFacts& facts) {
   if (Budget* budget = tape.budget()) {
@@ -105,6 +116,9 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
   }
   if (facts.never_recompute || (C10_UNLIKELY(facts.communicates) && !may_be_repeated(region, facts))) {
     run_unrecorded(region, facts, keys, stack);
+    if (C10_UNLIKELY(facts.communicates)) {
+      note_arrival(*tape, top(*stack, facts.num_returns));
+    }
     watch.ran();
     watch.recorded(top(*stack, facts.num_returns), nullptr);
     stay_within_budget(*tape, facts);

@@ -105,6 +105,17 @@ Value* StorageIndex::add_written(const at::Tensor& tensor) {
   return value;
 }
 
+void StorageIndex::has_come(const at::Tensor& tensor) {
+  if (!has_plain_storage(*tensor.unsafeGetTensorImpl())) {
+    return;
+  }
+  Value* value = map_.find(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+  if (value != nullptr && value->producer() != nullptr && value->producer()->facts->communicates) {
+    value->versions = WatchedVersions();
+    value->versions.note(tensor);
+  }
+}
+
 void StorageIndex::add_young(Value* value) {
   lifetimes_.ref(value);
   Value* oldest = map_.add_young(value);

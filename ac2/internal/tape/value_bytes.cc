@@ -218,8 +218,7 @@ bool ValueBytes::take_original(Value* value) {
   if (!value->versions.are_complete()) {
     return false;
   }
-  // Whether it is still there depends on a thread of the collective's, and the other processes must replay it too.
-  if (C10_UNLIKELY(value->producer() != nullptr && value->producer()->facts->communicates)) {
+  if (C10_UNLIKELY(repeats_collectives_) && value->producer() != nullptr) {
     return false;
   }
   auto original = value->origin.lock();

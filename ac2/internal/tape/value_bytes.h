@@ -58,6 +58,11 @@ class ValueBytes {
   void set_replayed(Value* value, c10::Storage storage, at::Tensor replayed);
   // Takes the original for a pin, if it is still there and unchanged. False if it is not.
   bool take_original(Value* value);
+  // The region has a collective that is replayed. All processes must replay it, so nothing that one of them may see and
+  // another not may decide on a replay from now on: which originals are there, and who else has a storage, depends on
+  // threads of collectives, which let go of what they have sent at any time.
+  void note_repeated_collective() { repeats_collectives_ = true; }
+  bool repeats_collectives() const { return repeats_collectives_; }
   // Nothing is there from now on.
   void drop_there(Value* value);
   // The replayed bytes, which nobody but the caller needs from now on.
@@ -91,6 +96,7 @@ class ValueBytes {
   const Observers& observers_;
   c10::SmallVector<Value*, 2> pending_packs_;
   c10::SmallVector<Value*, 2> let_go_;
+  bool repeats_collectives_ = false;
 };
 
 }  // namespace ac2::internal
