@@ -82,17 +82,17 @@ SpillWriter::~SpillWriter() {
     const std::lock_guard<std::mutex> lock(mutex_);
     stopping_ = true;
   }
-  work_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  waits_->work.notify_all();
+  if (waits_->thread.joinable()) waits_->thread.join();
 }
 
 void SpillWriter::start() {
-  if (!thread_.joinable() && !queue_.empty()) thread_ = std::thread([this] { run(); });
+  if (!waits_->thread.joinable() && !queue_.empty()) waits_->thread = std::thread([this] { run(); });
 }
 
 void SpillWriter::forked() {
-  // The thread can be neither joined nor let go of, for it does not exist.
-  if (thread_.joinable()) new std::thread(std::move(thread_));
+  (void)waits_.release();  // the end of either member would wait for the thread
+  waits_ = std::make_unique<Waits>();
   if (being_written_ != nullptr) {
     being_written_->state = SpilledTensor::State::QUEUED;
     queue_.push_front(std::exchange(being_written_, nullptr));
@@ -112,7 +112,8 @@ std::shared_ptr<SpilledTensor> SpillWriter::write(const at::Tensor& dense, const
 
   std::unique_lock<std::mutex> lock(mutex_);
   start();
-  changed_.wait(lock, [&] { return !error_.empty() || !fits || queued_bytes_ + spilled->nbytes <= queue_bytes_; });
+  waits_->changed.wait(lock,
+                       [&] { return !error_.empty() || !fits || queued_bytes_ + spilled->nbytes <= queue_bytes_; });
   TORCH_CHECK(error_.empty(), std::exchange(error_, std::string()));
   if (spilled->nbytes == 0) {
     spilled->state = SpilledTensor::State::WRITTEN;
@@ -128,7 +129,7 @@ std::shared_ptr<SpilledTensor> SpillWriter::write(const at::Tensor& dense, const
     } catch (...) {
       lock.lock();
       queued_bytes_ -= spilled->nbytes;
-      changed_.notify_all();
+      waits_->changed.notify_all();
       throw;
     }
     lock.lock();
@@ -138,9 +139,9 @@ std::shared_ptr<SpilledTensor> SpillWriter::write(const at::Tensor& dense, const
   queue_.push_back(spilled);
   ++needed_;
   start();
-  work_.notify_one();
+  waits_->work.notify_one();
   if (!fits) {
-    changed_.wait(lock, [&] { return spilled->state >= SpilledTensor::State::WRITTEN; });
+    waits_->changed.wait(lock, [&] { return spilled->state >= SpilledTensor::State::WRITTEN; });
     if (spilled->state == SpilledTensor::State::FAILED) {
       lock.unlock();
       forget(*spilled);
@@ -154,7 +155,7 @@ void SpillWriter::run() {
   block_signals();
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
-    work_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
+    waits_->work.wait(lock, [&] { return stopping_ || !queue_.empty(); });
     if (stopping_) return;
     const std::shared_ptr<SpilledTensor> spilled = std::move(queue_.front());
     queue_.pop_front();
@@ -170,7 +171,7 @@ void SpillWriter::run() {
     lock.lock();
     being_written_.reset();
     finish(*spilled);
-    changed_.notify_all();
+    waits_->changed.notify_all();
   }
 }
 
@@ -207,7 +208,7 @@ void SpillWriter::read(const SpilledTensor& spilled, const at::Tensor& out) {
   {
     std::unique_lock<std::mutex> lock(mutex_);
     start();
-    changed_.wait(lock, [&] { return spilled.state >= SpilledTensor::State::WRITTEN; });
+    waits_->changed.wait(lock, [&] { return spilled.state >= SpilledTensor::State::WRITTEN; });
     if (spilled.state == SpilledTensor::State::FAILED) error_.clear();
     TORCH_CHECK(spilled.state == SpilledTensor::State::WRITTEN, spilled.error);
     file = spilled.file;
@@ -233,7 +234,7 @@ void SpillWriter::forget(SpilledTensor& spilled) {
     bytes = std::move(spilled.bytes);
     spilled.bytes.reset();
     if (spilled.counted) queued_bytes_ -= spilled.nbytes;
-    changed_.notify_all();
+    waits_->changed.notify_all();
   }
   spilled.forgotten = true;
   if (spilled.state == SpilledTensor::State::FAILED && error_ == spilled.error) error_.clear();

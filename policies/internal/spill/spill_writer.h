@@ -76,9 +76,15 @@ class SpillWriter {
   const int64_t queue_bytes_;
   const int64_t file_bytes_;
 
+  // What a forked child can neither use nor destroy, for a thread that is not there waits.
+  struct Waits {
+    std::condition_variable work;     // for the thread
+    std::condition_variable changed;  // for those that wait for room, or for a tensor
+    std::thread thread;
+  };
+
   std::mutex mutex_;
-  std::condition_variable work_;     // for the thread
-  std::condition_variable changed_;  // for those that wait for room, or for a tensor
+  std::unique_ptr<Waits> waits_ = std::make_unique<Waits>();
   std::deque<std::shared_ptr<SpilledTensor>> queue_;
   std::shared_ptr<SpilledTensor> being_written_;
   int64_t queued_bytes_ = 0;
@@ -87,7 +93,6 @@ class SpillWriter {
   std::string error_;  // not reported to anybody yet
   std::shared_ptr<const SpillFile> file_;
   int64_t file_end_ = 0;
-  std::thread thread_;
 };
 
 }  // namespace ac2::policies::internal
