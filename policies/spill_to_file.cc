@@ -62,6 +62,9 @@ SaveWithHooks hooks_for(const std::shared_ptr<SpillWriter>& writer, const std::s
 }  // namespace
 
 Policy spill_to_file(const std::string& directory, const std::vector<std::string>& ops, SpillOptions options) {
+  TORCH_CHECK(!directory.empty(),
+              "spill_to_file was given \"\" as its directory; expected the path of one in which this process "
+              "may write.");
   TORCH_CHECK(options.queue_bytes >= 0, "spill_to_file was given a queue of ", options.queue_bytes,
               " bytes; expected 0 (each result is written before its op returns) or more.");
   TORCH_CHECK(options.file_bytes > 0, "spill_to_file was given files of ", options.file_bytes,

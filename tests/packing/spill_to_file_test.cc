@@ -367,6 +367,7 @@ TEST_F(SpillToFileTest, NamesBadInput) {
                {"spill_to_file cannot make a file in", file.c_str(), "Not a directory", "Give an existing directory"});
   expect_error([&] { spill_to_file(missing, {"aten::sin"}); }, {missing.c_str(), "No such file or directory"});
   std::filesystem::remove(file);
+  expect_error([&] { spill_to_file("", {"aten::sin"}); }, {"spill_to_file", "directory", "path"});
   expect_error([&] { spilling({"aten::sinn"}); }, {"spill_to_file", "aten::sinn", "aten::sin"});
   expect_error([&] { spilling({"aten::sin"}, {.queue_bytes = -1}); }, {"queue of -1 bytes"});
   expect_error([&] { spilling({"aten::sin"}, {.file_bytes = 0}); }, {"files of 0 bytes"});

@@ -103,14 +103,15 @@ void Budget::make_room(int64_t bytes, c10::function_ref<std::string()> at, int64
   }
   bool is_first = false;
   const std::optional<int64_t> strict = go_over(shortage->least, is_first);
-  TORCH_CHECK(!strict, "The memory budget of ", *strict, " bytes cannot be met: at ", at(), ", ", shortage->least,
-              " bytes must be held at once (", shortage->fixed,
-              " of them saved by decisions that a budget does not override, or not to be computed again, as what the "
-              "region took from outside; the rest is what ops take and make that must run again). Nothing else that "
-              "could be dropped is there. The smallest budget that would have done is ",
-              std::max(enough, shortage->least),
-              " bytes. Give the budget that many, let policies save less, or make the budget soft "
-              "(ac2::MemoryBudget::soft), so that more is held where there is no other way.");
+  TORCH_CHECK(
+      !strict, "The memory budget of ", *strict, " bytes cannot be met: at ", at(), ", ", shortage->least,
+      " bytes must be held at once (", shortage->fixed,
+      " of them saved by decisions that a budget does not override, or not to be computed again, as what the "
+      "region took from outside; the rest is what ops take and make that must run again). Nothing else that "
+      "could be dropped is there. The smallest budget that would have done is ",
+      std::max(enough, shortage->least),
+      " bytes. Give the budget that many, let policies save less, or make the budget soft "
+      "(MemoryBudget::soft; in Python ac2.MemoryBudget.soft), so that more is held where there is no other way.");
   if (is_first) {
     TORCH_WARN("The soft memory budget of ", shortage->budget, " bytes is exceeded: at ", at(), ", ", shortage->least,
                " bytes must be held at once. This is said once for a budget; MemoryBudget::times_over() and "
