@@ -157,6 +157,18 @@ TEST_F(StrategiesTest, MemoryHasStateOfItsOwnInEveryRegion) {
   }
 }
 
+// Such a tensor has no sizes to compare.
+TEST_F(StrategiesTest, EveryNamedPolicyTakesNestedTensors) {
+  const auto fn = [](const Tensors& in) {
+    const at::Tensor nested = at::_nested_tensor_from_tensor_list({in[0].sin(), in[1].sin()});
+    return Tensors{at::linear(nested, in[2], in[3]).relu().mul(2).to_padded_tensor(0.0).cos()};
+  };
+  for (const std::string& policy : policy_names()) {
+    SCOPED_TRACE(policy);
+    expect_same_gradients(fn, {sample({3, 4}), sample({2, 4}), sample({5, 4}), sample({5})}, policy_by_name(policy));
+  }
+}
+
 TEST_F(StrategiesTest, SpeedReplaysNoDecompositionAndNoProduct) {
   const auto fn = [](const Tensors& in) {
     const at::Tensor product = in[0].mm(in[0].t()).add(at::eye(4)).tanh();
