@@ -24,7 +24,10 @@ Step random_chain(std::mt19937& dice, int ops) {
   std::vector<uint32_t> last;
   for (int i = 0; i < ops; ++i) {
     const double cost = static_cast<double>(1 + dice() % 20);
-    last = {step.run(cost, static_cast<int64_t>(1 + dice() % 9), last, static_cast<Step::Saves>(dice() % 4))};
+    // One after the other: compilers differ in the order in which they compute arguments.
+    const auto saves = static_cast<Step::Saves>(dice() % 4);
+    const auto bytes = static_cast<int64_t>(1 + dice() % 9);
+    last = {step.run(cost, bytes, last, saves)};
   }
   step.backward();
   return step;
@@ -42,7 +45,9 @@ Step random_dag(std::mt19937& dice, int ops) {
     }
     const double cost = static_cast<double>(1 + dice() % 20);
     const Fate fate = dice() % 12 == 0 ? Fate::kSaved : dice() % 12 == 0 ? Fate::kRecomputed : Fate::kOpen;
-    step.run(cost, static_cast<int64_t>(1 + dice() % 9), inputs, static_cast<Step::Saves>(1 + dice() % 3), fate);
+    const auto saves = static_cast<Step::Saves>(1 + dice() % 3);
+    const auto bytes = static_cast<int64_t>(1 + dice() % 9);
+    step.run(cost, bytes, inputs, saves, fate);
   }
   step.backward();
   return step;

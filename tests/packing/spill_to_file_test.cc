@@ -258,6 +258,9 @@ TEST_F(SpillToFileTest, ScopesOfThePolicyNest) {
 
 // A process of its own takes part of the graph along, and goes on: the thread that writes is not in it.
 TEST_F(SpillToFileTest, AForkedProcessReadsWhatWasSpilledAndSpillsItself) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "ThreadSanitizer ends a forked process that starts a thread.";
+#endif
   for (const SpillOptions& options : kOptions) {
     for (const int values : {2, 20}) {
       const Policy policy = spilling({"aten::sin"}, options);
