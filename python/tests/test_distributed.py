@@ -338,6 +338,10 @@ def same_with_gathers_again():
         assert count == communicated + STEPS * LAYERS, f"{where}: {count} collectives, {communicated} without regions"
 
 
+@pytest.mark.skipif(
+    tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13),
+    reason="before 2.13 regions do not see what DTensor waits for, and processes may differ in what they replay",
+)
 def test_tensor_parallel_that_gathers_the_sequence_again_in_backward(ranks):
     ranks.run(same_with_gathers_again)
 

@@ -110,7 +110,8 @@ void StorageIndex::has_come(const at::Tensor& tensor) {
     return;
   }
   Value* value = map_.find(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
-  if (value != nullptr && value->producer() != nullptr && value->producer()->facts->communicates) {
+  // What comes from outside may be a collective's that ran there, and that the region has met on its way.
+  if (value != nullptr && (value->producer() == nullptr || value->producer()->facts->communicates)) {
     value->versions = WatchedVersions();
     value->versions.note(tensor);
   }
