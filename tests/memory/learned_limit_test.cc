@@ -53,15 +53,27 @@ TEST(LearnedLimitTest, ItIsNeverNothing) {
   EXPECT_EQ(limit.bytes(), 1);
 }
 
-TEST(LearnedLimitTest, WithoutShortagesItRisesByAnEighthNowAndThen) {
+TEST(LearnedLimitTest, WithoutShortagesItRisesNowAndThenAndEachTimeByMore) {
   LearnedLimit limit;
   limit.ran_out({.held = 900, .most_held = 900, .freed = 100});
   backwards(limit, 7);
   EXPECT_EQ(limit.bytes(), 800);
   backwards(limit, 1);
   EXPECT_EQ(limit.bytes(), 900);
-  backwards(limit, 8);
-  EXPECT_EQ(limit.bytes(), 1012);
+  for (const int64_t bytes : {1125, 1687, 3374, 6748}) {
+    backwards(limit, 8);
+    EXPECT_EQ(limit.bytes(), bytes);
+  }
+}
+
+TEST(LearnedLimitTest, AfterAShortageItRisesByAnEighthAgain) {
+  LearnedLimit limit;
+  limit.ran_out({.held = 900, .most_held = 900, .freed = 100});
+  backwards(limit, 16);
+  limit.ran_out({.held = 1125, .most_held = 1125, .freed = 325});
+  EXPECT_EQ(limit.bytes(), 800);
+  backwards(limit, 16);
+  EXPECT_EQ(limit.bytes(), 900);
 }
 
 // A program that repeats its step: 800 fit, and the attempts with 900 come after 8, 16, 32 … backwards.

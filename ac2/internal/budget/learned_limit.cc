@@ -6,6 +6,7 @@ namespace ac2::internal {
 
 void LearnedLimit::ran_out(const Shortage& shortage) {
   quiet_ = 0;
+  part_ = kSmallestPart;
   if (is_attempt_) {
     is_attempt_ = false;
     constexpr int64_t kMostPatience = int64_t{1} << 30;
@@ -26,7 +27,8 @@ void LearnedLimit::backward_ended(int graph_task) {
   }
   quiet_ = 0;
   is_attempt_ = true;
-  bytes_ = bytes_ < kNone / 2 ? bytes_ + std::max<int64_t>(bytes_ / 8, 1) : kNone;
+  bytes_ = bytes_ < kNone / 2 ? bytes_ + std::max<int64_t>(bytes_ / part_, 1) : kNone;
+  part_ = std::max<int64_t>(part_ / 2, 1);
 }
 
 }  // namespace ac2::internal

@@ -7,12 +7,13 @@
 //
 // Where memory ran out, h - f bytes could be held beside what else there was. That is the limit from then on, and the
 // next step drops in time. Late in a backward less is held, and the gradients take what was given back: there a limit
-// of h - f would make the whole step hold as little. So nothing is learned where less than 7/8 are held of the most that
-// this step has held, or of the limit if that is less: a replay may hold more than the limit for a while.
+// of h - f would make the whole step hold as little. So nothing is learned where less than 7/8 are held of the most
+// that this step has held, or of the limit if that is less: a replay may hold more than the limit for a while.
 //
 // A limit that was learned of something that does not come back would stay for ever. So after some backwards without a
-// shortage, 8 at first, it rises by an eighth. Where a shortage follows, that was too much, and the next attempt comes
-// after twice as many backwards: for a program that repeats its step there are few, and ever fewer.
+// shortage, 8 at first, it rises by an eighth, and by twice as much each time that no shortage has followed, to double.
+// Where one follows, that was too much: the next attempt is one of an eighth again, and comes after twice as many
+// backwards. For a program that repeats its step there are few, and ever fewer.
 //
 // Not thread-safe: its owner has a lock.
 #pragma once
@@ -39,9 +40,12 @@ class LearnedLimit {
   void forget() { *this = {}; }
 
  private:
+  static constexpr int64_t kSmallestPart = 8;
+
   int64_t bytes_ = kNone;
   int64_t patience_ = 8;
-  int64_t quiet_ = 0;  // backwards since the last shortage or attempt
+  int64_t quiet_ = 0;             // backwards since the last shortage or attempt
+  int64_t part_ = kSmallestPart;  // the next attempt adds the limit divided by this
   bool is_attempt_ = false;
   int last_backward_ = -1;
 };

@@ -19,8 +19,8 @@ namespace ac2::internal {
 class Budget;
 class Tape;
 
-// A tape that a backward uses. It dies before the backward ends if autograd's graph alone has held it, for the last hook
-// goes with the last node that has run. Its budget is told of the end all the same.
+// A tape that a backward uses. It dies before the backward ends if autograd's graph alone has held it, for the last
+// hook goes with the last node that has run. Its budget is told of the end all the same.
 struct EnteredTape {
   std::weak_ptr<Tape> tape;
   std::weak_ptr<Budget> budget;
