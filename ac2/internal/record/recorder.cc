@@ -9,6 +9,7 @@
 #include "ac2/internal/budget/budget.h"
 #include "ac2/internal/graph/seen_writes.h"
 #include "ac2/internal/libtorch/for_each_tensor.h"
+#include "ac2/internal/operators/op_tables.h"
 #include "ac2/internal/operators/random_replay.h"
 #include "ac2/internal/record/overwrite.h"
 #include "ac2/internal/record/recording.h"
@@ -29,7 +30,7 @@ void note_detached(Tape& tape, const at::Tensor& tensor) {
   }
 }
 
-// What a collective has returned, now that it has been waited for. Gloo writes it late, on another thread or in the
+// The results of a wait are complete. Gloo writes what a collective has returned late, on another thread or in the
 // wait, and counts up the version of the very tensor that was returned.
 C10_NOINLINE void note_arrival(Tape& tape, c10::ArrayRef<c10::IValue> results) {
   const Tape::Lock locked(tape);
@@ -116,7 +117,7 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
   }
   if (facts.never_recompute || (C10_UNLIKELY(facts.communicates) && !may_be_repeated(region, facts))) {
     run_unrecorded(region, facts, keys, stack);
-    if (C10_UNLIKELY(facts.communicates)) {
+    if (C10_UNLIKELY(facts.communicates) && waits_for_collective(facts.op.schema().name())) {
       note_arrival(*tape, top(*stack, facts.num_returns));
     }
     watch.ran();

@@ -110,7 +110,7 @@ void StorageIndex::has_come(const at::Tensor& tensor) {
     return;
   }
   Value* value = map_.find(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
-  // What comes from outside may be a collective's that ran there, and that the region has met on its way.
+  // A value from outside may be the result of a collective that ran there, if the region met it before it had come.
   if (value != nullptr && (value->producer() == nullptr || value->producer()->facts->communicates)) {
     value->versions = WatchedVersions();
     value->versions.note(tensor);

@@ -46,7 +46,7 @@ class StorageIndex {
   // A new value for a storage that an op has just written, and that the index has forgotten. Its version is noted when
   // it is first used: ADInplaceOrView counts it only after the op.
   Value* add_written(const at::Tensor& tensor);
-  // What a collective has written to the tensor is there, for it has been waited for: from now on a write shows.
+  // The tensor has been waited for, so that a collective has written all of it: from now on a write shows.
   void has_come(const at::Tensor& tensor);
   // The storage is about to be written, so the value that it held is no longer there.
   void forget(c10::StorageImpl* storage);
