@@ -37,7 +37,6 @@ namespace {
 using ac2::internal::KeepPlan;
 using ac2::internal::NetworkStep;
 using ac2::internal::Planner;
-using ac2::internal::StepGraph;
 
 constexpr int kDeepest = 40;  // levels of the U-shaped network: sizes double with each
 
@@ -62,18 +61,10 @@ std::optional<NetworkStep> step_of(const std::string& network, int ops) {
   return std::nullopt;
 }
 
-double cost_of(const StepGraph& graph) {
-  double cost = 0;
-  for (const StepGraph::Op& op : graph.ops) {
-    cost += op.cost;
-  }
-  return cost;
-}
-
 // Returns whether there is a plan for each budget.
-bool plan(const std::string& network, const StepGraph& graph, const std::vector<double>& budgets) {
+bool plan(const std::string& network, const NetworkStep& step, const std::vector<double>& budgets) {
   const auto start = std::chrono::steady_clock::now();
-  Planner planner(graph);
+  Planner planner(step.graph);
   const int64_t all = planner.keep_all().outcome.peak_bytes;
   const double ready = seconds_since(start);
   bool planned = true;
@@ -82,14 +73,14 @@ bool plan(const std::string& network, const StepGraph& graph, const std::vector<
     const auto begun = std::chrono::steady_clock::now();
     const std::optional<KeepPlan> found = planner.solve(bytes);
     const double took = seconds_since(begun);
-    absl::PrintF("%-12s %8d %7g %9.2f %9.2f ", network, graph.ops.size(), budget, ready, took);
+    absl::PrintF("%-12s %8d %7g %9.2f %9.2f ", network, step.graph.ops.size(), budget, ready, took);
     if (!found) {
       planned = false;
       absl::PrintF("no plan; the smallest takes %.3f\n",
                    static_cast<double>(planner.smallest().outcome.peak_bytes) / static_cast<double>(all));
       continue;
     }
-    absl::PrintF("%12.5f %9.4f\n", found->outcome.replay_cost / cost_of(graph),
+    absl::PrintF("%12.5f %9.4f\n", found->outcome.replay_cost / step.cost(),
                  static_cast<double>(found->outcome.peak_bytes) / static_cast<double>(bytes));
     std::fflush(stdout);
   }
@@ -109,17 +100,20 @@ int main(int argc, char** argv) {
       return 2;
     }
   }
+  std::vector<int> sizes;
+  for (const std::string& text : absl::GetFlag(FLAGS_ops)) {
+    int& ops = sizes.emplace_back();
+    if (!absl::SimpleAtoi(text, &ops) || ops < 10) {
+      absl::FPrintF(stderr, "planner_benchmark: --ops is \"%s\"; it must be a number of at least 10\n", text);
+      return 2;
+    }
+  }
   absl::PrintF("%-12s %8s %7s %9s %9s %12s %9s\n", "network", "ops", "budget", "ready, s", "plan, s", "replayed",
                "of budget");
   bool planned = true;
   for (const std::string& network : absl::GetFlag(FLAGS_network)) {
     size_t last = 0;
-    for (const std::string& text : absl::GetFlag(FLAGS_ops)) {
-      int ops = 0;
-      if (!absl::SimpleAtoi(text, &ops) || ops < 10) {
-        absl::FPrintF(stderr, "planner_benchmark: --ops is \"%s\"; it must be a number of at least 10\n", text);
-        return 2;
-      }
+    for (const int ops : sizes) {
       const std::optional<NetworkStep> step = step_of(network, ops);
       if (!step) {
         absl::FPrintF(stderr, "planner_benchmark: no network \"%s\"; there are chain, transformer, lstm and u_shaped\n",
@@ -128,7 +122,7 @@ int main(int argc, char** argv) {
       }
       // The U-shaped network does not grow any more.
       if (step->graph.ops.size() != last) {
-        planned = plan(network, step->graph, budgets) && planned;
+        planned = plan(network, *step, budgets) && planned;
       }
       last = step->graph.ops.size();
     }

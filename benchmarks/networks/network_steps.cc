@@ -42,6 +42,14 @@ const StepGraph& NetworkStep::backward() {
   return graph;
 }
 
+double NetworkStep::cost() const {
+  double cost = 0;
+  for (const StepGraph::Op& op : graph.ops) {
+    cost += op.cost;
+  }
+  return cost;
+}
+
 void NetworkStep::want(uint32_t value, std::vector<uint32_t>& hooks) {
   hooks.push_back(static_cast<uint32_t>(graph.hooks.size()));
   graph.events.push_back({Event::kWanted, hooks.back()});

@@ -25,6 +25,9 @@ class NetworkStep {
   // Parameters and inputs are no values here: they are always there. Of the results the program now lets go.
   const StepGraph& backward();
 
+  // Of all ops, each once.
+  double cost() const;
+
   StepGraph graph;
 
  private:

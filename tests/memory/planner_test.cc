@@ -86,12 +86,6 @@ class Subsets {
   std::vector<KeepOutcome> outcomes_;
 };
 
-double cost_of(const StepGraph& graph) {
-  double cost = 0;
-  for (const StepGraph::Op& op : graph.ops) cost += op.cost;
-  return cost;
-}
-
 TEST(PlannerTest, KeepsEverythingThatFits) {
   const Step step = sines_step(8);
   Planner planner(step.graph);
@@ -163,7 +157,7 @@ TEST(PlannerTest, IsNearTheBestOnRandomGraphs) {
         continue;
       }
       EXPECT_LE(plan->outcome.peak_bytes, bytes);
-      const double above = (plan->outcome.replay_cost - subsets.least_cost(bytes)) / cost_of(step.graph);
+      const double above = (plan->outcome.replay_cost - subsets.least_cost(bytes)) / step.cost();
       ++solved;
       best += above == 0 ? 1 : 0;
       sum += above;
@@ -201,8 +195,8 @@ TEST(PlannerTest, IsNearTheBoundOnNetworks) {
         EXPECT_LT(bytes, planner.smallest().outcome.peak_bytes);
         continue;
       }
-      const double cost = plan->outcome.replay_cost / cost_of(network.step.graph);
-      const double bound = planner.least_cost(bytes) / cost_of(network.step.graph);
+      const double cost = plan->outcome.replay_cost / network.step.cost();
+      const double bound = planner.least_cost(bytes) / network.step.cost();
       std::printf("%s at %.3f: %.3f of a forward, no less than %.3f\n", network.name, fraction, cost, bound);
       EXPECT_GE(cost, bound - 1e-9);
       EXPECT_LE(cost, bound + most);
@@ -243,7 +237,7 @@ TEST(PlannerTest, PlansATransformerOfTenThousandOpsWithinItsBytes) {
   const std::optional<KeepPlan> plan = planner.solve(bytes);
   ASSERT_TRUE(plan);
   EXPECT_LE(plan->outcome.peak_bytes, bytes);
-  EXPECT_LE(plan->outcome.replay_cost, 0.13 * cost_of(step.graph));
+  EXPECT_LE(plan->outcome.replay_cost, 0.13 * step.cost());
 }
 
 TEST(PlannerTest, TheSameStepHasTheSamePlan) {

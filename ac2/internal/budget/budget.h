@@ -195,6 +195,8 @@ class Budget : public std::enable_shared_from_this<Budget> {
   void apply_learned();
   bool drop_all_and_lower();
   int64_t held() { return evictor_.held_bytes() + fixed_bytes_ + outside_.ours(); }
+  // The same, and what tapes hold that are not tracked.
+  int64_t held_by_all_tapes() { return untracked_bytes_.load(std::memory_order_relaxed) + held(); }
   // Threads note without the lock what they hold; of several at once the most remains.
   void note_held(int64_t bytes) {
     int64_t most = most_held_.load(std::memory_order_relaxed);

@@ -28,7 +28,7 @@ void Budget::exceeded(int64_t bytes) {
     const std::lock_guard lock(mutex_);
     is_first = times_over_++ == 0;
     most_bytes_over_ = std::max(most_bytes_over_, bytes);
-    held = untracked_bytes_.load(std::memory_order_relaxed) + this->held();
+    held = held_by_all_tapes();
   }
   if (is_first) {
     TORCH_WARN(
@@ -149,14 +149,14 @@ void Budget::backward_ended(int graph_task) {
   }
   learned_->backward_ended(graph_task);
   apply_learned();
-  most_held_.store(untracked_bytes_.load(std::memory_order_relaxed) + held(), std::memory_order_relaxed);
+  most_held_.store(held_by_all_tapes(), std::memory_order_relaxed);
 }
 
 void Budget::forget_limit() {
   if (has_no_number()) {
     const std::lock_guard lock(mutex_);
     learned_->forget();
-    most_held_.store(untracked_bytes_.load(std::memory_order_relaxed) + held(), std::memory_order_relaxed);
+    most_held_.store(held_by_all_tapes(), std::memory_order_relaxed);
     has_several_devices_ = false;
     apply_learned();
   }

@@ -12,8 +12,8 @@
 //
 // A limit that was learned of something that does not come back would stay for ever. So after some backwards without a
 // shortage, 8 at first, it rises by an eighth, and by twice as much each time that no shortage has followed, to double.
-// Where one follows, that was too much: the next attempt is one of an eighth again, and comes after twice as many
-// backwards. For a program that repeats its step there are few, and ever fewer.
+// A shortage after an attempt shows that the attempt was too much: the next one is of an eighth again, and comes after
+// twice as many backwards. A program that repeats its step has few attempts, and ever fewer.
 //
 // Not thread-safe: its owner has a lock.
 #pragma once

@@ -51,19 +51,19 @@ class LiveWriters {
   }
 
  private:
-  LiveWriters() { pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child); }
+  LiveWriters() { pthread_atfork(&lock_all, &unlock_all, &begin_anew); }
 
-  static void before_fork() {
+  static void lock_all() {
     get().mutex_.lock();
     for (SpillWriter* writer : get().writers_) writer->mutex_.lock();
   }
-  static void after_fork_in_parent() {
+  static void unlock_all() {
     for (SpillWriter* writer : get().writers_) writer->mutex_.unlock();
     get().mutex_.unlock();
   }
-  static void after_fork_in_child() {
+  static void begin_anew() {
     for (SpillWriter* writer : get().writers_) writer->forked();
-    after_fork_in_parent();
+    unlock_all();
   }
 
   std::mutex mutex_;

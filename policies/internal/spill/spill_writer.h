@@ -76,7 +76,7 @@ class SpillWriter {
   const int64_t queue_bytes_;
   const int64_t file_bytes_;
 
-  // What a forked child can neither use nor destroy, for a thread that is not there waits.
+  // A forked child can neither use nor destroy these, for in them a thread waits that it does not have.
   struct Waits {
     std::condition_variable work;     // for the thread
     std::condition_variable changed;  // for those that wait for room, or for a tensor
