@@ -38,8 +38,10 @@ at::Tensor& scale_(at::Tensor& x, double factor) {
 }
 
 std::shared_ptr<const Trace> looked_at;
+at::Tensor dropped_by_op;
 
 at::Tensor& scale_and_look_(at::Tensor& x, double factor) {
+  dropped_by_op = at::Tensor();
   looked_at->stats();
   return scale_(x, factor);
 }
@@ -182,7 +184,7 @@ TEST_F(CustomOpTest, WhatItOverwritesStaysForItThoughTheLastUserIsForgottenMeanw
   {
     const PolicyScope scope([](const OpContext& op) { return PolicyDecision(op.is("aten::sin")); });
     at::Tensor a = c.sin();
-    a.cos();  // to be recomputed, from a; dead, and forgotten when the trace is looked at
+    dropped_by_op = a.cos();  // to be recomputed, from a; dropped in the op, and forgotten when the trace is looked at
     looked_at = scope.trace();
     find_op<at::Tensor&(at::Tensor&, double)>("ac2_test::scale_and_look_").call(a, 0.5);
     y = x * a;

@@ -345,5 +345,66 @@ TEST_F(LastingRegionTest, LayoutsThatNobodyUsesAreForgotten) {
   EXPECT_EQ(scope.trace()->stats().live_nodes, 0);
 }
 
+// Backward keeps the graph, which goes before the optimizer writes to the parameters: nothing wants their old values.
+class RetainedGraphs {
+ public:
+  explicit RetainedGraphs(double momentum) : momentum_(momentum) {
+    at::manual_seed(3);
+    for (int i = 0; i < kLayers; ++i) {
+      weights_.push_back((at::randn({kSide, kSide}) * 0.1).requires_grad_());
+    }
+  }
+  void round() {
+    at::Tensor x = at::ones({kSide, kSide});
+    for (const at::Tensor& weight : weights_) x = x.mm(weight).tanh();
+    const Tensors gradients =
+        torch::autograd::grad({x.pow(2).sum()}, weights_, /*grad_outputs=*/{}, /*retain_graph=*/true);
+    x = at::Tensor();
+    const at::NoGradGuard no_grad;
+    for (int i = 0; i < kLayers; ++i) {
+      if (velocities_.size() < weights_.size()) {
+        velocities_.push_back(gradients[i].clone());
+      } else {
+        velocities_[i].mul_(momentum_).add_(gradients[i]);
+      }
+      weights_[i].sub_(velocities_[i] * 0.01);
+    }
+  }
+  const Tensors& weights() const { return weights_; }
+
+  static constexpr int kLayers = 6;
+  static constexpr int64_t kSide = 32;
+  static constexpr int64_t kMatrix = kSide * kSide * 4;  // bytes
+
+ private:
+  double momentum_;
+  Tensors weights_, velocities_;
+};
+
+Tensors weights_after(int rounds, double momentum) {
+  RetainedGraphs graphs(momentum);
+  for (int i = 0; i < rounds; ++i) graphs.round();
+  return graphs.weights();
+}
+
+TEST_F(LastingRegionTest, OnceARetainedGraphIsGoneWritesToParametersCopyNothing) {
+  const Tensors plain = weights_after(20, 0.9);
+  PolicyScope scope;
+  const Tensors recomputed = weights_after(20, 0.9);
+  expect_same_bits(recomputed, plain, "weights");
+  const TraceStats stats = scope.trace()->stats();
+  EXPECT_EQ(stats.copied_bytes, 0);
+}
+
+TEST_F(LastingRegionTest, OnceARetainedGraphIsGoneABudgetHasRoomAgain) {
+  const Tensors plain = weights_after(20, 0.9);
+  for (int matrices = 4; matrices <= 20; ++matrices) {
+    SCOPED_TRACE(matrices);
+    PolicyScope scope({.memory_budget = MemoryBudget(matrices * RetainedGraphs::kMatrix, /*modelled_costs=*/true)});
+    const Tensors budgeted = weights_after(20, 0.9);
+    expect_same_bits(budgeted, plain, "weights");
+  }
+}
+
 }  // namespace
 }  // namespace ac2::test

@@ -213,6 +213,13 @@ void Overwrites::add_copies(const Target& target, bool must_know, Copies& copies
   }
 }
 
+bool Overwrites::ops_want_what_goes(LockedTape& tape) const {
+  return std::any_of(targets_.begin(), targets_.end(), [&](const Target& target) {
+    const Value* old = target.old != nullptr ? target.old : tape.storages().find(target.tensor);
+    return old != nullptr && old->is_lost_by_a_write() && old->users() > old->hooks();
+  });
+}
+
 void Overwrites::plan(LockedTape& tape, Target& target, const Outlook& outlook, Copies& copies, OnTheWay& on_the_way) {
   const bool must_know = outlook.recompute && target.is_read();
   Value* old = std::exchange(target.old, nullptr);
@@ -287,11 +294,19 @@ Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IVal
     return;
   }
   outlook.recompute &= facts.has_fresh_results;
+  bool is_tidy = false;
+  {
+    const Tape::Lock locked(tape);
+    collect_targets(*locked, facts, arguments);
+    is_tidy = !ops_want_what_goes(*locked);
+  }
+  if (C10_UNLIKELY(!is_tidy)) {
+    tape.sweep_if_due();  // perhaps nothing wants what those ops made
+  }
   Copies copies;
   OnTheWay on_the_way;
   {
     const Tape::Lock locked(tape);
-    collect_targets(*locked, facts, arguments);
     for (Target& target : targets_) {
       plan(*locked, target, outlook, copies, on_the_way);
     }

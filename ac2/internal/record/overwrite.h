@@ -109,6 +109,8 @@ class Overwrites {
   void add(LockedTape& tape, const at::Tensor& tensor, uint16_t argument, int32_t list_index);
   void add_aliases(LockedTape& tape);
   void find_what_is_not_read(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments);
+  // Whether ops that may be replayed want bytes that the op is about to write over.
+  bool ops_want_what_goes(LockedTape& tape) const;
   void plan(LockedTape& tape, Target& target, const Outlook& outlook, Copies& copies, OnTheWay& on_the_way);
   // Whether those who want what `target` held can do without a copy.
   bool hand_on(LockedTape& tape, const Target& target, const Outlook& outlook);

@@ -57,7 +57,6 @@ std::vector<Node*> LockedTape::reachable_nodes() const {
 }
 
 TraceStats LockedTape::stats() {
-  storages_.sweep();
   TraceStats stats;
   stats.live_nodes = lifetimes_.live_nodes();
   stats.not_offloaded_bytes = offloading_.not_offloaded_bytes();

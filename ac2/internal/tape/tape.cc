@@ -27,17 +27,31 @@ void Tape::set_budget(std::shared_ptr<Budget> budget) {
 }
 
 TraceStats Tape::stats() {
-  TraceStats stats;
-  stats.live_nodes = std::numeric_limits<int64_t>::max();
-  // Values that a sweep drops are freed with the lock, and with them storages whose values the next sweep drops.
-  for (bool fewer = true; fewer;) {
-    const int64_t nodes = stats.live_nodes;
-    const Lock locked(*this);
-    stats = locked->stats();
-    fewer = stats.live_nodes < nodes && stats.live_nodes > 0;
-  }
+  sweep();
+  const Lock locked(*this);
+  TraceStats stats = locked->stats();
   stats.recorded_ops = ops_so_far();
   return stats;
+}
+
+void Tape::sweep() {
+  // Values that a sweep drops are freed with the lock, and with them storages whose values the next sweep drops.
+  int64_t nodes = std::numeric_limits<int64_t>::max();
+  for (bool fewer = true; fewer;) {
+    const Lock locked(*this);
+    locked->storages().sweep();
+    const int64_t left = locked->lifetimes().live_nodes();
+    fewer = left < std::exchange(nodes, left) && left > 0;
+  }
+}
+
+void Tape::sweep_if_due() {
+  if (ops_so_far() < next_sweep_) {
+    return;
+  }
+  sweep();
+  const Lock locked(*this);
+  next_sweep_ = ops_so_far() + locked->lifetimes().live_nodes() / kSweepShare;
 }
 
 void Tape::tidy() {
@@ -85,8 +99,11 @@ bool Tape::start_tracking_in_time() {
 }
 
 void Tape::forget_for_room() {
-  const Lock locked(*this);
-  locked->forget_for_room();
+  {
+    const Lock locked(*this);
+    locked->forget_for_room();
+  }
+  sweep();
 }
 
 }  // namespace ac2::internal

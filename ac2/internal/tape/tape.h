@@ -97,6 +97,11 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
   void set_budget(std::shared_ptr<Budget> budget);
 
   TraceStats stats();
+  // Frees what nothing can come to need. What ops record frees only a few values at a time.
+  void sweep();
+  // The same, unless fewer ops were recorded since the last time than a quarter of the nodes that were left then. By
+  // the recording thread.
+  void sweep_if_due();
   // The region is over: only what hooks need stays.
   void close();
 
@@ -118,6 +123,8 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
   LockedTape locked_;
   ReplayTurn replay_turn_;
   Pool<HookMemory> hook_memory_;
+  static constexpr int64_t kSweepShare = 4;
+  int64_t next_sweep_ = 0;  // so many ops must be recorded before; the recording thread's alone
   // The recording thread alone stores it, so that it need not be counted up in one step. Others read a number of it,
   // and nothing that was written with it.
   std::atomic<int64_t> recorded_ops_{0};
