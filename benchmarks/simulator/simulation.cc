@@ -22,9 +22,11 @@ Simulation::Simulation(const RecordedStep& step, const SimulatorOptions& options
       foresight_(evictor_, options.step_known ? step_cost_ : 0),
       evictor_({.budget = options.budget,
                 .rule = options.rule,
-                .foresight = options.store != nullptr ? static_cast<const Foresight*>(&memory_) : &foresight_}),
+                .foresight = options.store != nullptr ? static_cast<const Foresight*>(&memory_) : &foresight_,
+                .copies = &copies_}),
       memory_(evictor_, options.store != nullptr ? *options.store : StepStore::process(),
               StepMemory::Wants::kPerhapsLonger),
+      copies_(evictor_, options.store != nullptr ? static_cast<const Foresight&>(memory_) : foresight_),
       values_(step.values.size()),
       tensors_(step.tensors.size()),
       op_values_(step.ops.size()) {

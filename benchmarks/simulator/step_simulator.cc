@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "benchmarks/simulator/host_copies_simulation.h"
 #include "benchmarks/simulator/offload_simulation.h"
 #include "benchmarks/simulator/simulation.h"
 
@@ -19,10 +20,10 @@ StepResult simulate(const RecordedStep& step, const SimulatorOptions& options) {
   if (options.link_bytes_per_ns == 0) {
     return Simulation(step, options).run();
   }
-  if (!(options.link_bytes_per_ns > 0) || !options.step_known) {
-    throw std::logic_error("copies need a known step, and a bandwidth that is positive");
+  if (!(options.link_bytes_per_ns > 0)) {
+    throw std::logic_error("copies need a bandwidth that is positive");
   }
-  return OffloadSimulation(step, options).run();
+  return options.step_known ? OffloadSimulation(step, options).run() : HostCopiesSimulation(step, options).run();
 }
 
 }  // namespace ac2::internal

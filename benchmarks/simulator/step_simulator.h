@@ -10,8 +10,7 @@
 // - Ops run in order. Before one runs, values that it takes and that have no bytes are computed again, at the recorded
 //   cost.
 // - An op has its inputs and all its results in memory at once. A result that exists already is there twice; what is
-// not
-//   needed is dropped right after the op.
+//   not needed is dropped right after the op.
 // - A view of bytes that were computed again is made again, at its cost.
 // - What comes from outside counts and is never dropped.
 // - A value is needed while the program has a name for one of its tensors, and while it serves to compute another.
@@ -80,10 +79,11 @@ struct SimulatorOptions {
   // StepMemory chooses.
   StepStore* store = nullptr;
   // Bytes that a copy to the host's memory moves in a unit of cost (25 for 25 GB/s and ns), and as many the other way
-  // meanwhile; 0: there is no such memory. With it the step must be known, and `cost` is the time that the step takes,
-  // waiting for copies included (offload_simulation.h).
+  // meanwhile; 0: there is no such memory. `cost` is then the time that the step takes, waiting for copies included. If
+  // the step is known, that is by the rule of offload_simulation.h, and else by the library's
+  // (host_copies_simulation.h).
   double link_bytes_per_ns = 0;
-  // Whether values may be dropped to be computed again, if they can be copied too.
+  // Whether values may be dropped to be computed again, if they can be copied too and the step is known.
   bool recomputes = true;
   // The simulation is given up when it has cost this many times the step's own cost.
   double give_up_at = 100;

@@ -316,9 +316,11 @@ Args:
     inputs: offloads what the region takes from outside for backward too, but leaves that require a gradient.
     read_ahead_bytes: the most bytes of the device for values that were copied back ahead of their use.
     in_flight_bytes: the most bytes that stay on the device because their copy is not done.
-    max_pinned_bytes: the most pinned memory of the process for values of one device.)")
+    max_pinned_bytes: the most pinned memory of the process for values of one device.
+    instead_of_dropping: under a memory budget, copies values that there is soon no room for to the host, where that takes
+        less time than to compute them again. Without a budget a warning says that it has no effect.)")
       .def(py::init([](int64_t min_bytes, bool inputs, int64_t read_ahead_bytes, int64_t in_flight_bytes,
-                       int64_t max_pinned_bytes) {
+                       int64_t max_pinned_bytes, bool instead_of_dropping) {
              for (const int64_t bytes : {min_bytes, read_ahead_bytes, in_flight_bytes, max_pinned_bytes}) {
                if (bytes < 0) {
                  throw py::value_error(
@@ -329,30 +331,35 @@ Args:
                                    .inputs = inputs,
                                    .read_ahead_bytes = read_ahead_bytes,
                                    .in_flight_bytes = in_flight_bytes,
-                                   .max_pinned_bytes = max_pinned_bytes};
+                                   .max_pinned_bytes = max_pinned_bytes,
+                                   .instead_of_dropping = instead_of_dropping};
            }),
            py::kw_only(), py::arg("min_bytes") = defaults.min_bytes, py::arg("inputs") = defaults.inputs,
            py::arg("read_ahead_bytes") = defaults.read_ahead_bytes,
            py::arg("in_flight_bytes") = defaults.in_flight_bytes,
-           py::arg("max_pinned_bytes") = defaults.max_pinned_bytes)
+           py::arg("max_pinned_bytes") = defaults.max_pinned_bytes,
+           py::arg("instead_of_dropping") = defaults.instead_of_dropping)
       // So that a module that was wrapped with one can be copied and pickled.
       .def(py::pickle(
           [](const OffloadOptions& options) {
             return py::make_tuple(options.min_bytes, options.inputs, options.read_ahead_bytes, options.in_flight_bytes,
-                                  options.max_pinned_bytes);
+                                  options.max_pinned_bytes, options.instead_of_dropping);
           },
           [](const py::tuple& state) {
             return OffloadOptions{.min_bytes = state[0].cast<int64_t>(),
                                   .inputs = state[1].cast<bool>(),
                                   .read_ahead_bytes = state[2].cast<int64_t>(),
                                   .in_flight_bytes = state[3].cast<int64_t>(),
-                                  .max_pinned_bytes = state[4].cast<int64_t>()};
+                                  .max_pinned_bytes = state[4].cast<int64_t>(),
+                                  // A pickle of version 0.1 has no such entry.
+                                  .instead_of_dropping = state.size() > 5 && state[5].cast<bool>()};
           }))
       .def_readonly("min_bytes", &OffloadOptions::min_bytes)
       .def_readonly("inputs", &OffloadOptions::inputs)
       .def_readonly("read_ahead_bytes", &OffloadOptions::read_ahead_bytes)
       .def_readonly("in_flight_bytes", &OffloadOptions::in_flight_bytes)
-      .def_readonly("max_pinned_bytes", &OffloadOptions::max_pinned_bytes);
+      .def_readonly("max_pinned_bytes", &OffloadOptions::max_pinned_bytes)
+      .def_readonly("instead_of_dropping", &OffloadOptions::instead_of_dropping);
 }
 
 void add_tensors(py::module_& module) {

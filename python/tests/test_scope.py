@@ -4,11 +4,13 @@ import base64
 import contextlib
 import functools
 import gc
+import pickle
 import re
 import subprocess
 import sys
 import textwrap
 import threading
+import warnings
 import weakref
 
 import pytest
@@ -381,6 +383,18 @@ def test_a_wrong_policy_is_an_error(policy, error, text):
 def test_a_wrong_option_is_an_error(options, error, text):
     with pytest.raises(error, match=text):
         with ac2.PolicyScope(**options):
+            pass
+
+
+def test_copies_instead_of_drops_need_a_budget():
+    options = pickle.loads(pickle.dumps(ac2.OffloadOptions(instead_of_dropping=True)))
+    assert options.instead_of_dropping and not ac2.OffloadOptions().instead_of_dropping
+    with pytest.warns(UserWarning, match="instead_of_dropping has no effect"):
+        with ac2.PolicyScope(offload=options):
+            pass
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with ac2.PolicyScope(offload=options, memory_budget="1GiB"):
             pass
 
 

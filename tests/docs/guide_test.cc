@@ -253,6 +253,13 @@ TEST_F(GuideTest, InTheHostsMemory) {
   EXPECT_EQ(offload_memory().bytes, 0);
 }
 
+TEST_F(GuideTest, InTheHostsMemoryInsteadOfDropped) {
+  ac2::PolicyScope scope({.memory_budget = 8LL << 30, .offload = ac2::OffloadOptions{.instead_of_dropping = true}});
+
+  x.sin().cos().sum().backward();
+  EXPECT_EQ(scope.trace()->stats().offloaded_bytes, 0);
+}
+
 // Not every machine that runs this has the directory.
 TEST_F(GuideTest, MoreThanMemoryHolds) {
   const auto in_scratch = [&](const std::function<void()>& fn) {

@@ -19,6 +19,12 @@
 namespace ac2::test {
 namespace {
 
+// Copies are fast or slow, so that budgets which may copy instead of drop do both.
+void restart(FakeAccelerator& fake, uint32_t input_seed) {
+  fake.restart(input_seed);
+  fake.copies_take(input_seed % 2 == 0 ? 1e-6 : 1);
+}
+
 class RandomOffloadTest : public CleanTest {
  protected:
   const c10::Device device = FakeAccelerator::install().device();
@@ -41,7 +47,7 @@ std::string left_on_device(FakeAccelerator& fake, int64_t device_bytes) {
 // up gradients of several streams in place, is none (program 11446).
 Verdict compare_on_device(const ProgramFn& program, uint32_t input_seed, const Way& way) {
   FakeAccelerator& fake = FakeAccelerator::install();
-  fake.restart(input_seed);
+  restart(fake, input_seed);
   int64_t left_by_plain = 0;
   bool plain_is_ordered = true;
   std::ostringstream wrong;
@@ -84,14 +90,14 @@ Verdict compare_after_fault_on_device(const ProgramFn& program, uint32_t input_s
     fake.take_errors();
     return error;
   };
-  fake.restart(input_seed);
+  restart(fake, input_seed);
   const int64_t before = fake.device_allocations();
   Verdict verdict;
   verdict.counts = run_and_clean_up().empty();
   const int64_t allocations = fake.device_allocations() - before;
   if (verdict.counts && allocations > 0) {
     Dice dice(input_seed);
-    fake.restart(input_seed);
+    restart(fake, input_seed);
     fake.fail_after(dice.roll(static_cast<int>(allocations)));
     const std::string error = run_and_clean_up();
     const bool of_budget = way.setting.budget > 0 && is_of_budget(error);

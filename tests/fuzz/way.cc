@@ -35,6 +35,7 @@ Way Way::draw_offloading(uint32_t seed, c10::Device device) {
                          .read_ahead_bytes = dice.roll(4) == 0 ? 0 : bytes(),
                          .in_flight_bytes = dice.roll(4) == 0 ? 0 : bytes()};
   if (dice.roll(4) == 0) way.setting.offload.max_pinned_bytes = 512 * dice.roll(20);
+  way.setting.offload.instead_of_dropping = way.setting.budget != 0 && dice.roll(3) > 0;
   return way;
 }
 
@@ -53,7 +54,8 @@ std::string Way::source() const {
     text << ", .prefers_offload = " << truth(setting.prefers_offload)
          << ", .offload = {.min_bytes = " << offload.min_bytes << ", .inputs = " << truth(offload.inputs)
          << ", .read_ahead_bytes = " << offload.read_ahead_bytes << ", .in_flight_bytes = " << offload.in_flight_bytes
-         << ", .max_pinned_bytes = " << offload.max_pinned_bytes << "}";
+         << ", .max_pinned_bytes = " << offload.max_pinned_bytes
+         << ", .instead_of_dropping = " << truth(offload.instead_of_dropping) << "}";
   }
   if (setting.timeline) text << ", .timeline = true";
   if (setting.drops) text << ", .drops = true";

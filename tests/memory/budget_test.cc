@@ -647,6 +647,10 @@ TEST_F(BudgetTest, ThreadsMayShareABudget) {
 class RacingTape : public internal::BudgetedTape {
  public:
   void start_tracking() override {}
+  std::shared_ptr<internal::HostCopy> copy_to_host(internal::Value*, const internal::CopyClock&,
+                                                   c10::function_ref<bool()>) override {
+    return nullptr;
+  }
   void drop_for_room(internal::Value* value, c10::function_ref<bool()> may_drop) override {
     before_lock();
     if (may_drop()) dropped.push_back(value);

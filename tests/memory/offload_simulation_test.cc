@@ -135,12 +135,9 @@ TEST(OffloadSimulationTest, WhatCanNeitherLeaveNorBeDroppedIsAnOutOfMemory) {
   EXPECT_EQ(result.missing_bytes, kBytes);
 }
 
-TEST(OffloadSimulationTest, CopiesNeedAKnownStepAndABandwidth) {
+TEST(OffloadSimulationTest, CopiesNeedABandwidth) {
   const Steps steps = three_values(1000);
   SimulatorOptions options = with_link(2 * kBytes, true);
-  options.step_known = false;
-  EXPECT_THROW(simulate(steps.step(), options), std::logic_error);
-  options = with_link(2 * kBytes, true);
   options.link_bytes_per_ns = -1;
   EXPECT_THROW(simulate(steps.step(), options), std::logic_error);
 }

@@ -137,8 +137,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   double elapsedTime(void* event1, void* event2, const c10::DeviceIndex) const override {
     const Lock lock(state().mutex);
-    return static_cast<double>(static_cast<FakeEvent*>(event2)->position) -
-           static_cast<double>(static_cast<FakeEvent*>(event1)->position);
+    return static_cast<FakeEvent*>(event2)->milliseconds - static_cast<FakeEvent*>(event1)->milliseconds;
   }
 
  private:
@@ -227,6 +226,12 @@ void FakeAccelerator::restart(uint64_t seed) {
   state_.memory.last_allocation_after(-1);
   state_.synchronisations = 0;
   state_.refused_allocations = 0;
+  state_.milliseconds_per_byte = 0;
+}
+
+void FakeAccelerator::copies_take(double milliseconds_per_byte) {
+  const Lock lock(state_.mutex);
+  state_.milliseconds_per_byte = milliseconds_per_byte;
 }
 
 std::vector<std::string> FakeAccelerator::take_errors() {

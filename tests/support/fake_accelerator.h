@@ -42,6 +42,9 @@ class FakeAccelerator {
   // Runs all that is queued, and lets the host know: as a synchronisation, but not counted.
   void finish();
 
+  // Copies from and to pinned memory take so long until restart(), which sets 0; each op takes a millisecond.
+  void copies_take(double milliseconds_per_byte);
+
   // Accesses that nothing ordered, since the last call.
   std::vector<std::string> take_errors();
   // As from a program that has waited for everything.
@@ -85,6 +88,7 @@ class FakeAccelerator {
     bool has_pinned_memory = true;
     FreeMemory free_memory;
     int64_t refused_allocations = 0;
+    double milliseconds_per_byte = 0;
   };
   State& state() { return state_; }
   // Of this thread.

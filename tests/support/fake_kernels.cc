@@ -87,6 +87,7 @@ at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool no
   state.memory.read(source.const_data_ptr(), stream);
   state.memory.write(target.data_ptr(), stream);
   if (late) {
+    state.streams.spend(stream, static_cast<double>(source.nbytes()) * state.milliseconds_per_byte);
     // The caller takes care that the memory is still the target's by then.
     state.streams.queue(stream, [to = target.data_ptr(), from = source.const_data_ptr(), bytes = source.nbytes()] {
       std::memcpy(to, from, bytes);
@@ -152,6 +153,11 @@ void record_stream(at::Tensor& self, at::Stream stream) {
 
 void on_the_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const InKernel in_kernel;
+  {
+    FakeAccelerator::State& state = FakeAccelerator::install().state();
+    const std::lock_guard lock(state.mutex);
+    state.streams.spend(FakeAccelerator::current_stream(), 1);
+  }
   at::native::cpu_fallback(op, stack);
 }
 

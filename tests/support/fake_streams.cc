@@ -48,12 +48,13 @@ void FakeStreams::run_to(int stream, uint64_t position) {
 
 void FakeStreams::record(FakeEvent& event, int stream) {
   next_time(stream);
-  event = {.stream = stream, .position = streams_[stream].queued, .clock = streams_[stream].clock};
+  event = {.stream = stream, .position = streams_[stream].queued, .clock = streams_[stream].clock, .milliseconds = streams_[stream].milliseconds};
 }
 
 void FakeStreams::wait(const FakeEvent& event, int stream) {
   if (event.stream < 0) return;
   join(streams_[stream].clock, event.clock);
+  streams_[stream].milliseconds = std::max(streams_[stream].milliseconds, event.milliseconds);
   if (event.stream == stream) return;
   streams_[stream].items.push_back({.work = nullptr, .stream = event.stream, .position = event.position});
   ++streams_[stream].queued;

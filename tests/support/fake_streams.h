@@ -7,6 +7,8 @@
 // Ordered: each stream has a vector clock (Fidge 1988, Mattern 1989). Recording an event copies the clock, waiting for
 // it joins it; so does the host's clock when it synchronises, or learns that an event has happened. Time plays no part.
 //
+// Timed: what is queued takes the milliseconds that it is said to take, so that the time between events can be asked.
+//
 // Not thread-safe: FakeAccelerator's mutex guards it.
 #pragma once
 
@@ -27,6 +29,7 @@ struct FakeEvent {
   int stream = -1;
   uint64_t position = 0;  // in the stream's queue
   FakeClock clock{};
+  double milliseconds = 0;
 };
 
 class FakeStreams {
@@ -41,6 +44,8 @@ class FakeStreams {
   const FakeClock& host() const { return host_; }
 
   void queue(int stream, std::function<void()> work);
+  // The work that was queued on `stream` last takes so long.
+  void spend(int stream, double milliseconds) { streams_[stream].milliseconds += milliseconds; }
   // Runs all that is queued on `stream`, and what that waits for.
   void catch_up(int stream) { run_to(stream, streams_[stream].queued); }
   bool is_idle(int stream) const { return streams_[stream].done == streams_[stream].queued; }
@@ -64,6 +69,7 @@ class FakeStreams {
     uint64_t queued = 0;
     uint64_t done = 0;
     FakeClock clock{};
+    double milliseconds = 0;
   };
 
   void run_to(int stream, uint64_t position);

@@ -1,5 +1,6 @@
 #include "ac2/internal/budget/budget.h"
 
+#include <c10/macros/Macros.h>
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
@@ -21,14 +22,21 @@ uint64_t signature_of(const Node& node) {
   return signature;
 }
 
+uint64_t next_number() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 }  // namespace
 
 Budget::Budget(Limit limit, CostSource costs)
     : limit_(limit.bytes),
-      evictor_({.budget = limit.bytes, .foresight = &memory_}),
+      evictor_({.budget = limit.bytes, .foresight = &memory_, .copies = &copies_}),
       memory_(evictor_, StepStore::process(), StepMemory::Wants::kUntilTaken),
+      copies_(evictor_, memory_),
       limits_{limit},
-      costs_(costs) {}
+      costs_(costs),
+      number_(next_number()) {}
 
 Budget::Limit Budget::limit() const {
   const std::lock_guard lock(mutex_);
@@ -151,6 +159,7 @@ void Budget::add_call(const std::weak_ptr<BudgetedTape>& tape, Node& node) {
 
 void Budget::forget(Value& value) {
   const std::lock_guard lock(mutex_);
+  copies_.forget(value.budget.id);
   evictor_.forget(value.budget.id);
   memory_.forget(value.budget.id);
   entries_[value.budget.id] = {};
@@ -164,6 +173,7 @@ void Budget::make_outside(Value& value) {
     evictor_.remove_hook(value.budget.id);
   }
   place(value, Place::kElsewhere);
+  copies_.forget(value.budget.id);
   evictor_.make_outside(value.budget.id);
   value.budget.tracked = false;
 }
@@ -179,6 +189,13 @@ void Budget::place(const Value& value, Place place) {
   if (place == Place::kElsewhere && !entry.elsewhere && value.budget.tracked) {
     entry.elsewhere = true;
     elsewhere_.push_back({value.budget.id, entry.serial, value.origin});
+  }
+  if (C10_UNLIKELY(value.budget.copyable)) {
+    if (place == Place::kHeld) {
+      copies_.may_copy(value.budget.id);
+    } else if (place != Place::kOnHost) {
+      copies_.forget(value.budget.id);
+    }
   }
 }
 
@@ -213,6 +230,9 @@ void Budget::look_elsewhere() {
 
 void Budget::set_retention(const Value& value, Retention retention) {
   const std::lock_guard lock(mutex_);
+  if (retention == Retention::kMustSave) {
+    copies_.forget(value.budget.id);
+  }
   evictor_.set_retention(value.budget.id, retention);
 }
 

@@ -26,6 +26,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -39,6 +40,7 @@
 #include "ac2/internal/budget/learned_limit.h"
 #include "ac2/internal/budget/outside_bytes.h"
 #include "ac2/internal/eviction/evictor.h"
+#include "ac2/internal/eviction/host_copies.h"
 #include "ac2/internal/eviction/step_memory.h"
 #include "ac2/internal/graph/node.h"
 #include "ac2/internal/libtorch/out_of_memory.h"
@@ -112,6 +114,13 @@ class Budget : public std::enable_shared_from_this<Budget> {
   void add_outside(const c10::Storage& storage);
   void remove_outside(const c10::Storage& storage);
 
+  // Values may be copied to the host instead of dropped: copies begin before there is no room.
+  void expect_copies() { expects_copies_.store(true, std::memory_order_relaxed); }
+  // Whether it takes less time to compute the value again than to begin to copy it back now.
+  bool is_cheaper_to_compute(const Value& value);
+  // The share of the budget that values may take which are copied back ahead of their use.
+  int64_t bytes_ahead() const { return limit_now() / HostCopies::kAheadShare; }
+
   // Drops values until `bytes` more may be held. If that cannot be, throws c10::Error with what `at` says in it, or
   // goes over a soft budget. `enough` is a budget that would have done, if it is more than what must be held at once
   // now.
@@ -162,6 +171,12 @@ class Budget : public std::enable_shared_from_this<Budget> {
     c10::weak_intrusive_ptr<c10::StorageImpl> origin;
   };
 
+  struct CopyUnderWay {
+    ValueId id;
+    uint64_t serial;
+    std::shared_ptr<HostCopy> copy;
+  };
+
   // The bytes that must be held when nothing more can be dropped, and that are too many.
   struct Shortage {
     int64_t budget;
@@ -180,6 +195,12 @@ class Budget : public std::enable_shared_from_this<Budget> {
   int64_t fixed_bytes() const { return fixed_bytes_ + outside_.last_ours(); }
   // False if there is room for `bytes` already; else the budget tracks from now on.
   bool is_short_of(int64_t bytes);
+  // Begins copies if `bytes` more would take most of the room.
+  void copy_ahead(int64_t bytes);
+  // False if there is none to begin.
+  bool begin_copy(int64_t bytes);
+  void settle_copies();
+  CopyClock copy_clock() const;
   // Drops values until `bytes` more may be held.
   std::optional<Shortage> drop_until_room(int64_t bytes, bool spare_last);
   // Whether tapes are asked to let go of bytes before a budget is exceeded or an error is thrown.
@@ -224,6 +245,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   std::atomic<int64_t> untracked_bytes_{0};
   std::atomic<int64_t> limit_;  // the evictor's budget
   std::atomic<bool> tracking_{false};
+  std::atomic<bool> expects_copies_{false};
 
   // The thread that starts tracking takes it before any tape's lock, so that others wait until tracking has started.
   std::mutex start_mutex_;
@@ -233,6 +255,8 @@ class Budget : public std::enable_shared_from_this<Budget> {
   size_t most_tapes_ = kFewTapes;                   // when those are looked for
   Evictor evictor_;
   StepMemory memory_;                   // of the steps before, with which the evictor sees what is to come
+  HostCopies copies_;                   // of values, and on their way, in the order in which they began
+  std::deque<CopyUnderWay> under_way_;  // what of those the tapes know; perhaps of some that are done
   std::vector<Entry> entries_;          // by ValueId
   absl::btree_multiset<Limit> limits_;  // the first is the evictor's
   std::vector<Elsewhere> elsewhere_;    // results that the program keeps by itself, or did
@@ -244,6 +268,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   OutsideBytes outside_;
   BackwardTurn backward_turn_;
   const CostSource costs_;
+  const uint64_t number_;  // of all budgets of the process
 
   std::optional<LearnedLimit> learned_;                      // whether there is one never changes
   std::optional<int64_t> peak_;                              // never changes

@@ -51,11 +51,16 @@ bool Budget::is_short_of(int64_t bytes) {
     // Relaxed: threads that look at once may each find the same room. The next look of one of them counts what all of
     // them hold, and starts to track.
     const int64_t held = untracked_bytes_.load(std::memory_order_relaxed) + bytes;
-    if (held <= limit_.load(std::memory_order_relaxed)) {
+    const int64_t limit = limit_.load(std::memory_order_relaxed);
+    const bool copies = expects_copies_.load(std::memory_order_relaxed);
+    if (held <= (copies ? limit - limit / HostCopies::kFreeShare : limit)) {
       note_held(held);
       return false;
     }
     start_tracking();
+  }
+  if (C10_UNLIKELY(expects_copies_.load(std::memory_order_relaxed))) {
+    copy_ahead(bytes);
   }
   return true;
 }
@@ -172,7 +177,10 @@ std::optional<Budget::Shortage> Budget::drop_until_room(int64_t bytes, bool spar
     if (outside <= room) {
       return kNoId;
     }
-    const ValueId victim = next_victim(spare_last);
+    ValueId victim = next_victim(spare_last);
+    if (copies_.is_worth_waiting_for(victim)) {
+      victim = copies_.wait_for_first();
+    }
     if (victim == kNoId) {
       const int64_t fixed = fixed_bytes_ + outside;
       shortage = {.budget = evictor_.budget(), .least = evictor_.unevictable_bytes() + fixed + bytes, .fixed = fixed};

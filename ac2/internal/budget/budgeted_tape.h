@@ -7,11 +7,32 @@
 #include <c10/util/FunctionRef.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 namespace ac2::internal {
 
 class Value;
+
+// How far a program is, for the copies that a budget begins in it: the costs of its ops up to now.
+struct CopyClock {
+  uint64_t owner = 0;  // the budget's number
+  double cost = 0;
+  bool modelled_costs = false;
+};
+
+// A copy of a value on the host, or on its way there.
+//
+// Threads: each function takes a lock under which memory is allocated, so the caller must hold neither a tape's lock
+// nor the budget's own.
+class HostCopy {
+ public:
+  virtual ~HostCopy() = default;
+
+  virtual bool is_done() = 0;
+  // How many bytes are copied while ops of a unit of the budget's cost run; 0 if that is not known yet.
+  virtual double bytes_per_cost(const CopyClock& clock) = 0;
+};
 
 class BudgetedTape {
  public:
@@ -24,8 +45,13 @@ class BudgetedTape {
 
   // Tells the budget all that the tape knows, and from now on every change. Does nothing the second time.
   virtual void start_tracking() = 0;
+  // Begins to copy the bytes of `value` to the host if `may_copy`, which is asked as below, says that they are there.
+  // Null, and nothing has changed, if they cannot be copied.
+  virtual std::shared_ptr<HostCopy> copy_to_host(Value* value, const CopyClock& clock,
+                                                 c10::function_ref<bool()> may_copy) = 0;
   // Drops the bytes of `value` if `may_drop`, which is asked with the tape's lock taken, says that they are there and
-  // need not stay. The value will be replayed if it is wanted again.
+  // need not stay. The value will be copied back if it has a copy on the host, and replayed if not, when it is wanted
+  // again.
   virtual void drop_for_room(Value* value, c10::function_ref<bool()> may_drop) = 0;
   // The same in the middle of an allocation: the bytes are dropped if nobody else has them, so that they are free then,
   // if they are on `device`, if that is given, and if no code of the program runs when they are freed. Waits for the

@@ -8,7 +8,10 @@
 namespace ac2::internal {
 
 Evictor::Evictor(const Options& options)
-    : rule_(options.rule, options.budget), budget_(options.budget), foresight_(options.foresight) {
+    : rule_(options.rule, options.budget),
+      budget_(options.budget),
+      foresight_(options.foresight),
+      copies_(options.copies) {
   evictor_check(options.budget > 0, "a budget must be positive");
 }
 
@@ -33,7 +36,7 @@ Evictor::State& Evictor::new_state(ValueId id) {
 }
 
 ValueId Evictor::add_outside(int64_t bytes, Place place) {
-  evictor_check(place != Place::kNowhere, "a value from outside has no bytes");
+  evictor_check(place == Place::kHeld || place == Place::kElsewhere, "a value from outside has no bytes");
   const ValueId id = graph_.add_outside(bytes);
   State& state = new_state(id);
   state.retention = Retention::kMustSave;
@@ -64,8 +67,10 @@ void Evictor::make_outside(ValueId id) {
 }
 
 void Evictor::count(ValueId id, int64_t sign) {
-  if (states_[id].place == Place::kHeld) {
-    const int64_t bytes = sign * graph_.value(id).bytes;
+  const int64_t bytes = sign * graph_.value(id).bytes;
+  if (states_[id].place == Place::kOnHost) {
+    on_host_bytes_ += bytes;
+  } else if (states_[id].place == Place::kHeld) {
     held_bytes_ += bytes;
     if (!is_evictable(id)) {
       unevictable_bytes_ += bytes;

@@ -43,6 +43,7 @@
 
 #include "absl/types/span.h"
 #include "ac2/internal/eviction/candidate_index.h"
+#include "ac2/internal/eviction/copy_costs.h"
 #include "ac2/internal/eviction/eviction_rule.h"
 #include "ac2/internal/eviction/evictor_graph.h"
 #include "ac2/internal/eviction/evictor_ids.h"
@@ -57,6 +58,7 @@ enum class Place : uint8_t {
   kNowhere,    // gone: dropped, or overwritten
   kHeld,       // held for backward, or brought back by a replay; these bytes count
   kElsewhere,  // the program keeps the storage alive by itself: the bytes do not count, and evicting frees nothing
+  kOnHost,     // in the memory of the host, from which they can be copied back: the bytes do not count
 };
 
 class Evictor {
@@ -66,6 +68,8 @@ class Evictor {
     RuleConstants rule = {};
     // The knowledge of the step beforehand, or null. It must outlive the evictor.
     const Foresight* foresight = nullptr;
+    // What has a copy on the host, or null. The same holds for it.
+    const CopyCosts* copies = nullptr;
   };
 
   explicit Evictor(const Options& options);
@@ -117,6 +121,8 @@ class Evictor {
   // The foresight's answers about the value have changed, or about all values.
   void foresight_changed(ValueId value) { mark_stale(value); }
   void foresight_changed();
+  // CopyCosts' answer about the value has changed.
+  void copy_changed(ValueId value) { mark_stale(value); }
   // Values are compared by other constants from now on. To be followed by foresight_changed().
   void set_rule(const RuleConstants& constants) { rule_.set_constants(constants); }
 
@@ -140,8 +146,17 @@ class Evictor {
   int64_t bytes_to_replay(ValueId value) const { return needs_.bytes_for(graph_, value); }
   ReplayNeeds::Order order_to_replay(ValueId value) const;
   Place place(ValueId value) const { return states_[value].place; }
+  // The evictor's clock, and the value's last use on it.
+  double time() const { return time_; }
+  double last_use(ValueId value) const { return states_[value].last_use; }
+  // By which candidates are compared, the least first: what it costs to drop the value, or `cost`, for its bytes and
+  // for how long they are free.
+  double cost_of_computing(ValueId value) { return rule_.cost_of_dropping(graph_, value); }
+  double score(ValueId value);
+  double score(ValueId value, double cost) const;
   Retention retention(ValueId value) const { return states_[value].retention; }
   int64_t held_bytes() const { return held_bytes_; }
+  int64_t on_host_bytes() const { return on_host_bytes_; }
   // The held bytes of values that are pinned or kMustSave.
   int64_t unevictable_bytes() const { return unevictable_bytes_; }
   int64_t budget() const { return budget_; }
@@ -173,12 +188,13 @@ class Evictor {
   // Moves what the graph noted as unneeded into the queue.
   void collect_unneeded();
   void push_unneeded(ValueId id);
-  // Scores all values that are marked.
-  void score_stale();
-  // Scores a few candidates that are not marked.
+  // Indexes all values that are marked.
+  void index_stale();
+  // Indexes a few candidates that are not marked.
   void refresh_some();
   // Puts the value where it belongs in the index, or takes it out if it is no candidate.
-  void score(ValueId id);
+  void put_into_index(ValueId id);
+  double cost_of_dropping(ValueId id);
   CandidateIndex& index_of(ValueId id) {
     return states_[id].kept_last                                  ? indices_[2]
            : states_[id].retention == Retention::kPreferRecompute ? indices_[0]
@@ -204,10 +220,12 @@ class Evictor {
 
   int64_t budget_;
   const Foresight* const foresight_;
+  const CopyCosts* const copies_;
   bool is_pressed_ = false;  // next_victim() has been called; nothing is indexed before
   double time_ = 0;
   double pressed_since_ = 0;  // the last time at which every needed value had its bytes
   int64_t held_bytes_ = 0;
+  int64_t on_host_bytes_ = 0;
   int64_t unevictable_bytes_ = 0;
   int64_t kept_last_bytes_ = 0;  // of the held bytes that are evictable
 };

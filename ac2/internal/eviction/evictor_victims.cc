@@ -68,7 +68,23 @@ void Evictor::mark_neighbours_stale(ValueId id) {
   }
 }
 
-void Evictor::score(ValueId id) {
+double Evictor::cost_of_dropping(ValueId id) {
+  double cost = rule_.cost_of_dropping(graph_, id);
+  if (foresight_ != nullptr) {
+    cost *= foresight_->cost_factor(id);
+  }
+  return copies_ != nullptr ? std::min(cost, copies_->cost_of_return(id)) : cost;
+}
+
+double Evictor::score(ValueId id) {
+  return score(id, cost_of_dropping(id));
+}
+
+double Evictor::score(ValueId id, double cost) const {
+  return cost / (static_cast<double>(graph_.value(id).bytes) * weight(key(id)));
+}
+
+void Evictor::put_into_index(ValueId id) {
   if (!is_candidate(id)) {
     unindex(id);
     return;
@@ -78,17 +94,13 @@ void Evictor::score(ValueId id) {
     index_of(id).insert(id, 1, key(id));
     return;
   }
-  double cost = rule_.cost_of_dropping(graph_, id);
-  if (foresight_ != nullptr) {
-    cost *= foresight_->cost_factor(id);
-  }
-  index_of(id).insert(id, cost / static_cast<double>(graph_.value(id).bytes), key(id));
+  index_of(id).insert(id, cost_of_dropping(id) / static_cast<double>(graph_.value(id).bytes), key(id));
 }
 
-void Evictor::score_stale() {
+void Evictor::index_stale() {
   for (const ValueId id : stale_) {
     states_[id].in_stale = false;
-    score(id);
+    put_into_index(id);
   }
   stale_.clear();
 }
@@ -101,7 +113,7 @@ void Evictor::refresh_some() {
   for (int step = 0; step < kRefreshSteps && refreshed < kRefreshed; ++step) {
     cursor_ = cursor_ + 1 < states_.size() ? cursor_ + 1 : 0;
     if (is_candidate(cursor_)) {
-      score(cursor_);
+      put_into_index(cursor_);
       ++refreshed;
     }
   }
@@ -130,7 +142,7 @@ ValueId Evictor::best_of(CandidateIndex& index) {
       return kNoId;
     }
     const int32_t bucket = index.bucket(best);
-    score(best);
+    put_into_index(best);
     if (index.bucket(best) <= bucket) {
       return best;
     }
@@ -147,7 +159,7 @@ ValueId Evictor::next_victim(bool spare_last) {
   if (graph_.missing() == 0) {
     pressed_since_ = time_;
   }
-  score_stale();
+  index_stale();
   refresh_some();
   for (size_t i = 0; i < indices_.size() - (spare_last ? 1 : 0); ++i) {
     const ValueId best = best_of(indices_[i]);

@@ -43,11 +43,14 @@ struct Node;
 // The bytes as a SaveWithHooks, or offloading, has packed them.
 struct PackedForm {
   std::shared_ptr<const SaveWithHooks> functions;
-  TensorMeta meta;     // of the tensor that pack is given
-  c10::IValue packed;  // what pack returned; set while Held::kPacked
+  TensorMeta meta;  // of the tensor that pack is given
+  // What pack returned; set while Held::kPacked. If is_for_room, it may be set while the value is held in a storage: a
+  // copy on the host beside that, which takes its place where there is no room.
+  c10::IValue packed;
   int64_t packed_bytes = 0;
   bool is_being_packed = false;         // without the tape's lock
   bool is_offload = false;              // the functions are those of offloading; see tape/offloading.h
+  bool is_for_room = false;             // the value is kept under a budget, and was offloaded instead of dropped
   c10::StreamId packed_on = kNoStream;  // the stream whose work pack's was
 };
 
@@ -76,6 +79,7 @@ struct BudgetedValue {
   ValueId id = kNoId;
   bool droppable : 1 = false;     // the budget may drop its bytes
   bool tracked : 1 = false;       // the budget's evictor knows of it
+  bool copyable : 1 = false;      // it may be copied to the host instead
   Counted held = Counted::kNot;   // for what is held
   Counted there = Counted::kNot;  // for what is there
   Retention retention = Retention::kPreferSave;
@@ -148,6 +152,10 @@ class Value {
   bool is_managed() const { return managed_form() != nullptr; }
   bool is_packed() const { return state_.held == Held::kPacked; }
   bool is_offloaded() const { return is_packed() && packed_form()->is_offload; }
+  // Beside the storage that is held there is a copy of it on the host.
+  bool has_host_copy() const {
+    return is_held_in_a_storage() && packed_form() != nullptr && !packed_form()->packed.isNone();
+  }
 
   // Somebody whom ac2 does not see has written to it since its versions were noted.
   bool changed_outside() const {

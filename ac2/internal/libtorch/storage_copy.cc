@@ -1,7 +1,6 @@
 #include "ac2/internal/libtorch/storage_copy.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -19,14 +18,15 @@ class BelowEverything {
   c10::impl::ExcludeDispatchKeyGuard unrecorded_{kRecordKey};
 };
 
-at::Tensor as_bytes(const c10::Storage& storage, size_t nbytes, c10::Device device) {
-  at::Tensor bytes = at::empty({0}, at::TensorOptions().dtype(at::kByte).device(device));
+}  // namespace
+
+at::Tensor as_bytes(const c10::Storage& storage, size_t nbytes) {
+  const BelowEverything guard;
+  at::Tensor bytes = at::empty({0}, at::TensorOptions().dtype(at::kByte).device(storage.device()));
   bytes.unsafeGetTensorImpl()->set_storage_keep_dtype(storage);
   bytes.unsafeGetTensorImpl()->set_sizes_contiguous({static_cast<int64_t>(nbytes)});
   return bytes;
 }
-
-}  // namespace
 
 c10::Storage allocate_storage(size_t nbytes, c10::Device device) {
   if (device.is_cpu()) {
@@ -53,7 +53,7 @@ c10::Storage copy_storage(const c10::Storage& source, size_t nbytes) {
 
 void copy_bytes(const c10::Storage& from, const c10::Storage& to, size_t nbytes) {
   const BelowEverything guard;
-  as_bytes(to, nbytes, to.device()).copy_(as_bytes(from, nbytes, from.device()), /*non_blocking=*/true);
+  as_bytes(to, nbytes).copy_(as_bytes(from, nbytes), /*non_blocking=*/true);
 }
 
 }  // namespace ac2::internal

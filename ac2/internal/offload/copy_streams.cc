@@ -17,28 +17,39 @@ CopyStreams::CopyStreams(c10::Device device)
 }
 
 CopyStreams::EventPtr CopyStreams::copy(c10::Stream stream, const c10::Storage& from, const c10::Storage& to,
-                                        size_t nbytes, const EventPtr& after) {
+                                        size_t nbytes, const EventPtr& after, EventPtr* begun) {
   c10::Event now(device_.type());
   now.record(current());
   now.block(stream);
   if (after) {
     after->block(stream);
   }
-  auto done = std::make_shared<c10::Event>(device_.type());
+  const c10::EventFlag flag = begun != nullptr ? c10::EventFlag::BACKEND_DEFAULT : c10::EventFlag::PYTORCH_DEFAULT;
+  auto done = std::make_shared<c10::Event>(device_.type(), flag);
   const c10::StreamGuard guard(stream);
+  if (begun != nullptr) {
+    *begun = std::make_shared<c10::Event>(device_.type(), flag);
+    (*begun)->record(stream);
+  }
   copy_bytes(from, to, nbytes);
   done->record(stream);
   return done;
 }
 
 CopyStreams::EventPtr CopyStreams::copy_out(const c10::Storage& device, const c10::Storage& host, size_t nbytes,
-                                            const EventPtr& after) {
-  return copy(out_, device, host, nbytes, after);
+                                            const EventPtr& after, EventPtr* begun) {
+  return copy(out_, device, host, nbytes, after, begun);
 }
 
 CopyStreams::EventPtr CopyStreams::copy_in(const c10::Storage& host, const c10::Storage& device, size_t nbytes,
                                            const EventPtr& after) {
-  return copy(in_, host, device, nbytes, after);
+  return copy(in_, host, device, nbytes, after, nullptr);
+}
+
+CopyStreams::EventPtr CopyStreams::here() const {
+  auto event = std::make_shared<c10::Event>(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
+  event->record(current());
+  return event;
 }
 
 void CopyStreams::wait(const c10::Event& event, const c10::Storage& storage, c10::Stream stream) const {

@@ -33,8 +33,13 @@ class CopyStreams {
   // Queues a copy of `nbytes` after everything that is queued on the current stream, and after `after` if that is not
   // null. Returns an event that happens when the copy is done. Both storages must live until then, or be freed in the
   // order of a stream that has waited for the event.
-  EventPtr copy_out(const c10::Storage& device, const c10::Storage& host, size_t nbytes, const EventPtr& after);
+  // With `begun`, which is set to one that happens when the copy begins, both can be timed.
+  EventPtr copy_out(const c10::Storage& device, const c10::Storage& host, size_t nbytes, const EventPtr& after,
+                    EventPtr* begun = nullptr);
   EventPtr copy_in(const c10::Storage& host, const c10::Storage& device, size_t nbytes, const EventPtr& after);
+
+  // An event that can be timed, on the current stream.
+  EventPtr here() const;
 
   // Makes `stream` wait for `event`, and keeps the memory of `storage` from being reused before everything that is
   // queued on `stream` now is done, on whatever stream it was allocated.
@@ -42,7 +47,7 @@ class CopyStreams {
 
  private:
   EventPtr copy(c10::Stream stream, const c10::Storage& from, const c10::Storage& to, size_t nbytes,
-                const EventPtr& after);
+                const EventPtr& after, EventPtr* begun);
 
   c10::Device device_;
   c10::impl::VirtualGuardImpl impl_;

@@ -68,11 +68,13 @@ void OffloadDevice::release_memory() {
     if (device) {
       const std::lock_guard device_lock(device->mutex_);
       device->pool_.release_unused();
+      device->speed_.drop_events();
     }
   }
 }
 
-c10::intrusive_ptr<OffloadedValue> OffloadDevice::take_out(const at::Tensor& tensor, const OffloadOptions& options) {
+c10::intrusive_ptr<OffloadedValue> OffloadDevice::take_out(const at::Tensor& tensor, const OffloadOptions& options,
+                                                           const ProgramClock* clock) {
   c10::intrusive_ptr<OffloadedValue> offloaded;  // its destructor takes the lock too
   const std::lock_guard lock(mutex_);
   const size_t nbytes = tensor.storage().nbytes();
@@ -80,16 +82,30 @@ c10::intrusive_ptr<OffloadedValue> OffloadDevice::take_out(const at::Tensor& ten
   if (!block) {
     return {};
   }
-  CopyStreams::EventPtr out;
+  CopyStreams::EventPtr out, begun;
   try {
-    out = streams_.copy_out(tensor.storage(), block->storage, nbytes, block->busy);
+    if (clock != nullptr) {
+      speed_.note_program(*clock, streams_.here());
+    }
+    out = streams_.copy_out(tensor.storage(), block->storage, nbytes, block->busy, clock != nullptr ? &begun : nullptr);
   } catch (...) {
     pool_.give_back(std::move(*block));
     throw;
   }
+  if (begun) {
+    speed_.note_copy(std::move(begun), out, nbytes);
+  }
   offloaded = c10::make_intrusive<OffloadedValue>(*this, tensor, std::move(*block), std::move(out));
   make_streams_wait(options.in_flight_bytes);
   return offloaded;
+}
+
+double OffloadDevice::bytes_per_cost(const ProgramClock& clock) {
+  const std::lock_guard lock(mutex_);
+  if (speed_.needs_program(clock)) {
+    speed_.note_program(clock, streams_.here());
+  }
+  return speed_.bytes_per_cost(clock.modelled);
 }
 
 void OffloadDevice::release_what_is_out() {

@@ -33,6 +33,7 @@
 #include <list>
 #include <mutex>
 
+#include "ac2/internal/offload/copy_speed.h"
 #include "ac2/internal/offload/copy_streams.h"
 #include "ac2/internal/offload/pinned_pool.h"
 #include "ac2/offload_options.h"
@@ -53,8 +54,12 @@ class OffloadDevice {
   OffloadDevice(const OffloadDevice&) = delete;
   OffloadDevice& operator=(const OffloadDevice&) = delete;
 
-  // Queues the copy of the whole storage of `tensor` to the host. Null if there is no pinned memory left.
-  c10::intrusive_ptr<OffloadedValue> take_out(const at::Tensor& tensor, const OffloadOptions& options);
+  // Queues the copy of the whole storage of `tensor` to the host. Null if there is no pinned memory left. With `clock`,
+  // which says how far the program is, the copy and the program's ops are timed.
+  c10::intrusive_ptr<OffloadedValue> take_out(const at::Tensor& tensor, const OffloadOptions& options,
+                                              const ProgramClock* clock = nullptr);
+  // See CopySpeed; of copies with a clock. 0 until it is known.
+  double bytes_per_cost(const ProgramClock& clock);
 
   // Frees the device memory of values whose copies are done by now. Cheap if none is on its way: a count that is read
   // too late only puts that off, and all else is looked at with the lock.
@@ -77,6 +82,7 @@ class OffloadDevice {
   std::mutex mutex_;  // guards what follows, and all OffloadedValues of this device
   PinnedPool pool_;
   CopyStreams streams_;
+  CopySpeed speed_;
   // Values whose device memory is still there, the oldest first.
   std::list<OffloadedValue*> in_flight_;
   std::atomic<int64_t> in_flight_count_{0};

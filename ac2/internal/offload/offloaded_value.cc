@@ -51,6 +51,7 @@ void OffloadedValue::leave_device() {
   device_.in_flight_count_.fetch_sub(1, std::memory_order_relaxed);
   device_.in_flight_bytes_ -= static_cast<int64_t>(nbytes_);
   original_ = c10::Storage();
+  near_.store(incoming_.has_value(), std::memory_order_relaxed);
 }
 
 void OffloadedValue::leave_device_in_order() {
@@ -63,6 +64,7 @@ void OffloadedValue::start_copy_in() {
   CopyStreams::EventPtr done = device_.streams_.copy_in(block_.storage, storage, nbytes_, out_);
   block_.busy = done;
   incoming_.emplace(Incoming{std::move(storage), device_.streams_.current(), std::move(done)});
+  near_.store(true, std::memory_order_relaxed);
 }
 
 void OffloadedValue::leave_ahead() {
@@ -78,6 +80,7 @@ void OffloadedValue::drop_incoming() {
   if (incoming_) {
     incoming_->done->block(incoming_->stream);
     incoming_.reset();
+    near_.store(static_cast<bool>(original_), std::memory_order_relaxed);
   }
 }
 
@@ -99,6 +102,7 @@ at::Tensor OffloadedValue::bring_back() {
   }
   leave_ahead();
   device_.streams_.wait(*incoming_->done, incoming_->storage, device_.streams_.current());
+  near_.store(false, std::memory_order_relaxed);
   return meta_.over(std::exchange(incoming_, std::nullopt)->storage);
 }
 
@@ -128,6 +132,22 @@ void OffloadedValue::stop_reading_ahead() {
   if (ahead_) {
     drop_incoming();
   }
+}
+
+bool OffloadedValue::is_out() {
+  const std::lock_guard lock(device_.mutex_);
+  return !original_ || out_->query();
+}
+
+void OffloadedValue::leave() {
+  const std::lock_guard lock(device_.mutex_);
+  if (original_) {
+    out_->query() ? leave_device() : leave_device_in_order();
+  }
+}
+
+double OffloadedValue::bytes_per_cost(const ProgramClock& clock) {
+  return device_.bytes_per_cost(clock);
 }
 
 void OffloadedValue::before_write() {

@@ -9,6 +9,7 @@
 #include <c10/core/Storage.h>
 #include <c10/core/Stream.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -16,6 +17,7 @@
 #include <optional>
 
 #include "ac2/internal/libtorch/tensor_meta.h"
+#include "ac2/internal/offload/copy_speed.h"
 #include "ac2/internal/offload/copy_streams.h"
 #include "ac2/internal/offload/pinned_pool.h"
 
@@ -45,6 +47,14 @@ class OffloadedValue final : public torch::CustomClassHolder {
   bool read_ahead(int64_t limit);
   // Undoes read_ahead() if the copy is not used yet.
   void stop_reading_ahead();
+  // Whether the device has the bytes, or they are on their way back. Needs no lock: another thread may change it.
+  bool is_near() const { return near_.load(std::memory_order_relaxed); }
+  // Whether the copy to the host is known to be done.
+  bool is_out();
+  // The device memory is free from now on, in the order of the stream that the value came from.
+  void leave();
+  // See OffloadDevice.
+  double bytes_per_cost(const ProgramClock& clock);
   // To be called before this thread's current stream writes to the storage that was taken out.
   void before_write();
 
@@ -74,6 +84,7 @@ class OffloadedValue final : public torch::CustomClassHolder {
   c10::Storage original_;            // while in flight
   std::list<OffloadedValue*>::iterator in_flight_;
   std::optional<Incoming> incoming_;
+  std::atomic<bool> near_{true};  // original_ or incoming_ is there
   std::optional<std::list<OffloadedValue*>::iterator> ahead_;
 };
 

@@ -53,6 +53,12 @@ void apply(const RegionOptions& options, Region& region) {
     const Tape::Lock locked(tape);
     locked->offloading().set_options(*options.offload);
   }
+  if (options.offload && options.offload->instead_of_dropping && tape.budget() == nullptr) {
+    TORCH_WARN(
+        "OffloadOptions::instead_of_dropping has no effect: neither this scope nor one around it has a memory budget, "
+        "so "
+        "that nothing is dropped. Give the scope one (ScopeOptions::memory_budget; in Python memory_budget=).");
+  }
   start_observers(options, region);
 }
 

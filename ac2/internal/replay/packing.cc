@@ -155,11 +155,40 @@ bool must_unpack(const Value& value) {
   return value.is_packed();
 }
 
-void unpack_again(Tape& tape, Value* value) {
+namespace {
+
+// Null if the value's bytes do not count once they are there.
+Budget* budget_of(Tape& tape, const Value& value) {
+  if (tape.budget() == nullptr) {
+    return nullptr;
+  }
+  const Tape::Lock locked(tape);
+  return value.budget.tracked ? tape.budget() : nullptr;
+}
+
+void unpack_in_room(Tape& tape, Value* value) {
   c10::Storage storage = unpack_value(*value);
   tape.observers().tell([&](Observer& observer) { observer.after_unpack(*value, storage); });
   const Tape::Lock locked(tape);
   locked->bytes().set_replayed(value, std::move(storage), at::Tensor());
+}
+
+}  // namespace
+
+void unpack_again(Tape& tape, Value* value, int64_t enough_budget) {
+  if (Budget* budget = budget_of(tape, *value)) {
+    budget->make_room(
+        value->bytes(), [] { return "the copying back of an offloaded tensor"; }, enough_budget);
+  }
+  unpack_in_room(tape, value);
+}
+
+bool unpack_if_there_is_room(Tape& tape, Value* value) {
+  if (Budget* budget = budget_of(tape, *value); budget != nullptr && !budget->find_room(value->bytes())) {
+    return false;
+  }
+  unpack_in_room(tape, value);
+  return true;
 }
 
 }  // namespace ac2::internal

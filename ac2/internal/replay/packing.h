@@ -4,6 +4,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
 
+#include <cstdint>
+
 #include "ac2/internal/tape/tape.h"
 
 namespace ac2::internal {
@@ -18,7 +20,10 @@ c10::Storage unpack_value(const Value& value);
 // Whether the bytes of a value that is not at hand come back by unpacking, not by a replay. With the tape's lock.
 // Throws if the value was offloaded and has been changed since.
 bool must_unpack(const Value& value);
-// Without the lock: the value is at hand afterwards.
-void unpack_again(Tape& tape, Value* value);
+// Without the lock: the value is at hand afterwards. If it counts for a budget, that makes room first, of which
+// `enough_budget` would have done.
+void unpack_again(Tape& tape, Value* value, int64_t enough_budget);
+// The same; false if the budget has no room.
+bool unpack_if_there_is_room(Tape& tape, Value* value);
 
 }  // namespace ac2::internal

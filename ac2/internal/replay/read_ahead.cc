@@ -2,6 +2,7 @@
 
 #include <c10/util/SmallVector.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -111,7 +112,11 @@ void ReadAhead::run(Tape& tape) {
   int64_t limit = 0;
   {
     const Tape::Lock locked(tape);
-    limit = locked->offloading().options().read_ahead_bytes;
+    const OffloadOptions& options = locked->offloading().options();
+    limit = options.read_ahead_bytes;
+    if (options.instead_of_dropping && tape.budget() != nullptr) {
+      limit = std::min(limit, tape.budget()->bytes_ahead());
+    }
   }
   if (limit <= 0) {
     return;

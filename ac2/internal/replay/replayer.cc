@@ -48,6 +48,18 @@ struct Step {
   Values inputs = {};          // that are missing
 };
 
+// Whether a value that its budget has offloaded is computed again nevertheless, for that takes less time than the way
+// back, which has not begun.
+bool computes_instead(LockedTape& tape, Value& value) {
+  Budget* budget = tape.budget().get();
+  if (C10_LIKELY(!value.is_offloaded() || !value.budget.copyable || budget == nullptr) ||
+      offloaded_of(value)->is_near() || !budget->is_cheaper_to_compute(value)) {
+    return false;
+  }
+  tape.kept().compute_instead(&value);
+  return true;
+}
+
 Step next_step(Tape& tape, Missing& missing) {
   Step step;
   {
@@ -56,7 +68,7 @@ Step next_step(Tape& tape, Missing& missing) {
     if (value.is_at_hand()) {
       return step;
     }
-    if (must_unpack(value)) {
+    if (must_unpack(value) && !computes_instead(*locked, *missing.value)) {
       step.kind = Step::Kind::kUnpack;
       return step;
     }
@@ -100,7 +112,9 @@ bool realize_if_there_is_room(Tape& tape, Value* target) {
         missing.pop_back();
         break;
       case Step::Kind::kUnpack:
-        unpack_again(tape, missing.back().value);
+        if (!unpack_if_there_is_room(tape, missing.back().value)) {
+          return false;
+        }
         break;
       case Step::Kind::kReplay:
         if (!replay_if_there_is_room(tape, step.node)) {

@@ -100,7 +100,7 @@ void realize_sparingly(Tape& tape, Value* target) {
         stack.pop_back();
         break;
       case SparingStep::Kind::kUnpack:
-        unpack_again(tape, stack.back().value);
+        unpack_again(tape, stack.back().value, enough);
         break;
       case SparingStep::Kind::kGather:
         stack.emplace_back(tape, step.input);

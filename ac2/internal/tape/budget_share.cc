@@ -37,7 +37,10 @@ void BudgetShare::set_retention(Value& value, Retention retention) {
 void BudgetShare::tell_place(const Value& value) {
   const bool holds = value.is_held_in_a_storage() || value.is_replayed();
   const bool elsewhere = value.is_there() || value.is_packed() || !value.origin.expired();
-  budget_->set_place(value, holds ? Place::kHeld : elsewhere ? Place::kElsewhere : Place::kNowhere);
+  budget_->set_place(value, holds                                                       ? Place::kHeld
+                            : value.is_offloaded() && value.decided() == Decided::kKeep ? Place::kOnHost
+                            : elsewhere                                                 ? Place::kElsewhere
+                                                                                        : Place::kNowhere);
 }
 
 void BudgetShare::count_held_bytes(Value& value) {

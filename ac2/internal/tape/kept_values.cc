@@ -2,10 +2,12 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/core/StorageImpl.h>
+#include <c10/macros/Macros.h>
 
 #include <utility>
 
 #include "ac2/internal/libtorch/reference_counts.h"
+#include "ac2/internal/libtorch/stream_order.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 
 namespace ac2::internal {
@@ -28,6 +30,12 @@ void KeptValues::add_call(Node* node, double cost) {
   for (const NodeOutput& output : node->outputs) {
     BudgetedValue& budgeted = output.value->budget;
     budgeted.droppable = true;
+    if (C10_UNLIKELY(offloading_.may_copy_for_room(*output.value))) {
+      budgeted.copyable = true;
+      const c10::Storage storage(output.value->origin.lock());
+      output.value->stream = current_stream(storage);
+      budget_.get()->expect_copies();
+    }
     if (node->decision != CheckpointPolicy::MUST_RECOMPUTE) {
       output.value->decided_ = Decided::kKeep;
     }
@@ -64,6 +72,9 @@ void KeptValues::remove_hook(Value* value) {
 }
 
 void KeptValues::drop_kept(Value* value) {
+  if (value->is_offloaded() && value->is_pinned()) {
+    return;  // a replay under way may be about to copy the bytes back; they go with the value
+  }
   if (value->is_held_in_a_storage() && value->is_pinned()) {
     // A replay under way may be about to read the bytes.
     c10::Storage bytes = value->held_storage();
@@ -80,11 +91,30 @@ void KeptValues::drop_all_bytes(Value* value, bool original_goes) {
   pins_.need_again(value, original_goes);
 }
 
-void KeptValues::evict_for_room(Value* value) {
+c10::intrusive_ptr<OffloadedValue> KeptValues::evict_for_room(Value* value) {
+  if (value->is_offloaded()) {
+    // A backward has copied it back.
+    bytes_.drop_there(value);
+    pins_.need_again(value);
+    return {};
+  }
+  if (value->has_host_copy()) {
+    const bool goes = value->is_held_by_reference() && value->is_held_by_us_alone();
+    bytes_.hold_host_copy(value);
+    bytes_.drop_there(value);
+    pins_.need_again(value, goes);
+    return offloaded_of(*value);
+  }
   ledger_.evicted(*value);
   // What only the tape has lives until the lock is released: a backward that wants it must not take it from there.
   const bool original_goes = value->is_held_by_reference() && value->is_held_by_us_alone();
   drop_all_bytes(value, original_goes);
+  return {};
+}
+
+void KeptValues::compute_instead(Value* value) {
+  ledger_.evicted(*value);
+  drop_all_bytes(value);
 }
 
 BudgetedTape::Freed KeptValues::evict_if_it_frees(Value* value, std::optional<c10::Device> device) {

@@ -5,12 +5,15 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <c10/util/intrusive_ptr.h>
 
 #include <optional>
 
 #include "ac2/internal/budget/budgeted_tape.h"
 #include "ac2/internal/graph/node.h"
+#include "ac2/internal/offload/offloaded_value.h"
 #include "ac2/internal/tape/decisions.h"
+#include "ac2/internal/tape/offloading.h"
 #include "ac2/internal/tape/pins.h"
 #include "ac2/policy.h"
 
@@ -18,8 +21,9 @@ namespace ac2::internal {
 
 class KeptValues {
  public:
-  KeptValues(ValueBytes& bytes, Pins& pins, Decisions& decisions, BudgetShare& budget, ByteLedger& ledger)
-      : bytes_(bytes), pins_(pins), decisions_(decisions), budget_(budget), ledger_(ledger) {}
+  KeptValues(ValueBytes& bytes, Pins& pins, Decisions& decisions, Offloading& offloading, BudgetShare& budget,
+             ByteLedger& ledger)
+      : bytes_(bytes), pins_(pins), decisions_(decisions), offloading_(offloading), budget_(budget), ledger_(ledger) {}
 
   // A finished node whose results can all be computed again, at `cost`: they are kept as its decision says.
   void add_call(Node* node, double cost);
@@ -28,8 +32,11 @@ class KeptValues {
   void remove_hook(Value* value);
   // A tag decides anew how a droppable value is kept.
   void decide_again(Value* value, const PolicyDecision& decision);
-  // The budget's verdict. The value will be replayed if it is wanted again.
-  void evict_for_room(Value* value);
+  // The budget's verdict. The value will be copied back from the host, or replayed, if it is wanted again. Returns what
+  // it was copied to, or null: the caller frees the device memory (OffloadedValue::leave()), without the lock.
+  c10::intrusive_ptr<OffloadedValue> evict_for_room(Value* value);
+  // The value, which is offloaded and pinned, is to be replayed after all.
+  void compute_instead(Value* value);
   // The same, if it frees memory: see BudgetedTape::free_in_time().
   BudgetedTape::Freed evict_if_it_frees(Value* value, std::optional<c10::Device> device);
   // What forward computed is about to be overwritten: to drop a kept value is cheaper than to copy it.
@@ -44,6 +51,7 @@ class KeptValues {
   ValueBytes& bytes_;
   Pins& pins_;
   Decisions& decisions_;
+  Offloading& offloading_;
   BudgetShare& budget_;
   ByteLedger& ledger_;
 };

@@ -15,7 +15,7 @@ LockedTape::LockedTape()
       storages_(lifetimes_, bytes_, budget_, offloading_),
       foreign_copies_(lifetimes_),
       anchors_(lifetimes_, storages_, ledger_, observers_),
-      kept_(bytes_, pins_, decisions_, budget_, ledger_) {}
+      kept_(bytes_, pins_, decisions_, offloading_, budget_, ledger_) {}
 
 void LockedTape::forget_origin(Value* value) {
   observers_.tell([&](Observer& observer) { observer.overwritten(*value); });

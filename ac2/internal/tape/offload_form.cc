@@ -13,6 +13,9 @@ namespace {
 // Whether the process was told that values on the CPU are not offloaded. Such a value is saved like any other.
 std::atomic<bool> told_about_cpu{false};
 
+constexpr const char* kInstead =
+    "They are saved where they are, or dropped where a memory budget has no room for them. This is said once.";
+
 }  // namespace
 
 c10::intrusive_ptr<OffloadedValue> offloaded_of(const Value& value) {
@@ -35,34 +38,42 @@ bool OffloadForm::may_leave(c10::Device device, size_t nbytes, const OffloadOpti
 }
 
 c10::IValue OffloadForm::pack(const at::Tensor& tensor) {
+  c10::intrusive_ptr<OffloadedValue> offloaded = take_out(tensor, options_, nullptr);
+  return offloaded ? c10::IValue::make_capsule(std::move(offloaded)) : c10::IValue();
+}
+
+c10::intrusive_ptr<OffloadedValue> OffloadForm::copy_out(const at::Tensor& tensor, const OffloadOptions& options,
+                                                         const ProgramClock& clock) {
+  return take_out(tensor, options, &clock);
+}
+
+c10::intrusive_ptr<OffloadedValue> OffloadForm::take_out(const at::Tensor& tensor, const OffloadOptions& options,
+                                                         const ProgramClock* clock) {
   if (tensor.is_cpu()) {
     told_about_cpu.store(true, std::memory_order_relaxed);
-    TORCH_WARN_ONCE(
-        "A policy of ac2 offloads tensors that are on the CPU already. They are saved where they are. This is said "
-        "once.");
+    TORCH_WARN_ONCE("A region of ac2 offloads tensors that are on the CPU already. ", kInstead);
     return {};
   }
   OffloadDevice* device = OffloadDevice::of(tensor.device());
   if (device == nullptr) {
-    TORCH_WARN_ONCE("A policy of ac2 offloads tensors from ", tensor.device(),
-                    ", a device without streams, events or pinned memory. They are saved where they are. This is said "
-                    "once.");
+    TORCH_WARN_ONCE("A region of ac2 offloads tensors from ", tensor.device(),
+                    ", a device without streams, events or pinned memory. ", kInstead);
     return {};
   }
   device->poll();
-  c10::intrusive_ptr<OffloadedValue> offloaded = device->take_out(tensor, options_);
+  c10::intrusive_ptr<OffloadedValue> offloaded = device->take_out(tensor, options, clock);
   if (!offloaded) {
     const auto nbytes = static_cast<int64_t>(tensor.storage().nbytes());
     not_offloaded_bytes_.fetch_add(nbytes, std::memory_order_relaxed);
     TORCH_WARN_ONCE("ac2 has no pinned memory left to offload ", nbytes, " bytes of ", tensor.device(),
                     " to: ", OffloadDevice::memory().bytes, " bytes are taken, OffloadOptions::max_pinned_bytes is ",
-                    options_.max_pinned_bytes,
-                    ". What does not fit stays on the device; TraceStats::not_offloaded_bytes counts it. This is said "
-                    "once.");
+                    options.max_pinned_bytes,
+                    ". What does not fit stays on the device, or is dropped for a memory budget; "
+                    "TraceStats::not_offloaded_bytes counts it. This is said once.");
     return {};
   }
   device_.store(device, std::memory_order_release);
-  return c10::IValue::make_capsule(std::move(offloaded));
+  return offloaded;
 }
 
 void OffloadForm::poll() {

@@ -18,6 +18,7 @@
 #include <memory>
 
 #include "ac2/internal/graph/value.h"
+#include "ac2/internal/offload/copy_speed.h"
 #include "ac2/internal/offload/offloaded_value.h"
 #include "ac2/offload_options.h"
 #include "ac2/policy.h"
@@ -42,6 +43,11 @@ class OffloadForm {
 
   const std::shared_ptr<const SaveWithHooks>& functions() const { return functions_; }
 
+  // Queues the copy to the host of a value that there is soon no room for. Null if there is no pinned memory left. For
+  // any thread, without the tape's lock.
+  c10::intrusive_ptr<OffloadedValue> copy_out(const at::Tensor& tensor, const OffloadOptions& options,
+                                              const ProgramClock& clock);
+
   void set_options(const OffloadOptions& options) { options_ = options; }
   // Frees the device memory of what is known to have left by now.
   void poll();
@@ -50,6 +56,9 @@ class OffloadForm {
 
  private:
   c10::IValue pack(const at::Tensor& tensor);
+  // Null, with a warning, if it cannot leave.
+  c10::intrusive_ptr<OffloadedValue> take_out(const at::Tensor& tensor, const OffloadOptions& options,
+                                              const ProgramClock* clock);
 
   OffloadOptions options_;
   const std::shared_ptr<const SaveWithHooks> functions_;

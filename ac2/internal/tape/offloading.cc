@@ -1,5 +1,7 @@
 #include "ac2/internal/tape/offloading.h"
 
+#include <c10/macros/Macros.h>
+
 #include <utility>
 
 #include "ac2/internal/libtorch/tensor_meta.h"
@@ -36,6 +38,10 @@ void Offloading::offload(Value* value, const at::Tensor& tensor) {
     decisions_.set_form(value, nullptr, tensor);
     return;
   }
+  decisions_.set_offload_form(value, form().functions(), tensor);
+}
+
+OffloadForm& Offloading::form() {
   if (!form_) {
     form_ = std::make_unique<OffloadForm>();
     form_->set_options(options_);
@@ -43,7 +49,16 @@ void Offloading::offload(Value* value, const at::Tensor& tensor) {
     // Pairs with the acquire of in_use(): who follows the pointer sees the form with its options.
     shown_.store(form_.get(), std::memory_order_release);
   }
-  decisions_.set_offload_form(value, form_->functions(), tensor);
+  return *form_;
+}
+
+bool Offloading::may_copy_for_room(const Value& value) const {
+  if (C10_LIKELY(!options_.instead_of_dropping) || value.form != nullptr) {
+    return false;
+  }
+  const auto storage = value.origin.lock();
+  return storage && value.bytes() >= options_.min_bytes &&
+         OffloadForm::concerns(storage->device(), value.nbytes(), options_);
 }
 
 void Offloading::offload_wanted_input(Value* value, const at::Tensor& tensor) {

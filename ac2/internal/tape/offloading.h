@@ -39,6 +39,11 @@ class Offloading {
     }
   }
 
+  // Whether a budget may try to copy the bytes of a result to the host instead of dropping them.
+  bool may_copy_for_room(const Value& value) const;
+  // The form for those. The first call makes it.
+  OffloadForm& form();
+
   // Null as long as nothing is to be offloaded. Needs no lock.
   OffloadForm* in_use() const { return shown_.load(std::memory_order_acquire); }
   int64_t not_offloaded_bytes() const { return form_ ? form_->not_offloaded_bytes() : 0; }

@@ -70,9 +70,15 @@ void Tape::start_tracking() {
 }
 
 void Tape::drop_for_room(Value* value, c10::function_ref<bool()> may_drop) {
-  const Lock locked(*this);
-  if (may_drop()) {
-    locked->kept().evict_for_room(value);
+  c10::intrusive_ptr<OffloadedValue> left;
+  {
+    const Lock locked(*this);
+    if (may_drop()) {
+      left = locked->kept().evict_for_room(value);
+    }
+  }
+  if (left) {
+    left->leave();
   }
 }
 

@@ -56,8 +56,8 @@ void ValueBytes::throw_held_away(Value& value) {
   if (OpaqueForm* form = value.opaque_form()) {
     trash_.put(form->held);
     trash_.put(form->parts);
-  } else if (value.is_packed()) {
-    trash_.put(value.packed_form()->packed);
+  } else if (PackedForm* packed = value.packed_form(); packed != nullptr && !packed->packed.isNone()) {
+    trash_.put(packed->packed);
   }
 }
 
@@ -165,6 +165,9 @@ void ValueBytes::drop_held(Value* value) {
     note_let_go(value);
     throw_held_away(*value);
   });
+  if (const PackedForm* form = value->packed_form(); form != nullptr && form->is_for_room) {
+    value->form.reset();  // if the value is held again, it stays on its device
+  }
 }
 
 void ValueBytes::hold_packed(Value* value, c10::IValue packed, int64_t packed_bytes) {
@@ -179,6 +182,15 @@ void ValueBytes::hold_packed(Value* value, c10::IValue packed, int64_t packed_by
     value->packed_form()->packed = std::move(packed);
     value->packed_form()->packed_bytes = packed_bytes;
   });
+}
+
+void ValueBytes::note_host_copy(Value* value, PackedForm form, c10::IValue copy) {
+  form.packed = std::move(copy);
+  value->form = std::make_unique<ValueForm>(std::move(form));
+}
+
+void ValueBytes::hold_host_copy(Value* value) {
+  hold_packed(value, std::exchange(value->packed_form()->packed, {}), 0);
 }
 
 const c10::Storage& ValueBytes::managed_storage(const ManagedForm& form) {

@@ -50,6 +50,10 @@ class ValueBytes {
   void put_back_let_go(c10::ArrayRef<Value*> values) { let_go_.append(values.begin(), values.end()); }
   // The packed form takes the place of the storage that is held.
   void hold_packed(Value* value, c10::IValue packed, int64_t packed_bytes);
+  // `copy` has the bytes of the value, which is held in a storage and has no form; `form` is without it.
+  void note_host_copy(Value* value, PackedForm form, c10::IValue copy);
+  // The host copy takes the place of the storage that is held.
+  void hold_host_copy(Value* value);
 
   // The bytes of a value that is at hand and not opaque. Throws if someone changed them from outside.
   const c10::Storage& checked(const Value& value) const;

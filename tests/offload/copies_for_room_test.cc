@@ -1,0 +1,216 @@
+// Under a memory budget on a device that has the host's memory behind it: values are copied there before there is no
+// room for them, where that takes less time than computing them again.
+#include <torch/torch.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ac2/memory_budget.h"
+#include "tests/support/offload_fixture.h"
+
+namespace ac2::test {
+namespace {
+
+constexpr int64_t kSide = 16;
+constexpr int64_t kMatrix = kSide * kSide * 4;  // bytes
+
+OffloadOptions instead_of_dropping(OffloadOptions options = {}) {
+  options.min_bytes = 0;
+  options.instead_of_dropping = true;
+  return options;
+}
+
+class CopiesForRoomTest : public OffloadTest {
+ protected:
+  struct Step {
+    at::Tensor gradient;
+    TraceStats forward;
+    TraceStats backward;
+  };
+
+  // Each result is needed in backward, and takes all before it to compute again.
+  static at::Tensor chain(at::Tensor x, int length) {
+    for (int i = 0; i < length; ++i) x = x.mm(x.tanh());
+    return x;
+  }
+
+  Step step(int length, const std::optional<ScopeOptions>& options) {
+    Step step;
+    std::shared_ptr<const Trace> trace;
+    at::Tensor y;
+    {
+      std::optional<PolicyScope> scope;
+      if (options) {
+        scope.emplace(CheckpointPolicy::PREFER_RECOMPUTE, *options);
+        trace = scope->trace();
+      }
+      y = chain(x_, length);
+    }
+    if (trace) step.forward = trace->stats();
+    step.gradient = gradient_of_sum(y, x_).cpu();
+    if (trace) step.backward = trace->stats();
+    return step;
+  }
+  Step budgeted(int length, int64_t bytes, const OffloadOptions& offload) {
+    return step(length,
+                ScopeOptions{.memory_budget = MemoryBudget(bytes, /*modelled_costs=*/true), .offload = offload});
+  }
+  // After it the speed of copies is known, whatever another test has measured.
+  void measure(double milliseconds_per_byte) {
+    fake_.copies_take(milliseconds_per_byte);
+    for (int i = 0; i < 10; ++i) {
+      budgeted(8, 8 * kMatrix, instead_of_dropping());
+      fake_.finish();
+    }
+  }
+  void TearDown() override {
+    x_ = at::Tensor();
+    OffloadTest::TearDown();
+  }
+
+  at::Tensor x_ = leaf(sample({kSide, kSide}));
+};
+
+TEST_F(CopiesForRoomTest, WhereCopiesAreFastNothingIsComputedAgain) {
+  measure(1e-9);
+  const Step plain = step(12, std::nullopt);
+  const Step copied = budgeted(12, 10 * kMatrix, instead_of_dropping());
+  EXPECT_TRUE(same_bits(copied.gradient, plain.gradient));
+  EXPECT_EQ(copied.backward.recomputed_ops, 0);
+  EXPECT_EQ(copied.backward.evicted_values, 0);
+  EXPECT_GT(copied.forward.offloaded_bytes, 8 * kMatrix);
+  EXPECT_EQ(copied.backward.offloaded_bytes, 0);
+  const Step dropped = budgeted(12, 10 * kMatrix, all_sizes());
+  EXPECT_TRUE(same_bits(dropped.gradient, plain.gradient));
+  EXPECT_GT(dropped.backward.recomputed_ops, 0);
+  EXPECT_EQ(dropped.forward.offloaded_bytes, 0);
+}
+
+TEST_F(CopiesForRoomTest, WhereCopiesAreSlowValuesAreComputedAgain) {
+  measure(1);  // a second for a matrix
+  const Step plain = step(12, std::nullopt);
+  const Step dropped = budgeted(12, 10 * kMatrix, all_sizes());
+  const Step either = budgeted(12, 10 * kMatrix, instead_of_dropping());
+  EXPECT_TRUE(same_bits(either.gradient, plain.gradient));
+  EXPECT_EQ(either.forward.offloaded_bytes, 0);
+  EXPECT_EQ(either.backward.recomputed_ops, dropped.backward.recomputed_ops);
+}
+
+TEST_F(CopiesForRoomTest, TheDeviceHoldsNoMoreThanWithoutCopies) {
+  measure(1e-9);
+  const auto peak = [&](const OffloadOptions& offload) {
+    fake_.finish();
+    fake_.reset_peaks();
+    budgeted(12, 10 * kMatrix, offload);
+    return fake_.peak_device_bytes();
+  };
+  const int64_t dropping = peak(all_sizes());
+  // What is copied back ahead of its use takes an eighth of the budget beside it.
+  EXPECT_LE(peak(instead_of_dropping()), dropping + 10 * kMatrix / 8);
+  EXPECT_LE(peak(instead_of_dropping({.read_ahead_bytes = 0})), dropping);
+}
+
+TEST_F(CopiesForRoomTest, WithoutPinnedMemoryValuesAreDropped) {
+  measure(1e-9);
+  const Step plain = step(12, std::nullopt);
+  fake_.finish();
+  release_offload_memory();
+  OffloadOptions options = instead_of_dropping();
+  options.max_pinned_bytes = 0;
+  const Step step = budgeted(12, 10 * kMatrix, options);
+  EXPECT_TRUE(same_bits(step.gradient, plain.gradient));
+  EXPECT_EQ(step.forward.offloaded_bytes, 0);
+  EXPECT_GT(step.forward.not_offloaded_bytes, 0);
+  EXPECT_GT(step.backward.recomputed_ops, 0);
+}
+
+TEST_F(CopiesForRoomTest, ValuesThatAreTooSmallAreDropped) {
+  measure(1e-9);
+  OffloadOptions options = instead_of_dropping();
+  options.min_bytes = kMatrix + 1;
+  const Step step = budgeted(12, 10 * kMatrix, options);
+  EXPECT_EQ(step.forward.offloaded_bytes, 0);
+  EXPECT_GT(step.backward.recomputed_ops, 0);
+}
+
+TEST_F(CopiesForRoomTest, WhatMustBeRecomputedIsNotCopied) {
+  measure(1e-9);
+  at::Tensor y;
+  std::shared_ptr<const Trace> trace;
+  {
+    PolicyScope scope(CheckpointPolicy::MUST_RECOMPUTE,
+                      {.memory_budget = MemoryBudget(6 * kMatrix, true), .offload = instead_of_dropping()});
+    trace = scope.trace();
+    y = chain(x_, 12);
+  }
+  EXPECT_EQ(trace->stats().offloaded_bytes, 0);
+  EXPECT_TRUE(same_bits(gradient_of_sum(y, x_).cpu(), step(12, std::nullopt).gradient));
+}
+
+TEST_F(CopiesForRoomTest, AGraphIsWalkedTwice) {
+  measure(1e-9);
+  at::Tensor y;
+  std::shared_ptr<const Trace> trace;
+  {
+    PolicyScope scope({.memory_budget = MemoryBudget(10 * kMatrix, true), .offload = instead_of_dropping()});
+    trace = scope.trace();
+    y = chain(x_, 12);
+  }
+  EXPECT_GT(trace->stats().offloaded_bytes, 0);
+  const at::Tensor first = gradient_of_sum(y, x_, /*retain_graph=*/true).cpu();
+  const at::Tensor second = gradient_of_sum(y, x_).cpu();
+  const at::Tensor plain = step(12, std::nullopt).gradient;
+  EXPECT_TRUE(same_bits(first, plain));
+  EXPECT_TRUE(same_bits(second, plain));
+  EXPECT_EQ(trace->stats().offloaded_bytes, 0);
+}
+
+TEST_F(CopiesForRoomTest, AGraphThatIsDroppedLeavesNothing) {
+  measure(1e-9);
+  at::Tensor y;
+  {
+    PolicyScope scope({.memory_budget = MemoryBudget(10 * kMatrix, true), .offload = instead_of_dropping()});
+    y = chain(x_, 12);
+  }
+  EXPECT_GT(offload_memory().bytes_in_use, 0);
+  y = at::Tensor();
+  EXPECT_EQ(offload_memory().bytes_in_use, 0);
+}
+
+TEST_F(CopiesForRoomTest, ACopiedValueThatIsOverwrittenIsComputedAgain) {
+  measure(1e-9);
+  const auto program = [&](const at::Tensor& x) {
+    at::Tensor y = x;
+    for (int i = 0; i < 6; ++i) y = y.mm(y.tanh());
+    at::Tensor z = y.exp();
+    at::Tensor last = y.mm(z);
+    y.mul_(2);
+    for (int i = 0; i < 6; ++i) last = last.mm(y.tanh());
+    return last;
+  };
+  const at::Tensor plain = [&] {
+    // Plain PyTorch refuses to write over what mm has saved.
+    PolicyScope scope(CheckpointPolicy::MUST_SAVE);
+    return gradient_of_sum(program(x_), x_).cpu();
+  }();
+  PolicyScope scope({.memory_budget = MemoryBudget(10 * kMatrix, true), .offload = instead_of_dropping()});
+  const at::Tensor y = program(x_);
+  EXPECT_TRUE(same_bits(gradient_of_sum(y, x_).cpu(), plain));
+}
+
+TEST_F(CopiesForRoomTest, SaysThatItHasNoEffectWithoutABudget) {
+  const Warnings warnings;
+  { const PolicyScope scope({.offload = instead_of_dropping()}); }
+  ASSERT_EQ(warnings.messages.size(), 1);
+  EXPECT_NE(warnings.messages[0].find("instead_of_dropping has no effect"), std::string::npos);
+  {
+    const PolicyScope outer({.memory_budget = MemoryBudget(1 << 20)});
+    const PolicyScope inner({.offload = instead_of_dropping()});
+  }
+  EXPECT_EQ(warnings.messages.size(), 1);
+}
+
+}  // namespace
+}  // namespace ac2::test
