@@ -6,8 +6,8 @@
 
 namespace ac2::internal {
 
-// All inputs are at hand. The caller has the tape's turn (see ReplayTurn) and not its lock. Throws what the op throws,
-// and if a budget has no room for the results: `enough_budget` is one that would have, for the error's text.
+// All inputs are at hand. The caller has the tape's turn (Tape::replay_turn()) and not its lock. Throws what the op
+// throws, and if a budget has no room for the results: `enough_budget` is one that would have, for the error's text.
 void replay(Tape& tape, Node* node, int64_t enough_budget);
 // The same, but returns false if a budget has no room for the results, and has done nothing then.
 bool replay_if_there_is_room(Tape& tape, Node* node);

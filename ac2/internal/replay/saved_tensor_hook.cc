@@ -247,7 +247,7 @@ void SavedTensorHook::take_turn_of_budget(int graph_task) {
 
 at::Tensor SavedTensorHook::unpack_in_turn(int graph_task) {
   take_turn_of_budget(graph_task);  // before the tape's: a thread that waits has nothing that others wait for
-  const ReplayTurn::Taken turn(tape_->replay_turn());
+  const std::lock_guard turn(tape_->replay_turn());
   if (graph_task != -1) {
     BackwardRun::enter(*tape_, graph_task);
   }

@@ -26,7 +26,6 @@
 #include "ac2/internal/budget/budgeted_tape.h"
 #include "ac2/internal/graph/pool.h"
 #include "ac2/internal/tape/locked_tape.h"
-#include "ac2/internal/tape/replay_turn.h"
 #include "ac2/internal/tape/trash.h"
 #include "ac2/trace_stats.h"
 
@@ -81,8 +80,9 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
   OffloadForm* offload_form() const { return locked_.offloading_.in_use(); }
   const Observers& observers() const { return locked_.observers_; }
 
-  // Guards replays; see replayer.h.
-  ReplayTurn& replay_turn() { return replay_turn_; }
+  // The turn of the thread that replays on the tape, which it holds without the lock: no op runs twice for two threads
+  // that need it. A replayed op may itself come back here, on the same thread, and is let in.
+  std::recursive_mutex& replay_turn() { return replay_turn_; }
 
   // Memory for an object that autograd holds, which lives as long as the tape. By the recording thread.
   struct HookMemory {
@@ -123,7 +123,7 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
   // this_thread() of whoever holds it. Relaxed: a thread looks only for itself, and what it has stored last it sees.
   std::atomic<const void*> owner_{nullptr};
   LockedTape locked_;
-  ReplayTurn replay_turn_;
+  std::recursive_mutex replay_turn_;
   Pool<HookMemory> hook_memory_;
   static constexpr int64_t kSweepShare = 4;
   int64_t next_sweep_ = 0;  // so many ops must be recorded before; the recording thread's alone

@@ -1,0 +1,153 @@
+#include "ac2/internal/following/plan_json.h"
+
+#include <c10/util/Exception.h>
+
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+
+namespace ac2::internal {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kVersion = 2;
+constexpr const char* kMark = "ac2_plan";
+constexpr const char* kModelled = "modelled";
+constexpr const char* kMeasured = "measured";
+
+// A number or a text as it is; of arrays and objects, which have no bound, that they are one.
+std::string shown(const Json& json) {
+  return json.is_structured() ? absl::StrCat("an ", json.type_name())
+                              : json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// Each text once, in the order of its first use.
+class Texts {
+ public:
+  size_t index_of(std::string text) {
+    const auto [found, is_new] = indices_.try_emplace(text, texts_.size());
+    if (is_new) {
+      texts_.push_back(std::move(text));
+    }
+    return found->second;
+  }
+  std::vector<std::string> take() && { return std::move(texts_); }
+
+ private:
+  absl::flat_hash_map<std::string, size_t> indices_;
+  std::vector<std::string> texts_;
+};
+
+CheckpointPolicy decision_named(const std::string& name) {
+  for (const CheckpointPolicy policy :
+       {CheckpointPolicy::MUST_SAVE, CheckpointPolicy::PREFER_SAVE, CheckpointPolicy::MUST_RECOMPUTE,
+        CheckpointPolicy::PREFER_RECOMPUTE, CheckpointPolicy::MUST_CPU_OFFLOAD, CheckpointPolicy::PREFER_CPU_OFFLOAD}) {
+    if (name == to_string(policy)) {
+      return policy;
+    }
+  }
+  C10_THROW_ERROR(Error, quoted(name) + " is no decision.");
+}
+
+c10::OperatorHandle operator_named(const std::string& name) {
+  const size_t dot = name.find('.');
+  const std::optional<c10::OperatorHandle> op = c10::Dispatcher::singleton().findSchema(
+      {name.substr(0, dot), dot == std::string::npos ? std::string() : name.substr(dot + 1)});
+  TORCH_CHECK(op, "it has the operator ", quoted(name),
+              ", which this process does not have. Load the library that registers the operator before the plan, or "
+              "plan again with this LibTorch.");
+  return *op;
+}
+
+// JSON's numbers are checked by hand: nlohmann-json would read 1.5 as 1, and -1 as a huge size.
+int64_t whole_number(const Json& json, const char* what, int64_t least, int64_t most) {
+  TORCH_CHECK(json.is_number_integer(), what, " is ", shown(json), "; expected a whole number.");
+  // A number that does not fit into an int64_t is a number_unsigned, and too large for each of the limits.
+  const bool fits =
+      !json.is_number_unsigned() || json.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  TORCH_CHECK(fits && json.get<int64_t>() >= least && json.get<int64_t>() <= most, what, " is ", shown(json),
+              "; expected ", least, " to ", most, ".");
+  return json.get<int64_t>();
+}
+
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+
+}  // namespace
+
+std::string quoted(const std::string& text) {
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Json plan_to_json(const PlannedStep& plan) {
+  Texts ops, decisions;
+  Json calls = Json::array();
+  for (size_t i = 0; i < plan.calls.size(); ++i) {
+    if (const std::optional<PlannedCall>& call = plan.calls[i]) {
+      calls.push_back({ops.index_of(c10::toString(call->op.operator_name())), call->result_bytes,
+                       decisions.index_of(to_string(plan.decisions[i]))});
+    } else {
+      calls.push_back(nullptr);
+    }
+  }
+  Json json;
+  json[kMark] = kVersion;
+  json["bytes"] = plan.bytes;
+  json["costs"] = plan.costs == CostSource::kModelled ? kModelled : kMeasured;
+  json["ops"] = std::move(ops).take();
+  json["decisions"] = std::move(decisions).take();
+  json["calls"] = std::move(calls);
+  return json;
+}
+
+void check_plan_version(const Json& json) {
+  TORCH_CHECK(json.is_object() && json.contains(kMark), "it is no plan of ac2: it has no \"", kMark, "\".");
+  const int64_t version = whole_number(json.at(kMark), "its version", 1, kMost);
+  TORCH_CHECK(version == kVersion, "it is of version ", version, ", and this ac2 reads version ", kVersion,
+              ". Plan again with this ac2.");
+}
+
+std::shared_ptr<const PlannedStep> plan_from_json(const Json& json) {
+  auto plan = std::make_shared<PlannedStep>();
+  plan->bytes = whole_number(json.at("bytes"), "\"bytes\"", 1, kMost);
+  const auto costs = json.at("costs").get<std::string>();
+  TORCH_CHECK(costs == kModelled || costs == kMeasured, "\"costs\" is ", quoted(costs), "; expected \"", kModelled,
+              "\" or \"", kMeasured, "\".");
+  plan->costs = costs == kModelled ? CostSource::kModelled : CostSource::kMeasured;
+
+  std::vector<c10::OperatorHandle> ops;
+  for (const Json& name : json.at("ops")) {
+    ops.push_back(operator_named(name.get<std::string>()));
+  }
+  std::vector<CheckpointPolicy> decisions;
+  for (const Json& name : json.at("decisions")) {
+    decisions.push_back(decision_named(name.get<std::string>()));
+  }
+  const Json& calls = json.at("calls");
+  TORCH_CHECK(calls.is_array(), "\"calls\" is no array.");
+  for (const Json& call : calls) {
+    if (call.is_null()) {
+      plan->calls.emplace_back();
+      plan->decisions.push_back(CheckpointPolicy::PREFER_SAVE);
+      continue;
+    }
+    TORCH_CHECK(call.is_array() && call.size() == 3, "a call is ", shown(call),
+                "; expected an operator, a number of bytes, and a decision.");
+    const int64_t op = whole_number(call[0], "the operator of a call", 0, static_cast<int64_t>(ops.size()) - 1);
+    const int64_t bytes = whole_number(call[1], "the bytes of a call", 0, kMost);
+    const int64_t decision =
+        whole_number(call[2], "the decision of a call", 0, static_cast<int64_t>(decisions.size()) - 1);
+    plan->calls.push_back(PlannedCall{ops[op], bytes});
+    plan->decisions.push_back(decisions[decision]);
+  }
+  return plan;
+}
+
+}  // namespace ac2::internal
