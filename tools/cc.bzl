@@ -26,7 +26,8 @@ _FALSE_WARNINGS = select({
     ],
 })
 
-def _with_pch(pch, kwargs):
+def with_pch(pch, kwargs):
+    """The arguments of a rule, with the precompiled header if it has sources."""
     pch = pch or _OF_FOLDER.get(native.package_name().split("/")[0], "torch")
     if pch == "none" or not kwargs.get("srcs"):
         return kwargs
@@ -36,10 +37,10 @@ def _with_pch(pch, kwargs):
     return kwargs
 
 def cc_library(pch = None, **kwargs):
-    native.cc_library(**_with_pch(pch, kwargs))
+    native.cc_library(**with_pch(pch, kwargs))
 
 def cc_binary(pch = None, **kwargs):
-    native.cc_binary(**_with_pch(pch, kwargs))
+    native.cc_binary(**with_pch(pch, kwargs))
 
 def cc_test(pch = None, **kwargs):
-    native.cc_test(**_with_pch(pch, kwargs))
+    native.cc_test(**with_pch(pch, kwargs))
