@@ -2,6 +2,8 @@
 
     load("//tools:cc.bzl", "cc_library", "cc_test")
 
+Each file is compiled by itself. room.bzl has a cc_library for folders whose files are compiled as one.
+
 `pch` is the header, one of tools/pch or "none", for files that include nothing of LibTorch. Without it "library" in ac2
 and policies, "tensors" in tests, "torch" elsewhere. It changes no result, only how long compiling takes: "torch" suits
 what includes <torch/torch.h> or "ac2/ac2.h", itself or by a header.
