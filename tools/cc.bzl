@@ -2,6 +2,8 @@
 
     load("//tools:cc.bzl", "cc_library", "cc_test")
 
+Each file is compiled by itself. room.bzl has a cc_library for folders whose files are compiled as one.
+
 `pch` is the header, one of tools/pch or "none", for files that include nothing of LibTorch. Without it "library" in ac2
 and policies, "tensors" in tests, "torch" elsewhere. It changes no result, only how long compiling takes: "torch" suits
 what includes <torch/torch.h> or "ac2/ac2.h", itself or by a header.
@@ -26,7 +28,8 @@ _FALSE_WARNINGS = select({
     ],
 })
 
-def _with_pch(pch, kwargs):
+def with_pch(pch, kwargs):
+    """The arguments of a rule, with the precompiled header if it has sources."""
     pch = pch or _OF_FOLDER.get(native.package_name().split("/")[0], "torch")
     if pch == "none" or not kwargs.get("srcs"):
         return kwargs
@@ -36,10 +39,10 @@ def _with_pch(pch, kwargs):
     return kwargs
 
 def cc_library(pch = None, **kwargs):
-    native.cc_library(**_with_pch(pch, kwargs))
+    native.cc_library(**with_pch(pch, kwargs))
 
 def cc_binary(pch = None, **kwargs):
-    native.cc_binary(**_with_pch(pch, kwargs))
+    native.cc_binary(**with_pch(pch, kwargs))
 
 def cc_test(pch = None, **kwargs):
-    native.cc_test(**_with_pch(pch, kwargs))
+    native.cc_test(**with_pch(pch, kwargs))
