@@ -19,7 +19,6 @@ namespace ac2::internal {
 
 namespace {
 
-constexpr int64_t kNone = TraceLog::kNone;
 // How many lines there are before "... and N more".
 constexpr size_t kDecidingLines = 4;
 
@@ -66,7 +65,7 @@ class Explanation {
   void explain_decisions() {
     std::vector<std::map<CheckpointPolicy, int64_t>> counts(log_.scopes.size());
     for (const TraceLog::Op& op : log_.ops) {
-      if (op.is_node && op.scope != kNone) {
+      if (op.is_node && op.scope != TraceLog::kNone) {
         ++counts[op.scope][op.decision];
       }
     }

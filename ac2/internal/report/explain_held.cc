@@ -15,7 +15,6 @@ namespace ac2::internal {
 
 namespace {
 
-constexpr int64_t kNone = TraceLog::kNone;
 // How many lines there are before "... and N more".
 constexpr size_t kHeldLines = 12;
 
@@ -50,11 +49,11 @@ class HeldText {
   std::string of(const Holdings::Holding& held) const {
     const TraceLog::Value& value = log_.values[held.value];
     std::string text = absl::StrCat("  ", pad(bytes_text(held.bytes), 10), "  ",
-                                    value.op == kNone ? "" : op_name(log_, value.op) + " ", value.shape);
+                                    value.op == TraceLog::kNone ? "" : op_name(log_, value.op) + " ", value.shape);
     if (!value.name.empty()) {
       absl::StrAppend(&text, value.shape.empty() ? "\"" : " \"", value.name, "\"");
     }
-    if (value.op != kNone && !log_.ops[value.op].where.empty()) {
+    if (value.op != TraceLog::kNone && !log_.ops[value.op].where.empty()) {
       absl::StrAppend(&text, " ", log_.ops[value.op].where);
     }
     const std::string whom = for_whom(held.value);
@@ -69,7 +68,7 @@ class HeldText {
   }
 
   std::string why(const TraceLog::Value& value) const {
-    if (value.op == kNone) {
+    if (value.op == TraceLog::kNone) {
       return "from outside the region";
     }
     const TraceLog::Op& op = log_.ops[value.op];
@@ -86,7 +85,7 @@ class HeldText {
       return "it cannot be computed again";
     }
     std::string text = to_string(op.decision);
-    if (op.scope != kNone) {
+    if (op.scope != TraceLog::kNone) {
       const TraceLog::Scope& scope = log_.scopes[op.scope];
       absl::StrAppend(&text, " by ", scope.policy.empty() ? "a policy" : scope.policy, " at depth ", scope.depth);
     }

@@ -14,7 +14,6 @@ namespace ac2::internal {
 
 namespace {
 
-constexpr int64_t kNone = TraceLog::kNone;
 // How many lines there are before "... and N more".
 constexpr size_t kReplayLines = 9;
 constexpr size_t kLongReplayLines = 5;
@@ -37,7 +36,7 @@ std::vector<Replayed> replayed_by_name(const TraceLog& log) {
     }
   }
   for (const TraceLog::Replay& replay : log.replays) {
-    if (replay.op != kNone) {
+    if (replay.op != TraceLog::kNone) {
       Replayed& replayed = by_name[log.ops[replay.op].name];
       replayed.time += replay.span.length();
       add_once(replayed.consumers, replay.consumer);
