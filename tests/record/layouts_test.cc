@@ -169,6 +169,22 @@ TEST(OpaqueTest, NestedTensorsAreHeldWhole) {
       {sample({2, 3}), sample({4, 3})});
 }
 
+// Autograd asks for them where it may not throw: a policy that threw would end the process.
+TEST(OpaqueTest, NoPolicyIsAskedForTheSizesOfANestedTensor) {
+  const at::Tensor leaf =
+      at::_nested_tensor_from_tensor_list({constant({2, 3}), constant({4, 3})}).detach().requires_grad_();
+  const auto padded = [&] { return leaf.mul(2).to_padded_tensor(0.0).cos(); };
+  int asked = 0;
+  const Policy throws_at_sizes([&](const OpContext& op) {
+    ++asked;
+    TORCH_CHECK(!op.is("aten::_nested_tensor_size") && !op.is("aten::_nested_tensor_strides"), "asked for sizes");
+    return PolicyDecision(CheckpointPolicy::PREFER_RECOMPUTE);
+  });
+  const at::Tensor gradient = gradient_of(apply_ac_policy_fn(padded, throws_at_sizes), leaf);
+  EXPECT_TRUE(same_bits(gradient.to_padded_tensor(0.0), gradient_of(padded(), leaf).to_padded_tensor(0.0)));
+  EXPECT_GT(asked, 0);
+}
+
 TEST(OpaqueTest, TensorsWithoutDataAreRecomputedWithoutData) {
   at::Tensor x = at::empty({4}, at::kMeta).requires_grad_(true);
   at::Tensor y = apply_ac_policy_fn([&] { return x.sin().cos(); }, "recompute_all");

@@ -248,6 +248,11 @@ bool overwrites_in_place(std::string_view op) {
   return contains(kOverwrites, op);
 }
 
+bool describes_nested(std::string_view op) {
+  return op == "aten::_nested_tensor_size" || op == "aten::_nested_tensor_strides" ||
+         op == "aten::_nested_tensor_storage_offsets";
+}
+
 bool is_resize(std::string_view op) {
   return contains(kResizes, op);
 }

@@ -39,6 +39,9 @@ bool is_constant_factory(std::string_view op);
 bool overwrites_in_place(std::string_view op);
 // Resizes a tensor: this may move its bytes to other memory, and leaves bytes that it adds undefined.
 bool is_resize(std::string_view op);
+// Whether autograd may ask a nested tensor for its sizes by this op, in a place where nothing may be thrown
+// (InputMetadata in torch/csrc/autograd/input_metadata.h). So no policy is asked about it.
+bool describes_nested(std::string_view op);
 // Changes a tensor's metadata and no bytes, without saying so by Tag::inplace_view (or without being in-place at all).
 bool writes_metadata(std::string_view op);
 // Has Tag::inplace_view, but counts no new version of its argument.
