@@ -200,6 +200,26 @@ TEST_F(CopiesForRoomTest, ACopiedValueThatIsOverwrittenIsComputedAgain) {
   EXPECT_TRUE(same_bits(gradient_of_sum(y, x_).cpu(), plain));
 }
 
+TEST_F(CopiesForRoomTest, ACopiedValueThatIsWrittenToAfterTheRegionIsComputedAgain) {
+  measure(1e-9);
+  const at::Tensor plain = step(12, std::nullopt).gradient;
+  at::Tensor written, y;
+  std::shared_ptr<const Trace> trace;
+  {
+    PolicyScope scope({.memory_budget = MemoryBudget(10 * kMatrix, true), .offload = instead_of_dropping()});
+    trace = scope.trace();
+    written = chain(x_, 2);
+    y = chain(written, 10);
+  }
+  EXPECT_GT(trace->stats().offloaded_bytes, 6 * kMatrix);
+  {
+    const at::NoGradGuard no_grad;
+    written.detach().mul_(2);
+  }
+  EXPECT_TRUE(same_bits(gradient_of_sum(y, x_).cpu(), plain));
+  EXPECT_GT(trace->stats().recomputed_ops, 0);
+}
+
 TEST_F(CopiesForRoomTest, SaysThatItHasNoEffectWithoutABudget) {
   const Warnings warnings;
   { const PolicyScope scope({.offload = instead_of_dropping()}); }

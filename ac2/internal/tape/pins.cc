@@ -25,7 +25,9 @@ void Pins::pin(Value* root, bool original_goes) {
   Work work{root};
   while (!work.empty()) {
     Value* value = work.pop_back_val();
-    if (value->decided() == Decided::kKeep && value->is_held_by_reference() && value->changed_outside()) {
+    // A copy on the host too may have been made after the change, which did not wait for it.
+    if (value->decided() == Decided::kKeep && (value->is_held_by_reference() || value->is_offloaded()) &&
+        value->changed_outside()) {
       bytes_.drop_held(value);
     }
     if (value->pins_++ > 0 || value->is_at_hand() || (value->is_packed() && !value->is_offloaded())) {
