@@ -15,7 +15,7 @@ A library of a room depends on :room for what it links. Its headers, `deps` and 
 library. :room cannot depend on the library in turn, so each library NAME has NAME_headers besides, which is its headers without :room.
 
 `alone = True` keeps a library out of :room. It is for one that has compiler options of its own, for one whose users are to have no
-LibTorch, and for one that is used by other rooms which this room uses.
+LibTorch, for one that is used by other rooms which this room uses, and for one of which GCC makes fewer instructions alone.
 """
 
 load("//tools:cc.bzl", "with_pch", cc_library_alone = "cc_library")
