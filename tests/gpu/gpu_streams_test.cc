@@ -158,6 +158,26 @@ TEST_F(GpuStreamsTest, AStepThatDoesNotFitIsDoneWithWhatThereIs) {
   EXPECT_GT(trace->stats().evicted_values, 0);
 }
 
+// After the first steps the speed of copies is known, and it is decided by that; whatever it is, the bits are the same.
+TEST_F(GpuStreamsTest, UnderABudgetValuesMayBeCopiedToTheHost) {
+  constexpr int64_t kBytes = kSide * kSide * 4;
+  const auto chain = [](at::Tensor x) {
+    for (int i = 0; i < 24; ++i) x = x.mm(x.tanh()).tanh();
+    return x;
+  };
+  const at::Tensor x = gpu_sample({kSide, kSide});
+  const at::Tensor plain = gradient_of(chain(x), x);
+  for (int i = 0; i < 5; ++i) {
+    at::Tensor y;
+    {
+      const PolicyScope scope({.memory_budget = MemoryBudget(20 * kBytes, /*modelled_costs=*/true),
+                               .offload = OffloadOptions{.instead_of_dropping = true}});
+      y = chain(x);
+    }
+    EXPECT_TRUE(same_bits(gradient_of(y, x), plain));
+  }
+}
+
 // While a graph is captured nobody can look at a generator's state: what draws is saved, and the rest recomputed.
 TEST_F(GpuStreamsTest, AStepWithDropoutCanBeCaptured) {
   const at::Tensor x = gpu_constant({kSide}).abs_().add_(1).requires_grad_(true);

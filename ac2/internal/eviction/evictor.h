@@ -68,7 +68,7 @@ class Evictor {
     RuleConstants rule = {};
     // The knowledge of the step beforehand, or null. It must outlive the evictor.
     const Foresight* foresight = nullptr;
-    // What has a copy on the host, or null. The same holds for it.
+    // The costs of values that have a copy on the host, or null. They must outlive the evictor.
     const CopyCosts* copies = nullptr;
   };
 
@@ -149,9 +149,10 @@ class Evictor {
   // The evictor's clock, and the value's last use on it.
   double time() const { return time_; }
   double last_use(ValueId value) const { return states_[value].last_use; }
+  // What it costs to compute the value again once it is dropped.
+  double cost_of_computing(ValueId value) { return rule_.cost_of_dropping(graph_, value); }
   // By which candidates are compared, the least first: what it costs to drop the value, or `cost`, for its bytes and
   // for how long they are free.
-  double cost_of_computing(ValueId value) { return rule_.cost_of_dropping(graph_, value); }
   double score(ValueId value);
   double score(ValueId value, double cost) const;
   Retention retention(ValueId value) const { return states_[value].retention; }

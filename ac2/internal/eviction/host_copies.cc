@@ -62,7 +62,11 @@ void HostCopies::forget(ValueId id) {
     std::erase_if(under_way_, [id](const Copy& copy) { return copy.value == id; });
     evictor_.unpin(id);
   }
+  const bool had_copy = has_copy(id);
   states_[id] = {};
+  if (had_copy) {
+    evictor_.copy_changed(id);
+  }
 }
 
 bool HostCopies::is_idle(ValueId id) const {
