@@ -9,8 +9,6 @@
 #include <exception>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
-
 namespace ac2::policies::internal {
 
 namespace {
@@ -33,51 +31,14 @@ void block_signals() {
 
 }  // namespace
 
-// The writers of the process. fork() waits until it has the locks of all, so that the child finds them in order and
-// free.
-class LiveWriters {
- public:
-  static LiveWriters& get() {
-    static auto* all = new LiveWriters;  // leaked: graphs with static lifetime are freed after main()
-    return *all;
-  }
-  void add(SpillWriter* writer) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    writers_.insert(writer);
-  }
-  void remove(SpillWriter* writer) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    writers_.erase(writer);
-  }
-
- private:
-  LiveWriters() { pthread_atfork(&lock_all, &unlock_all, &begin_anew); }
-
-  static void lock_all() {
-    get().mutex_.lock();
-    for (SpillWriter* writer : get().writers_) writer->mutex_.lock();
-  }
-  static void unlock_all() {
-    for (SpillWriter* writer : get().writers_) writer->mutex_.unlock();
-    get().mutex_.unlock();
-  }
-  static void begin_anew() {
-    for (SpillWriter* writer : get().writers_) writer->forked();
-    unlock_all();
-  }
-
-  std::mutex mutex_;
-  absl::flat_hash_set<SpillWriter*> writers_;
-};
-
 SpillWriter::SpillWriter(std::string directory, int64_t queue_bytes, int64_t file_bytes)
     : directory_(std::move(directory)), queue_bytes_(queue_bytes), file_bytes_(file_bytes) {
   const SpillFile can_be_made(directory_);
-  LiveWriters::get().add(this);
+  ForkWatch::get().add(this);
 }
 
 SpillWriter::~SpillWriter() {
-  LiveWriters::get().remove(this);
+  ForkWatch::get().remove(this);
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     stopping_ = true;

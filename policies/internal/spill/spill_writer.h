@@ -23,6 +23,7 @@
 #include <string>
 #include <thread>
 
+#include "policies/internal/spill/fork_watch.h"
 #include "policies/internal/spill/spill_file.h"
 
 namespace ac2::policies::internal {
@@ -43,11 +44,11 @@ struct SpilledTensor {
   std::string error;      // of the write that failed
 };
 
-class SpillWriter {
+class SpillWriter final : private WatchesFork {
  public:
   // Throws c10::Error if no file can be made in the directory. The thread starts with the first tensor.
   SpillWriter(std::string directory, int64_t queue_bytes, int64_t file_bytes);
-  ~SpillWriter();
+  ~SpillWriter() override;
   SpillWriter(const SpillWriter&) = delete;
   SpillWriter& operator=(const SpillWriter&) = delete;
 
@@ -61,12 +62,11 @@ class SpillWriter {
   void forget(SpilledTensor& spilled);
 
  private:
-  friend class LiveWriters;
-
   // With the lock: there is a thread if there is something to write.
   void start();
-  // In a forked child, with the lock.
-  void forked();
+  void lock_for_fork() override { mutex_.lock(); }
+  void unlock_after_fork() override { mutex_.unlock(); }
+  void forked() override;
   void run();
   // Writes it with no lock held.
   void write_out(SpilledTensor& spilled, const at::Tensor& bytes, int64_t offset);
