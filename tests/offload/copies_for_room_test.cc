@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ac2/memory_budget.h"
@@ -218,6 +219,30 @@ TEST_F(CopiesForRoomTest, ACopiedValueThatIsWrittenToAfterTheRegionIsComputedAga
   }
   EXPECT_TRUE(same_bits(gradient_of_sum(y, x_).cpu(), plain));
   EXPECT_GT(trace->stats().recomputed_ops, 0);
+}
+
+TEST_F(CopiesForRoomTest, ThreadsShareABudgetThatCopies) {
+  measure(1e-9);
+  const at::Tensor plain = step(12, std::nullopt).gradient;
+  const MemoryBudget budget(20 * kMatrix, /*modelled_costs=*/true);
+  std::vector<at::Tensor> leaves, gradients(3);
+  for (size_t i = 0; i < gradients.size(); ++i) leaves.push_back(x_.detach().clone().requires_grad_());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    threads.emplace_back([&, i] {
+      for (int round = 0; round < 5; ++round) {
+        at::Tensor y;
+        {
+          const PolicyScope scope({.memory_budget = budget, .offload = instead_of_dropping()});
+          y = chain(leaves[i], 12);
+        }
+        gradients[i] = gradient_of_sum(y, leaves[i]);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const at::Tensor& gradient : gradients) EXPECT_TRUE(same_bits(gradient.cpu(), plain));
+  EXPECT_EQ(budget.held_bytes(), 0);
 }
 
 TEST_F(CopiesForRoomTest, SaysThatItHasNoEffectWithoutABudget) {
