@@ -1,7 +1,6 @@
 #include "benchmarks/simulator/host_copies_simulation.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 namespace ac2::internal {
 
@@ -16,7 +15,7 @@ double HostCopiesSimulation::copy_time(uint32_t value) const {
 
 void HostCopiesSimulation::copy_ahead(int64_t bytes) {
   copies_.settle();
-  if (evictor_.held_bytes() + bytes <= options_.budget - options_.budget / HostCopies::kFreeShare) {
+  if (evictor_.held_bytes() + bytes <= HostCopies::most_without(options_.budget)) {
     return;
   }
   for (ValueId id = copies_.next(); id != kNoId; id = copies_.next()) {
@@ -99,7 +98,7 @@ void HostCopiesSimulation::read_ahead() {
     if (arriving_.count(*it) > 0) {
       continue;
     }
-    if (ahead_bytes_ + step_.values[*it].bytes > options_.budget / HostCopies::kAheadShare) {
+    if (ahead_bytes_ + step_.values[*it].bytes > HostCopies::most_ahead(options_.budget)) {
       return;
     }
     ahead_bytes_ += step_.values[*it].bytes;

@@ -647,7 +647,7 @@ TEST_F(BudgetTest, ThreadsMayShareABudget) {
 class RacingTape : public internal::BudgetedTape {
  public:
   void start_tracking() override {}
-  std::shared_ptr<internal::HostCopy> copy_to_host(internal::Value*, const internal::CopyClock&,
+  std::shared_ptr<internal::HostCopy> copy_to_host(internal::Value*, const internal::ProgramClock&,
                                                    c10::function_ref<bool()>) override {
     return nullptr;
   }

@@ -22,7 +22,13 @@ constexpr int64_t kBytes = 100;
 // otherwise.
 class Program {
  public:
-  Program() { copies.set_speed(1); }
+  enum class Speed { kKnown, kUnknown };
+
+  explicit Program(Speed speed = Speed::kKnown) {
+    if (speed == Speed::kKnown) {
+      copies.set_speed(1);
+    }
+  }
 
   ValueId run(double cost, const std::vector<ValueId>& inputs, int64_t bytes = kBytes) {
     evictor.ran(cost);
@@ -167,43 +173,31 @@ TEST(HostCopiesTest, WhatIsCheaplyComputedIsNotCopiedBack) {
 }
 
 TEST(HostCopiesTest, UntilTheSpeedIsKnownTheCallerSaysWhenACopyIsDone) {
-  Evictor evictor({.budget = 10'000});
-  StepForesight foresight(evictor, 0);
-  HostCopies copies(evictor, foresight);
-  const ValueId input = evictor.add_outside(10, Place::kElsewhere);
-  const ValueId value = evictor.add_result(evictor.add_node(1000, {&input, 1}), kBytes, Retention::kPreferSave);
-  evictor.set_place(value, Place::kHeld);
-  evictor.add_hook(value);
-  copies.may_copy(value);
-  EXPECT_EQ(copies.next(), value);
-  copies.began(value);
-  evictor.ran(1e9);
-  copies.settle();
-  EXPECT_EQ(copies.first_under_way(), value);
-  EXPECT_FALSE(copies.is_worth_waiting_for(value));
-  EXPECT_TRUE(copies.is_worth_waiting_for(kNoId));
-  copies.first_is_done();
-  EXPECT_TRUE(copies.has_copy(value));
-  EXPECT_EQ(copies.waited(), 0);
+  Program program(Program::Speed::kUnknown);
+  const ValueId value = program.run(1000, {program.input});
+  EXPECT_EQ(program.copies.next(), value);
+  program.copies.began(value);
+  program.evictor.ran(1e9);
+  program.copies.settle();
+  EXPECT_EQ(program.copies.first_under_way(), value);
+  EXPECT_FALSE(program.copies.is_worth_waiting_for(value));
+  EXPECT_TRUE(program.copies.is_worth_waiting_for(kNoId));
+  program.copies.first_is_done();
+  EXPECT_TRUE(program.copies.has_copy(value));
+  EXPECT_EQ(program.copies.waited(), 0);
 }
 
 TEST(HostCopiesTest, ACopyThatIsUnderWayWhenTheSpeedIsFoundIsDoneByTheClock) {
-  Evictor evictor({.budget = 10'000});
-  StepForesight foresight(evictor, 0);
-  HostCopies copies(evictor, foresight);
-  const ValueId input = evictor.add_outside(10, Place::kElsewhere);
-  const ValueId value = evictor.add_result(evictor.add_node(1000, {&input, 1}), kBytes, Retention::kPreferSave);
-  evictor.set_place(value, Place::kHeld);
-  evictor.add_hook(value);
-  copies.may_copy(value);
-  copies.began(value);
-  copies.set_speed(1);
-  evictor.ran(kBytes - 1);
-  copies.settle();
-  EXPECT_FALSE(copies.has_copy(value));
-  evictor.ran(1);
-  copies.settle();
-  EXPECT_TRUE(copies.has_copy(value));
+  Program program(Program::Speed::kUnknown);
+  const ValueId value = program.run(1000, {program.input});
+  program.copies.began(value);
+  program.copies.set_speed(1);
+  program.evictor.ran(kBytes - 1);
+  program.copies.settle();
+  EXPECT_FALSE(program.copies.has_copy(value));
+  program.evictor.ran(1);
+  program.copies.settle();
+  EXPECT_TRUE(program.copies.has_copy(value));
 }
 
 TEST(HostCopiesTest, AValueThatIsForgottenLeavesNoCopyAndNoPin) {

@@ -48,7 +48,10 @@ void FakeStreams::run_to(int stream, uint64_t position) {
 
 void FakeStreams::record(FakeEvent& event, int stream) {
   next_time(stream);
-  event = {.stream = stream, .position = streams_[stream].queued, .clock = streams_[stream].clock, .milliseconds = streams_[stream].milliseconds};
+  event = {.stream = stream,
+           .position = streams_[stream].queued,
+           .clock = streams_[stream].clock,
+           .milliseconds = streams_[stream].milliseconds};
 }
 
 void FakeStreams::wait(const FakeEvent& event, int stream) {

@@ -119,7 +119,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   // Whether it takes less time to compute the value again than to begin to copy it back now.
   bool is_cheaper_to_compute(const Value& value);
   // The share of the budget that values may take which are copied back ahead of their use.
-  int64_t bytes_ahead() const { return limit_now() / HostCopies::kAheadShare; }
+  int64_t bytes_ahead() const { return HostCopies::most_ahead(limit_now()); }
 
   // Drops values until `bytes` more may be held. If that cannot be, throws c10::Error with what `at` says in it, or
   // goes over a soft budget. `enough` is a budget that would have done, if it is more than what must be held at once
@@ -200,7 +200,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   // False if there is none to begin.
   bool begin_copy(int64_t bytes);
   void settle_copies();
-  CopyClock copy_clock() const;
+  ProgramClock clock() const;
   // Drops values until `bytes` more may be held.
   std::optional<Shortage> drop_until_room(int64_t bytes, bool spare_last);
   // Whether tapes are asked to let go of bytes before a budget is exceeded or an error is thrown.

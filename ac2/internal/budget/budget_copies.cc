@@ -6,8 +6,8 @@
 
 namespace ac2::internal {
 
-CopyClock Budget::copy_clock() const {
-  return {.owner = number_, .cost = copies_.now(), .modelled_costs = costs_ == CostSource::kModelled};
+ProgramClock Budget::clock() const {
+  return {.owner = number_, .cost = copies_.now(), .source = costs_};
 }
 
 void Budget::copy_ahead(int64_t bytes) {
@@ -20,11 +20,11 @@ void Budget::copy_ahead(int64_t bytes) {
 // this budget is asked for room.
 void Budget::settle_copies() {
   std::vector<CopyUnderWay> asked;
-  CopyClock clock;
+  ProgramClock clock;
   {
     const std::lock_guard lock(mutex_);
     asked.assign(under_way_.begin(), under_way_.end());
-    clock = copy_clock();
+    clock = this->clock();
   }
   double speed = 0;
   size_t done = 0;
@@ -53,11 +53,10 @@ void Budget::settle_copies() {
 bool Budget::begin_copy(int64_t bytes) {
   ValueId id = kNoId;
   Entry entry;
-  CopyClock clock;
+  ProgramClock clock;
   {
     const std::lock_guard lock(mutex_);
-    const int64_t limit = evictor_.budget();
-    if (evictor_.held_bytes() + fixed_bytes() + bytes <= limit - limit / HostCopies::kFreeShare) {
+    if (evictor_.held_bytes() + fixed_bytes() + bytes <= HostCopies::most_without(evictor_.budget())) {
       return false;
     }
     id = copies_.next();
@@ -65,7 +64,7 @@ bool Budget::begin_copy(int64_t bytes) {
       return false;
     }
     entry = entries_[id];
-    clock = copy_clock();
+    clock = this->clock();
     copies_.began(id);
   }
   std::shared_ptr<HostCopy> copy;

@@ -53,7 +53,7 @@ bool Budget::is_short_of(int64_t bytes) {
     const int64_t held = untracked_bytes_.load(std::memory_order_relaxed) + bytes;
     const int64_t limit = limit_.load(std::memory_order_relaxed);
     const bool copies = expects_copies_.load(std::memory_order_relaxed);
-    if (held <= (copies ? limit - limit / HostCopies::kFreeShare : limit)) {
+    if (held <= (copies ? HostCopies::most_without(limit) : limit)) {
       note_held(held);
       return false;
     }

@@ -10,16 +10,11 @@
 #include <memory>
 #include <optional>
 
+#include "ac2/internal/operators/program_clock.h"
+
 namespace ac2::internal {
 
 class Value;
-
-// How far a program is, for the copies that a budget begins in it: the costs of its ops up to now.
-struct CopyClock {
-  uint64_t owner = 0;  // the budget's number
-  double cost = 0;
-  bool modelled_costs = false;
-};
 
 // A copy of a value on the host, or on its way there.
 //
@@ -31,7 +26,7 @@ class HostCopy {
 
   virtual bool is_done() = 0;
   // How many bytes are copied while ops of a unit of the budget's cost run; 0 if that is not known yet.
-  virtual double bytes_per_cost(const CopyClock& clock) = 0;
+  virtual double bytes_per_cost(const ProgramClock& clock) = 0;
 };
 
 class BudgetedTape {
@@ -47,7 +42,7 @@ class BudgetedTape {
   virtual void start_tracking() = 0;
   // Begins to copy the bytes of `value` to the host if `may_copy`, which is asked as below, says that they are there.
   // Null, and nothing has changed, if they cannot be copied.
-  virtual std::shared_ptr<HostCopy> copy_to_host(Value* value, const CopyClock& clock,
+  virtual std::shared_ptr<HostCopy> copy_to_host(Value* value, const ProgramClock& clock,
                                                  c10::function_ref<bool()> may_copy) = 0;
   // Drops the bytes of `value` if `may_drop`, which is asked with the tape's lock taken, says that they are there and
   // need not stay. The value will be copied back if it has a copy on the host, and replayed if not, when it is wanted

@@ -1,5 +1,5 @@
-// What it costs to have a dropped value again by copying it back, for an evictor that weighs that against computing it
-// again. HostCopies implements it.
+// The costs of copying dropped values back. The evictor weighs them against computing the values again. HostCopies
+// implements this.
 #pragma once
 
 #include "ac2/internal/eviction/evictor_ids.h"

@@ -149,7 +149,7 @@ class Evictor {
   // The evictor's clock, and the value's last use on it.
   double time() const { return time_; }
   double last_use(ValueId value) const { return states_[value].last_use; }
-  // What it costs to compute the value again once it is dropped.
+  // The cost of computing the value again once it is dropped.
   double cost_of_computing(ValueId value) { return rule_.cost_of_dropping(graph_, value); }
   // By which candidates are compared, the least first: what it costs to drop the value, or `cost`, for its bytes and
   // for how long they are free.

@@ -13,18 +13,18 @@ namespace {
 constexpr int kMostLooks = 32;
 // Of a way back that is hidden beside the ops, so much counts nevertheless.
 constexpr double kHiddenShare = 0.01;
-constexpr double kBackwardShare = 1;
 
 }  // namespace
 
 void HostCopies::set_speed(double bytes_per_cost) {
   evictor_check(bytes_per_cost > 0, "copies need a speed that is positive");
-  const bool is_first = !knows_speed();
+  const bool was_known = knows_speed();
   cost_per_byte_ = 1 / bytes_per_cost;
+  if (was_known) {
+    return;
+  }
   for (Copy& copy : under_way_) {
-    if (is_first) {
-      copy.done = free_at_ = std::max(free_at_, now()) + time_of_copy(copy.value);
-    }
+    copy.done = free_at_ = std::max(free_at_, now()) + time_of_copy(copy.value);
   }
 }
 
@@ -125,8 +125,8 @@ double HostCopies::cost_of_way_back(ValueId id) const {
   const double time = time_of_copy(id);
   // Where the next use is not known, backward is taken to begin now and to last as long as forward: the older a value,
   // the later backward comes to it.
-  const double until_use = foresight_.knows_uses() ? foresight_.next_use(id) - foresight_.now()
-                                                   : kBackwardShare * (evictor_.time() - evictor_.last_use(id));
+  const double until_use =
+      foresight_.knows_uses() ? foresight_.next_use(id) - foresight_.now() : evictor_.time() - evictor_.last_use(id);
   const double before = static_cast<double>(evictor_.on_host_bytes()) * cost_per_byte_;
   return std::clamp(before + time - until_use, kHiddenShare * time, time);
 }

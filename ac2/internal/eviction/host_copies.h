@@ -18,8 +18,8 @@
 // not fit beside the ops.
 //
 // The clock is the evictor's, in units of cost, and the speed is in bytes for such a unit: a program that runs ahead of
-// its device cannot ask the device how far it is. Until the speed is known the caller says when a
-// copy is done.
+// its device cannot ask the device how far it is. Until the speed is known the caller says when
+// a copy is done.
 //
 // Guaranteed: the same calls give the same answers. A copy stays valid, because values never change. Misuse throws
 // std::logic_error. Threads: not thread-safe. The runtime calls it under the mutex of its Budget.
@@ -42,10 +42,10 @@ namespace ac2::internal {
 class HostCopies final : public CopyCosts {
  public:
   static constexpr size_t kUnderWay = 2;
-  // Copies begin when less than this part of a budget is free, and values that were copied back ahead of their use take
-  // no more than that part of it.
-  static constexpr int64_t kFreeShare = 4;
-  static constexpr int64_t kAheadShare = 8;
+  // Copies begin when more bytes than these are held under the budget: a quarter of it is free.
+  static int64_t most_without(int64_t budget) { return budget - budget / 4; }
+  // Values that were copied back ahead of their use take no more bytes than these beside the budget: an eighth of it.
+  static int64_t most_ahead(int64_t budget) { return budget / 8; }
 
   // Both must outlive it.
   HostCopies(Evictor& evictor, const Foresight& foresight) : evictor_(evictor), foresight_(foresight) {}
@@ -94,7 +94,7 @@ class HostCopies final : public CopyCosts {
 
   bool is(ValueId value, State state) const { return value < states_.size() && states_[value].state == state; }
   double time_of_copy(ValueId value) const;
-  // What of it does not fit beside the ops.
+  // The time of the way back that does not fit beside the ops.
   double cost_of_way_back(ValueId value) const;
   // Whether it is not used within the time that it takes to copy it there and back.
   bool is_idle(ValueId value) const;

@@ -44,8 +44,8 @@ struct Node;
 struct PackedForm {
   std::shared_ptr<const SaveWithHooks> functions;
   TensorMeta meta;  // of the tensor that pack is given
-  // What pack returned; set while Held::kPacked. If is_for_room, it may be set while the value is held in a storage: a
-  // copy on the host beside that, which takes its place where there is no room.
+  // The result of pack, set while Held::kPacked. If is_for_room, it may also be set while the value is held in a
+  // storage: it is then a copy on the host, which takes the place of the storage where there is no room.
   c10::IValue packed;
   int64_t packed_bytes = 0;
   bool is_being_packed = false;         // without the tape's lock

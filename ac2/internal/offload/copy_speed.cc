@@ -18,8 +18,8 @@ double milliseconds(const c10::Event& from, const c10::Event& to) {
   }
 }
 
-// Of old and new measurements, for single ones vary: the geometric mean, so that it makes no difference whether rates or
-// times are blended.
+// Of old and new measurements, for single ones vary: the geometric mean, so that it makes no difference whether rates
+// or times are blended.
 double blend(double old, double measured) {
   return old == 0 ? measured : std::sqrt(old * measured);
 }
@@ -28,7 +28,7 @@ double blend(double old, double measured) {
 
 void CopySpeed::note_program(const ProgramClock& clock, EventPtr here) {
   look();
-  if (!from_ || from_->clock.owner != clock.owner || from_->clock.modelled != clock.modelled) {
+  if (!from_ || from_->clock.owner != clock.owner || from_->clock.source != clock.source) {
     from_ = {clock, std::move(here)};
     to_.reset();
   } else if (!to_ && clock.cost > from_->clock.cost) {
@@ -43,13 +43,13 @@ void CopySpeed::note_copy(EventPtr begun, EventPtr done, size_t nbytes) {
   }
 }
 
-double CopySpeed::bytes_per_cost(bool modelled) const {
-  const double cost_per_ms = cost_per_ms_.at(modelled ? 1 : 0);
+double CopySpeed::bytes_per_cost(CostSource source) const {
+  const double cost_per_ms = cost_per_ms_.at(static_cast<size_t>(source));
   return cost_per_ms > 0 ? bytes_per_ms_ / cost_per_ms : 0;
 }
 
 bool CopySpeed::needs_program(const ProgramClock& clock) const {
-  return cost_per_ms_.at(clock.modelled ? 1 : 0) == 0 && !to_ && (!from_ || clock.cost > from_->clock.cost);
+  return cost_per_ms_.at(static_cast<size_t>(clock.source)) == 0 && !to_ && (!from_ || clock.cost > from_->clock.cost);
 }
 
 void CopySpeed::drop_events() {
@@ -79,7 +79,7 @@ void CopySpeed::look_at_program() {
     return;
   }
   if (const double time = milliseconds(*from_->event, *to_->event); time > 0) {
-    double& cost_per_ms = cost_per_ms_.at(to_->clock.modelled ? 1 : 0);
+    double& cost_per_ms = cost_per_ms_.at(static_cast<size_t>(to_->clock.source));
     cost_per_ms = blend(cost_per_ms, (to_->clock.cost - from_->clock.cost) / time);
   }
   from_ = std::exchange(to_, std::nullopt);

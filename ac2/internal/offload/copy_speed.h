@@ -3,7 +3,7 @@
 //   CopySpeed speed;
 //   speed.note_program(clock, here);                // `here`: an event on the program's stream
 //   speed.note_copy(begun, done, nbytes);           // events around a copy
-//   speed.bytes_per_cost(clock.modelled);           // 0 until both were measured
+//   speed.bytes_per_cost(clock.source);           // 0 until both were measured
 //
 // The costs of ops are in units that only their ratios mean something in, and a program runs ahead of its device. So
 // two things are measured: the bytes of a copy over the time between its events, and the cost of what a program has run
@@ -17,18 +17,12 @@
 
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <optional>
 
-namespace ac2::internal {
+#include "ac2/internal/operators/program_clock.h"
 
-// How far a program is: the costs of its ops up to now.
-struct ProgramClock {
-  uint64_t owner = 0;  // who counts
-  double cost = 0;
-  bool modelled = false;  // or measured; see CostSource
-};
+namespace ac2::internal {
 
 class CopySpeed {
  public:
@@ -39,7 +33,7 @@ class CopySpeed {
   // Lets go of events that were not timed yet.
   void drop_events();
   // 0 until it is known.
-  double bytes_per_cost(bool modelled) const;
+  double bytes_per_cost(CostSource source) const;
   // Whether note_program() is worth an event: what the program's ops cost in a millisecond is not known, and not waited
   // for.
   bool needs_program(const ProgramClock& clock) const;
@@ -60,9 +54,9 @@ class CopySpeed {
 
   std::optional<Place> from_, to_;
   std::optional<Copy> copy_;
-  // 0 until they are known; of measured and of modelled costs.
+  // Both are 0 until they are known.
   double bytes_per_ms_ = 0;
-  std::array<double, 2> cost_per_ms_ = {0, 0};
+  std::array<double, 2> cost_per_ms_ = {0, 0};  // by CostSource
 };
 
 }  // namespace ac2::internal

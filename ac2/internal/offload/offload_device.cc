@@ -105,7 +105,7 @@ double OffloadDevice::bytes_per_cost(const ProgramClock& clock) {
   if (speed_.needs_program(clock)) {
     speed_.note_program(clock, streams_.here());
   }
-  return speed_.bytes_per_cost(clock.modelled);
+  return speed_.bytes_per_cost(clock.source);
 }
 
 void OffloadDevice::release_what_is_out() {

@@ -1,4 +1,4 @@
-// What the sections of explain() have in common: names of ops, and lists that are cut short.
+// Text that the sections of explain() share: names of ops, and lists that are cut short.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What a memory budget asks of a tape to copy a value to the host before there is no room for it.
+// A tape's part in copying values to the host: a memory budget asks for a copy before there is no room for the value.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
@@ -14,10 +14,6 @@ namespace ac2::internal {
 
 namespace {
 
-ProgramClock program_clock(const CopyClock& clock) {
-  return {clock.owner, clock.cost, clock.modelled_costs};
-}
-
 // The value may die before its copy is done.
 class OffloadedCopy final : public HostCopy {
  public:
@@ -27,9 +23,9 @@ class OffloadedCopy final : public HostCopy {
     const c10::intrusive_ptr<OffloadedValue> offloaded = offloaded_.lock();
     return !offloaded || offloaded->is_out();
   }
-  double bytes_per_cost(const CopyClock& clock) override {
+  double bytes_per_cost(const ProgramClock& clock) override {
     const c10::intrusive_ptr<OffloadedValue> offloaded = offloaded_.lock();
-    return offloaded ? offloaded->bytes_per_cost(program_clock(clock)) : 0;
+    return offloaded ? offloaded->bytes_per_cost(clock) : 0;
   }
 
  private:
@@ -48,7 +44,8 @@ c10::Storage storage_to_copy(Value& value) {
 
 }  // namespace
 
-std::shared_ptr<HostCopy> Tape::copy_to_host(Value* value, const CopyClock& clock, c10::function_ref<bool()> may_copy) {
+std::shared_ptr<HostCopy> Tape::copy_to_host(Value* value, const ProgramClock& clock,
+                                             c10::function_ref<bool()> may_copy) {
   c10::Storage storage(c10::intrusive_ptr<c10::StorageImpl>{});
   OffloadForm* form = nullptr;
   OffloadOptions options;
@@ -64,7 +61,7 @@ std::shared_ptr<HostCopy> Tape::copy_to_host(Value* value, const CopyClock& cloc
     return nullptr;
   }
   const at::Tensor bytes = as_bytes(storage, storage.nbytes());
-  c10::intrusive_ptr<OffloadedValue> offloaded = form->copy_out(bytes, options, program_clock(clock));
+  c10::intrusive_ptr<OffloadedValue> offloaded = form->take_out(bytes, options, &clock);
   if (!offloaded) {
     return nullptr;
   }

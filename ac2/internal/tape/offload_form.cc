@@ -42,11 +42,6 @@ c10::IValue OffloadForm::pack(const at::Tensor& tensor) {
   return offloaded ? c10::IValue::make_capsule(std::move(offloaded)) : c10::IValue();
 }
 
-c10::intrusive_ptr<OffloadedValue> OffloadForm::copy_out(const at::Tensor& tensor, const OffloadOptions& options,
-                                                         const ProgramClock& clock) {
-  return take_out(tensor, options, &clock);
-}
-
 c10::intrusive_ptr<OffloadedValue> OffloadForm::take_out(const at::Tensor& tensor, const OffloadOptions& options,
                                                          const ProgramClock* clock) {
   if (tensor.is_cpu()) {

@@ -18,8 +18,8 @@
 #include <memory>
 
 #include "ac2/internal/graph/value.h"
-#include "ac2/internal/offload/copy_speed.h"
 #include "ac2/internal/offload/offloaded_value.h"
+#include "ac2/internal/operators/program_clock.h"
 #include "ac2/offload_options.h"
 #include "ac2/policy.h"
 
@@ -43,10 +43,10 @@ class OffloadForm {
 
   const std::shared_ptr<const SaveWithHooks>& functions() const { return functions_; }
 
-  // Queues the copy to the host of a value that there is soon no room for. Null if there is no pinned memory left. For
+  // Queues the copy to the host. Null, with a warning, if the tensor cannot leave. With a clock the copy is timed. For
   // any thread, without the tape's lock.
-  c10::intrusive_ptr<OffloadedValue> copy_out(const at::Tensor& tensor, const OffloadOptions& options,
-                                              const ProgramClock& clock);
+  c10::intrusive_ptr<OffloadedValue> take_out(const at::Tensor& tensor, const OffloadOptions& options,
+                                              const ProgramClock* clock);
 
   void set_options(const OffloadOptions& options) { options_ = options; }
   // Frees the device memory of what is known to have left by now.
@@ -56,14 +56,11 @@ class OffloadForm {
 
  private:
   c10::IValue pack(const at::Tensor& tensor);
-  // Null, with a warning, if it cannot leave.
-  c10::intrusive_ptr<OffloadedValue> take_out(const at::Tensor& tensor, const OffloadOptions& options,
-                                              const ProgramClock* clock);
 
   OffloadOptions options_;
   const std::shared_ptr<const SaveWithHooks> functions_;
   // That something last left. poll() reads it on threads of the engine, which have not seen how the device was made:
-  // the acquire there pairs with the release of pack().
+  // the acquire there pairs with the release of take_out().
   std::atomic<OffloadDevice*> device_{nullptr};
   std::atomic<int64_t> not_offloaded_bytes_{0};
 };

@@ -106,7 +106,7 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
   void close();
 
   void start_tracking() override;
-  std::shared_ptr<HostCopy> copy_to_host(Value* value, const CopyClock& clock,
+  std::shared_ptr<HostCopy> copy_to_host(Value* value, const ProgramClock& clock,
                                          c10::function_ref<bool()> may_copy) override;
   void drop_for_room(Value* value, c10::function_ref<bool()> may_drop) override;
   Freed free_in_time(Value* value, std::optional<c10::Device> device, c10::function_ref<bool()> may_drop) override;
