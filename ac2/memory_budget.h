@@ -97,9 +97,9 @@ class MemoryBudget {
   // once, and it is counted.
   //
   // What was allocated before the first call is not counted: call it before the model is made. From then on every block
-  // of the CPU's allocator is noted in a table, for the rest of the process. Memory of accelerators is not bounded, but
-  // a shortage there is met as under whatever_fits(). Each call makes a budget of its own; the smallest that lives
-  // rules.
+  // of the CPU's allocator is noted in a table, for the rest of the process. Memory of accelerators is not bounded,
+  // which a warning says once where a region computes on one; a shortage there is met as under whatever_fits(). Each
+  // call makes a budget of its own; the smallest that lives rules.
   //
   // Throws c10::Error unless `bytes` is positive.
   static MemoryBudget peak(int64_t bytes, bool modelled_costs = false);

@@ -263,7 +263,8 @@ The first time is a warning; times_over() and most_bytes_over() count.)",
 
 An allocation that would bring their sum over the bytes first drops values of regions under this budget, whoever
 allocates. Where there is nothing left to drop, more is allocated: a warning says so once, and times_over() and
-most_bytes_over() count. Memory of accelerators is not bounded; a shortage there is met as under whatever_fits().)",
+most_bytes_over() count. Memory of accelerators is not bounded, which a warning says once where a region computes on
+one; a shortage there is met as under whatever_fits().)",
           py::arg("bytes"), py::arg("modelled_costs") = false)
       .def("bytes", &MemoryBudget::bytes,
            "The bytes of the budget, or of the peak; of whatever_fits() what it has learned, and 2**63 - 1 while that "

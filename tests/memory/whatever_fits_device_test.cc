@@ -14,6 +14,7 @@
 #include "ac2/scope.h"
 #include "tests/support/offload_fixture.h"
 #include "tests/support/training_step.h"
+#include "tests/support/warnings.h"
 
 namespace ac2::test {
 namespace {
@@ -138,6 +139,22 @@ TEST_F(WhateverFitsDeviceTest, ADeviceIsRelievedOfItsOwnValues) {
 }
 
 // An accelerator whose allocator asks nobody: the ops of regions and the replays are tried again.
+TEST_F(WhateverFitsDeviceTest, APeakThatDoesNotBoundTheDeviceSaysSoOnce) {
+  const MemoryBudget peak = MemoryBudget::peak(int64_t{1} << 40);
+  const auto in_peak = [&](const std::function<void()>& forward) {
+    PolicyScope scope({.memory_budget = peak});
+    forward();
+  };
+  TrainingStep on_cpu(c10::Device(c10::DeviceType::CPU));
+  EXPECT_EQ(warnings_of([&] { on_cpu.run(in_peak); }), std::vector<std::string>());
+  TrainingStep step(fake_.device());
+  const std::vector<std::string> said = warnings_of([&] {
+    for (int i = 0; i < 3; ++i) step.run(in_peak);
+  });
+  ASSERT_EQ(said.size(), 1);
+  EXPECT_NE(said[0].find("computes on fake:0, whose memory it does not bound"), std::string::npos) << said[0];
+}
+
 TEST_F(WhateverFitsDeviceTest, WithoutAHookInTheAllocatorOpsAndReplaysAreTriedAgain) {
   fake_.set_free_memory(nullptr);
   const at::Tensor x = leaf(sample({kNumbers}));

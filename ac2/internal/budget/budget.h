@@ -153,6 +153,9 @@ class Budget : public std::enable_shared_from_this<Budget> {
   // Of the process's past.
   void forget_limit();
   const std::optional<int64_t>& peak() const { return peak_; }
+  // An op of a region under the budget has computed on it. Warns once if it is an accelerator, and the budget is for a
+  // peak.
+  void met_device(c10::Device device);
   // More is allocated than the peak, by so many bytes, and nothing could be dropped.
   void exceeded(int64_t bytes);
   // Drops what is no longer needed by anything.
@@ -276,6 +279,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   bool has_several_devices_ = false;
   std::atomic<int64_t> most_held_{0};  // since the last backward ended, of a budget without a number
   std::atomic<int64_t> hurried_drops_{0};
+  std::atomic<bool> has_told_of_device_{false};           // relaxed: of several threads one sees false
   std::vector<std::shared_ptr<BudgetedTape>> left_over_;  // of which relieve() had the last reference
 };
 

@@ -41,6 +41,19 @@ void Budget::exceeded(int64_t bytes) {
   }
 }
 
+void Budget::met_device(c10::Device device) {
+  if (!peak_ || device.is_cpu() || device.is_meta() || has_told_of_device_.exchange(true, std::memory_order_relaxed)) {
+    return;
+  }
+  TORCH_WARN(
+      "MemoryBudget::peak(", *peak_, ") bounds the memory of the CPU's tensors, and a region under it computes on ",
+      device,
+      ", whose memory it does not bound: a shortage there is met as under whatever_fits(). To bound that "
+      "device, limit its allocator (torch.cuda.set_per_process_memory_fraction; in C++ "
+      "c10::cuda::CUDACachingAllocator::setMemoryFraction) and give the regions whatever_fits(), or give them a number "
+      "of bytes that they may hold. This is said once for a budget.");
+}
+
 bool Budget::start_tracking_in_time() {
   if (tracking_.load(std::memory_order_acquire)) {
     return true;

@@ -108,14 +108,9 @@ class NodeBuilder {
       if (argument.isTensor()) {
         add_input(argument.toTensor(), i, -1);
       } else if (argument.isTensorList() || argument.isOptionalTensorList()) {
-        int32_t list_index = 0;
-        for (const c10::IValue& element : argument.toListRef()) {
-          if (element.isTensor()) {
-            add_input(element.toTensor(), i, list_index);
-          }
-          ++list_index;
-        }
-        node_->add_extras().lists.push_back({static_cast<uint16_t>(i), argument.isOptionalTensorList(), list_index});
+        for_each_tensor_at(argument, [&](const at::Tensor& tensor, int32_t place) { add_input(tensor, i, place); });
+        node_->add_extras().lists.push_back({static_cast<uint16_t>(i), argument.isOptionalTensorList(),
+                                             static_cast<int32_t>(argument.toListRef().size())});
       } else if (argument.isDevice()) {
         // In backward another may be current.
         node_->constants.emplace_back(with_index(argument.toDevice()));

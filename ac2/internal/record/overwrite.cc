@@ -21,30 +21,6 @@ bool is_written(const OpFacts& facts, size_t argument) {
   return std::find(facts.written.begin(), facts.written.end(), argument) != facts.written.end();
 }
 
-template <class Fn>
-void for_each_tensor_in(const c10::IValue& value, Fn&& fn) {
-  if (value.isTensor()) {
-    if (value.toTensor().defined()) {
-      fn(value.toTensor(), -1);
-    }
-  } else if (value.isList()) {
-    int32_t index = 0;
-    for (const c10::IValue& element : value.toListRef()) {
-      if (element.isTensor() && element.toTensor().defined()) {
-        fn(element.toTensor(), index);
-      } else if (element.isList()) {
-        // Of a collective, which is not replayed: nobody will ask for their places in the lists.
-        for_each_tensor(c10::ArrayRef<c10::IValue>(element), [&](const at::Tensor& tensor) {
-          if (tensor.defined()) {
-            fn(tensor, index);
-          }
-        });
-      }
-      ++index;
-    }
-  }
-}
-
 }  // namespace
 
 void Overwrites::add(LockedTape& tape, const at::Tensor& tensor, uint16_t argument, int32_t list_index) {
@@ -116,7 +92,11 @@ int Overwrites::target_of(const c10::StorageImpl* storage) const {
 
 void Overwrites::collect_targets(LockedTape& tape, const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments) {
   for (const uint16_t i : facts.written) {
-    for_each_tensor_in(arguments[i], [&](const at::Tensor& tensor, int32_t index) { add(tape, tensor, i, index); });
+    for_each_tensor_at(arguments[i], [&](const at::Tensor& tensor, int32_t place) {
+      if (tensor.defined()) {
+        add(tape, tensor, i, place);
+      }
+    });
   }
   for (const Argument& argument : arguments_) {
     if (std::find(facts.written_unseen.begin(), facts.written_unseen.end(), argument.argument) !=
@@ -167,8 +147,8 @@ void Overwrites::find_what_is_not_read(const OpFacts& facts, c10::ArrayRef<c10::
   absl::flat_hash_set<const c10::StorageImpl*> read;
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!is_written(facts, i)) {
-      for_each_tensor_in(arguments[i], [&](const at::Tensor& tensor, int32_t) {
-        if (has_plain_storage(*tensor.unsafeGetTensorImpl())) {
+      for_each_tensor(arguments.slice(i, 1), [&](const at::Tensor& tensor) {
+        if (tensor.defined() && has_plain_storage(*tensor.unsafeGetTensorImpl())) {
           read.insert(tensor.unsafeGetTensorImpl()->storage().unsafeGetStorageImpl());
         }
       });

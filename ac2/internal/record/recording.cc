@@ -26,6 +26,15 @@ bool cannot_be_timed(c10::ArrayRef<c10::IValue> results) {
   return any;
 }
 
+// A budget for a peak bounds the CPU's memory alone, and says so where a region computes elsewhere.
+C10_NOINLINE void tell_of_devices(Budget& budget, c10::ArrayRef<c10::IValue> results) {
+  for_each_tensor(results, [&](const at::Tensor& tensor) {
+    if (tensor.defined()) {
+      budget.met_device(tensor.device());
+    }
+  });
+}
+
 using ImplList = c10::SmallVector<const c10::TensorImpl*, 1>;
 
 C10_NOINLINE void find_idle_in_python(c10::ArrayRef<c10::IValue> results, ImplList& found) {
@@ -135,6 +144,9 @@ bool Recording::add_node() {
   if (may_be_in_python) {
     find_idle_in_python(call_.results, idle_in_python);
     call_.idle_in_python = idle_in_python;
+  }
+  if (C10_UNLIKELY(budget_ != nullptr && budget_->peak())) {
+    tell_of_devices(*budget_, call_.results);
   }
   if (modelled_ || timed_) {
     call_.cost = cost();

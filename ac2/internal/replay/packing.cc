@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "ac2/internal/libtorch/for_each_tensor.h"
 #include "ac2/internal/libtorch/storage_copy.h"
 #include "ac2/internal/libtorch/stream_order.h"
 #include "ac2/internal/libtorch/unrecorded.h"
@@ -18,20 +19,11 @@ namespace {
 // Visits the storages of the tensors in `packed` that are not hidden in an object of the user's.
 template <class Fn>
 void for_each_storage(const c10::IValue& packed, const Fn& fn) {
-  if (packed.isTensor()) {
-    const at::Tensor& tensor = packed.toTensor();
+  for_each_tensor(c10::ArrayRef<c10::IValue>(packed), [&fn](const at::Tensor& tensor) {
     if (tensor.defined() && tensor.has_storage()) {
       fn(tensor.storage());
     }
-  } else if (packed.isTuple()) {
-    for (const c10::IValue& element : packed.toTupleRef().elements()) {
-      for_each_storage(element, fn);
-    }
-  } else if (packed.isList()) {
-    for (const c10::IValue& element : packed.toListRef()) {
-      for_each_storage(element, fn);
-    }
-  }
+  });
 }
 
 int64_t bytes_of_tensors_in(const c10::IValue& packed) {
