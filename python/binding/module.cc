@@ -6,6 +6,7 @@
 #include "python/binding/errors.h"
 #include "python/binding/modules.h"
 #include "python/binding/plans.h"
+#include "python/binding/python_lock.h"
 #include "python/binding/scope.h"
 #include "python/binding/storage_names.h"
 #include "python/binding/subclasses.h"
@@ -19,6 +20,7 @@ PYBIND11_MODULE(_C, module) {
   ac2::python::add_plans(module);
   ac2::python::add_storage_names(module);
   ac2::python::install_subclass_codec();
+  ac2::python::install_python_lock();
   // The torch that it was compiled with, for the check at import.
   module.attr("torch_version") = TORCH_VERSION;
 }

@@ -271,7 +271,7 @@ TEST_F(WhateverFitsTest, EachAllocationOfAStepMayBeTheLastThatTakesMore) {
     least = counter_.peak_bytes() - bytes;
   }
   ASSERT_GT(allocations, 100);
-  int done = 0, errors = 0;
+  int done = 0, errors = 0, switched = 0;
   int64_t dropped = 0;
   for (int64_t n = 1; n <= allocations; ++n) {
     budget().forget_limit();
@@ -286,7 +286,15 @@ TEST_F(WhateverFitsTest, EachAllocationOfAStepMayBeTheLastThatTakesMore) {
         error = thrown.what_without_backtrace();
       }
     }
-    if (error.empty()) {
+    // On aarch64 LibTorch computes a product for which oneDNN gets no memory without it, where others throw, and all
+    // products after it, for which it leaves a switch: bits are then others without ac2 too.
+    const bool without_onednn = !at::globalContext().userEnabledMkldnn();
+    at::globalContext().setUserEnabledMkldnn(true);
+    switched += without_onednn;
+    if (error.empty() && without_onednn) {
+      const Tensors state = step.state();
+      for (size_t i = 0; i < state.size(); ++i) EXPECT_TRUE(at::allclose(state[i], expected[i], 1e-3, 1e-5)) << n;
+    } else if (error.empty()) {
       expect_same_bits(step.state(), expected, "state");
       ++done;
       dropped += hurried_drops() > drops;
@@ -299,7 +307,7 @@ TEST_F(WhateverFitsTest, EachAllocationOfAStepMayBeTheLastThatTakesMore) {
     expect_nothing_left();
   }
   std::cout << done << " steps done, of them " << dropped << " with something dropped, " << errors
-            << " without enough memory; " << least << " bytes\n";
+            << " without enough memory; oneDNN was switched off in " << switched << "; " << least << " bytes\n";
   EXPECT_GT(dropped, 20);
 }
 

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/failing_allocator.h"
 #include "tests/support/regions.h"
 
 namespace ac2::test {
@@ -199,6 +200,132 @@ TEST_F(EnvironmentTest, IsForwardsUnderABudgetToo) {
     PolicyScope scope({.memory_budget = 160});
     return (at::arange(1, 17).view({4, 4}) / 7).exp().to(at::kFloat) * x;
   });
+}
+
+// --- where oneDNN gets no memory: LibTorch computes some products without it, and switches it off for the process ---
+
+struct Product {
+  at::ScalarType dtype;  // which kernels that happens to depends on the machine
+  at::Tensor (*of)(const at::Tensor& a, const at::Tensor& b);
+};
+
+const Product kProducts[] = {
+    {at::kBFloat16, [](const at::Tensor& a, const at::Tensor& b) { return at::bmm(a, b); }},
+    {at::kBFloat16, [](const at::Tensor& a, const at::Tensor& b) { return a.clone().baddbmm_(a, b); }},
+    {at::kFloat, [](const at::Tensor& a, const at::Tensor& b) { return at::linear(a[0], b[0], b[1][0]); }},
+};
+
+class WithoutOneDnnTest : public EnvironmentTest {
+ protected:
+  // Backward needs the product, and multiplies no matrices itself.
+  at::Tensor forward(const Product& product, int64_t failing) {
+    const at::Tensor a = a_.to(product.dtype), b = b_.to(product.dtype);
+    memory_.fail_after(failing);
+    const at::Tensor y = product.of(a, b);
+    memory_.never_fail();
+    return (x_ * y.to(at::kFloat)).sum();
+  }
+  // The allocations of the product without which it is computed, but by other kernels.
+  std::vector<int64_t> switching(const Product& product) {
+    std::vector<int64_t> found;
+    const at::Tensor expected = forward(product, kNever);
+    for (int64_t n = 0; n < 12; ++n) {
+      at::Tensor y;
+      try {
+        y = forward(product, n);
+      } catch (const c10::OutOfMemoryError&) {
+      }
+      memory_.never_fail();
+      if (!context().userEnabledMkldnn()) {
+        found.push_back(n);
+        context().setUserEnabledMkldnn(true);
+      }
+    }
+    return found;
+  }
+
+  static constexpr int64_t kNever = int64_t{1} << 40;
+  FailingAllocator& memory_ = FailingAllocator::install();
+  const at::Tensor a_ = sample({64, 64, 64}).detach(), b_ = a_.flip(1).sin();
+  const at::Tensor x_ = sample({64, 64, 64});
+};
+
+TEST_F(WithoutOneDnnTest, AProductIsReplayedAsForwardComputedIt) {
+  int seen = 0;
+  for (const Product& product : kProducts) {
+    const at::Tensor with = gradient_of(forward(product, kNever), x_);
+    for (const int64_t n : switching(product)) {
+      const at::Tensor expected = gradient_of(forward(product, n), x_);
+      context().setUserEnabledMkldnn(true);
+      const at::Tensor y = apply_ac_policy_fn([&] { return forward(product, n); }, "recompute_all");
+      EXPECT_FALSE(context().userEnabledMkldnn());
+      EXPECT_TRUE(same_bits(gradient_of(y, x_), expected)) << n;
+      context().setUserEnabledMkldnn(true);
+      seen += same_bits(with, expected) ? 0 : 1;
+    }
+  }
+  if (seen == 0) GTEST_SKIP() << "LibTorch computes the same either way on this machine";
+}
+
+TEST_F(WithoutOneDnnTest, AReplayThatComputesOtherwiseIsAnError) {
+  int errors = 0;
+  for (const Product& product : kProducts) {
+    const at::Tensor expected = gradient_of(forward(product, kNever), x_);
+    bool has_failed = true;
+    for (int64_t n = 0; has_failed; ++n) {
+      const at::Tensor y = apply_ac_policy_fn([&] { return forward(product, kNever); }, "recompute_all");
+      memory_.fail_after(n);
+      try {
+        EXPECT_TRUE(same_bits(gradient_of(y, x_), expected)) << n;
+      } catch (const c10::Error& error) {
+        EXPECT_NE(std::string(error.what()).find("out of memory"), std::string::npos) << error.what();
+        ++errors;
+      }
+      has_failed = memory_.has_failed();
+      memory_.never_fail();
+      EXPECT_TRUE(context().userEnabledMkldnn()) << n;
+      context().setUserEnabledMkldnn(true);
+    }
+  }
+  EXPECT_GT(errors, 0);
+}
+
+TEST_F(WithoutOneDnnTest, AReplayIsTriedAgainWhereSomethingCanBeDropped) {
+  int tried_again = 0;
+  for (const Product& product : {kProducts[0], kProducts[2]}) {  // not the one that writes
+    const at::Tensor a = a_.to(product.dtype), b = b_.to(product.dtype);
+    const auto forward = [&] {
+      const at::Tensor sine = sines(x_, 4);
+      const at::Tensor y = product.of(a, b), wide = y.to(at::kFloat);
+      tag_with_policy(y, CheckpointPolicy::MUST_RECOMPUTE);
+      tag_with_policy(wide, CheckpointPolicy::MUST_RECOMPUTE);
+      return (x_ * wide).sum() + sine.sum();
+    };
+    const at::Tensor expected = gradient_of(forward(), x_);
+    bool has_failed = true;
+    for (int64_t n = 0; has_failed; ++n) {
+      at::Tensor y;
+      std::shared_ptr<const Trace> trace;
+      {
+        PolicyScope scope({.memory_budget = int64_t{1} << 40});
+        trace = scope.trace();
+        y = forward();
+      }
+      EXPECT_EQ(trace->stats().evicted_values, 0);
+      memory_.fail_after(n);
+      try {
+        EXPECT_TRUE(same_bits(gradient_of(y, x_), expected)) << n;
+        tried_again += memory_.has_failed() && trace->stats().evicted_values > 0;
+      } catch (const c10::Error& error) {  // of a kernel of backward's own
+        EXPECT_EQ(std::string(error.what()).find("oneDNN"), std::string::npos) << error.what();
+      }
+      has_failed = memory_.has_failed();
+      memory_.never_fail();
+      EXPECT_TRUE(context().userEnabledMkldnn()) << n;
+      context().setUserEnabledMkldnn(true);
+    }
+  }
+  EXPECT_GT(tried_again, 0);
 }
 
 TEST_F(EnvironmentTest, TwoThreadsReplayInTwoEnvironments) {

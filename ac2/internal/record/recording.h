@@ -6,6 +6,7 @@
 // If something throws on the way, what was run is simply not in the tape.
 #pragma once
 
+#include <ATen/Context.h>
 #include <ATen/core/Generator.h>
 #include <ATen/core/ivalue.h>
 #include <c10/core/DispatchKeySet.h>
@@ -50,11 +51,15 @@ class Recording {
   template <class Op>
   auto run(CallWatch* watch, Op&& op) {
     if (!call_.facts.is_pointwise) {
-      call_.environment = OpEnvironment::here(call_.facts.reads_precision ? OpEnvironment::Reach::kPrecision
-                                                                          : OpEnvironment::Reach::kSwitches);
+      note_environment();
     }
+    const bool with_onednn = !call_.facts.is_pointwise && at::globalContext().userEnabledMkldnn();
     const c10::approx_time_t started = timed_ ? c10::getApproximateTime() : 0;
     auto returned = op();
+    // A product for which oneDNN got no memory was computed without it, and the kernel has switched it off.
+    if (with_onednn && C10_UNLIKELY(!at::globalContext().userEnabledMkldnn())) {
+      note_environment();
+    }
     call_.results = c10::ArrayRef<c10::IValue>(returned);
     if (timed_) {
       elapsed_ = c10::getApproximateTime() - started;
@@ -71,6 +76,11 @@ class Recording {
   }
 
  private:
+  void note_environment() {
+    call_.environment = OpEnvironment::here(call_.facts.reads_precision ? OpEnvironment::Reach::kPrecision
+                                                                        : OpEnvironment::Reach::kSwitches);
+  }
+
   // What is to be known of all results, found in one walk over them.
   struct ResultsSeen {
     bool any = false;         // that is defined

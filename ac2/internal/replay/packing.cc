@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ac2/internal/libtorch/for_each_tensor.h"
+#include "ac2/internal/libtorch/python_lock.h"
 #include "ac2/internal/libtorch/storage_copy.h"
 #include "ac2/internal/libtorch/stream_order.h"
 #include "ac2/internal/libtorch/unrecorded.h"
@@ -96,6 +97,7 @@ void pack_one(Tape& tape, Value* value) {
 }  // namespace
 
 void pack_values(Tape& tape, const c10::SmallVector<Value*, 2>& values) {
+  const WithoutPythonLock without;
   size_t done = 0;
   try {
     for (; done < values.size(); ++done) {

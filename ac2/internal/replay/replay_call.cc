@@ -1,11 +1,13 @@
 #include "ac2/internal/replay/replay_call.h"
 
+#include <ATen/Context.h>
 #include <ATen/core/List.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/macros/Macros.h>
+#include <c10/util/Exception.h>
 
 #include <optional>
 #include <utility>
@@ -115,6 +117,18 @@ C10_NOINLINE void wait_for(const torch::jit::Stack& results) {
   });
 }
 
+// Where oneDNN gets no memory for a product, LibTorch's kernel switches it off for the process and computes otherwise.
+// Forward had other bits: here that is the error that it was for oneDNN, and the switch stays as the program set it.
+void check_still_with_onednn(const Node& node) {
+  if (C10_LIKELY(at::globalContext().userEnabledMkldnn())) {
+    return;
+  }
+  at::globalContext().setUserEnabledMkldnn(true);
+  TORCH_CHECK_WITH(
+      OutOfMemoryError, false, "ac2: out of memory: replaying ", describe(node),
+      ", LibTorch got no memory for oneDNN and computed without it, which gives other bits than forward's.");
+}
+
 }  // namespace
 
 bool is_replaying() {
@@ -142,7 +156,11 @@ ReplayTensors call_again(const Node& node, ReplayTensors inputs) {
     const InEnvironment environment(*node.environment, /*may_wait=*/node.facts->is_aten);
     const c10::impl::LocalDispatchKeySet keys = dispatch_state(node, draw && draw->redirects());
     const c10::impl::ForceDispatchKeyGuard guard(keys.included_, keys.excluded_);
+    const bool with_onednn = node.facts->is_aten && at::globalContext().userEnabledMkldnn();
     node.facts->op.redispatchBoxed(node.keys - kModes, &stack);
+    if (with_onednn) {
+      check_still_with_onednn(node);
+    }
     if (C10_UNLIKELY(node.facts->communicates)) {
       wait_for(stack);
     }

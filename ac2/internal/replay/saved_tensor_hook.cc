@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ac2/internal/libtorch/out_of_memory.h"
+#include "ac2/internal/libtorch/python_lock.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/libtorch/unrecorded.h"
 #include "ac2/internal/replay/backward_run.h"
@@ -227,7 +228,8 @@ C10_ALWAYS_INLINE at::Tensor SavedTensorHook::unpack() {
   if (at::Tensor tensor = unpack_at_hand(graph_task); tensor.defined()) {
     return tensor;
   }
-  // Around the turn: the note asks Python for names, and the thread that has Python's lock may wait for the turn.
+  const WithoutPythonLock without;
+  // Around the turn: the note asks Python for names, and takes Python's lock for that.
   return with_out_of_memory_note([&] { return unpack_in_turn(graph_task); });
 }
 

@@ -131,7 +131,12 @@ void SpillWriter::run() {
     bytes.reset();
     lock.lock();
     being_written_.reset();
-    finish(*spilled);
+    at::Tensor written = finish(*spilled);
+    // Without the lock: Python may have the tensor, and the thread that has Python's lock may wait for this one.
+    lock.unlock();
+    written.reset();
+    lock.lock();
+    if (spilled->counted) queued_bytes_ -= spilled->nbytes;
     waits_->changed.notify_all();
   }
 }
@@ -150,7 +155,7 @@ void SpillWriter::write_out(SpilledTensor& spilled, const at::Tensor& bytes, int
   }
 }
 
-void SpillWriter::finish(SpilledTensor& spilled) {
+at::Tensor SpillWriter::finish(SpilledTensor& spilled) {
   if (spilled.error.empty()) {
     spilled.state = SpilledTensor::State::WRITTEN;
     spilled.file = file_;
@@ -159,9 +164,8 @@ void SpillWriter::finish(SpilledTensor& spilled) {
     spilled.state = SpilledTensor::State::FAILED;
     if (!spilled.forgotten) error_ = spilled.error;
   }
-  spilled.bytes.reset();
-  if (spilled.counted) queued_bytes_ -= spilled.nbytes;
   if (needed_ == 0) file_.reset();
+  return std::move(spilled.bytes);
 }
 
 void SpillWriter::read(const SpilledTensor& spilled, const at::Tensor& out) {

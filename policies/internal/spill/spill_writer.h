@@ -70,7 +70,8 @@ class SpillWriter final : private WatchesFork {
   void run();
   // Writes it with no lock held.
   void write_out(SpilledTensor& spilled, const at::Tensor& bytes, int64_t offset);
-  void finish(SpilledTensor& spilled);
+  // With the lock, after that. Returns the tensor, to be let go of without the lock.
+  at::Tensor finish(SpilledTensor& spilled);
 
   const std::string directory_;
   const int64_t queue_bytes_;

@@ -1,0 +1,36 @@
+// Lets go of Python's lock, the GIL, while a thread waits for others, which may want it.
+//
+//   const WithoutPythonLock without;   // does nothing where this thread has not got the lock, or there is no Python
+//   …wait for another thread…
+//
+// Python's autograd functions save and unpack tensors with the lock. ac2 may then wait for a thread that runs a policy,
+// an unpack function or an op that is written in Python, or that lets go of a tensor which Python has.
+//
+// ac2 does not link to Python. Code that does installs the two functions.
+//
+// Threads: concerns the thread that makes it.
+#pragma once
+
+namespace ac2::internal {
+
+struct PythonLock {
+  // Null if this thread has not got the lock; else something with which the same thread takes it again.
+  void* (*let_go)() = nullptr;
+  void (*take_again)(void* let_go) = nullptr;
+};
+
+// `lock` must live for ever. Called once, before any region is opened.
+void set_python_lock(const PythonLock* lock);
+
+class WithoutPythonLock {
+ public:
+  WithoutPythonLock();
+  ~WithoutPythonLock();
+  WithoutPythonLock(const WithoutPythonLock&) = delete;
+  WithoutPythonLock& operator=(const WithoutPythonLock&) = delete;
+
+ private:
+  void* let_go_ = nullptr;
+};
+
+}  // namespace ac2::internal
