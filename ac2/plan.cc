@@ -128,7 +128,7 @@ StepPlanner::StepPlanner(const std::function<void()>& step, PlanOptions options)
               "PlanOptions::recording_budget must be a positive number of bytes, but is ", *options.recording_budget,
               ".");
   TORCH_CHECK(ThreadRegions::here().innermost() == nullptr,
-              "A step cannot be planned inside a region: its ops would be recorded twice. Call ac2::plan where no "
+              "A step cannot be planned inside a region: its ops would be recorded twice. Plan it where no "
               "PolicyScope is open.");
   state_->record(step, options);
   const StepGraph& graph = state_->graph;

@@ -151,6 +151,12 @@ def checkpoint(
     if context_fn is torch_checkpoint.noop_context_fn:  # PyTorch's way to say that there is none
         context_fn = None
     if function is None:
+        if args:
+            raise TypeError(
+                "ac2.checkpoint was given None to run; expected a function or a module, and its arguments behind it. As a "
+                "decorator it takes keywords alone."
+            )
+        PolicyScope(policy, memory_budget=memory_budget)  # wrong arguments are errors here, not in the first call
         options = {"use_reentrant": use_reentrant, "context_fn": context_fn, "policy": policy, "memory_budget": memory_budget}
         return _decorator({**options, **kwargs})
     if _compiled.is_tracing():
@@ -175,6 +181,9 @@ def checkpoint(
 
 def _decorator(options: Dict[str, Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        if not callable(function):
+            raise TypeError(f"ac2.checkpoint was given {function!r} to decorate; expected a function.")
+
         @functools.wraps(function)
         def checkpointed(*args: Any, **kwargs: Any) -> Any:
             return checkpoint(function, *args, **options, **kwargs)
@@ -189,8 +198,8 @@ def _check_variant(function: str, use_reentrant: Optional[bool]) -> None:
         raise TypeError(f"{function} was given a second input, which would be use_reentrant; expected one input.")
     if use_reentrant:
         raise ValueError(
-            f"{function} was given use_reentrant=True. That variant runs a nested backward, which needs forward to run a "
-            "second time; here it runs once. Pass use_reentrant=False, which computes the same gradients."
+            f"{function} was given use_reentrant={use_reentrant!r}. The reentrant variant runs a nested backward, which needs "
+            "forward to run a second time; here it runs once. Pass use_reentrant=False, which computes the same gradients."
         )
 
 

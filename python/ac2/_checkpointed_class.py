@@ -4,6 +4,7 @@ import copy
 import functools
 import threading
 import types
+import warnings
 from typing import Any, Callable, Dict, NamedTuple, Optional, Set, Tuple
 
 import torch
@@ -220,6 +221,16 @@ def _make_class(original: type) -> type:
 
         return copied
 
+    def __prepare_scriptable__(self: Any) -> Any:
+        if settings_of(self) is not None:
+            warnings.warn(
+                f"torch.jit.script compiles the forward of {original.__name__} itself: no region opens where the scripted module "
+                "runs. Open an ac2.PolicyScope around the call of the scripted module; its ops are recorded too.",
+                stacklevel=2,
+            )
+        prepare = getattr(super(made, self), "__prepare_scriptable__", None)
+        return self if prepare is None else prepare()
+
     class Kind(type(original)):  # type: ignore[misc]
         def __setattr__(cls, name: str, value: Any) -> None:
             if name != "forward" or not _is_ours(cls):
@@ -232,6 +243,7 @@ def _make_class(original: type) -> type:
     members = {
         "forward": _Forward(forward),
         "__reduce_ex__": __reduce_ex__,
+        "__prepare_scriptable__": __prepare_scriptable__,
         "__doc__": original.__doc__,
         "__module__": original.__module__,
         "__qualname__": original.__qualname__,

@@ -18,6 +18,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
+import threading
 from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
@@ -29,8 +30,7 @@ from ac2._policy import CheckpointPolicy, PolicyLike, as_policy, is_by_operator
 _OFFLOADS = (CheckpointPolicy.MUST_CPU_OFFLOAD, CheckpointPolicy.PREFER_CPU_OFFLOAD)
 _SAVE = torch_checkpoint.CheckpointPolicy.MUST_SAVE
 
-# Under patch_torch_checkpoint() the module has others.
-_torch_checkpoint = torch_checkpoint.checkpoint
+# Under patch_torch_checkpoint() the module has another. Of `checkpoint`, too: Dynamo takes for PyTorch's what the module has.
 _torch_contexts = torch_checkpoint.create_selective_checkpoint_contexts
 
 
@@ -40,6 +40,15 @@ _TRACERS = {
     "torch._functorch.aot_autograd": ("create_aot_state", "create_aot_dispatcher_function"),
     "torch.fx.experimental.proxy_tensor": ("_MakefxTracer._trace_inner",),
 }
+
+
+class _Tracers(threading.local):
+    """Those that this thread is in."""
+
+    running = 0
+
+
+_tracers = _Tracers()
 
 
 def watch() -> None:
@@ -60,8 +69,12 @@ def _wrap_tracers(module: Any) -> None:
 def _unrecorded(trace: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(trace)
     def tracer(*args: Any, **kwargs: Any) -> Any:
-        with _C.CompilerTracing():
-            return trace(*args, **kwargs)
+        _tracers.running += 1
+        try:
+            with _C.CompilerTracing():
+                return trace(*args, **kwargs)
+        finally:
+            _tracers.running -= 1
 
     return tracer
 
@@ -115,6 +128,11 @@ def is_tracing() -> bool:
     return torch.compiler.is_dynamo_compiling()
 
 
+def is_called_by_a_tracer() -> bool:
+    """Whether a compiler that is tracing code has called the caller."""
+    return _tracers.running > 0
+
+
 def keep_out_of_graphs(cls: type, *methods: str) -> None:
     """Dynamo traces none of the methods, whose calls of C++ it would warn of: the graph of a caller ends there."""
 
@@ -123,6 +141,11 @@ def keep_out_of_graphs(cls: type, *methods: str) -> None:
             setattr(cls, name, dynamo.disable(getattr(cls, name)))
 
     _when_imported("torch._dynamo", make_opaque)
+
+
+def keep_frames_out_of_graphs(function: Callable[..., Any]) -> None:
+    """Dynamo compiles no call of the function that it meets behind a graph break."""
+    _when_imported("torch._dynamo", lambda dynamo: dynamo.eval_frame.skip_code(function.__code__))
 
 
 def _needs_arguments(policy: str) -> bool:
@@ -168,7 +191,7 @@ def holds_a_policy(context_fn: Callable[[], Any]) -> bool:
 def checkpoint_in_a_graph(function: Callable[..., Any], policy: PolicyLike, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
     """``function(*args, **kwargs)``, traced by Dynamo as a checkpoint with this policy."""
     if policy is None or (isinstance(policy, str) and policy == "recompute_all"):
-        return _torch_checkpoint(function, *args, use_reentrant=False, **kwargs)
+        return torch_checkpoint.checkpoint(function, *args, use_reentrant=False, **kwargs)
     return checkpoint_with_contexts(function, functools.partial(contexts, policy), args, kwargs)
 
 
@@ -176,7 +199,7 @@ def checkpoint_with_contexts(
     function: Callable[..., Any], context_fn: Callable[[], Tuple[Any, Any]], args: Tuple[Any, ...], kwargs: Dict[str, Any]
 ) -> Any:
     """The same with the contexts that ``context_fn`` returns; it is called when Dynamo has finished."""
-    return _torch_checkpoint(function, *args, use_reentrant=False, context_fn=context_fn, **kwargs)
+    return torch_checkpoint.checkpoint(function, *args, use_reentrant=False, context_fn=context_fn, **kwargs)
 
 
 def contexts(policy: PolicyLike) -> Tuple[Any, Any]:

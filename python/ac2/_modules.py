@@ -42,9 +42,14 @@ def checkpoint_wrapper(module: _M, policy: PolicyLike = None, **options: Any) ->
 
     Raises:
         TypeError: not a module, a compiled or scripted one, or an unknown option.
-        ValueError: use_reentrant or checkpoint_impl ask for the reentrant variant, or the policy is wrong.
+        ValueError: the module has no forward, as a ModuleList has none; use_reentrant or checkpoint_impl ask for the reentrant variant, or the policy is wrong.
     """
     _check_module("checkpoint_wrapper", module)
+    if not _has_forward(module):
+        raise ValueError(
+            f"checkpoint_wrapper was given a {type(module).__name__}, which has no forward. Nobody calls it, so that no region "
+            "would ever open. Wrap the modules in it."
+        )
     _checkpointed_class.wrap(module, settings_from("checkpoint_wrapper", policy, options))
     return module
 
@@ -57,6 +62,11 @@ def _check_module(function: str, module: Any) -> None:
             f"{function} was given a scripted module, whose class cannot be extended. Open a PolicyScope around the call: the "
             "ops of scripted code are recorded too."
         )
+
+
+def _has_forward(module: torch.nn.Module) -> bool:
+    """A ModuleList has none, nor has any other container that is not called."""
+    return type(module).forward is not torch.nn.Module.forward or "forward" in module.__dict__
 
 
 def settings_from(function: str, policy: PolicyLike, given: Dict[str, Any]) -> Settings:
@@ -73,7 +83,7 @@ def settings_from(function: str, policy: PolicyLike, given: Dict[str, Any]) -> S
     context_fn = options.pop("context_fn", None)
     for name in _WITHOUT_EFFECT:
         options.pop(name, None)
-    if options.pop("offload_to_cpu", False):
+    if as_flag(options.pop("offload_to_cpu", False), "offload_to_cpu"):
         options.setdefault("offload", _C.OffloadOptions(inputs=True))
     if context_fn is not None and context_fn is not torch_checkpoint.noop_context_fn:
         of_context, entered = policy_of_context(contexts_of(context_fn)[0])
@@ -109,6 +119,8 @@ def apply_checkpointing(
         ac2.apply_checkpointing(model, modules=TransformerBlock, policy="save_compute_intensive")
         ac2.apply_checkpointing(model, check_fn=lambda module: isinstance(module, Block))
 
+    Modules without a forward, such as a ModuleList, are passed over.
+
     Args:
         model: it is searched with all its submodules, itself included.
         modules: a pattern over the names of named_modules() ("layers.*"; '*' stays within one part, '**' stands for any
@@ -126,13 +138,14 @@ def apply_checkpointing(
             "apply_checkpointing needs either modules= (patterns such as \"layers.*\", or classes) or check_fn=, and not both."
         )
     named = list(model.named_modules())
+    by_name = dict(named)
     if check_fn is not None:
         if not callable(check_fn) or isinstance(check_fn, type):
             raise TypeError(
                 f"apply_checkpointing: check_fn is {check_fn!r}; expected a function that is given a module and says whether to "
                 "wrap it. Classes and patterns go to modules=."
             )
-        picked = [name for name, module in named if check_fn(module)]
+        picked = [name for name, module in named if check_fn(module) and _has_forward(module)]
         if not picked:
             raise ValueError(f"apply_checkpointing: check_fn picks no module of {_described(model, named)}.")
     else:
@@ -148,9 +161,15 @@ def apply_checkpointing(
             names = _picked_by(selector, named)
             if not names:
                 raise ValueError(f"apply_checkpointing: {selector!r} picks no module of {_described(model, named)}.")
-            chosen.update(names)
+            called = [name for name in names if _has_forward(by_name[name])]
+            if not called:
+                raise ValueError(
+                    f"apply_checkpointing: {selector!r} picks {names[0]!r}, a {type(by_name[names[0]]).__name__}, which has no "
+                    "forward. Nobody calls it, so that no region would ever open. Pick what is in it, as with "
+                    f"modules=\"{names[0]}.*\"."
+                )
+            chosen.update(called)
         picked = [name for name, _ in named if name in chosen]
-    by_name = dict(named)
     settings = settings_from("apply_checkpointing", policy, options)
     for name in picked:
         _check_module(f"apply_checkpointing, at {name!r},", by_name[name])

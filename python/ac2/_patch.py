@@ -11,6 +11,7 @@ import torch.utils.checkpoint as torch_checkpoint
 
 from ac2 import _compiled
 from ac2._checkpoint import checkpoint, checkpoint_sequential, create_selective_checkpoint_contexts
+from ac2._scope import watch_python
 
 _Function = Callable[..., Any]
 
@@ -31,6 +32,11 @@ def _stand_in(original: _Function, ours: _Function) -> _Function:
     @functools.wraps(original, updated=())
     def stand_in(*args: Any, **kwargs: Any) -> Any:
         if _depth == 0:
+            return original(*args, **kwargs)
+        # Dynamo puts PyTorch's operator of higher order in the place of a call of `checkpoint`. That operator asks for contexts
+        # when it is traced, and knows PyTorch's alone.
+        if _compiled.is_called_by_a_tracer():
+            _count_call()
             return original(*args, **kwargs)
         if not _compiled.is_tracing():
             _count_call()
@@ -69,10 +75,14 @@ def patch_torch_checkpoint() -> Iterator[None]:
     torch.distributed's checkpoint_wrapper, transformers, torchtune and others among them. Code that imports them while
     the patch lasts has PyTorch's again when it is over.
 
-    Not reached is what was given a function before, such as a module that was wrapped or a model whose checkpointing was
+    A call that torch.compile compiles is PyTorch's own selective checkpointing there, as ac2.checkpoint is.
+
+    Not reached are torch.distributed._composable.checkpoint, which does not call these functions (checkpoint_wrapper() takes
+    its place), and what was given a function before, such as a module that was wrapped or a model whose checkpointing was
     enabled: do that inside. A patch through which nothing was called says so at its end.
     """
     global _depth
+    watch_python()
     with _lock:
         if _depth == 0:
             for name, ours in _OURS.items():

@@ -5,7 +5,7 @@ from typing import Any, Callable, Union
 
 from ac2 import _C
 from ac2._budgets import BudgetLike, as_bytes
-from ac2._scope import _watch_python
+from ac2._scope import watch_python
 
 
 class StepPlanner:
@@ -36,7 +36,7 @@ class StepPlanner:
     ) -> None:
         if not callable(step):
             raise TypeError(f"step is {step!r}; expected a callable without arguments that runs one step.")
-        _watch_python()
+        watch_python()
         recording = None if recording_budget is None else as_bytes(recording_budget, "recording_budget")
         self._planner = _C.StepPlanner(step, modelled_costs, recording)
 

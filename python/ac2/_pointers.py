@@ -15,7 +15,7 @@ from typing import Any, Callable
 import torch
 import torch.utils.dlpack
 
-from ac2 import _C
+from ac2 import _C, _compiled
 
 # Tensor.__array__ and __cuda_array_interface__ go through these.
 _METHODS = ("data_ptr", "numpy", "__dlpack__", "untyped_storage", "_typed_storage", "storage")
@@ -36,6 +36,7 @@ def watch() -> None:
             setattr(torch.Tensor, name, _telling(original))
     to_dlpack = _telling(torch.utils.dlpack.to_dlpack)
     torch.utils.dlpack.to_dlpack = torch.to_dlpack = to_dlpack
+    _compiled.keep_frames_out_of_graphs(to_dlpack)  # and with it the others, whose code is the same
 
 
 def _telling(original: Callable[..., Any]) -> Callable[..., Any]:

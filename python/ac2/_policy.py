@@ -2,6 +2,7 @@
 
 import difflib
 import enum
+import functools
 from typing import Any, Callable, List, Optional, TypeVar, Union
 
 import torch
@@ -44,6 +45,27 @@ def by_operator(policy_fn: _Fn) -> _Fn:
         raise TypeError(f"by_operator was given {policy_fn!r}; expected a function policy_fn(ctx, op).")
     setattr(policy_fn, _BY_OPERATOR, True)
     return policy_fn
+
+
+_MAKES_A_POLICY = "__ac2_makes_a_policy__"
+
+
+def with_readable_errors(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of ac2.policies whose errors about the kinds of its arguments say what was given and what was expected."""
+
+    @functools.wraps(original)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except TypeError as error:
+            if "incompatible function arguments" not in str(error):
+                raise
+        given = ", ".join([*map(repr, args), *(f"{key}={value!r}" for key, value in kwargs.items())])
+        signature = (original.__doc__ or name).split("\n")[0].partition(" -> ")[0]
+        raise TypeError(f"ac2.policies.{name} was called as {name}({given}); expected {signature}.")
+
+    setattr(make, _MAKES_A_POLICY, True)
+    return make
 
 
 def is_by_operator(policy: Any) -> bool:
@@ -112,7 +134,12 @@ def as_policy(policy: PolicyLike) -> Optional["_C.Policy"]:
         return _C.constant_policy(policy)
     if isinstance(policy, (list, tuple, set, frozenset)):
         return _C.policies.save_ops(list(policy))
-    if isinstance(policy, type) or isinstance(policy, torch.Tensor) or not callable(policy):
+    if getattr(policy, _MAKES_A_POLICY, False):
+        raise TypeError(
+            f"policy is the function ac2.policies.{policy.__name__}, which makes a policy when it is called: pass "
+            f"ac2.policies.{policy.__name__}({'' if policy.__name__ in _C.policy_names() else '...'})."
+        )
+    if isinstance(policy, (type, torch.Tensor, torch.nn.Module)) or not callable(policy):
         raise TypeError(
             f"policy is {policy!r}; expected a name such as \"recompute_all\", a policy of ac2.policies, a callable "
             "policy_fn(ctx, op, *args, **kwargs), or a list of ops to save."

@@ -19,8 +19,8 @@ _watch_lock = threading.Lock()
 _watching = False
 
 
-def _watch_python() -> None:
-    """Once in a process, when its first region opens: what writes to tensors unseen, what looks at keys, errors about memory."""
+def watch_python() -> None:
+    """Once in a process, when its first region or patch opens: what writes to tensors unseen, what looks at keys, errors about memory."""
     global _watching
     _fsdp.watch_once()  # which may be imported later
     if _watching:
@@ -87,10 +87,10 @@ class PolicyScope:
                 "This PolicyScope has been entered before. A scope is for one region: make a new one for each, as in "
                 "`with ac2.PolicyScope(policy):`; the policy may be used again."
             )
-        _watch_python()
+        watch_python()
         self._scope = _C.Scope(*self._arguments)
         del self._arguments  # a scope that is kept keeps no policy alive
-        self._thread = threading.current_thread().name
+        self._thread = threading.current_thread()
         _open_scopes.add(self)
         return self
 
@@ -135,15 +135,28 @@ _compiled.keep_out_of_graphs(PolicyScope, "__init__", "__enter__", "__exit__")
 
 
 def apply_ac_policy_fn(fn: Callable[..., _R], *args: Any, policy: PolicyLike = None, **kwargs: Any) -> _R:
-    """Returns ``fn(*args, **kwargs)``, run inside a PolicyScope of ``policy``."""
+    """Returns ``fn(*args, **kwargs)``, run inside a PolicyScope of ``policy``.
+
+    In a function that torch.compile compiles, it is what ac2.checkpoint is there.
+    """
+    if _compiled.is_tracing():
+        if _compiled.can_be_in_a_graph(policy, {}):
+            return _compiled.checkpoint_in_a_graph(fn, policy, args, kwargs)
+        return _compiled.outside_of_graphs(apply_ac_policy_fn, (fn, *args), {"policy": policy, **kwargs})
     with PolicyScope(policy):
         return fn(*args, **kwargs)
 
 
 def _complain_of_open_scopes() -> None:
-    count = len(_open_scopes)
+    # A daemon thread that still runs may be in the middle of a with statement, or open the next region just now.
+    running = set(threading.enumerate()) - {threading.main_thread()}
+    try:
+        left_open = [scope for scope in _open_scopes if scope._thread not in running]
+    except RuntimeError:
+        return
+    count = len(left_open)
     if count:
-        threads = ", ".join(sorted({scope._thread for scope in _open_scopes}))
+        threads = ", ".join(sorted({scope._thread.name for scope in left_open}))
         raise RuntimeError(
             f"{count} ac2.PolicyScope{' was' if count == 1 else 's were'} still open at exit (thread {threads}): __enter__ "
             "was called without __exit__. Open regions with a with statement, which closes them whatever happens."

@@ -1,4 +1,4 @@
-// Objects that copy.copy() and copy.deepcopy() return as they are.
+// Objects that copy.copy() and copy.deepcopy() return as they are, and that pickle does not take.
 //
 //   py::class_<Policy> policy(module, "Policy");
 //   copy_is_itself(policy).def(...);
@@ -11,12 +11,21 @@
 
 #include <torch/csrc/utils/pybind.h>
 
+#include <string>
+
 namespace ac2::python {
 
 template <class Class>
 Class& copy_is_itself(Class& type) {
   type.def("__copy__", [](pybind11::object self) { return self; });
   type.def("__deepcopy__", [](pybind11::object self, const pybind11::object& /*memo*/) { return self; });
+  type.def("__reduce__", [](const pybind11::object& self) -> pybind11::object {
+    throw pybind11::type_error(
+        "pickle was given " + pybind11::repr(self).cast<std::string>() +
+        ", an object of this process that cannot be stored. A module that is to be pickled takes "
+        "a policy by its name, such as \"speed\", a list of ops, or a function of a Python "
+        "module, and a memory budget as a number of bytes.");
+  });
   return type;
 }
 

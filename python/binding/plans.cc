@@ -135,8 +135,10 @@ void add_plans(py::module_& module) {
         return load_plan(path);
       },
       py::arg("path"));
-  module.def("sqrt_segments", &nn::sqrt_segments, py::arg("modules"),
-             "How many segments checkpoint_sequential() makes of so many modules: the square root, rounded.");
+  module.def(
+      "sqrt_segments", [](int64_t modules) { return with_value_errors([&] { return nn::sqrt_segments(modules); }); },
+      py::arg("modules"),
+      "How many segments checkpoint_sequential() makes of so many modules: the square root, rounded.");
   py::class_<OffloadMemory>(module, "OffloadMemory", "The pinned memory of the whole process.")
       .def_readonly("bytes", &OffloadMemory::bytes, "In the pool.")
       .def_readonly("bytes_in_use", &OffloadMemory::bytes_in_use, "Of these, what has values in it.")

@@ -76,7 +76,7 @@ def offloaded(ctx, op, *args, **kwargs):
     (None, 1), ("recompute_all", 1), ("save_compute_intensive", 0), ([aten.addmm.default], 0), (by_list, 0), (by_operator, 0),
     (in_a_form_of_its_own, 0), (offloaded, 0), (lambda ctx, op, *args, **kwargs: ac2.CheckpointPolicy.MUST_RECOMPUTE, 1),
 ])
-@pytest.mark.parametrize("how", ["checkpoint", "wrapper"])
+@pytest.mark.parametrize("how", ["checkpoint", "wrapper", "apply"])
 def test_a_policy_holds_in_a_graph_that_is_not_broken(policy, products, how):
     torch.manual_seed(0)
     block, x = Block(), torch.randn(4, 32)
@@ -84,6 +84,8 @@ def test_a_policy_holds_in_a_graph_that_is_not_broken(policy, products, how):
     if how == "wrapper":
         ac2.checkpoint_wrapper(block, policy)
         compiled, called = compile_and_count(lambda x: block(x).cos())
+    elif how == "apply":
+        compiled, called = compile_and_count(lambda x: ac2.apply_ac_policy_fn(block, x, policy=policy).cos())
     else:
         compiled, called = compile_and_count(lambda x: ac2.checkpoint(block, x, policy=policy).cos())
     x = x.clone().requires_grad_()
@@ -174,3 +176,85 @@ y.sum().backward()
 assert scope.trace.stats().recorded_ops == 2
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_tensors_hand_their_pointers_out_behind_a_graph_break_and_dynamo_compiles_nothing_of_ac2():
+    # In a process of its own, as above.
+    program = """
+import warnings
+import torch, ac2
+
+with ac2.PolicyScope():
+    torch.ones(2, requires_grad=True).exp()
+
+def inner(x):
+    return x * (x.data_ptr() != 0)
+
+def function(x):
+    y = x.sin()
+    torch._dynamo.graph_break()
+    return inner(y) * x.untyped_storage().nbytes()
+
+compiled = torch.compile(function, backend="eager")
+with warnings.catch_warnings():
+    warnings.filterwarnings("error", message=".*Dynamo.*")
+    for x in (torch.ones(3), torch.nn.Parameter(torch.ones(3)), torch.ones(2, 2).double()):
+        assert torch.equal(compiled(x), function(x))
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_compiled_autograd_is_refused_with_an_error_that_says_what_to_do():
+    x = torch.randn(4, requires_grad=True)
+    with ac2.PolicyScope():
+        loss = x.sin().cos().sum()
+    with pytest.raises(RuntimeError, match="an ac2 region has saved.*Call backward outside of"):
+        with torch._dynamo.compiled_autograd._enable(torch.compile(backend="eager")):
+            loss.backward()
+    torch._dynamo.reset()
+
+
+def test_a_scripted_module_has_no_region_and_a_warning_says_so():
+    module = ac2.checkpoint_wrapper(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh()))
+    with pytest.warns(UserWarning, match="no region opens where the scripted module runs"):
+        scripted = torch.jit.script(module)
+    x = torch.randn(2, 4)
+    assert same_bits(scripted(x), module(x))
+    assert ac2.last_trace(module) is not None
+
+
+@pytest.mark.parametrize("form", ["torch", "ac2", "contexts"])
+def test_under_the_patch_a_compiled_function_recomputes_as_without_it(form):
+    # In a process of its own, in which no region has opened before.
+    program = f"""
+import functools
+import torch, torch.utils.checkpoint, ac2
+from torch._dynamo.backends.common import aot_autograd
+
+products = []
+
+def count(graph, inputs):
+    products.append([node.target for node in graph.graph.nodes].count(torch.ops.aten.mm.default))
+    return graph
+
+def inner(x, y):
+    return torch.sigmoid(x @ y)
+
+def function(x, y):
+    if {form!r} == "ac2":
+        return ac2.checkpoint(inner, x.sin(), y)
+    if {form!r} == "contexts":
+        contexts = functools.partial(
+            torch.utils.checkpoint.create_selective_checkpoint_contexts, [torch.ops.aten.mm.default])
+        return torch.utils.checkpoint.checkpoint(inner, x.sin(), y, use_reentrant=False, context_fn=contexts)
+    return torch.utils.checkpoint.checkpoint(inner, x.sin(), y, use_reentrant=False)
+
+x, y = (torch.randn(4, 4, requires_grad=True) for _ in range(2))
+with ac2.patch_torch_checkpoint():
+    compiled = torch.compile(function, backend=aot_autograd(fw_compiler=count, bw_compiler=count), fullgraph=True)
+    compiled(x, y).sum().backward()
+assert products == ([1, 2] if {form!r} == "contexts" else [1, 3]), products
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "nothing called" not in done.stderr or form == "ac2"

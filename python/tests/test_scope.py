@@ -442,6 +442,20 @@ def test_a_region_left_open_at_exit_is_an_error():
     assert "still open at exit" in result.stderr and "with statement" in result.stderr
 
 
+def test_a_daemon_thread_that_is_in_a_region_at_exit_has_left_none_open():
+    result = run_program("""
+        import threading, torch, ac2
+        is_open = threading.Event()
+        def work():
+            with ac2.PolicyScope():
+                is_open.set()
+                threading.Event().wait()
+        threading.Thread(target=work, daemon=True).start()
+        is_open.wait()
+    """)
+    assert result.returncode == 0 and result.stderr == ""
+
+
 def test_a_graph_that_is_alive_at_exit_does_no_harm():
     result = run_program("""
         import torch, ac2

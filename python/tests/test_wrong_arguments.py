@@ -1,6 +1,7 @@
 """Wrong arguments of public functions: the error says what was given and what was expected, and nothing has changed."""
 
 import contextlib
+import pickle
 
 import pytest
 import torch
@@ -55,6 +56,25 @@ def planner():
     (TypeError, r"^managed_elsewhere was given one Tensor; expected several", lambda: ac2.managed_elsewhere(X)),
     (TypeError, r"^managed_elsewhere was given one Linear.*model.parameters\(\)", lambda: ac2.managed_elsewhere(model()[0])),
     (TypeError, r"^A name is 3; expected a text", lambda: ac2.policies.save_only_these_names([3])),
+    (TypeError, r"^ac2.checkpoint was given None to run; expected a function", lambda: ac2.checkpoint(None, X)),
+    (ValueError, r"^\"sped\" is no policy: did you mean \"speed\"", lambda: ac2.checkpoint(policy="sped")),
+    (TypeError, r"^ac2.checkpoint was given 3 to decorate; expected a function", lambda: ac2.checkpoint(policy="speed")(3)),
+    (ValueError, r"^ac2.checkpoint was given use_reentrant='x'", lambda: ac2.checkpoint(model(), X, use_reentrant="x")),
+    (TypeError, r"^policy is the function ac2.policies.speed, .*pass ac2.policies.speed\(\)",
+     lambda: ac2.PolicyScope(ac2.policies.speed)),
+    (TypeError, r"^policy is the function ac2.policies.by_size, .*by_size\(\.\.\.\)", lambda: ac2.PolicyScope(ac2.policies.by_size)),
+    (TypeError, r"^policy is GELU.*; expected a name such as", lambda: ac2.PolicyScope(torch.nn.GELU())),
+    (TypeError, r"^ac2.policies.every_nth was called as every_nth\(2.5\); expected every_nth\(n: ", lambda: ac2.policies.every_nth(2.5)),
+    (TypeError, r"^offload_to_cpu is 'no'; expected True or False", lambda: ac2.checkpoint_wrapper(model(), offload_to_cpu="no")),
+    (ValueError, r"^checkpoint_wrapper was given a ModuleList, which has no forward.*Wrap the modules in it",
+     lambda: ac2.checkpoint_wrapper(torch.nn.ModuleList([model()]))),
+    (ValueError, r"'0' picks '0', a ModuleList, which has no forward.*modules=\"0\.\*\"",
+     lambda: ac2.apply_checkpointing(torch.nn.Sequential(torch.nn.ModuleList([model()])), modules="0")),
+    (ValueError, r"^apply_checkpointing: check_fn picks no module",
+     lambda: ac2.apply_checkpointing(torch.nn.ModuleList([model()]), check_fn=lambda m: isinstance(m, torch.nn.ModuleList))),
+    (ValueError, r"^sqrt_segments was asked to divide -1 modules", lambda: ac2.sqrt_segments(-1)),
+    (TypeError, r"^pickle was given .*policy by its name", lambda: pickle.dumps(ac2.checkpoint_wrapper(model(), ac2.policies.speed()))),
+    (TypeError, r"^pickle was given .*a number of bytes", lambda: pickle.dumps(ac2.MemoryBudget(1 << 20))),
 ])
 def test_the_error_says_what_was_given_and_what_was_expected(error, text, call):
     with pytest.raises(error, match=text):

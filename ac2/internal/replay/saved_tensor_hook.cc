@@ -162,6 +162,13 @@ at::Tensor SavedTensorHook::unpack_pinned() {
   return tensor;
 }
 
+std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> SavedTensorHook::retrieve_unpack_hook_data() const {
+  TORCH_CHECK(false,
+              "Compiled autograd cannot run a backward through what an ac2 region has saved: it calls hooks that are "
+              "written in Python alone. Call backward outside of torch._dynamo.compiled_autograd, or let torch.compile "
+              "compile the function that calls ac2.checkpoint or the wrapped module, which needs no such hooks.");
+}
+
 void SavedTensorHook::before_set_data(const at::TensorBase& tensor) {
   // A leaf that a hook has saved has a weak reference beside the one that all strong ones share. The program saves a
   // leaf before it gives it other data, in its own order, so that the count has it, relaxed as it is.

@@ -5,6 +5,7 @@
 // Threads: made by the recording thread; the engine may unpack and destroy hooks on any thread.
 #pragma once
 
+#include <c10/core/SafePyObject.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/util/intrusive_ptr.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "ac2/internal/tape/tape.h"
@@ -28,6 +30,10 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks, public
 
   void call_pack_hook(const at::Tensor& tensor) override;
   at::Tensor call_unpack_hook() override;
+
+  // Throws: compiled autograd, which asks, calls hooks of Python's alone. Not marked `override`, because the function
+  // is not the same in LibTorch before 2.7.
+  std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> retrieve_unpack_hook_data() const;
 
   // Called before `tensor` is given other data: all hooks on it hold it from now on.
   static void before_set_data(const at::TensorBase& tensor);
