@@ -42,7 +42,8 @@ def checkpoint_wrapper(module: _M, policy: PolicyLike = None, **options: Any) ->
 
     Raises:
         TypeError: not a module, a compiled or scripted one, or an unknown option.
-        ValueError: the module has no forward, as a ModuleList has none; use_reentrant or checkpoint_impl ask for the reentrant variant, or the policy is wrong.
+        ValueError: the module has no forward, as a ModuleList has none; use_reentrant or checkpoint_impl ask for the
+            reentrant variant; the policy is wrong.
     """
     _check_module("checkpoint_wrapper", module)
     if not _has_forward(module):

@@ -53,7 +53,7 @@ class Recording {
     if (!call_.facts.is_pointwise) {
       note_environment();
     }
-    const bool with_onednn = !call_.facts.is_pointwise && at::globalContext().userEnabledMkldnn();
+    const bool with_onednn = call_.facts.reads_precision && at::globalContext().userEnabledMkldnn();
     const c10::approx_time_t started = timed_ ? c10::getApproximateTime() : 0;
     auto returned = op();
     // A product for which oneDNN got no memory was computed without it, and the kernel has switched it off.

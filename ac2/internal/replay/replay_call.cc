@@ -156,7 +156,8 @@ ReplayTensors call_again(const Node& node, ReplayTensors inputs) {
     const InEnvironment environment(*node.environment, /*may_wait=*/node.facts->is_aten);
     const c10::impl::LocalDispatchKeySet keys = dispatch_state(node, draw && draw->redirects());
     const c10::impl::ForceDispatchKeyGuard guard(keys.included_, keys.excluded_);
-    const bool with_onednn = node.facts->is_aten && at::globalContext().userEnabledMkldnn();
+    const bool with_onednn =
+        node.facts->is_aten && node.facts->reads_precision && at::globalContext().userEnabledMkldnn();
     node.facts->op.redispatchBoxed(node.keys - kModes, &stack);
     if (with_onednn) {
       check_still_with_onednn(node);

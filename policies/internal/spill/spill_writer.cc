@@ -9,6 +9,8 @@
 #include <exception>
 #include <utility>
 
+#include "ac2/internal/libtorch/python_lock.h"
+
 namespace ac2::policies::internal {
 
 namespace {
@@ -44,6 +46,7 @@ SpillWriter::~SpillWriter() {
     stopping_ = true;
   }
   waits_->work.notify_all();
+  const ac2::internal::WithoutPythonLock without;
   if (waits_->thread.joinable()) waits_->thread.join();
 }
 
@@ -70,6 +73,7 @@ std::shared_ptr<SpilledTensor> SpillWriter::write(const at::Tensor& dense, const
   spilled->op = op;
   spilled->nbytes = static_cast<int64_t>(dense.nbytes());
   const bool fits = spilled->nbytes <= queue_bytes_;
+  at::Tensor kept = fits ? at::Tensor() : dense;  // before the lock, as dense may be Python's
 
   std::unique_lock<std::mutex> lock(mutex_);
   start();
@@ -95,7 +99,7 @@ std::shared_ptr<SpilledTensor> SpillWriter::write(const at::Tensor& dense, const
     }
     lock.lock();
   } else {
-    spilled->bytes = dense;
+    spilled->bytes = std::move(kept);
   }
   queue_.push_back(spilled);
   ++needed_;
@@ -124,15 +128,12 @@ void SpillWriter::run() {
     spilled->state = SpilledTensor::State::WRITING;
     being_written_ = spilled;
     if (file_end_ >= file_bytes_) file_.reset();
-    at::Tensor bytes = spilled->bytes;
     const int64_t offset = file_ == nullptr ? 0 : file_end_;
     lock.unlock();
-    write_out(*spilled, bytes, offset);
-    bytes.reset();
+    write_out(*spilled, offset);
     lock.lock();
     being_written_.reset();
     at::Tensor written = finish(*spilled);
-    // Without the lock: Python may have the tensor, and the thread that has Python's lock may wait for this one.
     lock.unlock();
     written.reset();
     lock.lock();
@@ -141,8 +142,10 @@ void SpillWriter::run() {
   }
 }
 
-void SpillWriter::write_out(SpilledTensor& spilled, const at::Tensor& bytes, int64_t offset) {
-  // Only this thread changes file_ while it writes, and nobody looks at these fields before the tensor is written.
+void SpillWriter::write_out(SpilledTensor& spilled, int64_t offset) {
+  // Only this thread changes file_ while it writes. Other threads look at these fields when the tensor is written, and
+  // leave its bytes alone until then.
+  const at::Tensor& bytes = spilled.bytes;
   try {
     if (file_ == nullptr) file_ = std::make_shared<const SpillFile>(directory_);
     spilled.offset = offset;

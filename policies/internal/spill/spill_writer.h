@@ -10,7 +10,8 @@
 // After fork() the thread is not in the child. There the queue begins anew, with what was in it and the tensor that was
 // just being written, another thread and another file; what is in files already is read from them.
 //
-// Threads: any.
+// Threads: any. No reference to a tensor is made or dropped with the writer's mutex: that takes Python's lock if Python
+// has the tensor, and the thread that has that lock may want the mutex.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -69,7 +70,7 @@ class SpillWriter final : private WatchesFork {
   void forked() override;
   void run();
   // Writes it with no lock held.
-  void write_out(SpilledTensor& spilled, const at::Tensor& bytes, int64_t offset);
+  void write_out(SpilledTensor& spilled, int64_t offset);
   // With the lock, after that. Returns the tensor, to be let go of without the lock.
   at::Tensor finish(SpilledTensor& spilled);
 
