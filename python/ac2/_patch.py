@@ -33,14 +33,12 @@ def _stand_in(original: _Function, ours: _Function) -> _Function:
     def stand_in(*args: Any, **kwargs: Any) -> Any:
         if _depth == 0:
             return original(*args, **kwargs)
-        # Dynamo puts PyTorch's operator of higher order in the place of a call of `checkpoint`. That operator asks for contexts
-        # when it is traced, and knows PyTorch's alone.
-        if _compiled.is_called_by_a_tracer():
-            _count_call()
+        # Dynamo puts PyTorch's operator of higher order in the place of a call of `checkpoint`, and does not come here unless
+        # that cannot be. The operator asks for contexts when it is traced, and knows PyTorch's alone.
+        if _compiled.is_tracing():
             return original(*args, **kwargs)
-        if not _compiled.is_tracing():
-            _count_call()
-        return ours(*args, **kwargs)
+        _count_call()
+        return (original if _compiled.is_called_by_a_tracer() else ours)(*args, **kwargs)
 
     return stand_in
 

@@ -1,5 +1,6 @@
 """Regions in functions that torch.compile compiles: PyTorch's selective checkpointing with ac2's decisions."""
 
+import contextlib
 import functools
 import subprocess
 import sys
@@ -258,3 +259,29 @@ assert products == ([1, 2] if {form!r} == "contexts" else [1, 3]), products
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "nothing called" not in done.stderr or form == "ac2"
+
+
+@pytest.mark.parametrize("form", ["torch", "ac2"])
+def test_a_function_that_breaks_the_graph_is_checkpointed_by_pytorch(form):
+    torch.manual_seed(0)
+    block, x = Block(), torch.randn(4, 32)
+    calls = []
+
+    @torch.compiler.disable
+    def count():
+        calls.append(torch.is_grad_enabled())
+
+    def broken(x):
+        count()
+        return block(x)
+
+    def function(x):
+        if form == "ac2":
+            return ac2.checkpoint(broken, x).cos()
+        return torch.utils.checkpoint.checkpoint(broken, x, use_reentrant=False).cos()
+
+    expected = gradients(lambda x: block(x).cos(), block, x)
+    with ac2.patch_torch_checkpoint() if form == "torch" else contextlib.nullcontext():
+        ours = gradients(torch.compile(function, backend="eager"), block, x)
+    assert all(same_bits(a, b) for a, b in zip(ours, expected, strict=True))
+    assert len(calls) == 2
