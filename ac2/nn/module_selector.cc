@@ -47,7 +47,12 @@ ModuleSelector::ModuleSelector(std::string pattern)
 }
 
 ModuleSelector::ModuleSelector(Predicate predicate, std::string description)
-    : predicate_(std::move(predicate)), description_(std::move(description)) {}
+    : predicate_(std::move(predicate)), description_(std::move(description)) {
+  TORCH_CHECK(
+      predicate_ != nullptr,
+      "A ModuleSelector was made from an empty function. Give it one that is called with the name of a module and "
+      "the module, and says whether to pick it.");
+}
 
 ModuleSelector ModuleSelector::every(int64_t n, int64_t first) const {
   TORCH_CHECK(n >= 1 && first >= 0, "ModuleSelector::every(", n, ", ", first,

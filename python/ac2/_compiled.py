@@ -43,9 +43,10 @@ _TRACERS = {
 
 
 class _Tracers(threading.local):
-    """Those that this thread is in."""
+    """Those that this thread is in, and has been in."""
 
     running = 0
+    begun = 0
 
 
 _tracers = _Tracers()
@@ -70,6 +71,7 @@ def _unrecorded(trace: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(trace)
     def tracer(*args: Any, **kwargs: Any) -> Any:
         _tracers.running += 1
+        _tracers.begun += 1
         try:
             with _C.CompilerTracing():
                 return trace(*args, **kwargs)
@@ -141,6 +143,11 @@ def keep_out_of_graphs(cls: type, *methods: str) -> None:
             setattr(cls, name, dynamo.disable(getattr(cls, name)))
 
     _when_imported("torch._dynamo", make_opaque)
+
+
+def times_traced() -> int:
+    """How often a compiler has begun to trace code on this thread."""
+    return _tracers.begun
 
 
 def keep_frames_out_of_graphs(function: Callable[..., Any]) -> None:

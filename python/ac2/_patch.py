@@ -89,7 +89,7 @@ def patch_torch_checkpoint() -> Iterator[None]:
                     _stand_ins[original] = _stand_in(original, ours)
             _exchange(_stand_ins)
         _depth += 1
-    before = _calls
+    before, traced_before = _calls, _compiled.times_traced()
     try:
         yield
     finally:
@@ -97,7 +97,8 @@ def patch_torch_checkpoint() -> Iterator[None]:
             _depth -= 1
             if _depth == 0:
                 _exchange({stand_in: original for original, stand_in in _stand_ins.items()})
-    if _calls == before:
+    # What a compiler has traced may have such a call in it that never came here.
+    if _calls == before and _compiled.times_traced() == traced_before:
         warnings.warn(
             "ac2.patch_torch_checkpoint(): nothing called a function of torch.utils.checkpoint while the patch lasted, so ac2 "
             "has checkpointed nothing. What was given such a function before keeps PyTorch's: enable checkpointing or wrap "

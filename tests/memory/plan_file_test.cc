@@ -224,6 +224,10 @@ TEST_F(PlanFileTest, ErrorsAreValidTextWhateverTheFileHas) {
   EXPECT_THAT(error, HasSubstr("plan_file_test/\xef\xbf\xbd\" cannot be read"));  // U+FFFD for what is no UTF-8
 }
 
+TEST_F(PlanFileTest, ADeviceIsNotRead) {
+  EXPECT_THAT(error_of([&] { load_plan("/dev/zero"); }), HasSubstr("it is a device, a pipe or a socket"));
+}
+
 TEST_F(PlanFileTest, ADirectoryIsNoPlan) {
   EXPECT_THAT(error_of([&] { load_plan(directory_); }),
               ::testing::AllOf(HasSubstr("The plan \"" + directory_ + "\" cannot be read: it is a directory"),

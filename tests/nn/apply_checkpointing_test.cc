@@ -351,6 +351,7 @@ TEST_F(ApplyCheckpointingTest, ASelectorThatPicksNothingIsAnError) {
                {"found no module named \"blocks.*\""});
   expect_error([&] { apply_checkpointing(model, {}); }, {"no selector in CheckpointSpec::modules"});
   expect_error([&] { ModuleSelector(""); }, {"empty pattern"});
+  expect_error([&] { ModuleSelector(ModuleSelector::Predicate(), "nothing"); }, {"empty function"});
   expect_error([&] { ModuleSelector("*").every(0); }, {"every(0, 0)"});
   expect_error([&] { ModuleSelector("*").every(1, -1); }, {"every(1, -1)"});
   expect_error([&] { find_checkpointing(*model, "blocks.9"); }, {"no module named \"blocks.9\""});

@@ -200,6 +200,22 @@ TEST_F(WritesTest, AViewsWriteCopiesTheWholeStorage) {
   EXPECT_EQ(stats.forward.copied_bytes, kBytes);
 }
 
+TEST_F(WritesTest, AnOutArgumentThatIsMadeSmallerKeepsTheBytesBehindIt) {
+  const auto forward = [](const Tensors& in) {
+    at::Tensor out = at::empty({4, 4});
+    at::mul_out(out, in[1], in[1]);
+    const at::Tensor all = out.view({16});
+    at::sum_out(out, in[1], {0}, true);  // of 4 numbers now, in the storage of 16
+    return Tensors{in[0] * out * all.sin().view({4, 4})};
+  };
+  Stats stats = expect_same_gradients(forward, {sample({4, 4}), constant({4, 4})});
+  EXPECT_EQ(stats.forward.copied_bytes, 0);
+  PolicyScope scope({.verify = true});
+  const Tensors in = {sample({4, 4}), constant({4, 4})};
+  const at::Tensor y = forward(in)[0];
+  EXPECT_NO_THROW(gradient_of(y, in[0]));
+}
+
 TEST_F(WritesTest, AReplayWithTwoReadersOfTheOldValueGivesThemDifferentCopies) {
   expect_same_gradients_and_replays(
       [](const Tensors& in) {

@@ -94,8 +94,11 @@ std::shared_ptr<const PlannedStep> read_plan(const std::string& path) {
   std::error_code unused;
   std::ifstream file;
   std::ostringstream text;
-  if (std::filesystem::is_directory(path, unused)) {
+  const std::filesystem::file_status status = std::filesystem::status(path, unused);
+  if (std::filesystem::is_directory(status)) {
     problem = "it is a directory. Give load_plan a file that save_plan wrote.";
+  } else if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    problem = "it is a device, a pipe or a socket, which might never end. Give load_plan a file that save_plan wrote.";
   } else if (file.open(path); !file) {
     problem = absl::StrCat(error_text(), ". Give load_plan a file that save_plan wrote.");
   } else {

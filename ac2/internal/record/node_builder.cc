@@ -97,6 +97,7 @@ class NodeBuilder {
       node_->add_extras().writes.push_back(
           {target.is_read() ? target.old : nullptr, target.nbytes, target.tensor.device()});
       node_->replayable &= target.is_recoverable() || target.is_recoverable_by_name();
+      node_->replayable &= !Overwrites::left_bytes_behind(target);
       lacks_old_bytes_ |= target.is_recoverable_by_name();
     }
     node_->replayable &= !call_.writes->opaque();

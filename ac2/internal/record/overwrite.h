@@ -84,6 +84,11 @@ class Overwrites {
   const TensorMeta* only_argument_of(const Target& target) const;
   // The op has run: ADInplaceOrView counts its writes next.
   void note_versions() const;
+  // The op has run: it has made an out= argument smaller that was taken for overwritten as a whole. The bytes behind it
+  // are those of before, which a replay would not have.
+  static bool left_bytes_behind(const Target& target) {
+    return !target.is_read() && !target.accumulates && target.tensor.nbytes() < target.nbytes;
+  }
   // Writes into a tensor without plain storage, which cannot be replayed.
   bool opaque() const { return opaque_; }
   // Index of the target that is `storage`, or -1.
