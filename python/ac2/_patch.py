@@ -97,7 +97,7 @@ def patch_torch_checkpoint() -> Iterator[None]:
             _depth -= 1
             if _depth == 0:
                 _exchange({stand_in: original for original, stand_in in _stand_ins.items()})
-    # What a compiler has traced may have such a call in it that never came here.
+    # Code that a compiler has traced may have such a call in it, which never came here.
     if _calls == before and _compiled.times_traced() == traced_before:
         warnings.warn(
             "ac2.patch_torch_checkpoint(): nothing called a function of torch.utils.checkpoint while the patch lasted, so ac2 "

@@ -20,7 +20,8 @@ _watching = False
 
 
 def watch_python() -> None:
-    """Once in a process, when its first region or patch opens: what writes to tensors unseen, what looks at keys, errors about memory."""
+    """Watches Python, once in a process, when its first region or patch opens: for writes to tensors that no dispatcher sees,
+    for code that looks at dispatch keys, and for errors about memory."""
     global _watching
     _fsdp.watch_once()  # which may be imported later
     if _watching:

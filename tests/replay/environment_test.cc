@@ -228,11 +228,9 @@ class WithoutOneDnnTest : public EnvironmentTest {
   // The allocations of the product without which it is computed, but by other kernels.
   std::vector<int64_t> switching(const Product& product) {
     std::vector<int64_t> found;
-    const at::Tensor expected = forward(product, kNever);
     for (int64_t n = 0; n < 12; ++n) {
-      at::Tensor y;
       try {
-        y = forward(product, n);
+        forward(product, n);
       } catch (const c10::OutOfMemoryError&) {
       }
       memory_.never_fail();
@@ -242,6 +240,26 @@ class WithoutOneDnnTest : public EnvironmentTest {
       }
     }
     return found;
+  }
+
+  struct Backward {
+    bool met_failure;
+    std::string error;  // empty if it has done what it should
+  };
+  // The allocation after `n` more fails. Without an error the gradient is `expected`. The switch stays on.
+  Backward backward_failing_after(int64_t n, const at::Tensor& y, const at::Tensor& expected) {
+    Backward result;
+    memory_.fail_after(n);
+    try {
+      EXPECT_TRUE(same_bits(gradient_of(y, x_), expected)) << n;
+    } catch (const c10::Error& error) {
+      result.error = error.what();
+    }
+    result.met_failure = memory_.has_failed();
+    memory_.never_fail();
+    EXPECT_TRUE(context().userEnabledMkldnn()) << n;
+    context().setUserEnabledMkldnn(true);
+    return result;
   }
 
   static constexpr int64_t kNever = int64_t{1} << 40;
@@ -274,17 +292,12 @@ TEST_F(WithoutOneDnnTest, AReplayThatComputesOtherwiseIsAnError) {
     bool has_failed = true;
     for (int64_t n = 0; has_failed; ++n) {
       const at::Tensor y = apply_ac_policy_fn([&] { return forward(product, kNever); }, "recompute_all");
-      memory_.fail_after(n);
-      try {
-        EXPECT_TRUE(same_bits(gradient_of(y, x_), expected)) << n;
-      } catch (const c10::Error& error) {
-        EXPECT_NE(std::string(error.what()).find("out of memory"), std::string::npos) << error.what();
+      const Backward backward = backward_failing_after(n, y, expected);
+      has_failed = backward.met_failure;
+      if (!backward.error.empty()) {
+        EXPECT_NE(backward.error.find("out of memory"), std::string::npos) << backward.error;
         ++errors;
       }
-      has_failed = memory_.has_failed();
-      memory_.never_fail();
-      EXPECT_TRUE(context().userEnabledMkldnn()) << n;
-      context().setUserEnabledMkldnn(true);
     }
   }
   EXPECT_GT(errors, 0);
@@ -312,17 +325,11 @@ TEST_F(WithoutOneDnnTest, AReplayIsTriedAgainWhereSomethingCanBeDropped) {
         y = forward();
       }
       EXPECT_EQ(trace->stats().evicted_values, 0);
-      memory_.fail_after(n);
-      try {
-        EXPECT_TRUE(same_bits(gradient_of(y, x_), expected)) << n;
-        tried_again += memory_.has_failed() && trace->stats().evicted_values > 0;
-      } catch (const c10::Error& error) {  // of a kernel of backward's own
-        EXPECT_EQ(std::string(error.what()).find("oneDNN"), std::string::npos) << error.what();
-      }
-      has_failed = memory_.has_failed();
-      memory_.never_fail();
-      EXPECT_TRUE(context().userEnabledMkldnn()) << n;
-      context().setUserEnabledMkldnn(true);
+      const Backward backward = backward_failing_after(n, y, expected);
+      has_failed = backward.met_failure;
+      // An error is of a kernel of backward's own.
+      EXPECT_EQ(backward.error.find("oneDNN"), std::string::npos) << backward.error;
+      tried_again += backward.error.empty() && backward.met_failure && trace->stats().evicted_values > 0;
     }
   }
   EXPECT_GT(tried_again, 0);

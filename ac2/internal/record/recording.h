@@ -6,7 +6,6 @@
 // If something throws on the way, what was run is simply not in the tape.
 #pragma once
 
-#include <ATen/Context.h>
 #include <ATen/core/Generator.h>
 #include <ATen/core/ivalue.h>
 #include <c10/core/DispatchKeySet.h>
@@ -19,6 +18,7 @@
 #include <optional>
 #include <utility>
 
+#include "ac2/internal/libtorch/onednn_watch.h"
 #include "ac2/internal/libtorch/op_environment.h"
 #include "ac2/internal/operators/op_facts.h"
 #include "ac2/internal/record/call_watch.h"
@@ -53,12 +53,11 @@ class Recording {
     if (!call_.facts.is_pointwise) {
       note_environment();
     }
-    const bool with_onednn = call_.facts.reads_precision && at::globalContext().userEnabledMkldnn();
+    const OneDnnWatch onednn(call_.facts.reads_precision);
     const c10::approx_time_t started = timed_ ? c10::getApproximateTime() : 0;
     auto returned = op();
-    // A product for which oneDNN got no memory was computed without it, and the kernel has switched it off.
-    if (with_onednn && C10_UNLIKELY(!at::globalContext().userEnabledMkldnn())) {
-      note_environment();
+    if (C10_UNLIKELY(onednn.was_switched_off())) {
+      note_environment();  // the op was computed without it
     }
     call_.results = c10::ArrayRef<c10::IValue>(returned);
     if (timed_) {

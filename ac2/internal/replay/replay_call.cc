@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ac2/internal/libtorch/for_each_tensor.h"
+#include "ac2/internal/libtorch/onednn_watch.h"
 #include "ac2/internal/libtorch/op_environment.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/operators/random_replay.h"
@@ -117,12 +118,9 @@ C10_NOINLINE void wait_for(const torch::jit::Stack& results) {
   });
 }
 
-// Where oneDNN gets no memory for a product, LibTorch's kernel switches it off for the process and computes otherwise.
-// Forward had other bits: here that is the error that it was for oneDNN, and the switch stays as the program set it.
-void check_still_with_onednn(const Node& node) {
-  if (C10_LIKELY(at::globalContext().userEnabledMkldnn())) {
-    return;
-  }
+// Forward had other bits. Here LibTorch's way out is the error that it was for oneDNN, and the switch stays as the
+// program set it.
+[[noreturn]] C10_NOINLINE void computed_without_onednn(const Node& node) {
   at::globalContext().setUserEnabledMkldnn(true);
   TORCH_CHECK_WITH(
       OutOfMemoryError, false, "ac2: out of memory: replaying ", describe(node),
@@ -156,11 +154,10 @@ ReplayTensors call_again(const Node& node, ReplayTensors inputs) {
     const InEnvironment environment(*node.environment, /*may_wait=*/node.facts->is_aten);
     const c10::impl::LocalDispatchKeySet keys = dispatch_state(node, draw && draw->redirects());
     const c10::impl::ForceDispatchKeyGuard guard(keys.included_, keys.excluded_);
-    const bool with_onednn =
-        node.facts->is_aten && node.facts->reads_precision && at::globalContext().userEnabledMkldnn();
+    const OneDnnWatch onednn(node.facts->is_aten && node.facts->reads_precision);
     node.facts->op.redispatchBoxed(node.keys - kModes, &stack);
-    if (with_onednn) {
-      check_still_with_onednn(node);
+    if (C10_UNLIKELY(onednn.was_switched_off())) {
+      computed_without_onednn(node);
     }
     if (C10_UNLIKELY(node.facts->communicates)) {
       wait_for(stack);
