@@ -104,6 +104,10 @@ class MemoryBudget {
   // Throws c10::Error unless `bytes` is positive.
   static MemoryBudget peak(int64_t bytes, bool modelled_costs = false);
 
+  // A moved budget is a copied one, so that no variable is left without a budget.
+  MemoryBudget(const MemoryBudget&) = default;
+  MemoryBudget& operator=(const MemoryBudget&) = default;
+
   // Of a budget for a peak that, of whatever_fits() what it has learned.
   int64_t bytes() const;
   // The bytes that are held now.

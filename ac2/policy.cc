@@ -75,6 +75,11 @@ PolicyDecision::PolicyDecision(std::shared_ptr<const SaveWithHooks> hooks)
               hooks_->pack ? "unpack" : "pack", " is empty. Give it one, or use CheckpointPolicy::MUST_SAVE.");
 }
 
+void PolicyDecision::refuse(CheckpointPolicy policy) {
+  TORCH_CHECK(false, "A policy decided ", static_cast<int>(policy),
+              ", which is no CheckpointPolicy. Expected one of MUST_SAVE (0) to PREFER_CPU_OFFLOAD (5).");
+}
+
 bool PolicyDecision::any_may_drop_tensors() {
   return may_drop_tensors.load(std::memory_order_relaxed);
 }
@@ -118,6 +123,8 @@ Policy Policy::named(std::string name) const {
 }
 
 Policy::Instance Policy::enter() const {
+  TORCH_CHECK(enter_,
+              "This ac2::Policy was moved from, and decides nothing any more. Copy a policy that is used twice.");
   Instance instance = enter_();
   if (!name_.empty()) {
     instance.name = name_;
@@ -165,8 +172,8 @@ Policy Policy::by_operator(OperatorPolicyFn fn) {
 
 Policy Policy::with_names(NamePolicyFn fn) const {
   TORCH_CHECK(fn, "Policy::with_names needs a function, but was given an empty std::function.");
-  Policy policy = Policy(std::function<Instance()>([enter = enter_, fn = std::move(fn)] {
-    Instance instance = enter();
+  Policy policy = Policy(std::function<Instance()>([inner = *this, fn = std::move(fn)] {
+    Instance instance = inner.enter();
     instance.may_drop_tensors = true;
     if (!instance.by_name) {
       instance.by_name = fn;

@@ -65,8 +65,13 @@ struct SaveWithHooks {
 // = PREFER_RECOMPUTE).
 class PolicyDecision {
  public:
-  PolicyDecision(CheckpointPolicy policy) : policy_(policy) {}  // NOLINT(google-explicit-constructor)
-  PolicyDecision(SaveWithHooks hooks);                          // NOLINT(google-explicit-constructor)
+  // Throws c10::Error for a number that is none of the six.
+  PolicyDecision(CheckpointPolicy policy) : policy_(policy) {  // NOLINT(google-explicit-constructor)
+    if (policy > CheckpointPolicy::PREFER_CPU_OFFLOAD) {
+      refuse(policy);
+    }
+  }
+  PolicyDecision(SaveWithHooks hooks);  // NOLINT(google-explicit-constructor)
   // A template, so that pointers and lambdas, which convert to bool, are not taken for one.
   template <std::same_as<bool> Bool>
   PolicyDecision(Bool save)  // NOLINT(google-explicit-constructor)
@@ -96,6 +101,7 @@ class PolicyDecision {
   friend class internal::DecisionAccess;
 
   explicit PolicyDecision(std::shared_ptr<const SaveWithHooks> hooks);
+  [[noreturn]] static void refuse(CheckpointPolicy policy);
   static bool any_may_drop_tensors();
 
   CheckpointPolicy policy_;
@@ -182,7 +188,7 @@ class Policy {
   const std::string& name() const { return name_; }
 
   // For policies that are made of policies (ac2/policy_instance.h): the policy as one region has it, and the general
-  // form, whose `make` runs for each region entered.
+  // form, whose `make` runs for each region entered. enter() throws c10::Error if the policy was moved from.
   struct Instance;
   Instance enter() const;
   static Policy per_region(std::function<Instance()> make);

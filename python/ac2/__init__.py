@@ -18,7 +18,7 @@ from ac2 import _torch_version
 
 _torch_version.check()
 
-from ac2 import _C, policies  # noqa: E402
+from ac2 import _C, _signatures, policies  # noqa: E402
 from ac2._C import (  # noqa: E402
     DisableCheckpointing,
     MemoryBudget,
@@ -34,8 +34,6 @@ from ac2._C import (  # noqa: E402
     is_recomputing,
     offload_memory,
     release_offload_memory,
-    sqrt_segments,
-    whatever_fits,
 )
 from ac2._checkpoint import (  # noqa: E402
     checkpoint,
@@ -58,6 +56,12 @@ from ac2._report import (  # noqa: E402
 from ac2._scope import PolicyScope, apply_ac_policy_fn  # noqa: E402
 from ac2._tensors import expose, managed_elsewhere, name_tensor, tag_with_policy  # noqa: E402
 from ac2._version import __version__  # noqa: E402
+
+sqrt_segments = _signatures.with_readable_errors("ac2", _C.sqrt_segments)
+whatever_fits = _signatures.with_readable_errors("ac2", _C.whatever_fits)
+for _class in (DisableCheckpointing, MemoryBudget, OffloadOptions, RecomputeScope, SaveScope, SaveWithHooks):
+    _signatures.give_readable_errors(_class)
+del _class
 
 #: For ``CMAKE_PREFIX_PATH``: ``find_package(ac2)`` finds the library that this package uses.
 cmake_prefix_path: str = _torch_version.package_directory()

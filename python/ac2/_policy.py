@@ -2,7 +2,6 @@
 
 import difflib
 import enum
-import functools
 from typing import Any, Callable, List, Optional, TypeVar, Union
 
 import torch
@@ -50,22 +49,10 @@ def by_operator(policy_fn: _Fn) -> _Fn:
 _MAKES_A_POLICY = "__ac2_makes_a_policy__"
 
 
-def with_readable_errors(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of ac2.policies whose errors about the kinds of its arguments say what was given and what was expected."""
-
-    @functools.wraps(original)
-    def make(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return original(*args, **kwargs)
-        except TypeError as error:
-            if "incompatible function arguments" not in str(error):
-                raise
-        given = ", ".join([*map(repr, args), *(f"{key}={value!r}" for key, value in kwargs.items())])
-        signature = (original.__doc__ or name).split("\n")[0].partition(" -> ")[0]
-        raise TypeError(f"ac2.policies.{name} was called as {name}({given}); expected {signature}.")
-
-    setattr(make, _MAKES_A_POLICY, True)
-    return make
+def makes_a_policy(fn: _Fn) -> _Fn:
+    """Marks a function of ac2.policies, so that one that was not called can be told from a policy."""
+    setattr(fn, _MAKES_A_POLICY, True)
+    return fn
 
 
 def is_by_operator(policy: Any) -> bool:

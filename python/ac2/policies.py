@@ -34,8 +34,9 @@ Those without parameters have names: ``PolicyScope("speed")``. Ops are names and
 """
 
 from ac2 import _C
-from ac2._policy import with_readable_errors
+from ac2._policy import makes_a_policy
+from ac2._signatures import with_readable_errors
 
 # All of them are the runtime's; a policy that is new there is here too.
 __all__ = sorted(name for name in vars(_C.policies) if not name.startswith("_"))
-globals().update({name: with_readable_errors(name, getattr(_C.policies, name)) for name in __all__})
+globals().update({name: makes_a_policy(with_readable_errors("ac2.policies", getattr(_C.policies, name))) for name in __all__})

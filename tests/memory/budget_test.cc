@@ -753,5 +753,14 @@ TEST_F(BudgetTest, WhatIsStillAliveIsNotCountedAndFreesNothing) {
   EXPECT_EQ(budget.held_bytes(), kBytes);  // the sine; x is from outside, views are the same storage
 }
 
+TEST_F(BudgetTest, ABudgetThatWasMovedIsTheSameInBothVariables) {
+  MemoryBudget budget(100 * kBytes);
+  const MemoryBudget moved = std::move(budget);
+  PolicyScope scope({.memory_budget = moved});
+  at::Tensor y = sample({kElements}).sin().cos();
+  EXPECT_EQ(budget.held_bytes(), moved.held_bytes());  // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(budget.held_bytes(), kBytes);
+}
+
 }  // namespace
 }  // namespace ac2::test

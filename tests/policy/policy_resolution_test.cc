@@ -262,6 +262,22 @@ TEST_F(PolicyTest, AnEmptyFunctionIsRefused) {
   expect_next_region_works();
 }
 
+TEST_F(PolicyTest, APolicyThatWasMovedFromIsRefused) {
+  Policy policy = "must_save_all";
+  const Policy taken = std::move(policy);
+  expect_error([&] { PolicyScope scope(policy); }, {"was moved from"});  // NOLINT(bugprone-use-after-move)
+  const Policy named = policy.with_names([](const NamedTensor&) { return std::nullopt; });
+  expect_error([&] { PolicyScope scope(named); }, {"was moved from"});
+  expect_next_region_works();
+}
+
+TEST_F(PolicyTest, ANumberThatIsNoDecisionIsRefused) {
+  const auto no_decision = static_cast<CheckpointPolicy>(6);
+  expect_error([&] { Policy policy(no_decision); }, {"6, which is no CheckpointPolicy", "PREFER_CPU_OFFLOAD (5)"});
+  PolicyScope scope([&](const OpContext&) { return no_decision; });
+  expect_error([] { sample({2}).sin(); }, {"6, which is no CheckpointPolicy"});
+}
+
 TEST_F(PolicyTest, AMovedOrCopiedPolicyMeansTheSame) {
   Policy original = Policy::constant(MUST_SAVE);
   Policy copy = original;
