@@ -45,7 +45,8 @@ struct ScopeOptions {
   // A number is an expression like any other in C++: write int64_t{2} << 30, because 2 << 30 overflows an int.
   BudgetOption memory_budget = {};
   // With a memory_budget in bytes: see MemoryBudget's constructor. An error without a memory_budget, and with a
-  // MemoryBudget that was made without it.
+  // MemoryBudget that was made without it. Set it where several processes train together, so that those whose tensors
+  // have the same shapes drop the same values: LibTorch does not tell a library in C++ of process groups.
   bool modelled_costs = false;
   // Checks the region, from here to its end. Each replayed value is compared with what forward computed, by a 64-bit
   // fingerprint of its bits, and each op is checked against what its schema says it writes. A difference is a

@@ -52,7 +52,7 @@ const std::vector<std::string>& policy_names() {
   return names;
 }
 
-Checkpointing checkpointing_by_name(const std::string& name) {
+Checkpointing checkpointing_by_name(const std::string& name, bool modelled_costs) {
   if (name == "none") return {};
   const std::vector<std::string>& known = ac2::policies::policy_names();
   if (std::find(known.begin(), known.end(), name) != known.end()) return ac2::policies::policy_by_name(name);
@@ -70,8 +70,8 @@ Checkpointing checkpointing_by_name(const std::string& name) {
     checkpointing.offload = ac2::OffloadOptions{.inputs = true};
     return checkpointing;
   }
-  if (name == kWhateverFits) return Checkpointing(ac2::whatever_fits());
-  if (const auto bytes = bytes_in(name)) return Checkpointing(ac2::MemoryBudget(*bytes));
+  if (name == kWhateverFits) return Checkpointing(ac2::whatever_fits(modelled_costs));
+  if (const auto bytes = bytes_in(name)) return Checkpointing(ac2::MemoryBudget(*bytes, modelled_costs));
   TORCH_CHECK(false, "Unknown policy \"", name, "\". Choose one of: none, ", absl::StrJoin(known, ", "),
               ", quantize8, quantize4, bfloat16, float8, spill:DIRECTORY, offload, offload_inputs; or a memory budget "
               "such as 40MiB, or auto.");

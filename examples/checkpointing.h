@@ -68,8 +68,9 @@ inline constexpr char kWhateverFits[] = "auto";
 // "none", a policy of policies/by_name.h, a memory budget as parse_bytes() takes it or kWhateverFits; or all results in
 // another form: "quantize8", "quantize4", "bfloat16" and "float8", which change gradients, "spill:DIRECTORY", in files,
 // and "offload", in the host's memory; or "offload_inputs", which recomputes them from inputs that are there. Throws
-// c10::Error that lists the names if it is none of these.
-Checkpointing checkpointing_by_name(const std::string& name);
+// c10::Error that lists the names if it is none of these. With `modelled_costs` a budget takes the costs of ops from
+// their shapes, as the processes of a job should.
+Checkpointing checkpointing_by_name(const std::string& name, bool modelled_costs = false);
 
 // "block", "step" or "loop". Throws c10::Error that lists them if it is none of these.
 RegionSpan span_by_name(const std::string& name);

@@ -127,17 +127,17 @@ RegionSpan span_from_flags() {
   return span;
 }
 
-Checkpointing checkpointing_of(const std::string& policy, RegionSpan span) {
-  Checkpointing checkpointing = checkpointing_by_name(policy);
+Checkpointing checkpointing_of(const std::string& policy, RegionSpan span, const TrainOptions& options) {
+  Checkpointing checkpointing = checkpointing_by_name(policy, options.group != nullptr);
   checkpointing.span = span;
   return checkpointing;
 }
 
-void print_memory(const std::string& policy, RegionSpan span, Trainer& trainer) {
+void print_memory(const std::string& policy, RegionSpan span, const TrainOptions& options, Trainer& trainer) {
   std::cout << "\nMeasured on the last batch, under this policy and without checkpointing:\n\n";
   std::vector<std::vector<std::string>> rows;
   for (const std::string& name : {policy, std::string("none")}) {
-    const StepResult measured = trainer.measure(checkpointing_of(name, span));
+    const StepResult measured = trainer.measure(checkpointing_of(name, span, options));
     rows.push_back({name, mebibytes(measured.held_bytes), mebibytes(measured.peak_bytes), exact(measured.loss)});
     if (policy == "none") break;
   }
@@ -158,13 +158,13 @@ bool is_first(const TrainOptions& options) {
 }
 
 // All processes of a job measure, and the first one writes.
-void write_report(const std::string& path, const std::string& policy, RegionSpan span, Trainer& trainer,
-                  bool is_first) {
+void write_report(const std::string& path, const std::string& policy, RegionSpan span, const TrainOptions& options,
+                  Trainer& trainer) {
   Traces traces;
-  Checkpointing checkpointing = checkpointing_of(policy, span);
+  Checkpointing checkpointing = checkpointing_of(policy, span, options);
   checkpointing.traces = &traces;
   trainer.measure(checkpointing);
-  if (is_first) ac2::write_report(path, traces);
+  if (is_first(options)) ac2::write_report(path, traces);
 }
 
 void train(const TextData& text, const TrainOptions& options) {
@@ -199,7 +199,7 @@ void train(const TextData& text, const TrainOptions& options) {
     // Of the first, so that a file that cannot be written is known now.
     if (done == 1 && !report.empty()) {
       trainer.end_loop();
-      write_report(report, policy, span, trainer, is_first(options));
+      write_report(report, policy, span, options, trainer);
     }
     std::string shown = "loss " + fixed(step.loss, 3);
     if (without != nullptr) {
@@ -210,7 +210,7 @@ void train(const TextData& text, const TrainOptions& options) {
   }
   if (without != nullptr) print_losses(std::cout, policy, losses);
   trainer.end_loop();
-  print_memory(policy, span, trainer);
+  print_memory(policy, span, options, trainer);
   std::cout << "\nThe last step, under this policy: " << mebibytes(last.held_bytes) << " held for backward, peak "
             << mebibytes(last.peak_bytes) << ". A step took " << fixed(1e3 * quantile(seconds, 0.5), 2)
             << " ms (median).\n";

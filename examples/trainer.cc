@@ -66,7 +66,7 @@ void check_options(const TrainOptions& options) {
 
 Trainer::Trainer(const TextData& text, TrainOptions options, const std::string& checkpointing, RegionSpan span)
     : options_(options),
-      checkpointing_(checkpointing_by_name(checkpointing)),
+      checkpointing_(checkpointing_by_name(checkpointing, options.group != nullptr)),
       memory_(ac2::testing::CountingAllocator::install()),
       model_(initial_model(text, options_, generator_state_)),
       parallel_(options.group == nullptr ? nullptr

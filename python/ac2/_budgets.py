@@ -3,7 +3,10 @@
 import re
 from typing import Any, Union
 
+import torch.distributed
+
 from ac2 import _C
+from ac2._policy import as_flag
 
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
@@ -33,6 +36,16 @@ def as_budget(budget: Any, name: str = "memory_budget") -> Union[None, int, "_C.
             f"{name} is {budget!r}; expected a number of bytes, a text such as \"64MiB\", or an ac2.MemoryBudget."
         )
     return _checked(budget.__index__(), budget, name)
+
+
+def models_costs(given: Any) -> bool:
+    """Whether costs of ops come from their shapes: as given, or, if None is, where a process group is initialised.
+
+    Clocks differ between the processes of a job, and with them what each process would choose to drop.
+    """
+    if given is None:
+        return torch.distributed.is_available() and torch.distributed.is_initialized()
+    return as_flag(given, "modelled_costs")
 
 
 def _bytes_of(text: str, name: str) -> int:

@@ -1,10 +1,10 @@
 """Plans: a step is recorded once, and what to keep for backward is chosen for the whole of it."""
 
 import os
-from typing import Any, Callable, Union
+from typing import Any, Callable, Optional, Union
 
 from ac2 import _C
-from ac2._budgets import BudgetLike, as_bytes
+from ac2._budgets import BudgetLike, as_bytes, models_costs
 from ac2._scope import watch_python
 
 
@@ -24,7 +24,8 @@ class StepPlanner:
     Args:
         step: a callable without arguments. It is a step like any other and has its effects: it adds to gradients and
             moves generators on. It may leave out the backward, and may run on tensors of the meta device.
-        modelled_costs: costs of ops come from their shapes, so that the same step always has the same plan.
+        modelled_costs: costs of ops come from their shapes, so that the same step always has the same plan. By default
+            where a process group of torch.distributed is initialised, so that processes of the same shapes plan alike.
         recording_budget: the bytes that the recording may hold; without it, what the step needs.
 
     Raises:
@@ -32,13 +33,13 @@ class StepPlanner:
     """
 
     def __init__(
-        self, step: Callable[[], Any], *, modelled_costs: bool = False, recording_budget: BudgetLike = None
+        self, step: Callable[[], Any], *, modelled_costs: Optional[bool] = None, recording_budget: BudgetLike = None
     ) -> None:
         if not callable(step):
             raise TypeError(f"step is {step!r}; expected a callable without arguments that runs one step.")
         watch_python()
         recording = None if recording_budget is None else as_bytes(recording_budget, "recording_budget")
-        self._planner = _C.StepPlanner(step, modelled_costs, recording)
+        self._planner = _C.StepPlanner(step, models_costs(modelled_costs), recording)
 
     def plan(self, bytes: BudgetLike) -> "_C.Plan":
         """The plan for so many bytes: its ``policy`` for PolicyScope, and its ``summary``.
@@ -62,7 +63,7 @@ class StepPlanner:
 
 
 def plan(
-    step: Callable[[], Any], bytes: BudgetLike, *, modelled_costs: bool = False, recording_budget: BudgetLike = None
+    step: Callable[[], Any], bytes: BudgetLike, *, modelled_costs: Optional[bool] = None, recording_budget: BudgetLike = None
 ) -> "_C.Policy":
     """A policy that keeps for backward what is cheapest within ``bytes``, chosen for the whole of ``step``.
 

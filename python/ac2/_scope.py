@@ -7,7 +7,7 @@ import weakref
 from typing import Any, Callable, Optional, TypeVar
 
 from ac2 import _C, _compiled, _custom_ops, _fsdp, _higher_order, _out_of_memory, _pointers
-from ac2._budgets import BudgetLike, as_budget
+from ac2._budgets import BudgetLike, as_budget, models_costs
 from ac2._policy import PolicyLike, as_flag, as_policy
 
 _R = TypeVar("_R")
@@ -55,7 +55,8 @@ class PolicyScope:
         memory_budget: bytes that the region may hold for backward, as a number or as a text ("64MiB"), or an
             ``ac2.MemoryBudget`` that regions share.
         modelled_costs: with a number of bytes: the budget takes costs of ops from their shapes, not from their times,
-            so that the same program drops the same values in every run.
+            so that the same program drops the same values in every run. By default where a process group of
+            torch.distributed is initialised, so that processes of the same shapes drop the same values.
         verify: compares each replayed value with what forward computed. For trying ops of your own; slow.
         timeline: keeps a log for ``explain``, ``to_chrome_trace`` and ``write_report``; about 600 bytes an op.
         offload: an ``ac2.OffloadOptions``.
@@ -70,15 +71,18 @@ class PolicyScope:
         policy: PolicyLike = None,
         *,
         memory_budget: BudgetLike = None,
-        modelled_costs: bool = False,
+        modelled_costs: Optional[bool] = None,
         verify: bool = False,
         timeline: bool = False,
         offload: Optional["_C.OffloadOptions"] = None,
     ) -> None:
         if offload is not None and not isinstance(offload, _C.OffloadOptions):
             raise TypeError(f"offload is {offload!r}; expected an ac2.OffloadOptions.")
-        flags = (as_flag(modelled_costs, "modelled_costs"), as_flag(verify, "verify"), as_flag(timeline, "timeline"))
-        self._arguments = (as_policy(policy), as_budget(memory_budget), *flags, offload)
+        budget = as_budget(memory_budget)
+        # Without a number of bytes the default means nothing: a MemoryBudget has said where its costs come from.
+        modelled = models_costs(False if modelled_costs is None and not isinstance(budget, int) else modelled_costs)
+        flags = (modelled, as_flag(verify, "verify"), as_flag(timeline, "timeline"))
+        self._arguments = (as_policy(policy), budget, *flags, offload)
         self._scope: Optional[_C.Scope] = None
         self._closed = False
 

@@ -138,6 +138,10 @@ int64_t as_bytes(const py::object& given) {
   return py::module_::import("ac2._budgets").attr("as_bytes")(given).cast<int64_t>();
 }
 
+bool models_costs(const py::object& given) {
+  return py::module_::import("ac2._budgets").attr("models_costs")(given).cast<bool>();
+}
+
 BudgetOption budget_option(const py::object& budget) {
   if (budget.is_none()) {
     return {};
@@ -225,23 +229,24 @@ void add_trace(py::module_& module) {
 
 void add_options(py::module_& module) {
   py::class_<MemoryBudget> budget(module, "MemoryBudget",
-                                  R"(MemoryBudget(bytes, modelled_costs=False)
+                                  R"(MemoryBudget(bytes, modelled_costs=None)
 
 A number of bytes that regions may hold for backward. Regions that are given the same object share it.
 
 Args:
     bytes: a positive number, or a text such as "64MiB".
     modelled_costs: the costs of ops come from their shapes instead of their times, so that the same program drops
-        the same values in every run.)");
+        the same values in every run. By default if a process group of torch.distributed is initialised when the budget
+        is made, so that processes of the same shapes drop the same values.)");
   copy_is_itself(budget)
-      .def(py::init([](const py::object& bytes, bool modelled_costs) {
-             return with_value_errors([&] { return MemoryBudget(as_bytes(bytes), modelled_costs); });
+      .def(py::init([](const py::object& bytes, const py::object& modelled_costs) {
+             return with_value_errors([&] { return MemoryBudget(as_bytes(bytes), models_costs(modelled_costs)); });
            }),
-           py::arg("bytes"), py::arg("modelled_costs") = false)
+           py::arg("bytes"), py::arg("modelled_costs") = py::none())
       .def_static(
           "soft",
-          [](const py::object& bytes, bool modelled_costs) {
-            return with_value_errors([&] { return MemoryBudget::soft(as_bytes(bytes), modelled_costs); });
+          [](const py::object& bytes, const py::object& modelled_costs) {
+            return with_value_errors([&] { return MemoryBudget::soft(as_bytes(bytes), models_costs(modelled_costs)); });
           },
           R"(A budget that is exceeded where there is no other way, instead of an error.
 
@@ -249,11 +254,11 @@ Args:
         ...
 
 The first time is a warning; times_over() and most_bytes_over() count.)",
-          py::arg("bytes"), py::arg("modelled_costs") = false)
+          py::arg("bytes"), py::arg("modelled_costs") = py::none())
       .def_static(
           "peak",
-          [](const py::object& bytes, bool modelled_costs) {
-            return with_value_errors([&] { return MemoryBudget::peak(as_bytes(bytes), modelled_costs); });
+          [](const py::object& bytes, const py::object& modelled_costs) {
+            return with_value_errors([&] { return MemoryBudget::peak(as_bytes(bytes), models_costs(modelled_costs)); });
           },
           R"(A bound on what all tensors of the CPU take together, not on what regions hold alone.
 
@@ -265,7 +270,7 @@ An allocation that would bring their sum over the bytes first drops values of re
 allocates. Where there is nothing left to drop, more is allocated: a warning says so once, and times_over() and
 most_bytes_over() count. Memory of accelerators is not bounded, which a warning says once where a region computes on
 one; a shortage there is met as under whatever_fits().)",
-          py::arg("bytes"), py::arg("modelled_costs") = false)
+          py::arg("bytes"), py::arg("modelled_costs") = py::none())
       .def("bytes", &MemoryBudget::bytes,
            "The bytes of the budget, or of the peak; of whatever_fits() what it has learned, and 2**63 - 1 while that "
            "is nothing.")
@@ -282,13 +287,13 @@ one; a shortage there is met as under whatever_fits().)",
   module.def(
       "whatever_fits",
       [](const py::object& modelled_costs) {
-        if (!py::isinstance<py::bool_>(modelled_costs)) {
+        if (!modelled_costs.is_none() && !py::isinstance<py::bool_>(modelled_costs)) {
           throw py::type_error(
               "whatever_fits was given " + py::repr(modelled_costs).cast<std::string>() +
               "; it takes no number of bytes, only modelled_costs=True or False. A budget of a number is "
               "ac2.MemoryBudget(bytes), a bound on the process's tensors ac2.MemoryBudget.peak(bytes).");
         }
-        const bool modelled = modelled_costs.cast<bool>();
+        const bool modelled = models_costs(modelled_costs);
         const py::gil_scoped_release no_gil;
         return whatever_fits(modelled);
       },
@@ -306,7 +311,7 @@ while another thread allocates tensors.
 
 Args:
     modelled_costs: as for MemoryBudget; each value has a budget of its own.)",
-      py::arg("modelled_costs") = false);
+      py::arg("modelled_costs") = py::none());
   const OffloadOptions defaults;
   py::class_<OffloadOptions>(
       module, "OffloadOptions",

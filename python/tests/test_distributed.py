@@ -2,6 +2,8 @@
 
 import contextlib
 import gc
+import json
+import os
 import time
 
 import pytest
@@ -436,6 +438,33 @@ def decide_of_experts(ctx, op, *args, **kwargs):
 
 def test_a_mixture_of_experts_is_routed_once(ranks):
     ranks.run(same_as_plain, train_experts, [*WAYS, Way("model", decide_of_experts), Way("before", decide_of_experts)])
+
+
+# --- Decisions -------------------------------------------------------------------------------------------------------
+
+
+def decisions(directory):
+    """What a rank drops under a budget and replays, and the file of its plan."""
+    torch.manual_seed(0)
+    model, x = Model(), inputs(0)
+    with ac2.PolicyScope(None, memory_budget=1 << 13, timeline=True) as scope:
+        loss = model(x).square().mean()
+    loss.backward()
+    events = [event["name"] for event in json.loads(ac2.to_chrome_trace(scope.trace))["traceEvents"]]
+    path = os.path.join(directory, f"plan{dist.get_rank()}.json")
+    ac2.plan(lambda: model(x).square().mean().backward(), 1 << 14).save(path)
+    budgets = [ac2.MemoryBudget(100), ac2.MemoryBudget.soft(100), ac2.MemoryBudget.peak(1 << 40), ac2.whatever_fits()]
+    for budget in budgets:
+        ac2.PolicyScope(memory_budget=budget, modelled_costs=True).__enter__().__exit__(None, None, None)
+    with pytest.raises(ValueError, match="modelled_costs is set with a MemoryBudget that times ops"):
+        ac2.PolicyScope(memory_budget=ac2.MemoryBudget(100, modelled_costs=False), modelled_costs=True).__enter__()
+    return scope.trace.stats().evicted_values, events, open(path, encoding="utf-8").read()
+
+
+def test_ranks_decide_alike(ranks, tmp_path):
+    first, second = ranks.run(decisions, str(tmp_path))
+    assert first[0] > 0
+    assert first == second
 
 
 # --- Collectives themselves ------------------------------------------------------------------------------------------
