@@ -1,5 +1,6 @@
 // Ops that communicate: what they return is saved, and nobody looks at it before it has come. The ops here only count
 // their calls: what several processes do is tested from Python (python/tests/test_distributed.py).
+#include <gmock/gmock.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
@@ -11,9 +12,13 @@
 #include "ac2/policy.h"
 #include "ac2/scope.h"
 #include "tests/support/regions.h"
+#include "tests/support/warnings.h"
 
 namespace ac2::test {
 namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
 
 std::atomic<int> exchanges = 0;
 
@@ -123,6 +128,17 @@ TEST_F(CollectivesTest, TheUserMayHaveOneReplayed) {
   const at::Tensor again = leaf_like(x);
   after("_c10d_functional::ac2_exchange")({again})[0].sum().backward();
   EXPECT_TRUE(same_bits(x.grad(), again.grad()));
+}
+
+TEST_F(CollectivesTest, OneThatIsReplayedUnderABudgetIsWarnedOf) {
+  const std::vector<std::string> warnings = warnings_of([] {
+    const PolicyScope scope({.memory_budget = 1 << 20});
+    const RecomputeScope recompute;
+    after("_c10d_functional::ac2_exchange")({sample({4, 3})})[0].sum().backward();
+  });
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_THAT(warnings[0],
+              AllOf(HasSubstr("_c10d_functional::ac2_exchange"), HasSubstr("wait for each other for ever")));
 }
 
 // Whether the program, or a thread of the collective's, still has the result may differ from process to process.

@@ -121,6 +121,13 @@ C10_NOINLINE void Recording::decide_after_op() {
     // In no other form: what the op returns may still be on its way.
     known_ = ResolvedDecision{.decision = CheckpointPolicy::MUST_SAVE, .decided_by = known_->decided_by};
   }
+  if (C10_UNLIKELY(call_.facts.communicates) && tape_->budget() != nullptr &&
+      known_->decision.policy() == CheckpointPolicy::MUST_RECOMPUTE) {
+    TORCH_WARN_ONCE("A policy lets ", c10::toString(call_.facts.op.operator_name()),
+                    ", which communicates with other processes, be run again in backward, and the region has a memory "
+                    "budget. Processes that drop different values run it again at different times, or not as often, "
+                    "and may wait for each other for ever. Save what it returns, or give the region no budget.");
+  }
   call_.outlook = Outlook::of(&known_->decision, call_.outlook.by_name, tape_->budget() != nullptr);
 }
 
