@@ -2,8 +2,11 @@
 
 import contextlib
 import gc
+import itertools
 import multiprocessing
 import os
+import signal
+import threading
 from typing import Optional
 
 import pytest
@@ -411,6 +414,52 @@ def test_a_forked_child_has_regions_of_its_own():
     child.start()
     assert queue.get(timeout=120) == (1, 0)
     child.join()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["soft", "peak"])
+def test_a_child_finds_the_locks_of_other_threads_free(kind):
+    budget = ac2.MemoryBudget.soft(30000) if kind == "soft" else ac2.MemoryBudget.peak(300000)
+    stop = threading.Event()
+    started = threading.Barrier(3)
+    torch_threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # OpenMP's threads are not in the child
+
+    def train():
+        layers = torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh()) for _ in range(4)))
+        for step in itertools.count():
+            with ac2.PolicyScope(memory_budget=budget):
+                loss = layers(torch.ones(32, 64)).square().mean()
+            loss.backward()
+            if step == 0:
+                started.wait()  # LibTorch has locks of its own, which a thread takes in its first ops
+            if stop.is_set():
+                return
+
+    def in_child():
+        with ac2.PolicyScope(memory_budget=budget):
+            z = (torch.ones(64, 64, requires_grad=True) * 2).tanh().exp()
+        torch.autograd.grad(z.sum(), [z])
+
+    in_child()
+    threads = [threading.Thread(target=train) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    started.wait()
+    try:
+        for _ in range(40):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(60)  # ends a child that waits for ever
+                in_child()
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+        torch.set_num_threads(torch_threads)
 
 
 class Numbers(torch.utils.data.Dataset):

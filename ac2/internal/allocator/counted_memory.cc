@@ -5,10 +5,19 @@
 #include <optional>
 #include <utility>
 
+#include "ac2/internal/allocator/fork_locks.h"
+
 namespace ac2::internal {
 
 CountedMemory& CountedMemory::get() {
-  static auto* memory = new CountedMemory;  // leaked: tensors with static lifetime are freed after main()
+  static auto* memory = [] {
+    auto* made = new CountedMemory;  // leaked: tensors with static lifetime are freed after main()
+    ForkLocks::add_last(made->start_mutex_);
+    for (Shard& shard : made->shards_) {
+      ForkLocks::add_last(shard.mutex);
+    }
+    return made;
+  }();
   return *memory;
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "ac2/internal/allocator/counted_memory.h"
+#include "ac2/internal/allocator/fork_locks.h"
 #include "ac2/internal/allocator/malloc_settings.h"
 #include "ac2/internal/allocator/shortage.h"
 #include "ac2/internal/libtorch/out_of_memory.h"
@@ -26,7 +27,11 @@ constexpr int64_t kAsksFrom = int64_t{64} << 10;
 class Shared {
  public:
   static Shared& get() {
-    static auto* shared = new Shared;  // leaked, as the fronts: tensors with static lifetime are freed after main()
+    static auto* shared = [] {
+      auto* made = new Shared;  // leaked, as the fronts: tensors with static lifetime are freed after main()
+      ForkLocks::add_last(made->mutex_);
+      return made;
+    }();
     return *shared;
   }
 

@@ -37,6 +37,7 @@
 #include "absl/container/btree_set.h"
 #include "ac2/internal/budget/backward_turn.h"
 #include "ac2/internal/budget/budgeted_tape.h"
+#include "ac2/internal/budget/budgets_at_fork.h"
 #include "ac2/internal/budget/learned_limit.h"
 #include "ac2/internal/budget/outside_bytes.h"
 #include "ac2/internal/eviction/evictor.h"
@@ -281,6 +282,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   std::atomic<int64_t> hurried_drops_{0};
   std::atomic<bool> has_told_of_device_{false};           // relaxed: of several threads one sees false
   std::vector<std::shared_ptr<BudgetedTape>> left_over_;  // of which relieve() had the last reference
+  const BudgetAtFork at_fork_{start_mutex_, mutex_};
 };
 
 // What `call` returns. If memory ran out in it and the budget, if there is one, could free some: what `again` returns,

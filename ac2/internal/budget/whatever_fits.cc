@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "ac2/internal/allocator/counted_memory.h"
 #include "ac2/internal/allocator/cuda_callback.h"
+#include "ac2/internal/allocator/fork_locks.h"
 #include "ac2/internal/allocator/retrying_allocator.h"
 #include "ac2/internal/allocator/shortage.h"
 
@@ -31,7 +32,11 @@ Budgets& budgets() {
 class PeakBudgets {
  public:
   static PeakBudgets& get() {
-    static auto* peaks = new PeakBudgets;
+    static auto* peaks = [] {
+      auto* made = new PeakBudgets;
+      ForkLocks::add_last(made->mutex_);
+      return made;
+    }();
     return *peaks;
   }
 

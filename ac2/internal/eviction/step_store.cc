@@ -3,10 +3,16 @@
 #include <algorithm>
 #include <utility>
 
+#include "ac2/internal/allocator/fork_locks.h"
+
 namespace ac2::internal {
 
 StepStore& StepStore::process() {
-  static auto* const store = new StepStore();  // never destroyed: budgets may outlive static objects
+  static auto* const store = [] {
+    auto* made = new StepStore();  // never destroyed: budgets may outlive static objects
+    ForkLocks::add_last(made->mutex_);
+    return made;
+  }();
   return *store;
 }
 

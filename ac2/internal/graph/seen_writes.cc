@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ac2/internal/allocator/fork_locks.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 
 namespace ac2::internal {
@@ -62,7 +63,11 @@ void SeenWrites::sweep() {
 
 SeenWrites& seen_writes() {
   // Never destroyed: values of graphs that outlive main() look at it.
-  static SeenWrites* const writes = new SeenWrites;
+  static SeenWrites* const writes = [] {
+    auto* made = new SeenWrites;
+    ForkLocks::add_last(made->mutex_);
+    return made;
+  }();
   return *writes;
 }
 

@@ -52,6 +52,8 @@ class SeenWrites {
   bool are_elsewhere(const c10::VariableVersion& counter, uint32_t version, const c10::StorageImpl* storage) const;
 
  private:
+  friend SeenWrites& seen_writes();
+
   // Versions from `begin` to `end` - 1 were followed by a write to the same storage. A storage that has died, and whose
   // address another one has, is older than any version that a value of the other one watches.
   struct Run {

@@ -1,4 +1,5 @@
 #include "ac2/internal/operators/op_facts.h"
+#include "ac2/internal/allocator/fork_locks.h"
 
 #include <ATen/core/enum_tag.h>
 
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "ac2/internal/allocator/fork_locks.h"
 #include "ac2/internal/operators/op_tables.h"
 
 namespace ac2::internal {
@@ -36,6 +38,7 @@ class FactsTable {
   static FactsTable& instance() {
     static FactsTable* table = [] {
       auto* t = new FactsTable;
+      ForkLocks::add_last(t->mutex_);
       t->listener_ = std::make_unique<c10::RegistrationHandleRAII>(
           c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<Forgetter>(*t)));
       return t;

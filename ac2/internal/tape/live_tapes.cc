@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "ac2/internal/allocator/fork_locks.h"
 
 namespace ac2::internal {
 
@@ -16,7 +17,11 @@ struct LiveTapes {
 };
 
 LiveTapes& live_tapes() {
-  static auto* tapes = new LiveTapes;  // leaked: graphs, and so tapes, may outlive static destruction
+  static auto* tapes = [] {
+    auto* made = new LiveTapes;  // leaked: graphs, and so tapes, may outlive static destruction
+    ForkLocks::add_last(made->mutex);
+    return made;
+  }();
   return *tapes;
 }
 

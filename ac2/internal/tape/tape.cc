@@ -3,11 +3,14 @@
 #include <limits>
 #include <utility>
 
+#include "ac2/internal/allocator/fork_locks.h"
 #include "ac2/internal/tape/live_tapes.h"
+#include "ac2/internal/tape/tapes_at_fork.h"
 
 namespace ac2::internal {
 
 std::shared_ptr<Tape> Tape::make() {
+  lock_tapes_at_fork();
   const std::shared_ptr<Tape> tape(new Tape);
   add_live_tape(tape);
   const Lock locked(*tape);
@@ -84,6 +87,10 @@ void Tape::drop_for_room(Value* value, c10::function_ref<bool()> may_drop) {
 
 bool Tape::lock_for_shortage() {
   return owner_.load(std::memory_order_relaxed) != this_thread() && lock_in_time(mutex_);
+}
+
+bool Tape::lock_at_fork() {
+  return owner_.load(std::memory_order_relaxed) != this_thread() && lock_for_fork(mutex_);
 }
 
 BudgetedTape::Freed Tape::free_in_time(Value* value, std::optional<c10::Device> device,

@@ -113,6 +113,10 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
   bool start_tracking_in_time() override;
   void forget_for_room() override;
 
+  // By tapes_at_fork.h alone. False if this thread has the lock already, or if another one keeps it.
+  bool lock_at_fork();
+  void unlock_after_fork() { mutex_.unlock(); }
+
  private:
   Tape() = default;
   void tidy();

@@ -1,0 +1,37 @@
+// Locks that a fork() takes, so that the child finds them free.
+//
+//   ForkLocks::add_last(state->mutex);                                            // of a state that is never destroyed
+//   ForkLocks::add(ForkLocks::Order::kTapes, {.lock = &lock_all, .unlock = &unlock_all});
+//
+// Only the thread that calls fork() lives on in the child. A mutex that another thread holds at that moment is locked
+// there for ever, and the first allocation of a DataLoader's worker would wait for it. So fork() takes the locks first,
+// in the order in which the rest of ac2 takes them, and both processes give them back.
+//
+// Not guaranteed: each lock is waited for with lock_for_fork(), because another thread may hold it while it waits for
+// what the forking thread has. A lock that did not become free stays locked in the child.
+//
+// Threads: any.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+
+namespace ac2::internal {
+
+// False if the mutex did not become free within a second.
+bool lock_for_fork(std::mutex& mutex);
+
+class ForkLocks {
+ public:
+  enum class Order : uint8_t { kFirst, kTapes, kBudgets };
+  struct Holder {
+    void (*lock)() = nullptr;    // does not wait for ever
+    void (*unlock)() = nullptr;  // what lock() has locked, in the parent and in the child
+  };
+
+  static void add(Order order, Holder holder);
+  // A mutex that lives as long as the process. It is taken after all others.
+  static void add_last(std::mutex& mutex);
+};
+
+}  // namespace ac2::internal

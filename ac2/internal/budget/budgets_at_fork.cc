@@ -1,0 +1,79 @@
+#include "ac2/internal/budget/budgets_at_fork.h"
+
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "ac2/internal/allocator/fork_locks.h"
+
+namespace ac2::internal {
+
+class BudgetsAtFork {
+ public:
+  static BudgetsAtFork& get() {
+    static auto* all = new BudgetsAtFork;  // leaked: budgets may outlive static destruction
+    return *all;
+  }
+
+  void add(BudgetAtFork* budget) {
+    const std::lock_guard lock(mutex_);
+    budgets_.insert(budget);
+  }
+  void remove(BudgetAtFork* budget) {
+    const std::lock_guard lock(mutex_);
+    budgets_.erase(budget);
+  }
+
+ private:
+  BudgetsAtFork() {
+    ForkLocks::add(ForkLocks::Order::kFirst, {.lock = &lock_before_tapes, .unlock = &unlock_before_tapes});
+    ForkLocks::add(ForkLocks::Order::kBudgets, {.lock = &lock_after_tapes, .unlock = &unlock_after_tapes});
+  }
+
+  // The mutex is held from the first of these functions to the last, so that no budget comes or goes between them.
+  static void lock_before_tapes() {
+    get().mutex_.lock();
+    for (BudgetAtFork* budget : get().budgets_) {
+      budget->before_tapes_.lock();
+    }
+  }
+  static void lock_after_tapes() {
+    for (BudgetAtFork* budget : get().budgets_) {
+      budget->after_tapes_.lock();
+    }
+  }
+  static void unlock_after_tapes() {
+    for (BudgetAtFork* budget : get().budgets_) {
+      budget->after_tapes_.unlock();
+    }
+  }
+  static void unlock_before_tapes() {
+    for (BudgetAtFork* budget : get().budgets_) {
+      budget->before_tapes_.unlock();
+    }
+    get().mutex_.unlock();
+  }
+
+  std::mutex mutex_;
+  absl::flat_hash_set<BudgetAtFork*> budgets_;
+};
+
+void BudgetAtFork::ForkedMutex::lock() {
+  is_ours = lock_for_fork(mutex);
+}
+
+void BudgetAtFork::ForkedMutex::unlock() {
+  if (std::exchange(is_ours, false)) {
+    mutex.unlock();
+  }
+}
+
+BudgetAtFork::BudgetAtFork(std::mutex& before_tapes, std::mutex& after_tapes)
+    : before_tapes_{before_tapes}, after_tapes_{after_tapes} {
+  BudgetsAtFork::get().add(this);
+}
+
+BudgetAtFork::~BudgetAtFork() {
+  BudgetsAtFork::get().remove(this);
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,94 @@
+// fork() while other threads are in ac2: the child finds the locks free.
+#include "ac2/internal/allocator/fork_locks.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace ac2::internal {
+namespace {
+
+// Whether `works` returns true in a child.
+bool in_child(const std::function<bool()>& works) {
+  const pid_t child = fork();
+  if (child == 0) {
+    _exit(works() ? 0 : 1);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+bool can_be_locked(std::mutex& mutex) {
+  const std::unique_lock lock(mutex, std::try_to_lock);
+  return lock.owns_lock();
+}
+
+std::atomic<int> locked_holders{0};
+int lock_order[3];
+
+template <int kNumber>
+ForkLocks::Holder holder() {
+  return {.lock = [] { lock_order[kNumber] = locked_holders.fetch_add(1); },
+          .unlock = [] { locked_holders.fetch_sub(1); }};
+}
+
+TEST(ForkLocksTest, AMutexThatAnotherThreadHasIsWaitedForAndIsFreeInTheChild) {
+  static std::mutex mutex;
+  ForkLocks::add_last(mutex);
+  static std::atomic<bool> forks{false};
+  ForkLocks::add(ForkLocks::Order::kFirst, {.lock = [] { forks.store(true); }, .unlock = [] {}});
+
+  std::atomic<bool> holds{false};
+  std::thread other([&] {
+    const std::lock_guard lock(mutex);
+    holds.store(true);
+    while (!forks.load()) {
+      std::this_thread::yield();
+    }
+    // The thread that forks waits for the mutex now, or is about to.
+  });
+  while (!holds.load()) {
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE(in_child([] { return can_be_locked(mutex); }));
+  EXPECT_TRUE(can_be_locked(mutex));
+  other.join();
+}
+
+TEST(ForkLocksTest, AMutexThatIsNotGivenBackIsNotWaitedForForEver) {
+  static std::mutex mutex;
+  ForkLocks::add_last(mutex);
+  std::atomic<bool> holds{false}, is_over{false};
+  std::thread other([&] {
+    const std::lock_guard lock(mutex);
+    holds.store(true);
+    while (!is_over.load()) {
+      std::this_thread::yield();
+    }
+  });
+  while (!holds.load()) {
+    std::this_thread::yield();
+  }
+  EXPECT_FALSE(in_child([] { return can_be_locked(mutex); }));
+  is_over.store(true);
+  other.join();
+  EXPECT_TRUE(can_be_locked(mutex));  // the fork has not given back what it never had
+}
+
+TEST(ForkLocksTest, LocksAreTakenInTheirOrderWhicheverWasAddedFirst) {
+  ForkLocks::add(ForkLocks::Order::kBudgets, holder<2>());
+  ForkLocks::add(ForkLocks::Order::kFirst, holder<0>());
+  ForkLocks::add(ForkLocks::Order::kTapes, holder<1>());
+  EXPECT_TRUE(
+      in_child([] { return locked_holders == 0 && lock_order[0] == 0 && lock_order[1] == 1 && lock_order[2] == 2; }));
+  EXPECT_EQ(locked_holders, 0);
+}
+
+}  // namespace
+}  // namespace ac2::internal
