@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cstdint>
 #include <memory>
@@ -239,6 +240,24 @@ TEST_F(RetryingAllocatorTest, ACallbackIsRegisteredOnceInARegistryAsCudas) {
   EXPECT_TRUE(wanted.empty());
   ask_us_where_cuda_runs_out();
   ask_us_where_cuda_runs_out();
+}
+
+// A quarter of the room is gigabytes where there is no limit yet.
+TEST_F(RetryingAllocatorTest, AnAddressSpaceThatWasLimitedSinceIsLookedAtAtOnce) {
+  gauge_->now.bytes = 1024 * kMiB;
+  front_.allocate(kMiB);
+  front_.allocate(kMiB);
+  EXPECT_EQ(gauge_->asked, 1);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  rlimit limited = before;
+  limited.rlim_cur = std::min<rlim_t>(before.rlim_max, rlim_t{1} << 46);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limited), 0);
+  front_.allocate(kMiB);
+  EXPECT_EQ(gauge_->asked, 2);
+  front_.allocate(kMiB);
+  EXPECT_EQ(gauge_->asked, 2);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -117,6 +118,15 @@ void look_at_machine(MemoryRoom& room, const std::string& proc) {
 }
 
 }  // namespace
+
+bool has_address_space_limit_changed() {
+  constexpr rlim_t kNotAsked = RLIM_INFINITY - 1;
+  static std::atomic<rlim_t> last{kNotAsked};
+  rlimit limit{};
+  // Relaxed: a thread that is not told goes by what another one is about to find out.
+  return getrlimit(RLIMIT_AS, &limit) == 0 && last.load(std::memory_order_relaxed) != limit.rlim_cur &&
+         last.exchange(limit.rlim_cur, std::memory_order_relaxed) != limit.rlim_cur;
+}
 
 MemoryRoom MachineMemory::room_of(int64_t limit, int64_t used, MemoryRoom::Limit kind, std::string name) {
   const int64_t reserve = std::clamp(limit / 64, 16 * kMiB, 1024 * kMiB);

@@ -97,6 +97,7 @@ void check_is_there(const MemoryGauge& gauge, int64_t bytes) {
 // Before `bytes` are allocated that are more than is known to be there.
 C10_NOINLINE void make_room(int64_t bytes) {
   const std::shared_ptr<const MemoryGauge> gauge = Shared::get().gauge();
+  has_address_space_limit_changed();  // the gauge tells of the limit that there is now
   MemoryRoom room = gauge->room();
   const bool is_short = room.bytes < bytes;
   // Holes in malloc's heap are address space too, which nothing gives back.
@@ -169,7 +170,8 @@ c10::DataPtr RetryingAllocator::allocate(size_t bytes) {
 
 c10::DataPtr RetryingAllocator::allocate_uncounted(size_t bytes) {
   const auto wanted = static_cast<int64_t>(bytes);
-  if (wanted >= kAsksFrom && C10_UNLIKELY(known_room.fetch_sub(wanted, std::memory_order_relaxed) < wanted)) {
+  if (wanted >= kAsksFrom && (known_room.fetch_sub(wanted, std::memory_order_relaxed) < wanted ||
+                              C10_UNLIKELY(has_address_space_limit_changed()))) {
     make_room(wanted);
   }
   try {
