@@ -15,6 +15,8 @@ class BudgetsAtFork {
   }
 
   void add(BudgetAtFork* budget) {
+    static const bool takes_part = take_part();
+    static_cast<void>(takes_part);
     const std::lock_guard lock(mutex_);
     budgets_.insert(budget);
   }
@@ -24,9 +26,11 @@ class BudgetsAtFork {
   }
 
  private:
-  BudgetsAtFork() {
+  // Not by the constructor: a fork in another thread would wait in get() for this one, which waits for ForkLocks.
+  static bool take_part() {
     ForkLocks::add(ForkLocks::Order::kFirst, {.lock = &lock_before_tapes, .unlock = &unlock_before_tapes});
     ForkLocks::add(ForkLocks::Order::kBudgets, {.lock = &lock_after_tapes, .unlock = &unlock_after_tapes});
+    return true;
   }
 
   // The mutex is held from the first of these functions to the last, so that no budget comes or goes between them.

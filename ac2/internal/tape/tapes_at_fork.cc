@@ -36,6 +36,8 @@ void unlock_tapes() {
 
 void lock_tapes_at_fork() {
   static const bool is_added = [] {
+    // The list of tapes adds its own lock to ForkLocks when it is first asked for, which lock_tapes() must not do.
+    for_each_live_tape([](Tape&) {});
     ForkLocks::add(ForkLocks::Order::kTapes, {.lock = &lock_tapes, .unlock = &unlock_tapes});
     return true;
   }();
