@@ -4,8 +4,9 @@ Where no form of a function of the binding takes the given arguments, pybind11 r
 binding. The functions here replace its text.
 """
 
+import contextlib
 import functools
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 _MISMATCHES = ("incompatible function arguments", "incompatible constructor arguments")
 
@@ -16,23 +17,25 @@ def _expected(documentation: str) -> str:
     return signature.replace("typing.SupportsInt | typing.SupportsIndex", "int").replace("collections.abc.", "")
 
 
-def _error(prefix: str, name: str, expected: str, args: tuple, kwargs: dict) -> TypeError:
-    given = ", ".join([*map(repr, args), *(f"{key}={value!r}" for key, value in kwargs.items())])
-    return TypeError(f"{prefix}.{name} was called as {name}({given}); expected {expected}.")
+@contextlib.contextmanager
+def _in_words_of_the_caller(called: str, expected: str, args: tuple, kwargs: dict) -> Iterator[None]:
+    try:
+        yield
+    except TypeError as error:
+        if not any(mismatch in str(error) for mismatch in _MISMATCHES):
+            raise
+        given = ", ".join([*map(repr, args), *(f"{key}={value!r}" for key, value in kwargs.items())])
+        raise TypeError(f"{called} was called as {called.rpartition('.')[2]}({given}); expected {expected}.") from None
 
 
 def with_readable_errors(prefix: str, original: Callable[..., Any]) -> Callable[..., Any]:
     """The function of the binding, called ``prefix.name`` in its errors."""
+    expected = _expected(original.__doc__ or original.__name__)
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
-        try:
+        with _in_words_of_the_caller(f"{prefix}.{original.__name__}", expected, args, kwargs):
             return original(*args, **kwargs)
-        except TypeError as error:
-            if not any(mismatch in str(error) for mismatch in _MISMATCHES):
-                raise
-        name = original.__name__
-        raise _error(prefix, name, _expected(original.__doc__ or name), args, kwargs)
 
     return call
 
@@ -41,16 +44,12 @@ def give_readable_errors(cls: type) -> None:
     """The same for the constructor and the static functions of a class of the binding."""
     original = cls.__init__
     parameters = _expected(original.__doc__ or "").removeprefix(f"__init__(self: {cls.__module__}.{cls.__name__}")
+    expected = f"{cls.__name__}({parameters.removeprefix(', ')}"
 
     @functools.wraps(original)
     def construct(self: Any, *args: Any, **kwargs: Any) -> None:
-        try:
+        with _in_words_of_the_caller(f"ac2.{cls.__name__}", expected, args, kwargs):
             original(self, *args, **kwargs)
-            return
-        except TypeError as error:
-            if not any(mismatch in str(error) for mismatch in _MISMATCHES):
-                raise
-        raise _error("ac2", cls.__name__, f"{cls.__name__}({parameters.removeprefix(', ')}", args, kwargs)
 
     cls.__init__ = construct  # type: ignore[misc]
     for name, member in list(vars(cls).items()):

@@ -38,24 +38,34 @@ ForkLocks::Holder holder() {
           .unlock = [] { locked_holders.fetch_sub(1); }};
 }
 
+// A thread that has the mutex until `is_over`.
+class OtherThread {
+ public:
+  OtherThread(std::mutex& mutex, std::atomic<bool>& is_over)
+      : thread_([&] {
+          const std::lock_guard lock(mutex);
+          holds_.store(true);
+          while (!is_over.load()) {
+            std::this_thread::yield();
+          }
+        }) {
+    while (!holds_.load()) {
+      std::this_thread::yield();
+    }
+  }
+  void join() { thread_.join(); }
+
+ private:
+  std::atomic<bool> holds_{false};
+  std::thread thread_;
+};
+
 TEST(ForkLocksTest, AMutexThatAnotherThreadHasIsWaitedForAndIsFreeInTheChild) {
   static std::mutex mutex;
   ForkLocks::add_last(mutex);
-  static std::atomic<bool> forks{false};
+  static std::atomic<bool> forks{false};  // the thread that forks waits for the mutex then, or is about to
   ForkLocks::add(ForkLocks::Order::kFirst, {.lock = [] { forks.store(true); }, .unlock = [] {}});
-
-  std::atomic<bool> holds{false};
-  std::thread other([&] {
-    const std::lock_guard lock(mutex);
-    holds.store(true);
-    while (!forks.load()) {
-      std::this_thread::yield();
-    }
-    // The thread that forks waits for the mutex now, or is about to.
-  });
-  while (!holds.load()) {
-    std::this_thread::yield();
-  }
+  OtherThread other(mutex, forks);
   EXPECT_TRUE(in_child([] { return can_be_locked(mutex); }));
   EXPECT_TRUE(can_be_locked(mutex));
   other.join();
@@ -64,17 +74,8 @@ TEST(ForkLocksTest, AMutexThatAnotherThreadHasIsWaitedForAndIsFreeInTheChild) {
 TEST(ForkLocksTest, AMutexThatIsNotGivenBackIsNotWaitedForForEver) {
   static std::mutex mutex;
   ForkLocks::add_last(mutex);
-  std::atomic<bool> holds{false}, is_over{false};
-  std::thread other([&] {
-    const std::lock_guard lock(mutex);
-    holds.store(true);
-    while (!is_over.load()) {
-      std::this_thread::yield();
-    }
-  });
-  while (!holds.load()) {
-    std::this_thread::yield();
-  }
+  std::atomic<bool> is_over{false};
+  OtherThread other(mutex, is_over);
   EXPECT_FALSE(in_child([] { return can_be_locked(mutex); }));
   is_over.store(true);
   other.join();
