@@ -77,7 +77,10 @@ class MemoryBudget;
 // process (ac2/internal/allocator/retrying_allocator.h), which must not happen while another thread allocates tensors.
 // With the first shortage, glibc's malloc is told to map blocks of 128 KiB and more by themselves.
 //
-// On CUDA the caching allocator asks before it fails. Other accelerators have nothing of the kind: there ops of regions
+// On CUDA the caching allocator asks before it takes memory of the device, without saying how much. A fraction of the
+// device that was set with setMemoryFraction() is seen in a build with --config=cuda, and from Python. Where what is
+// dropped lies in pieces of segments in which other tensors lie too, it may not be enough; docs/gpu.md says what to set.
+// Other accelerators have nothing of the kind: there ops of regions
 // and replays are tried again, and kernels of backward and ops outside of regions are not.
 MemoryBudget whatever_fits(bool modelled_costs = false);
 

@@ -72,6 +72,9 @@ std::optional<CachingAllocator::Address> CachingAllocator::allocate(int64_t byte
   const int64_t size = round_up(bytes, kUnit);
   Pool& pool = size <= kLargestSmall ? *small_ : *large_;
   Block* block = take_free(pool, size);
+  if (block == nullptr && options_.before_segment && options_.before_segment()) {
+    block = take_free(pool, size);
+  }
   if (block == nullptr) {
     block = options_.expandable_segments ? expand(pool, size) : reserve(pool, size);
   }
@@ -104,6 +107,16 @@ void CachingAllocator::free(Address address) {
   merge(block, block->before);
   merge(block, block->after);
   block->pool->free.insert(block);
+}
+
+int64_t CachingAllocator::idle_bytes() const {
+  int64_t bytes = 0;
+  for (const Pool* pool : {small_.get(), large_.get()}) {
+    for (const Block* block : pool->free) {
+      bytes += block->before == nullptr && block->after == nullptr ? block->size : 0;
+    }
+  }
+  return bytes;
 }
 
 std::vector<std::vector<CachingAllocator::Piece>> CachingAllocator::segments() const {

@@ -13,6 +13,9 @@
 //   The rest of it becomes a free block: in the small pool from 512 bytes on, in the large one above 1 MiB.
 // - If there is none, a segment is reserved. It has 2 MiB in the small pool. In the large one it has 20 MiB for a size
 //   of less than 10 MiB, else the size rounded up to 2 MiB.
+// - Before that `before_segment` is called, which may free blocks, as a FreeMemoryCallback may. If it returns true, a
+// free
+//   block is looked for once more.
 // - If the device has no room for it, all segments that are wholly free are given back, and it is tried once more.
 // - A block that is freed is merged with its free neighbours. No other block moves, and no segment is given back.
 //
@@ -27,6 +30,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -43,6 +47,7 @@ class CachingAllocator {
   struct Options {
     int64_t device_bytes = std::numeric_limits<int64_t>::max();
     bool expandable_segments = false;
+    std::function<bool()> before_segment = {};
   };
   struct Bytes {
     int64_t current = 0;
@@ -66,12 +71,18 @@ class CachingAllocator {
   // Throws std::logic_error unless a block begins there that was allocated and not freed since.
   void free(Address address);
 
+  // Gives back all segments that are wholly free.
+  void empty_cache() { give_back_free_segments(); }
+  void set_device_bytes(int64_t bytes) { options_.device_bytes = bytes; }
+
   // The bytes that callers asked for.
   const Bytes& requested() const { return requested_; }
   // The blocks that are in use, rounded up and with what was not split off.
   const Bytes& allocated() const { return allocated_; }
   // The segments.
   const Bytes& reserved() const { return reserved_; }
+  // Of those, what is wholly free.
+  int64_t idle_bytes() const;
   // How often segments were given back for want of room.
   int64_t retries() const { return retries_; }
 
@@ -95,7 +106,7 @@ class CachingAllocator {
   void merge(Block* block, Block* other);
   Block* add_block(Pool& pool, Address address, int64_t size);
 
-  const Options options_;
+  Options options_;
   std::unique_ptr<Pool> small_, large_;
   std::map<Address, std::unique_ptr<Block>> blocks_;
   Address next_segment_;

@@ -1,7 +1,8 @@
 """Memory budgets in the forms in which people give them."""
 
+import operator
 import re
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 import torch.distributed
 
@@ -46,6 +47,22 @@ def models_costs(given: Any) -> bool:
     if given is None:
         return torch.distributed.is_available() and torch.distributed.is_initialized()
     return as_flag(given, "modelled_costs")
+
+
+def made_by(function: str, count: Optional[int], modelled_costs: bool) -> "_C.MemoryBudget":
+    """The budget that a function of ac2 makes, named as in "MemoryBudget.peak": what a pickle of a budget has."""
+    arguments = () if count is None else (count,)
+    return operator.attrgetter(function)(_C)(*arguments, modelled_costs=modelled_costs)
+
+
+def note_memory_fraction() -> None:
+    """Tells the runtime the part of the current GPU's memory that PyTorch's allocator may have.
+
+    ``torch.cuda.set_per_process_memory_fraction`` sets it. The runtime is built without CUDA and cannot ask for it.
+    """
+    if torch.cuda.is_initialized():
+        device = torch.cuda.current_device()
+        _C.note_memory_fraction(device, torch.cuda.get_per_process_memory_fraction(device))
 
 
 def _bytes_of(text: str, name: str) -> int:

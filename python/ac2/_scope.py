@@ -7,7 +7,7 @@ import weakref
 from typing import Any, Callable, Optional, TypeVar
 
 from ac2 import _C, _compiled, _custom_ops, _fsdp, _higher_order, _out_of_memory, _pointers
-from ac2._budgets import BudgetLike, as_budget, models_costs
+from ac2._budgets import BudgetLike, as_budget, models_costs, note_memory_fraction
 from ac2._policy import PolicyLike, as_flag, as_policy
 
 _R = TypeVar("_R")
@@ -93,6 +93,8 @@ class PolicyScope:
                 "`with ac2.PolicyScope(policy):`; the policy may be used again."
             )
         watch_python()
+        if isinstance(self._arguments[1], _C.MemoryBudget):
+            note_memory_fraction()
         self._scope = _C.Scope(*self._arguments)
         del self._arguments  # a scope that is kept keeps no policy alive
         self._thread = threading.current_thread()

@@ -154,7 +154,7 @@ Args:
 
 The ops inside both run as if no region were open. What they raise reaches the caller as itself: from the op that
 needed the value, or from backward. Counts as a MUST decision.)");
-  copy_is_itself(hooks)
+  is_not_pickled(copy_is_itself(hooks))
       .def(py::init<py::function, py::function>(), py::arg("pack"), py::arg("unpack"))
       .def_property_readonly("pack", &PySaveWithHooks::pack)
       .def_property_readonly("unpack", &PySaveWithHooks::unpack);

@@ -2,8 +2,10 @@
 #include <torch/csrc/utils/pybind.h>
 #include <torch/version.h>
 
+#include "python/binding/budgets.h"
 #include "python/binding/decisions.h"
 #include "python/binding/errors.h"
+#include "python/binding/memory_fraction.h"
 #include "python/binding/modules.h"
 #include "python/binding/plans.h"
 #include "python/binding/python_lock.h"
@@ -15,8 +17,10 @@ PYBIND11_MODULE(_C, module) {
   ac2::python::translate_errors();
   ac2::python::add_decisions(module);
   ac2::python::add_policies(module);
+  ac2::python::add_budgets(module);
   ac2::python::add_scope(module);
   ac2::python::add_modules(module);
+  ac2::python::add_memory_fraction(module);
   ac2::python::add_plans(module);
   ac2::python::add_storage_names(module);
   ac2::python::install_subclass_codec();

@@ -197,7 +197,7 @@ void add_policies(py::module_& module) {
       module, "Policy", py::dynamic_attr(),  // see holding()
       "A policy of the runtime's. Made by the functions of ac2.policies; a name, a callable or a list of ops\n"
       "serves wherever a policy is taken.");
-  copy_is_itself(policy)
+  is_not_pickled(copy_is_itself(policy))
       .def_property_readonly("name", &Policy::name, "What reports call it.")
       .def(
           "save",

@@ -4,7 +4,6 @@
 #include <c10/core/DispatchKeySet.h>
 #include <torch/csrc/autograd/python_variable.h>
 
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +22,7 @@
 #include "ac2/op_scopes.h"
 #include "ac2/report.h"
 #include "ac2/trace.h"
+#include "python/binding/budgets.h"
 #include "python/binding/copies.h"
 #include "python/binding/decisions.h"
 #include "python/binding/errors.h"
@@ -133,29 +133,6 @@ class PyGuard {
   std::vector<std::unique_ptr<Guard>> guards_;
 };
 
-// What memory_budget= takes as a number.
-int64_t as_bytes(const py::object& given) {
-  return py::module_::import("ac2._budgets").attr("as_bytes")(given).cast<int64_t>();
-}
-
-bool models_costs(const py::object& given) {
-  return py::module_::import("ac2._budgets").attr("models_costs")(given).cast<bool>();
-}
-
-BudgetOption budget_option(const py::object& budget) {
-  if (budget.is_none()) {
-    return {};
-  }
-  if (py::isinstance<MemoryBudget>(budget)) {
-    return budget.cast<MemoryBudget>();
-  }
-  if (py::isinstance<py::bool_>(budget) || !py::hasattr(budget, "__index__")) {
-    throw py::type_error("memory_budget is " + py::repr(budget).cast<std::string>() +
-                         "; expected a number of bytes or an ac2.MemoryBudget.");
-  }
-  return budget.attr("__index__")().cast<int64_t>();
-}
-
 std::unique_ptr<PyScope> open_scope(const py::object& policy, const py::object& memory_budget, bool modelled_costs,
                                     bool verify, bool timeline, const std::optional<OffloadOptions>& offload) {
   ScopeOptions options{.modelled_costs = modelled_costs, .verify = verify, .timeline = timeline, .offload = offload};
@@ -202,7 +179,7 @@ void add_trace(py::module_& module) {
       module, "Trace",
       "The recording of one region, which all its scopes share. It may outlive them and backward, keeps no\n"
       "tensor alive, and may be asked from any thread.");
-  copy_is_itself(trace)
+  is_not_pickled(copy_is_itself(trace))
       .def(
           "stats", [](const PyTrace& trace) { return trace.trace->stats(); }, WithoutGil(),
           "Returns an ac2.TraceStats of this moment.")
@@ -228,90 +205,6 @@ void add_trace(py::module_& module) {
 }
 
 void add_options(py::module_& module) {
-  py::class_<MemoryBudget> budget(module, "MemoryBudget",
-                                  R"(MemoryBudget(bytes, modelled_costs=None)
-
-A number of bytes that regions may hold for backward. Regions that are given the same object share it.
-
-Args:
-    bytes: a positive number, or a text such as "64MiB".
-    modelled_costs: the costs of ops come from their shapes instead of their times, so that the same program drops
-        the same values in every run. By default if a process group of torch.distributed is initialised when the budget
-        is made, so that processes of the same shapes drop the same values.)");
-  copy_is_itself(budget)
-      .def(py::init([](const py::object& bytes, const py::object& modelled_costs) {
-             return with_value_errors([&] { return MemoryBudget(as_bytes(bytes), models_costs(modelled_costs)); });
-           }),
-           py::arg("bytes"), py::arg("modelled_costs") = py::none())
-      .def_static(
-          "soft",
-          [](const py::object& bytes, const py::object& modelled_costs) {
-            return with_value_errors([&] { return MemoryBudget::soft(as_bytes(bytes), models_costs(modelled_costs)); });
-          },
-          R"(A budget that is exceeded where there is no other way, instead of an error.
-
-    with ac2.PolicyScope(memory_budget=ac2.MemoryBudget.soft(2 << 30)):
-        ...
-
-The first time is a warning; times_over() and most_bytes_over() count.)",
-          py::arg("bytes"), py::arg("modelled_costs") = py::none())
-      .def_static(
-          "peak",
-          [](const py::object& bytes, const py::object& modelled_costs) {
-            return with_value_errors([&] { return MemoryBudget::peak(as_bytes(bytes), models_costs(modelled_costs)); });
-          },
-          R"(A bound on what all tensors of the CPU take together, not on what regions hold alone.
-
-    budget = ac2.MemoryBudget.peak(2 << 30)         # before the model is made: what is older is not counted
-    with ac2.PolicyScope(memory_budget=budget):
-        loss = model(x)
-
-An allocation that would bring their sum over the bytes first drops values of regions under this budget, whoever
-allocates. Where there is nothing left to drop, more is allocated: a warning says so once, and times_over() and
-most_bytes_over() count. Memory of accelerators is not bounded, which a warning says once where a region computes on
-one; a shortage there is met as under whatever_fits().)",
-          py::arg("bytes"), py::arg("modelled_costs") = py::none())
-      .def("bytes", &MemoryBudget::bytes,
-           "The bytes of the budget, or of the peak; of whatever_fits() what it has learned, and 2**63 - 1 while that "
-           "is nothing.")
-      .def("held_bytes", &MemoryBudget::held_bytes, WithoutGil(), "Held now.")
-      .def("times_over", &MemoryBudget::times_over, WithoutGil(),
-           "Of a soft budget: for how many ops and saved tensors there was no room so far; of one for a peak: how many "
-           "allocations went over it.")
-      .def("most_bytes_over", &MemoryBudget::most_bytes_over, WithoutGil(),
-           "Of a soft budget: by how many bytes it was exceeded at most.")
-      .def("__repr__", [](const MemoryBudget& budget) {
-        return budget.bytes() < std::numeric_limits<int64_t>::max() ? c10::str("MemoryBudget(", budget.bytes(), ")")
-                                                                    : "whatever_fits()";
-      });
-  module.def(
-      "whatever_fits",
-      [](const py::object& modelled_costs) {
-        if (!modelled_costs.is_none() && !py::isinstance<py::bool_>(modelled_costs)) {
-          throw py::type_error(
-              "whatever_fits was given " + py::repr(modelled_costs).cast<std::string>() +
-              "; it takes no number of bytes, only modelled_costs=True or False. A budget of a number is "
-              "ac2.MemoryBudget(bytes), a bound on the process's tensors ac2.MemoryBudget.peak(bytes).");
-        }
-        const bool modelled = models_costs(modelled_costs);
-        const py::gil_scoped_release no_gil;
-        return whatever_fits(modelled);
-      },
-      R"(A memory budget without a number: nothing is dropped while there is memory.
-
-    with ac2.PolicyScope(memory_budget=ac2.whatever_fits()):
-        loss = model(x)
-    loss.backward()
-
-Where memory runs out, in any op, in or outside of regions, on any thread, the regions under this budget drop what is
-cheapest to compute again and frees memory on that device, until there is enough; then the program goes on. What had to go
-is learned: later steps drop it in time. torch.OutOfMemoryError, or the CPU's RuntimeError, arrives when nothing is left to
-drop. All calls give the same budget. On the CPU the first call puts an allocator in front of PyTorch's: it should not run
-while another thread allocates tensors.
-
-Args:
-    modelled_costs: as for MemoryBudget; each value has a budget of its own.)",
-      py::arg("modelled_costs") = py::none());
   const OffloadOptions defaults;
   py::class_<OffloadOptions>(
       module, "OffloadOptions",

@@ -71,9 +71,38 @@ TEST(LearnedLimitTest, AfterAShortageItRisesByAnEighthAgain) {
   limit.ran_out({.held = 900, .most_held = 900, .freed = 100});
   backwards(limit, 16);
   limit.ran_out({.held = 1125, .most_held = 1125, .freed = 325});
-  EXPECT_EQ(limit.bytes(), 800);
+  EXPECT_EQ(limit.bytes(), 900);  // 8 backwards have had enough with that
   backwards(limit, 16);
-  EXPECT_EQ(limit.bytes(), 900);
+  EXPECT_EQ(limit.bytes(), 1012);
+}
+
+TEST(LearnedLimitTest, ItRisesByHalfOfWhatADeviceIsKnownToHaveLeft) {
+  LearnedLimit limit;
+  limit.ran_out({.held = 900, .most_held = 900, .freed = 800});
+  limit.backward_ended(-10, 400);
+  EXPECT_EQ(limit.bytes(), 100);
+  limit.backward_ended(-11, 400);
+  EXPECT_EQ(limit.bytes(), 300);
+  limit.backward_ended(-12, 200);
+  limit.backward_ended(-13, 200);
+  EXPECT_EQ(limit.bytes(), 400);
+  for (int i = 0; i < 100; ++i) limit.backward_ended(-100 - i, 0);
+  EXPECT_EQ(limit.bytes(), 400);
+}
+
+TEST(LearnedLimitTest, AfterARiseThatWasTooMuchItWaitsTwiceAsLong) {
+  LearnedLimit limit;
+  limit.ran_out({.held = 900, .most_held = 900, .freed = 100});
+  limit.backward_ended(-20, 400);
+  limit.backward_ended(-21, 400);
+  EXPECT_EQ(limit.bytes(), 1000);
+  limit.ran_out({.held = 1000, .most_held = 1000, .freed = 200});
+  for (int i = 0; i < 3; ++i) {
+    limit.backward_ended(-30 - i, 400);
+    EXPECT_EQ(limit.bytes(), 800);
+  }
+  limit.backward_ended(-40, 400);
+  EXPECT_EQ(limit.bytes(), 1000);
 }
 
 // A program that repeats its step: 800 fit, and the attempts with 900 come after 8, 16, 32 … backwards.

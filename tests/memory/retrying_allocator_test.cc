@@ -70,12 +70,14 @@ class RetryingAllocatorTest : public ::testing::Test {
   void SetUp() override {
     wanted.clear();
     to_free = 0;
-    set_shortage_handler(&free_as_told, [](c10::Device) { return std::string("all that there is to say"); });
+    static constexpr ShortageHandlers kHandlers = {
+        .free = &free_as_told, .text = [](c10::Device) { return std::string("all that there is to say"); }};
+    set_shortage_handlers(&kHandlers);
     gauge_ = std::make_shared<Gauge>();
     RetryingAllocator::set_gauge(gauge_);
   }
   void TearDown() override {
-    set_shortage_handler(nullptr, nullptr);
+    set_shortage_handlers(nullptr);
     RetryingAllocator::set_gauge(nullptr);
   }
 
@@ -132,13 +134,15 @@ TEST_F(RetryingAllocatorTest, OtherErrorsPass) {
 }
 
 TEST_F(RetryingAllocatorTest, WithoutAHandlerAFailureIsAFailure) {
-  set_shortage_handler(nullptr, nullptr);
+  set_shortage_handlers(nullptr);
   behind_.failures = 100;
   EXPECT_NE(error_of_allocating(10).find("can't allocate memory"), std::string::npos);
 }
 
 TEST_F(RetryingAllocatorTest, AHandlerThatThrowsHasFreedNothing) {
-  set_shortage_handler([](c10::Device, int64_t) -> int64_t { throw std::bad_alloc(); }, nullptr);
+  static constexpr ShortageHandlers kHandlers = {
+      .free = [](c10::Device, int64_t) -> int64_t { throw std::bad_alloc(); }};
+  set_shortage_handlers(&kHandlers);
   behind_.failures = 100;
   EXPECT_NE(error_of_allocating(10), "");
 }
@@ -146,13 +150,12 @@ TEST_F(RetryingAllocatorTest, AHandlerThatThrowsHasFreedNothing) {
 TEST_F(RetryingAllocatorTest, AHandlerThatAllocatesIsNotCalledForThat) {
   static RetryingAllocator* front = nullptr;
   front = &front_;
-  set_shortage_handler(
-      [](c10::Device, int64_t bytes) -> int64_t {
-        wanted.push_back(bytes);
-        EXPECT_THROW(front->allocate(1), c10::Error);
-        return 0;
-      },
-      nullptr);
+  static constexpr ShortageHandlers kHandlers = {.free = [](c10::Device, int64_t bytes) -> int64_t {
+    wanted.push_back(bytes);
+    EXPECT_THROW(front->allocate(1), c10::Error);
+    return 0;
+  }};
+  set_shortage_handlers(&kHandlers);
   behind_.failures = 100;
   EXPECT_NE(error_of_allocating(10), "");
   EXPECT_EQ(wanted.size(), 1);

@@ -26,6 +26,7 @@ FakeAccelerator::State& state() {
 void free_memory(void* data) {
   if (data == nullptr) return;
   const Lock lock(state().mutex);
+  if (state().arena != nullptr) state().arena->give_back(data);
   state().memory.free(data);
 }
 
@@ -35,6 +36,12 @@ c10::DataPtr allocate_memory(Kind kind, size_t bytes, c10::Device device) {
     const Lock lock(state().mutex);
     const auto allocate = [&] { return state().memory.allocate(kind, bytes, FakeAccelerator::current_stream()); };
     data = allocate();
+    if (data != nullptr && kind == Kind::kDevice && state().arena != nullptr &&
+        !state().arena->take(data, static_cast<int64_t>(bytes))) {
+      ++state().refused_allocations;
+      state().memory.free(data);
+      data = nullptr;
+    }
     while (data == nullptr && kind == Kind::kDevice) {
       ++state().refused_allocations;
       if (!state().free_memory || !state().free_memory(static_cast<int64_t>(bytes))) break;
@@ -292,6 +299,11 @@ void FakeAccelerator::limit_device(int64_t bytes) {
 void FakeAccelerator::set_free_memory(FreeMemory free_memory) {
   const Lock lock(state_.mutex);
   state_.free_memory = std::move(free_memory);
+}
+
+void FakeAccelerator::set_arena(Arena* arena) {
+  const Lock lock(state_.mutex);
+  state_.arena = arena;
 }
 
 int64_t FakeAccelerator::refused_allocations() {

@@ -68,6 +68,16 @@ class FakeAccelerator {
   // or there is some. Null: nobody is asked.
   using FreeMemory = std::function<bool(int64_t bytes)>;
   void set_free_memory(FreeMemory free_memory);
+  // Decides which allocations of device memory succeed, with the lock held. It is told of blocks that were allocated
+  // before it, and has to ignore them.
+  class Arena {
+   public:
+    virtual ~Arena() = default;
+    virtual bool take(const void* data, int64_t bytes) = 0;
+    virtual void give_back(const void* data) = 0;
+  };
+  // Null: none.
+  void set_arena(Arena* arena);
   int64_t refused_allocations();  // since restart(), each try that failed
   int64_t device_allocations();   // so far
   // Whether it says that it has any; it has at first. Before anybody asks.
@@ -87,6 +97,7 @@ class FakeAccelerator {
     int next_stream = 0;
     bool has_pinned_memory = true;
     FreeMemory free_memory;
+    Arena* arena = nullptr;
     int64_t refused_allocations = 0;
     double milliseconds_per_byte = 0;
   };

@@ -5,10 +5,8 @@
 #include <dlfcn.h>
 
 #include <mutex>
-#include <optional>
 
-#include "ac2/internal/allocator/shortage.h"
-#include "ac2/internal/libtorch/torch_compat.h"
+#include "ac2/internal/allocator/accelerator_room.h"
 
 namespace ac2::internal {
 
@@ -20,12 +18,7 @@ class FreesValues final : public c10::FreeMemoryCallback {
  public:
   bool Execute() override {
     try {
-      const c10::Device device = c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)->getDevice();
-      const std::optional<DeviceMemory> memory = memory_of_accelerator(device.index());
-      if (!memory || memory->free >= memory->total / 16) {
-        return false;
-      }
-      return relieve_shortage(device, memory->total / 32) > 0;
+      return make_room_on(c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)->getDevice());
     } catch (...) {
       return false;  // The allocator says that there is no memory, and not what it could not find out about it.
     }

@@ -5,7 +5,8 @@
 // The allocator has a registry of callbacks, which it runs whenever its cache has no block for an allocation, before it
 // asks CUDA for more. The registry is found in libc10_cuda.so when the program runs, so that a library that was built
 // without CUDA serves both. The allocator says neither how much it wants nor on which device. Ours takes the current
-// one, and answers that it has freed nothing unless less than a 16th of it is free; then it frees a 32nd.
+// one. It answers that it has freed nothing if there is room for an allocation as large as is to be expected
+// (accelerator_room.h); else it frees what that room lacks.
 //
 // Threads: any. The callback runs with the allocator's recursive lock held. It frees tensors, waits for no lock for
 // long and runs no Python.

@@ -35,6 +35,8 @@
 #include <vector>
 
 #include "absl/container/btree_set.h"
+#include "ac2/internal/allocator/retried_op.h"
+#include "ac2/internal/allocator/shortage.h"
 #include "ac2/internal/budget/backward_turn.h"
 #include "ac2/internal/budget/budgeted_tape.h"
 #include "ac2/internal/budget/budgets_at_fork.h"
@@ -145,6 +147,8 @@ class Budget : public std::enable_shared_from_this<Budget> {
   // on any, until `bytes` are free that were not before, or there is nothing more to drop. Returns how many are free
   // now.
   int64_t relieve(std::optional<c10::Device> device, int64_t bytes);
+  // Of a budget without a number. Nothing if another thread has the lock for too long.
+  HeldValues values_in_time();
   // How often relieve() has freed something.
   int64_t hurried_drops() const { return hurried_drops_.load(std::memory_order_relaxed); }
   // As held_bytes(), but of what is not tracked all counts that tapes took from outside.
@@ -210,6 +214,10 @@ class Budget : public std::enable_shared_from_this<Budget> {
   // Whether tapes are asked to let go of bytes before a budget is exceeded or an error is thrown.
   bool forgets_for_room() const;
   bool start_tracking_in_time();
+  // After a backward, for the memory of the accelerator that has run out, if one has: makes an end of what a shortage
+  // of this step has left, and says how much was left of it, if that is known. Without the lock: an allocator that asks
+  // for values has its own.
+  std::optional<int64_t> settle_accelerator();
   // With start_mutex_. False if `tell` has returned that for a tape; those that it has told need not be told again.
   bool track(c10::function_ref<bool(BudgetedTape&)> tell);
   // With the lock: the value is still the one that was chosen, and nobody has dropped, pinned or saved it since.
@@ -241,8 +249,19 @@ class Budget : public std::enable_shared_from_this<Budget> {
     ValueId id;
     uint64_t serial;
   };
+  struct Freed {
+    int64_t bytes = 0;
+    std::optional<c10::DeviceIndex> accelerator;  // of which some were
+
+    void add(const BudgetedTape::Freed& more) {
+      bytes += more.bytes;
+      if (more.bytes > 0 && !more.device.is_cpu()) {
+        accelerator = more.device.index();
+      }
+    }
+  };
   // False if there is none.
-  bool relieve_once(std::optional<c10::Device> device, int64_t& freed, std::vector<Spared>& spared);
+  bool relieve_once(std::optional<c10::Device> device, Freed& freed, std::vector<Spared>& spared);
 
   static constexpr size_t kFewTapes = 16;
 
@@ -278,8 +297,14 @@ class Budget : public std::enable_shared_from_this<Budget> {
   std::optional<int64_t> peak_;                              // never changes
   Limit learned_limit_{LearnedLimit::kNone, /*soft=*/true};  // as it stands in limits_
   bool has_several_devices_ = false;
+  // Where an accelerator's allocator has cut segments into pieces, far more has to go than is missing, and the step
+  // after it has segments as it needs them. So a step lowers the limit at most to half of what was held in its first
+  // shortage.
+  int64_t least_of_step_ = 1;
   std::atomic<int64_t> most_held_{0};  // since the last backward ended, of a budget without a number
   std::atomic<int64_t> hurried_drops_{0};
+  std::atomic<c10::DeviceIndex> short_accelerator_{-1};   // whose memory has run out last, if that of one has
+  std::atomic<bool> accelerator_was_short_{false};        // since the last backward ended
   std::atomic<bool> has_told_of_device_{false};           // relaxed: of several threads one sees false
   std::vector<std::shared_ptr<BudgetedTape>> left_over_;  // of which relieve() had the last reference
   const BudgetAtFork at_fork_{start_mutex_, mutex_};
@@ -293,6 +318,7 @@ auto call_with_room(Budget* budget, Call&& call, BeforeFreeing&& before_freeing,
   if (budget == nullptr) {
     return call();
   }
+  const RetriedOp retried(budget->has_no_number());
   try {
     return call();
   } catch (const std::exception& error) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ac2/internal/allocator/accelerator_room.h"
 #include "ac2/internal/allocator/lock_in_time.h"
 #include "ac2/internal/budget/budget.h"
 
@@ -65,7 +66,7 @@ bool Budget::start_tracking_in_time() {
   return track([](BudgetedTape& tape) { return tape.start_tracking_in_time(); });
 }
 
-bool Budget::relieve_once(std::optional<c10::Device> device, int64_t& freed, std::vector<Spared>& spared) {
+bool Budget::relieve_once(std::optional<c10::Device> device, Freed& freed, std::vector<Spared>& spared) {
   ValueId id = kNoId;
   Entry entry;
   {
@@ -84,7 +85,7 @@ bool Budget::relieve_once(std::optional<c10::Device> device, int64_t& freed, std
   std::shared_ptr<BudgetedTape> tape = entry.tape.lock();
   if (tape) {
     dropped = tape->free_in_time(entry.value, device, may_drop);
-    freed += dropped.bytes;
+    freed.add(dropped);
   }
   const std::lock_guard lock(mutex_);
   has_several_devices_ |= dropped.is_elsewhere;
@@ -112,22 +113,44 @@ int64_t Budget::relieve(std::optional<c10::Device> device, int64_t bytes) {
     // What a value costs depends on what there is room for.
     evictor_.set_budget(std::clamp<int64_t>(shortage.held - bytes, 1, evictor_.budget()));
   }
+  Freed freed;
   std::vector<Spared> spared;
-  while (shortage.freed < bytes && relieve_once(device, shortage.freed, spared)) {
+  while (freed.bytes < bytes && relieve_once(device, freed, spared)) {
   }
+  shortage.freed = freed.bytes;
   const std::lock_guard lock(mutex_);
   for (const Spared& value : spared) {
     if (entries_[value.id].serial == value.serial) {
       evictor_.unpin(value.id);
     }
   }
-  if (shortage.freed > 0) {
-    hurried_drops_.fetch_add(1, std::memory_order_relaxed);
+  if (freed.bytes == 0) {
+    set_limit();
+    return 0;
+  }
+  hurried_drops_.fetch_add(1, std::memory_order_relaxed);
+  if (freed.accelerator) {
+    short_accelerator_.store(*freed.accelerator, std::memory_order_relaxed);
+    if (!accelerator_was_short_.exchange(true, std::memory_order_relaxed)) {
+      least_of_step_ = std::max<int64_t>(shortage.held / 2, 1);
+    }
+    shortage.least = least_of_step_;
+  }
+  if (!freed.accelerator || !device || learned_->backwards() >= HeldValues::kFirstSteps) {
     learn(shortage);
   } else {
-    set_limit();
+    apply_learned();  // the allocation's size was a guess
   }
-  return shortage.freed;
+  return freed.bytes;
+}
+
+HeldValues Budget::values_in_time() {
+  if (!has_no_number() || !lock_in_time(mutex_)) {
+    return {};
+  }
+  const std::lock_guard lock(mutex_, std::adopt_lock);
+  return {.bytes = untracked_bytes_.load(std::memory_order_relaxed) + evictor_.held_bytes(),
+          .backwards = learned_->backwards()};
 }
 
 void Budget::learn(const LearnedLimit::Shortage& shortage) {
@@ -154,13 +177,37 @@ int64_t Budget::most_held_bytes() const {
   return untracked_bytes_.load(std::memory_order_relaxed) + evictor_.held_bytes() + fixed_bytes_ + outside_.last_ours();
 }
 
-void Budget::backward_ended(int graph_task) {
-  const std::lock_guard lock(mutex_);
-  memory_.step_ended();
-  if (!has_no_number()) {
-    return;
+std::optional<int64_t> Budget::settle_accelerator() {
+  const bool was_short = accelerator_was_short_.exchange(false, std::memory_order_relaxed);
+  const c10::DeviceIndex device = short_accelerator_.load(std::memory_order_relaxed);
+  if (device < 0) {
+    return std::nullopt;
   }
-  learned_->backward_ended(graph_task);
+  try {
+    if (was_short) {
+      give_back_idle_memory();
+      return 0;
+    }
+    const std::optional<AcceleratorRoom> room = room_of_accelerator(device);
+    // What the allocator has by itself, the next step takes again.
+    return room ? std::optional(std::max<int64_t>(room->untouched - room->least(), 0)) : std::nullopt;
+  } catch (const c10::Error&) {
+    return std::nullopt;  // The device does not say.
+  }
+}
+
+void Budget::backward_ended(int graph_task) {
+  {
+    const std::lock_guard lock(mutex_);
+    memory_.step_ended();
+    if (!has_no_number() || learned_->last_backward() == graph_task) {
+      return;
+    }
+  }
+  const std::optional<int64_t> spare = settle_accelerator();
+  const std::lock_guard lock(mutex_);
+  const bool is_limited = most_held_.load(std::memory_order_relaxed) >= learned_->bytes() / 8 * 7;
+  learned_->backward_ended(graph_task, spare && !is_limited ? 0 : spare);
   apply_learned();
   most_held_.store(held_by_all_tapes(), std::memory_order_relaxed);
 }

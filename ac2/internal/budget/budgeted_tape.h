@@ -33,7 +33,8 @@ class BudgetedTape {
  public:
   struct Freed {
     int64_t bytes = 0;
-    bool is_elsewhere = false;  // the value is on another device
+    bool is_elsewhere = false;       // the value is on another device
+    c10::Device device = c10::kCPU;  // whose bytes they were
   };
 
   virtual ~BudgetedTape() = default;

@@ -7,28 +7,44 @@ namespace ac2::internal {
 void LearnedLimit::ran_out(const Shortage& shortage) {
   quiet_ = 0;
   part_ = kSmallestPart;
+  most_held_ = std::max(most_held_, shortage.held);
+  int64_t least = shortage.least;
   if (is_attempt_) {
     is_attempt_ = false;
     constexpr int64_t kMostPatience = int64_t{1} << 30;
     patience_ = std::min(2 * patience_, kMostPatience);
+    least = std::max(least, before_attempt_);
   }
   if (shortage.held >= std::min(shortage.most_held, bytes_) / 8 * 7) {
-    bytes_ = std::clamp<int64_t>(shortage.held - shortage.freed, 1, bytes_);
+    bytes_ = std::clamp(shortage.held - shortage.freed, std::min(least, bytes_), bytes_);
   }
 }
 
-void LearnedLimit::backward_ended(int graph_task) {
+void LearnedLimit::backward_ended(int graph_task, std::optional<int64_t> spare) {
   if (graph_task == last_backward_) {
     return;
   }
   last_backward_ = graph_task;
-  if (bytes_ == kNone || ++quiet_ < patience_) {
+  ++backwards_;
+  if (bytes_ == kNone) {
     return;
   }
+  ++quiet_;
+  if (spare) {
+    if (quiet_ >= patience_ / 4 && *spare / 2 >= most_held_ / kSmallestRise) {
+      attempt(*spare / 2);
+    }
+  } else if (quiet_ >= patience_) {
+    attempt(std::max<int64_t>(bytes_ / part_, 1));
+    part_ = std::max<int64_t>(part_ / 2, 1);
+  }
+}
+
+void LearnedLimit::attempt(int64_t more) {
   quiet_ = 0;
   is_attempt_ = true;
-  bytes_ = bytes_ < kNone / 2 ? bytes_ + std::max<int64_t>(bytes_ / part_, 1) : kNone;
-  part_ = std::max<int64_t>(part_ / 2, 1);
+  before_attempt_ = bytes_;
+  bytes_ = bytes_ < kNone - more ? bytes_ + more : kNone;
 }
 
 }  // namespace ac2::internal

@@ -2,7 +2,7 @@
 //
 //   LearnedLimit limit;                        // none: what is held is not limited
 //   limit.ran_out({.held = h, .most_held = m, .freed = f});   // f bytes of h had to go before the program could go on
-//   limit.backward_ended(graph_task);
+//   limit.backward_ended(graph_task, spare);
 //   … limit.bytes() …
 //
 // Where memory ran out, h - f bytes could be held beside what else there was. That is the limit from then on, and the
@@ -12,14 +12,19 @@
 //
 // A limit that was learned of something that does not come back would stay for ever. So after some backwards without a
 // shortage, 8 at first, it rises by an eighth, and by twice as much each time that no shortage has followed, to double.
-// A shortage after an attempt shows that the attempt was too much: the next one is of an eighth again, and comes after
-// twice as many backwards. A program that repeats its step has few attempts, and ever fewer.
+// A shortage after an attempt shows that the attempt was too much: the limit is what it was before, and the next
+// attempt is of an eighth again, and comes after twice as many backwards. A program that repeats its step has few
+// attempts, and ever fewer.
+//
+// An accelerator tells what a step has left of its memory. There the limit rises by half of that and by nothing else,
+// after a quarter as many backwards: where memory is cut into pieces, an attempt that was too much may be an error.
 //
 // Not thread-safe: its owner has a lock.
 #pragma once
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 
 namespace ac2::internal {
 
@@ -31,23 +36,33 @@ class LearnedLimit {
     int64_t held = 0;       // when it came
     int64_t most_held = 0;  // in this step so far
     int64_t freed = 0;
+    int64_t least = 1;  // the limit is not less after it
   };
 
   int64_t bytes() const { return bytes_; }
   void ran_out(const Shortage& shortage);
-  // Of the backward with this id, which may be told several times.
-  void backward_ended(int graph_task);
+  // Of the backward with this id, which may be told several times. An accelerator had `spare` bytes left that this
+  // limit kept the step from taking; none if it does not say.
+  void backward_ended(int graph_task, std::optional<int64_t> spare = std::nullopt);
+  int64_t backwards() const { return backwards_; }
+  int last_backward() const { return last_backward_; }
   void forget() { *this = {}; }
 
  private:
   static constexpr int64_t kSmallestPart = 8;
+  static constexpr int64_t kSmallestRise = 64;  // a part of the most that was held in a shortage
+
+  void attempt(int64_t more);
 
   int64_t bytes_ = kNone;
   int64_t patience_ = 8;
   int64_t quiet_ = 0;             // backwards since the last shortage or attempt
   int64_t part_ = kSmallestPart;  // the next attempt adds the limit divided by this
   bool is_attempt_ = false;
+  int64_t most_held_ = 0;
+  int64_t before_attempt_ = 1;
   int last_backward_ = -1;
+  int64_t backwards_ = 0;
 };
 
 }  // namespace ac2::internal

@@ -100,6 +100,18 @@ void exceeded(int64_t bytes) {
   }
 }
 
+HeldValues values_of_budgets() {
+  HeldValues held;
+  const auto add = [&](const std::shared_ptr<Budget>& budget) {
+    const HeldValues more = budget->values_in_time();
+    held.bytes += more.bytes;
+    held.backwards = std::max(held.backwards, more.backwards);
+  };
+  std::ranges::for_each(budgets(), add);
+  std::ranges::for_each(PeakBudgets::get().living(), add);
+  return held;
+}
+
 std::string what_is_held(c10::Device) {
   int64_t bytes = 0;
   for (const std::shared_ptr<Budget>& budget : budgets()) {
@@ -118,7 +130,9 @@ std::string what_is_held(c10::Device) {
 }  // namespace
 
 void stand_in_front() {
-  set_shortage_handler(&drop_values, &what_is_held);
+  static constexpr ShortageHandlers kHandlers = {
+      .free = &drop_values, .held = &values_of_budgets, .text = &what_is_held};
+  set_shortage_handlers(&kHandlers);
   RetryingAllocator::put_in_front();
   ask_us_where_cuda_runs_out();
 }

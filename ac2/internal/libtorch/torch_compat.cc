@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/version.h>
 
 #include <algorithm>
@@ -63,9 +64,40 @@ std::optional<DeviceMemory> memory_of(Index device) {
   using namespace at::accelerator;  // NOLINT(google-build-using-namespace)
   if constexpr (requires { getMemoryInfo(device); }) {
     const auto [free, total] = getMemoryInfo(device);
-    return DeviceMemory{.free = static_cast<int64_t>(free), .total = static_cast<int64_t>(total)};
+    const auto stats = getDeviceStats(device);
+    const int64_t reserved = stats.reserved_bytes.at(0).current;
+    const int64_t used = stats.active_bytes.at(0).current + stats.inactive_split_bytes.at(0).current;
+    return DeviceMemory{.free = static_cast<int64_t>(free),
+                        .total = static_cast<int64_t>(total),
+                        .reserved = reserved,
+                        .idle = std::max<int64_t>(reserved - used, 0)};
   } else {
     return std::nullopt;
+  }
+}
+
+// Streams of newer versions say so. In older ones the generator of a GPU refuses to tell its state then.
+template <class Stream>
+bool is_capturing_on(const Stream& stream) {
+  if constexpr (requires { stream.is_capturing(); }) {
+    return stream.is_capturing();
+  } else {
+    if (stream.device_type() != c10::DeviceType::CUDA) {
+      return false;
+    }
+    try {
+      at::globalContext().defaultGenerator(stream.device()).get_offset();
+      return false;
+    } catch (const c10::Error&) {
+      return true;
+    }
+  }
+}
+
+template <class Type>
+void empty_cache_of(Type type) {
+  if constexpr (requires { getDeviceAllocator(type)->emptyCache(); }) {
+    getDeviceAllocator(type)->emptyCache();
   }
 }
 
@@ -210,6 +242,21 @@ void reset_peak_of_accelerator(c10::DeviceIndex device) {
 
 std::optional<DeviceMemory> memory_of_accelerator(c10::DeviceIndex device) {
   return memory_of(device);
+}
+
+bool is_capturing_graph() {
+  if (!c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA)) {
+    return false;
+  }
+  const c10::impl::DeviceGuardImplInterface& cuda = *c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA);
+  return cuda.deviceCount() > 0 && is_capturing_on(cuda.getStream(cuda.getDevice()));
+}
+
+void empty_cache_of_accelerators() {
+  const std::optional<c10::DeviceType> accelerator = at::getAccelerator();
+  if (accelerator && !is_capturing_graph()) {
+    empty_cache_of(*accelerator);
+  }
 }
 
 }  // namespace ac2::internal

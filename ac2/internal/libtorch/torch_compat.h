@@ -103,14 +103,20 @@ std::optional<RequestedBytes> requested_of_accelerator(c10::DeviceIndex device);
 // Does nothing before 2.9.
 void reset_peak_of_accelerator(c10::DeviceIndex device);
 
-// What an accelerator has, and what of it nobody has taken.
+// What an accelerator has.
 struct DeviceMemory {
-  int64_t free = 0;
+  int64_t free = 0;  // taken by no program
   int64_t total = 0;
+  int64_t reserved = 0;  // taken by LibTorch's allocator
+  int64_t idle = 0;      // of these, whole blocks that nothing uses, which the allocator gives back before it fails
 };
 
 // None before 2.9, or if it does not say.
 std::optional<DeviceMemory> memory_of_accelerator(c10::DeviceIndex device);
+// Whether a CUDA graph is captured on this thread's current stream.
+bool is_capturing_graph();
+// Gives idle memory of the accelerators back. Waits for them. Does nothing before 2.9, and while a graph is captured.
+void empty_cache_of_accelerators();
 
 // How precise LibTorch lets products of float32 be: its settings for each backend and kind of op, in the order in which
 // LibTorch lists them (from 2.9 on), then at::Float32MatmulPrecision and allow_tf32 of cuDNN, which older functions set

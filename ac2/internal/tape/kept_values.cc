@@ -130,9 +130,9 @@ BudgetedTape::Freed KeptValues::evict_if_it_frees(Value* value, std::optional<c1
       (replayed.defined() && has_python_object(*replayed.unsafeGetTensorImpl()))) {
     return {};
   }
-  const auto bytes = static_cast<int64_t>(storage.nbytes());
+  const BudgetedTape::Freed freed = {.bytes = static_cast<int64_t>(storage.nbytes()), .device = storage.device()};
   evict_for_room(value);
-  return {.bytes = bytes};
+  return freed;
 }
 
 void KeptValues::drop_before_overwrite(Value* value) {

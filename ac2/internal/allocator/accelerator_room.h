@@ -1,0 +1,68 @@
+// How much more LibTorch's allocator can have of an accelerator before it fails, and whether that is enough for an
+// allocation of which nobody tells the size.
+//
+//   if (make_room_on(device)) …   // from the allocator: something was dropped
+//
+// A program may allow the allocator a fraction of the device (torch.cuda.set_per_process_memory_fraction()). LibTorch
+// tells the fraction only by CUDA's own headers. So a build for CUDA sets a function that asks for it, and Python,
+// whose package is built without CUDA, notes it whenever a region opens. In another build the room is that of the whole
+// device.
+//
+// Threads: any. The device's allocator may be locked by the caller.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <optional>
+
+namespace ac2::internal {
+
+struct AcceleratorRoom {
+  int64_t limit = 0;      // what the allocator may have in all
+  int64_t reserved = 0;   // what it has
+  int64_t untouched = 0;  // what it has not, may have, and others have left free
+  int64_t idle = 0;       // of what it has, what it would give back
+
+  int64_t left() const { return untouched + idle; }
+  // What kernels may take beside their results.
+  int64_t least() const { return limit / 128; }
+};
+
+// None if LibTorch does not say (before 2.9).
+std::optional<AcceleratorRoom> room_of_accelerator(c10::DeviceIndex device);
+
+// The allocator gives back the segments that nothing uses. Waits for the device.
+//
+// After a shortage the segments are cut as it suited a step that held more. Pieces of large ones are in use, by an
+// optimizer's state for ever, and what is dropped next is nowhere a whole segment. Without what was cached the next
+// step takes segments as it needs them.
+void give_back_idle_memory();
+
+// The allocator is about to take a segment of the device, or to fail. Drops values until there is enough room for it.
+// Returns whether anything was dropped. How much is enough depends on what this thread does:
+//
+// - An op that is tried again if it fails needs nothing.
+// - A node of autograd needs as much as the largest gradient that it takes or makes, and a quarter more.
+// - Anything else, such as an optimizer or an op outside of regions, needs what the largest segment had that was taken
+//   so while regions held something, and a quarter more, but not more than a quarter of the limit. In the first two
+//   steps it needs an eighth of the limit at least.
+//
+// It is never less than AcceleratorRoom::least(). What is dropped need not be what the allocator can give back, as
+// where it has cut segments into pieces; then more is dropped.
+bool make_room_on(c10::Device device);
+
+// From 0 to 1.
+void note_memory_fraction(c10::DeviceIndex device, double fraction);
+// Asked instead of what was noted.
+using MemoryFraction = double (*)(c10::DeviceIndex device);
+void set_memory_fraction_source(MemoryFraction source);
+
+// For tests: an allocator that is not LibTorch's. Null: LibTorch's.
+struct AcceleratorAllocator {
+  std::optional<AcceleratorRoom> (*room_of)(c10::DeviceIndex device);
+  void (*give_back_idle)();
+};
+void set_accelerator_allocator(const AcceleratorAllocator* allocator);
+
+}  // namespace ac2::internal

@@ -1,0 +1,163 @@
+#include "python/binding/budgets.h"
+
+#include <c10/util/Exception.h>
+#include <pybind11/stl.h>
+
+#include <optional>
+#include <string>
+
+#include "ac2/internal/budget/budget.h"
+#include "ac2/internal/region/budget_access.h"
+#include "ac2/memory_budget.h"
+#include "python/binding/copies.h"
+#include "python/binding/errors.h"
+
+namespace ac2::python {
+
+namespace py = pybind11;
+
+namespace {
+
+// The runtime takes locks under which tensors, and so Python objects, may die on other threads.
+using WithoutGil = py::call_guard<py::gil_scoped_release>;
+
+// What memory_budget= takes as a number.
+int64_t as_bytes(const py::object& given) {
+  return py::module_::import("ac2._budgets").attr("as_bytes")(given).cast<int64_t>();
+}
+
+bool models_costs(const py::object& given) {
+  return py::module_::import("ac2._budgets").attr("models_costs")(given).cast<bool>();
+}
+
+// The call that makes such a budget.
+struct Call {
+  std::string function;          // of ac2
+  std::optional<int64_t> bytes;  // its argument
+  bool models_costs = false;
+
+  std::string text() const {
+    return c10::str(function, "(", bytes ? c10::str(*bytes) : "",
+                    models_costs ? (bytes ? ", modelled_costs=True" : "modelled_costs=True") : "", ")");
+  }
+  py::tuple reduced() const {
+    return py::make_tuple(py::module_::import("ac2._budgets").attr("made_by"),
+                          py::make_tuple(function, bytes, models_costs));
+  }
+};
+
+Call call_of(const MemoryBudget& budget) {
+  const internal::Budget& behind = *internal::BudgetAccess::budget(budget);
+  const bool models_costs = behind.costs() == internal::CostSource::kModelled;
+  if (behind.peak()) {
+    return {"MemoryBudget.peak", budget.bytes(), models_costs};
+  }
+  if (behind.has_no_number()) {
+    return {"whatever_fits", std::nullopt, models_costs};
+  }
+  return {behind.limit().soft ? "MemoryBudget.soft" : "MemoryBudget", budget.bytes(), models_costs};
+}
+
+}  // namespace
+
+BudgetOption budget_option(const py::object& budget) {
+  if (budget.is_none()) {
+    return {};
+  }
+  if (py::isinstance<MemoryBudget>(budget)) {
+    return budget.cast<MemoryBudget>();
+  }
+  if (py::isinstance<py::bool_>(budget) || !py::hasattr(budget, "__index__")) {
+    throw py::type_error("memory_budget is " + py::repr(budget).cast<std::string>() +
+                         "; expected a number of bytes or an ac2.MemoryBudget.");
+  }
+  return budget.attr("__index__")().cast<int64_t>();
+}
+
+void add_budgets(py::module_& module) {
+  py::class_<MemoryBudget> budget(module, "MemoryBudget",
+                                  R"(MemoryBudget(bytes, modelled_costs=None)
+
+A number of bytes that regions may hold for backward. Regions that are given the same object share it.
+
+Args:
+    bytes: a positive number, or a text such as "64MiB".
+    modelled_costs: the costs of ops come from their shapes instead of their times, so that the same program drops
+        the same values in every run. By default if a process group of torch.distributed is initialised when the budget
+        is made, so that processes of the same shapes drop the same values.)");
+  copy_is_itself(budget)
+      .def(py::init([](const py::object& bytes, const py::object& modelled_costs) {
+             return with_value_errors([&] { return MemoryBudget(as_bytes(bytes), models_costs(modelled_costs)); });
+           }),
+           py::arg("bytes"), py::arg("modelled_costs") = py::none())
+      .def_static(
+          "soft",
+          [](const py::object& bytes, const py::object& modelled_costs) {
+            return with_value_errors([&] { return MemoryBudget::soft(as_bytes(bytes), models_costs(modelled_costs)); });
+          },
+          R"(A budget that is exceeded where there is no other way, instead of an error.
+
+    with ac2.PolicyScope(memory_budget=ac2.MemoryBudget.soft(2 << 30)):
+        ...
+
+The first time is a warning; times_over() and most_bytes_over() count.)",
+          py::arg("bytes"), py::arg("modelled_costs") = py::none())
+      .def_static(
+          "peak",
+          [](const py::object& bytes, const py::object& modelled_costs) {
+            return with_value_errors([&] { return MemoryBudget::peak(as_bytes(bytes), models_costs(modelled_costs)); });
+          },
+          R"(A bound on what all tensors of the CPU take together, not on what regions hold alone.
+
+    budget = ac2.MemoryBudget.peak(2 << 30)         # before the model is made: what is older is not counted
+    with ac2.PolicyScope(memory_budget=budget):
+        loss = model(x)
+
+An allocation that would bring their sum over the bytes first drops values of regions under this budget, whoever
+allocates. Where there is nothing left to drop, more is allocated: a warning says so once, and times_over() and
+most_bytes_over() count. Memory of accelerators is not bounded, which a warning says once where a region computes on
+one; a shortage there is met as under whatever_fits().)",
+          py::arg("bytes"), py::arg("modelled_costs") = py::none())
+      .def("bytes", &MemoryBudget::bytes,
+           "The bytes of the budget, or of the peak; of whatever_fits() what it has learned, and 2**63 - 1 while that "
+           "is nothing.")
+      .def("held_bytes", &MemoryBudget::held_bytes, WithoutGil(), "Held now.")
+      .def("times_over", &MemoryBudget::times_over, WithoutGil(),
+           "Of a soft budget: for how many ops and saved tensors there was no room so far; of one for a peak: how many "
+           "allocations went over it.")
+      .def("most_bytes_over", &MemoryBudget::most_bytes_over, WithoutGil(),
+           "Of a soft budget: by how many bytes it was exceeded at most.")
+      .def("__repr__", [](const MemoryBudget& budget) { return call_of(budget).text(); })
+      // So that a module that was wrapped with one can be pickled. What was held and learned stays behind.
+      .def("__reduce__", [](const MemoryBudget& budget) { return call_of(budget).reduced(); });
+  module.def(
+      "whatever_fits",
+      [](const py::object& modelled_costs) {
+        if (!modelled_costs.is_none() && !py::isinstance<py::bool_>(modelled_costs)) {
+          throw py::type_error(
+              "whatever_fits was given " + py::repr(modelled_costs).cast<std::string>() +
+              "; it takes no number of bytes, only modelled_costs=True or False. A budget of a number is "
+              "ac2.MemoryBudget(bytes), a bound on the process's tensors ac2.MemoryBudget.peak(bytes).");
+        }
+        const bool modelled = models_costs(modelled_costs);
+        const py::gil_scoped_release no_gil;
+        return whatever_fits(modelled);
+      },
+      R"(A memory budget without a number: nothing is dropped while there is memory.
+
+    with ac2.PolicyScope(memory_budget=ac2.whatever_fits()):
+        loss = model(x)
+    loss.backward()
+
+Where memory runs out, in any op, in or outside of regions, on any thread, the regions under this budget drop what is
+cheapest to compute again and frees memory on that device, until there is enough; then the program goes on. What had to go
+is learned: later steps drop it in time. torch.OutOfMemoryError, or the CPU's RuntimeError, arrives when nothing is left to
+drop. All calls give the same budget. On the CPU the first call puts an allocator in front of PyTorch's: it should not run
+while another thread allocates tensors.
+
+Args:
+    modelled_costs: as for MemoryBudget; each value has a budget of its own.)",
+      py::arg("modelled_costs") = py::none());
+}
+
+}  // namespace ac2::python

@@ -1,0 +1,46 @@
+// Memory of the fake accelerator, given out as CUDA's caching allocator would: in blocks of segments, up to a limit,
+// and with whatever_fits() asked before each segment.
+//
+//   const FakeCudaMemory memory({.limit = int64_t{8} << 30, .scale = 1024});   // each byte counts as 1024
+//   … steps on FakeAccelerator::install().device() …
+//
+// Threads: those of the accelerator. One at a time lives, and no block that it gave out outlives it.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <map>
+
+#include "ac2/internal/allocator/accelerator_room.h"
+#include "benchmarks/caching/caching_allocator.h"
+#include "tests/support/fake_accelerator.h"
+
+namespace ac2::test {
+
+class FakeCudaMemory final : public FakeAccelerator::Arena {
+ public:
+  struct Options {
+    int64_t limit = 0;
+    int64_t scale = 1;
+  };
+  explicit FakeCudaMemory(const Options& options);
+  ~FakeCudaMemory() override;
+  FakeCudaMemory(const FakeCudaMemory&) = delete;
+  FakeCudaMemory& operator=(const FakeCudaMemory&) = delete;
+
+  bool take(const void* data, int64_t bytes) override;
+  void give_back(const void* data) override;
+  const benchmarks::CachingAllocator& allocator() const { return allocator_; }
+  void empty_cache() { allocator_.empty_cache(); }
+  void set_limit(int64_t limit);
+  // In bytes of the accelerator.
+  internal::AcceleratorRoom room() const;
+
+ private:
+  Options options_;
+  benchmarks::CachingAllocator allocator_;
+  std::map<const void*, benchmarks::CachingAllocator::Address> blocks_;
+};
+
+}  // namespace ac2::test
