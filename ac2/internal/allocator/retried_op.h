@@ -20,7 +20,7 @@ class RetriedOp {
   static bool is_under_way() { return count_ > 0; }
 
  private:
-  static inline thread_local int count_ = 0;
+  static inline constinit thread_local int count_ = 0;
   bool is_retried_;
 };
 
