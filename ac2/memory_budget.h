@@ -79,9 +79,9 @@ class MemoryBudget;
 //
 // On CUDA the caching allocator asks before it takes memory of the device, without saying how much. A fraction of the
 // device that was set with setMemoryFraction() is seen in a build with --config=cuda, and from Python. Where what is
-// dropped lies in pieces of segments in which other tensors lie too, it may not be enough; docs/gpu.md says what to set.
-// Other accelerators have nothing of the kind: there ops of regions
-// and replays are tried again, and kernels of backward and ops outside of regions are not.
+// dropped lies in pieces of segments in which other tensors lie too, it may not be enough; docs/gpu.md says what to
+// set. Other accelerators have nothing of the kind: there ops of regions and replays are tried again, and kernels of
+// backward and ops outside of regions are not.
 MemoryBudget whatever_fits(bool modelled_costs = false);
 
 class MemoryBudget {

@@ -45,6 +45,7 @@ struct CachingAllocator::Block {
   Block* before = nullptr;
   Block* after = nullptr;
 
+  bool is_segment() const { return before == nullptr && after == nullptr; }
   bool is_free() const { return requested == 0; }
 };
 
@@ -113,7 +114,7 @@ int64_t CachingAllocator::idle_bytes() const {
   int64_t bytes = 0;
   for (const Pool* pool : {small_.get(), large_.get()}) {
     for (const Block* block : pool->free) {
-      bytes += block->before == nullptr && block->after == nullptr ? block->size : 0;
+      bytes += block->is_segment() ? block->size : 0;
     }
   }
   return bytes;
@@ -182,7 +183,7 @@ bool CachingAllocator::give_back_free_segments() {
   for (Pool* pool : {small_.get(), large_.get()}) {
     for (auto it = pool->free.begin(); it != pool->free.end();) {
       Block* const block = *it;
-      if (block->before != nullptr || block->after != nullptr) {
+      if (!block->is_segment()) {
         ++it;
         continue;
       }

@@ -11,11 +11,10 @@
 // - Sizes are rounded up to 512 bytes. Up to 1 MiB a block comes from the small pool, else from the large one.
 // - The smallest free block of the pool that is large enough is taken, and of several the one with the lowest address.
 //   The rest of it becomes a free block: in the small pool from 512 bytes on, in the large one above 1 MiB.
-// - If there is none, a segment is reserved. It has 2 MiB in the small pool. In the large one it has 20 MiB for a size
-//   of less than 10 MiB, else the size rounded up to 2 MiB.
-// - Before that `before_segment` is called, which may free blocks, as a FreeMemoryCallback may. If it returns true, a
-// free
-//   block is looked for once more.
+// - If there is none, `before_segment` is called, which may free blocks, as a FreeMemoryCallback may. If it returns
+//   true, a free block is looked for once more.
+// - If there is none then, a segment is reserved. It has 2 MiB in the small pool. In the large one it has 20 MiB for a
+//   size of less than 10 MiB, else the size rounded up to 2 MiB.
 // - If the device has no room for it, all segments that are wholly free are given back, and it is tried once more.
 // - A block that is freed is merged with its free neighbours. No other block moves, and no segment is given back.
 //
@@ -81,7 +80,7 @@ class CachingAllocator {
   const Bytes& allocated() const { return allocated_; }
   // The segments.
   const Bytes& reserved() const { return reserved_; }
-  // Of those, what is wholly free.
+  // The bytes of the segments that are wholly free.
   int64_t idle_bytes() const;
   // How often segments were given back for want of room.
   int64_t retries() const { return retries_; }

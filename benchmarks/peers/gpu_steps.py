@@ -49,7 +49,7 @@ def in_ac2(model, policy):
     ac2.apply_checkpointing(model, modules="blocks.*", policy=policy)
 
 
-# What is done to the model, and what is around a forward.
+# Each form wraps the model, and opens a context around each forward.
 FORMS = {
     "plain": (lambda model: None, contextlib.nullcontext),
     "torch.utils.checkpoint": (checkpoint_blocks, contextlib.nullcontext),

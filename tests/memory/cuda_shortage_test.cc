@@ -13,6 +13,7 @@
 #include "ac2/scope.h"
 #include "tests/support/fake_cuda_memory.h"
 #include "tests/support/offload_fixture.h"
+#include "tests/support/training_step.h"
 
 namespace ac2::test {
 namespace {
@@ -27,17 +28,17 @@ using Around = std::function<void(const std::function<void()>& forward)>;
 class Gpt {
  public:
   Gpt(c10::Device device, bool head_in_region) : head_in_region_(head_in_region) {
-    input_ = by_formula({kBatch, kDim}, 1).to(device);
+    input_ = TrainingStep::by_formula({kBatch, kDim}, 1).to(device);
     target_ = (at::arange(kBatch) * 7 % kWords).to(device);
     const auto add = [&](const at::Tensor& parameter) {
       parameters_.push_back(parameter.to(device).detach().requires_grad_());
     };
     for (int64_t i = 0; i < kLayers; ++i) {
       const auto seed = static_cast<double>(4 * i);
-      add(by_formula({4 * kDim, kDim}, seed + 2).div_(6));
-      add(by_formula({kDim, 4 * kDim}, seed + 3).div_(9));
+      add(TrainingStep::by_formula({4 * kDim, kDim}, seed + 2).div_(6));
+      add(TrainingStep::by_formula({kDim, 4 * kDim}, seed + 3).div_(9));
     }
-    add(by_formula({kWords, kDim}, 5).div_(9));
+    add(TrainingStep::by_formula({kWords, kDim}, 5).div_(9));
     optimizer_ = std::make_unique<torch::optim::Adam>(parameters_, torch::optim::AdamOptions(1e-3));
   }
 
@@ -64,10 +65,6 @@ class Gpt {
  private:
   static constexpr int64_t kLayers = 12, kBatch = 256, kDim = 32, kWords = 1000;
 
-  static at::Tensor by_formula(at::IntArrayRef sizes, double seed) {
-    const at::Tensor i = at::arange(c10::multiply_integers(sizes), at::kDouble);
-    return (i * i * 0.37 + seed).sin().to(at::kFloat).reshape(sizes);
-  }
   at::Tensor body() const {
     at::Tensor x = input_;
     for (int64_t i = 0; i < kLayers; ++i) {

@@ -34,14 +34,14 @@ c10::DataPtr allocate_memory(Kind kind, size_t bytes, c10::Device device) {
   void* data = nullptr;
   if (bytes > 0) {
     const Lock lock(state().mutex);
-    const auto allocate = [&] { return state().memory.allocate(kind, bytes, FakeAccelerator::current_stream()); };
+    FakeAccelerator::Arena* const arena = kind == Kind::kDevice ? state().arena : nullptr;
+    const auto allocate = [&]() -> void* {
+      void* block = state().memory.allocate(kind, bytes, FakeAccelerator::current_stream());
+      if (block == nullptr || arena == nullptr || arena->take(block, static_cast<int64_t>(bytes))) return block;
+      state().memory.free(block);
+      return nullptr;
+    };
     data = allocate();
-    if (data != nullptr && kind == Kind::kDevice && state().arena != nullptr &&
-        !state().arena->take(data, static_cast<int64_t>(bytes))) {
-      ++state().refused_allocations;
-      state().memory.free(data);
-      data = nullptr;
-    }
     while (data == nullptr && kind == Kind::kDevice) {
       ++state().refused_allocations;
       if (!state().free_memory || !state().free_memory(static_cast<int64_t>(bytes))) break;

@@ -58,12 +58,14 @@ class TrainingStep {
   }
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
 
- private:
+  // Numbers between -1 and 1, the same on each device.
   static at::Tensor by_formula(at::IntArrayRef sizes, double seed) {
     const int64_t count = c10::multiply_integers(sizes);
     const at::Tensor i = at::arange(count, at::kDouble);
     return (i * i * 0.37 + seed).sin().to(at::kFloat).reshape(sizes);
   }
+
+ private:
   void add(const at::Tensor& parameter, c10::Device device) {
     parameters_.push_back(parameter.to(device).detach().requires_grad_());
   }

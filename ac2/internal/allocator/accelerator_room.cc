@@ -16,7 +16,8 @@ namespace {
 // Relaxed: the device's allocator has its lock where these are used, and the fraction is a number of its own.
 struct Noted {
   std::atomic<double> fraction{1};
-  // What was reserved when a segment was about to be taken for something else than an op that is tried again or a node.
+  // The reserved bytes before the segment that is being taken, if neither a node nor an op that is tried again takes
+  // it.
   std::atomic<int64_t> before_segment{kNoSegment};
   std::atomic<int64_t> largest_segment{0};
 

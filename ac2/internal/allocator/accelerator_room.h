@@ -25,7 +25,7 @@ struct AcceleratorRoom {
   int64_t idle = 0;       // of what it has, what it would give back
 
   int64_t left() const { return untouched + idle; }
-  // What kernels may take beside their results.
+  // Kernels may take as much beside their results.
   int64_t least() const { return limit / 128; }
 };
 

@@ -12,8 +12,8 @@ namespace {
 std::atomic<const ShortageHandlers*> installed{nullptr};
 thread_local bool is_in_handler = false;
 
-// What the handler returns, or nothing if there is none, if this thread is in one already, or if it throws: there may
-// be too little memory for the lists of what is dropped. The caller's error says what there is to say.
+// Returns the result of the handler, or nothing if there is none, if this thread is in one already, or if it throws:
+// there may be too little memory for the lists of what is dropped. The caller's error says what there is to say.
 template <class Handler, class... Args>
 auto ask(Handler handler, Args&&... args) noexcept -> decltype(handler(std::forward<Args>(args)...)) {
   if (handler == nullptr || is_in_handler) {

@@ -189,7 +189,7 @@ std::optional<int64_t> Budget::settle_accelerator() {
       return 0;
     }
     const std::optional<AcceleratorRoom> room = room_of_accelerator(device);
-    // What the allocator has by itself, the next step takes again.
+    // The next step takes again the memory that the allocator has reserved.
     return room ? std::optional(std::max<int64_t>(room->untouched - room->least(), 0)) : std::nullopt;
   } catch (const c10::Error&) {
     return std::nullopt;  // The device does not say.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <limits>
 #include <mutex>
 #include <string>
@@ -100,28 +101,31 @@ void exceeded(int64_t bytes) {
   }
 }
 
+// Those for a peak come last.
+std::vector<std::shared_ptr<Budget>> all_budgets() {
+  std::vector<std::shared_ptr<Budget>> all(budgets().begin(), budgets().end());
+  std::ranges::move(PeakBudgets::get().living(), std::back_inserter(all));
+  return all;
+}
+
 HeldValues values_of_budgets() {
   HeldValues held;
-  const auto add = [&](const std::shared_ptr<Budget>& budget) {
+  for (const std::shared_ptr<Budget>& budget : all_budgets()) {
     const HeldValues more = budget->values_in_time();
     held.bytes += more.bytes;
     held.backwards = std::max(held.backwards, more.backwards);
-  };
-  std::ranges::for_each(budgets(), add);
-  std::ranges::for_each(PeakBudgets::get().living(), add);
+  }
   return held;
 }
 
 std::string what_is_held(c10::Device) {
+  const std::vector<std::shared_ptr<Budget>> all = all_budgets();
   int64_t bytes = 0;
-  for (const std::shared_ptr<Budget>& budget : budgets()) {
+  for (const std::shared_ptr<Budget>& budget : all) {
     bytes += budget->most_held_bytes();
   }
-  const std::vector<std::shared_ptr<Budget>> peaks = PeakBudgets::get().living();
-  for (const std::shared_ptr<Budget>& budget : peaks) {
-    bytes += budget->most_held_bytes();
-  }
-  return absl::StrCat("ac2's regions under whatever_fits()", peaks.empty() ? "" : " or MemoryBudget::peak()",
+  return absl::StrCat("ac2's regions under whatever_fits()",
+                      all.size() == budgets().size() ? "" : " or MemoryBudget::peak()",
                       " have dropped all that they could. They hold ", bytes,
                       " bytes: what policies say MUST be saved, what cannot be computed again, what backward is using, "
                       "and what the program has too. ac2::explain_held() lists what all regions hold.");

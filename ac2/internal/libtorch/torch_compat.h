@@ -103,7 +103,7 @@ std::optional<RequestedBytes> requested_of_accelerator(c10::DeviceIndex device);
 // Does nothing before 2.9.
 void reset_peak_of_accelerator(c10::DeviceIndex device);
 
-// What an accelerator has.
+// The memory of an accelerator.
 struct DeviceMemory {
   int64_t free = 0;  // taken by no program
   int64_t total = 0;
