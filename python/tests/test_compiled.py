@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import torch
+import torch._inductor.compile_fx  # noqa: F401  Here and not in a test, so that the collector leaves it out: conftest.py.
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
 import ac2
