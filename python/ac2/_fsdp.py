@@ -8,7 +8,9 @@ gathered, which the region would then hold. So
 - the parameters that it has gathered are known to the runtime as ones whose bytes come and go
   (``ac2/internal/libtorch/managed_tensors.h``): they are read where they are when they are needed, and never held;
 - what enters and leaves a unit is saved, so that what is computed again in a unit's backward needs no other unit's parameters,
-  which are not there then.
+  which are not there then;
+- parameters that stayed gathered while an optimizer has stepped are out of date. Where FSDP lets go of them after forward, backward
+  gathers others. So what is computed from them is saved, and plain training's bits come out.
 
 The methods of FSDP's classes are wrapped for this, once, when a region opens and FSDP has been imported. They are called by name
 on each use, so that modules which were sharded before are reached too.
@@ -18,10 +20,12 @@ import dataclasses
 import functools
 import importlib
 import sys
+import warnings
 from typing import Any, Callable, Iterator
 
 import torch
 import torch.utils._pytree
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from ac2 import _C
 
@@ -34,6 +38,8 @@ _OWN_WORK = ("unshard", "wait_for_unshard", "reshard", "post_backward", "finaliz
 _OWN_WORK_OF_STATE = ("_root_pre_forward", "_cast_forward_inputs")
 
 _watching = False
+# How often an optimizer has stepped since FSDP is watched. Version counters do not tell: steps on DTensors do not raise them.
+_steps = 0
 
 
 def watch_once() -> None:
@@ -41,7 +47,13 @@ def watch_once() -> None:
     global _watching
     if not _watching and _GROUP in sys.modules:
         _watching = True
+        register_optimizer_step_post_hook(_count_step)
         _watch()
+
+
+def _count_step(*_: Any) -> None:
+    global _steps
+    _steps += 1
 
 
 def _watch() -> None:
@@ -51,6 +63,7 @@ def _watch() -> None:
         _wrap(group, name, _unrecorded)
     for name in _OWN_WORK_OF_STATE:
         _wrap(state, name, _unrecorded)
+    _wrap(group, "unshard", _noting_when_it_gathers)
     _wrap(group, "wait_for_unshard", _telling_of_parameters)
     _wrap(group, "pre_forward", _saving_what_it_returns)
     _wrap(group, "post_forward", _saving_what_it_returns)
@@ -72,28 +85,56 @@ def _unrecorded(original: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
+def _noting_when_it_gathers(original: Callable[..., Any]) -> Callable[..., Any]:
+    def unshard(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = self._all_gather_result
+        result = original(self, *args, **kwargs)
+        if self._all_gather_result is not before:
+            self._ac2_gathered_at = _steps
+        return result
+
+    return unshard
+
+
+def _is_out_of_date(group: Any) -> bool:
+    """Whether backward may gather other bytes than forward reads."""
+    return getattr(group, "_ac2_gathered_at", 0) != _steps and bool(getattr(group, "_reshard_after_forward", True))
+
+
 def _telling_of_parameters(original: Callable[..., Any]) -> Callable[..., Any]:
     def wait_for_unshard(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(self, *args, **kwargs)
+        is_out_of_date = _is_out_of_date(self)
+        if is_out_of_date:
+            _warn_once()
         for parameter in self.fsdp_params:
-            _tell_of(parameter, self)
+            _tell_of(parameter, self, is_out_of_date)
         return result
 
     return wait_for_unshard
 
 
-def _tell_of(parameter: Any, group: Any) -> None:
+@functools.cache
+def _warn_once() -> None:
+    warnings.warn(
+        "FSDP's parameters stayed gathered while an optimizer stepped (set_reshard_after_backward(False)). This forward reads the old "
+        "ones, and backward gathers the new ones. What a region computes from them is saved. Reshard before the optimizer's step: "
+        "set_reshard_after_backward(True) for the last micro-batch. This is said once.", stacklevel=2)
+
+
+def _tell_of(parameter: Any, group: Any, is_out_of_date: bool) -> None:
     """Each tensor that FSDP resizes to nothing and back. Where the parameter is a subclass, these are its parts."""
     tensors = [*parameter.all_gather_outputs, *getattr(parameter, "_unsharded_inner_tensors", ())]
-    if parameter.__dict__.get("_ac2_told_of") == [id(tensor) for tensor in tensors]:
+    told = ([id(tensor) for tensor in tensors], is_out_of_date)
+    if parameter.__dict__.get("_ac2_told_of") == told:
         return
-    parameter._ac2_told_of = [id(tensor) for tensor in tensors]
+    parameter._ac2_told_of = told
     info = parameter._module_info
     name = getattr(parameter, "_param_fqn", None) or f"{type(info.module).__name__}.{info.param_name}"
     unit = getattr(group, "_module_fqn", None) or "the root"
     for tensor in tensors:
         if type(tensor) is torch.Tensor and tensor.numel() > 0:
-            _C.manage_storage(tensor, f"{name} (of the FSDP unit {unit})")
+            _C.manage_storage(tensor, f"{name} (of the FSDP unit {unit})", is_out_of_date)
 
 
 def _saving_what_it_returns(original: Callable[..., Any]) -> Callable[..., Any]:

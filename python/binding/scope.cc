@@ -277,8 +277,8 @@ void add_tensors(py::module_& module) {
     expose(tensor);
   });
   module.def("note_early_count", [](const at::Tensor& tensor) { internal::note_early_count(tensor); });
-  module.def("manage_storage", [](const at::Tensor& tensor, std::string name) {
-    with_value_errors([&] { internal::manage_storage(tensor, std::move(name)); });
+  module.def("manage_storage", [](const at::Tensor& tensor, std::string name, bool is_out_of_date) {
+    with_value_errors([&] { internal::manage_storage(tensor, std::move(name), is_out_of_date); });
   });
   module.def("manage_data", [](const at::Tensor& tensor, std::string name) {
     with_value_errors([&] { internal::manage_data(tensor, std::move(name)); });

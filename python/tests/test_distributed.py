@@ -183,6 +183,8 @@ def train_fsdp(way, kind="plain"):
     if kind == "tied":
         model.head.weight = model.first.weight
     shard(model, way, **options)
+    if kind == "out of date":  # gathered before the optimizer's step, and once more between forward and backward
+        model.set_reshard_after_backward(False)
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], 0.1)
     losses = []
     for step in range(STEPS):
@@ -200,6 +202,10 @@ def train_fsdp(way, kind="plain"):
         if open_losses:
             sum(open_losses).backward()
         optimizer.step()
+    if kind == "out of date":
+        for module in model.modules():
+            if hasattr(module, "reshard"):
+                module.reshard()
     return results_of(model, losses)
 
 
@@ -207,7 +213,7 @@ def test_fsdp(ranks):
     ranks.run(same_as_plain, train_fsdp, WAYS)
 
 
-@pytest.mark.parametrize("kind", ["mixed precision", "stays", "offloaded", "frozen", "tied", "accumulated", "two forwards"])
+@pytest.mark.parametrize("kind", ["mixed precision", "stays", "offloaded", "frozen", "tied", "accumulated", "two forwards", "out of date"])
 def test_fsdp_of_this_kind(ranks, kind):
     ranks.run(same_as_plain, train_fsdp, FEW, kind)
 

@@ -26,16 +26,14 @@ bool fills_its_storage(const c10::TensorImpl& tensor) {
 
 class Registry {
  public:
-  void add(const at::Tensor& tensor, bool moves, std::string name) {
-    auto managed = std::make_shared<ManagedTensor>();
+  void add(const at::Tensor& tensor, ManagedTensor described) {
+    auto managed = std::make_shared<ManagedTensor>(std::move(described));
     managed->tensor = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
-    managed->moves = moves;
-    managed->name = std::move(name);
     const std::lock_guard lock(mutex_);
     if (++added_ >= sweep_at_) {
       sweep();
     }
-    if (moves) {
+    if (managed->moves) {
       moving_.insert_or_assign(tensor.unsafeGetTensorImpl(), std::move(managed));
     } else {
       resized_.insert_or_assign(tensor.storage().unsafeGetStorageImpl(), std::move(managed));
@@ -95,14 +93,14 @@ std::shared_ptr<const ManagedTensor> managed_tensors_detail::find(const c10::Sto
   return registry().find(storage);
 }
 
-void manage_storage(const at::Tensor& tensor, std::string name) {
+void manage_storage(const at::Tensor& tensor, std::string name, bool is_out_of_date) {
   check(tensor);
-  registry().add(tensor, /*moves=*/false, std::move(name));
+  registry().add(tensor, {.is_out_of_date = is_out_of_date, .name = std::move(name)});
 }
 
 void manage_data(const at::Tensor& tensor, std::string name) {
   check(tensor);
-  registry().add(tensor, /*moves=*/true, std::move(name));
+  registry().add(tensor, {.moves = true, .name = std::move(name)});
 }
 
 }  // namespace ac2::internal

@@ -1,6 +1,7 @@
 // Parameters whose bytes come and go: something else gathers them where they are needed, and lets go of them after.
 //
 //   manage_storage(unsharded, "blocks.0.weight (unit blocks.0)");   // its storage is resized to 0 bytes and back
+//   manage_storage(unsharded, "blocks.0.weight", true);             // the bytes that come back are others
 //   manage_data(parameter, "blocks.0.weight");                      // it is given other data, and none in between
 //   if (const auto managed = managed_in(storage)) …                 // when a region first meets the storage
 //
@@ -38,6 +39,7 @@ struct ManagedTensor {
   // Whose storage it is at any time. Read without a strong reference, for which Python's lock may be needed.
   c10::weak_intrusive_ptr<c10::TensorImpl> tensor{c10::intrusive_ptr<c10::TensorImpl>()};
   bool moves = false;  // it is given other data; else its storage stays, and is resized
+  bool is_out_of_date = false;  // in backward it may have other bytes than now: nobody reads it again in place of these
   std::string name;
 
   bool is_alive() const { return !tensor.expired(); }
@@ -46,8 +48,8 @@ struct ManagedTensor {
   int64_t storage_offset() const { return tensor._unsafe_get_target()->storage_offset(); }
 };
 
-// `tensor` has a plain storage, which stays its own.
-void manage_storage(const at::Tensor& tensor, std::string name);
+// `tensor` has a plain storage, which stays its own. The last call for a storage holds for the regions that meet it after.
+void manage_storage(const at::Tensor& tensor, std::string name, bool is_out_of_date = false);
 void manage_data(const at::Tensor& tensor, std::string name);
 
 namespace managed_tensors_detail {

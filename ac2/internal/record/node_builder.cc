@@ -149,6 +149,8 @@ class NodeBuilder {
       input.meta = plain ? tape_.intern(tensor) : nullptr;
       if (C10_UNLIKELY(input.value->is_foreign())) {
         input.value = read_foreign(input.value);
+      } else if (C10_UNLIKELY(input.value->is_managed())) {
+        node_->replayable &= !input.value->managed_form()->tensor->is_out_of_date;
       }
     }
     if (input.value != nullptr) {
