@@ -462,6 +462,71 @@ TEST_F(BudgetTest, ReplaysUnderASoftBudgetThatIsFarTooSmallDoNotDoubleFromStepTo
   EXPECT_LT(replays_of(16), 6 * replays_of(8));
 }
 
+// A GRU, all of it from tensors that require gradients.
+struct Recurrent {
+  explicit Recurrent(int64_t steps) : x(sample({steps, 3, 8})) {}
+
+  at::Tensor forward() const {
+    return std::get<0>(at::gru(x, hidden, {w_x, w_h, b_x, b_h}, /*has_biases=*/true, /*num_layers=*/1, /*dropout=*/0,
+                               /*train=*/true, /*bidirectional=*/false, /*batch_first=*/false))
+        .square()
+        .sum();
+  }
+  std::vector<at::Tensor> leaves() const { return {x, w_x, w_h, b_x, b_h}; }
+
+  at::Tensor x, hidden = at::zeros({1, 3, 12});
+  at::Tensor w_x = sample({36, 8}), w_h = sample({36, 12}), b_x = sample({36}), b_h = sample({36});
+};
+
+// What one replay drops the next one needs. Without an end of that, 24 steps take a million replays and more.
+TEST_F(BudgetTest, WhereReplaysComputeTheSameOverAndOverASoftBudgetIsExceededInstead) {
+  const Warnings warnings;
+  for (const int64_t steps : {8, 24, 32}) {
+    const Recurrent network(steps);
+    const std::vector<at::Tensor> expected = torch::autograd::grad({network.forward()}, network.leaves());
+    std::shared_ptr<const Trace> trace;
+    const auto run_under = [&](const MemoryBudget& budget) {
+      at::Tensor y;
+      {
+        PolicyScope scope({.memory_budget = budget});
+        trace = scope.trace();
+        y = network.forward();
+      }
+      expect_same_bits(torch::autograd::grad({y}, network.leaves()), expected, "gradients");
+    };
+    run_under(MemoryBudget(int64_t{1} << 40));
+    const int64_t all = trace->stats().peak_bytes;
+    const MemoryBudget budget = MemoryBudget::soft(all / 7, /*modelled_costs=*/true);
+    for (int i = 0; i < 2; ++i) {
+      run_under(budget);
+      EXPECT_LT(trace->stats().recomputed_ops, 24 * trace->stats().recorded_ops) << steps;
+    }
+    EXPECT_LT(budget.most_bytes_over(), all);
+  }
+}
+
+TEST_F(BudgetTest, ABackwardThatRunsOpsManyTimesUnderAStrictBudgetIsWarnedOfOnce) {
+  const Recurrent network(24);
+  const std::vector<at::Tensor> expected = torch::autograd::grad({network.forward()}, network.leaves());
+  const Warnings warnings;
+  const MemoryBudget budget(11664, /*modelled_costs=*/true);  // the least that does
+  for (int i = 0; i < 2; ++i) {
+    std::shared_ptr<const Trace> trace;
+    at::Tensor y;
+    {
+      PolicyScope scope({.memory_budget = budget});
+      trace = scope.trace();
+      y = network.forward();
+    }
+    expect_same_bits(torch::autograd::grad({y}, network.leaves()), expected, "gradients");
+    EXPECT_GT(trace->stats().recomputed_ops, 8 * trace->stats().recorded_ops);
+  }
+  ASSERT_EQ(warnings.messages.size(), 1);
+  EXPECT_NE(warnings.messages[0].find("11664 bytes, a backward has run the ops of a region again many times"),
+            std::string::npos)
+      << warnings.messages[0];
+}
+
 TEST_F(BudgetTest, ASoftBudgetIsExceededByWhatMustBeSaved) {
   const at::Tensor x = sample({kElements});
   const Warnings warnings;

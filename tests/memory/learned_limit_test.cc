@@ -53,6 +53,17 @@ TEST(LearnedLimitTest, ItIsNeverNothing) {
   EXPECT_EQ(limit.bytes(), 1);
 }
 
+TEST(LearnedLimitTest, ItRisesWhereABackwardHasReplayedTooMuch) {
+  LearnedLimit limit;
+  limit.rise_to(1000);
+  EXPECT_EQ(limit.bytes(), LearnedLimit::kNone);
+  limit.ran_out({.held = 900, .most_held = 900, .freed = 100});
+  limit.rise_to(700);
+  EXPECT_EQ(limit.bytes(), 800);
+  limit.rise_to(1000);
+  EXPECT_EQ(limit.bytes(), 1000);
+}
+
 TEST(LearnedLimitTest, WithoutShortagesItRisesNowAndThenAndEachTimeByMore) {
   LearnedLimit limit;
   limit.ran_out({.held = 900, .most_held = 900, .freed = 100});

@@ -152,6 +152,33 @@ TEST_F(PeakTest, ABoundBelowWhatParametersAndGradientsTakeIsWarnedOfOnceAndTheSt
       << warnings.messages[0];
 }
 
+// Each replay would drop what the next one needs.
+TEST_F(PeakTest, WhereReplaysComputeTheSameOverAndOverMoreIsAllocatedInstead) {
+  const auto sample = [](at::IntArrayRef sizes) { return at::randn(sizes).set_requires_grad(true); };
+  const at::Tensor x = sample({24, 16, 64}), hidden = at::zeros({1, 16, 64});
+  const std::vector<at::Tensor> weights = {sample({192, 64}), sample({192, 64}), sample({192}), sample({192})};
+  const auto forward = [&] {
+    return std::get<0>(at::gru(x, hidden, weights, /*has_biases=*/true, /*num_layers=*/1, /*dropout=*/0, /*train=*/true,
+                               /*bidirectional=*/false, /*batch_first=*/false))
+        .square()
+        .sum();
+  };
+  const std::vector<at::Tensor> expected = torch::autograd::grad({forward()}, weights);
+  const Warnings warnings;
+  const MemoryBudget budget = on_top(300'000);  // a third of what forward holds
+  for (int i = 0; i < 2; ++i) {
+    std::shared_ptr<const Trace> trace;
+    at::Tensor y;
+    {
+      PolicyScope scope({.memory_budget = budget});
+      trace = scope.trace();
+      y = forward();
+    }
+    expect_same_bits(torch::autograd::grad({y}, weights), expected, "gradients");
+    EXPECT_LT(trace->stats().recomputed_ops, 16 * trace->stats().recorded_ops);
+  }
+}
+
 TEST_F(PeakTest, OnlyAPositiveNumberIsAPeak) {
   expect_error([] { MemoryBudget::peak(0); }, {"must be a positive number of bytes, but is 0"});
   expect_error([] { MemoryBudget::peak(-1); }, {"must be a positive number of bytes, but is -1"});

@@ -40,6 +40,7 @@
 #include "ac2/internal/budget/backward_turn.h"
 #include "ac2/internal/budget/budgeted_tape.h"
 #include "ac2/internal/budget/budgets_at_fork.h"
+#include "ac2/internal/budget/eased_limit.h"
 #include "ac2/internal/budget/learned_limit.h"
 #include "ac2/internal/budget/outside_bytes.h"
 #include "ac2/internal/eviction/evictor.h"
@@ -125,12 +126,19 @@ class Budget : public std::enable_shared_from_this<Budget> {
   int64_t bytes_ahead() const { return HostCopies::most_ahead(limit_now()); }
 
   // Drops values until `bytes` more may be held. If that cannot be, throws c10::Error with what `at` says in it, or
-  // goes over a soft budget. `enough` is a budget that would have done, if it is more than what must be held at once
-  // now.
-  void make_room(int64_t bytes, c10::function_ref<std::string()> at, int64_t enough = 0);
+  // goes over a soft budget.
+  void make_room(int64_t bytes, c10::function_ref<std::string()> at) { make_room(bytes, at, /*enough=*/0, Raised()); }
+  // The same for a replay, which may hold more than a soft budget where it would otherwise be one of very many.
+  // `enough` is a budget that would have done, if it is more than what must be held at once now.
+  void make_room_to_replay(int64_t bytes, c10::function_ref<std::string()> at, int64_t enough);
   // The same for a replay that may be done in another way, which takes fewer bytes. False if there is no room unless
   // values that are kept to the last are dropped.
-  bool find_room(int64_t bytes);
+  bool find_room_to_replay(int64_t bytes, c10::function_ref<std::string()> at);
+  // A backward begins on a tape of so many nodes. Returns how many replays it may run before ease() is called.
+  int64_t replays_before_easing(int64_t nodes);
+  // That backward has run so many replays: further ones may hold more than a soft limit. Returns after how many more
+  // it is to be called again.
+  int64_t ease(int64_t nodes);
   // With the lock of the value's tape: a budget under which a replay that gets by with few bytes has room, and the
   // order in which such a replay gathers the inputs of the value's node.
   int64_t enough_to_replay(const Value& value);
@@ -143,10 +151,12 @@ class Budget : public std::enable_shared_from_this<Budget> {
   // --- a budget without a number ---
 
   bool has_no_number() const { return learned_.has_value(); }
+  // What relieve() is for: without the bytes there is an error, or more is allocated than a peak.
+  enum class Need : uint8_t { kMust, kMayExceed };
   // In the middle of an allocation, with whatever locks but a tape's or the budget's own: drops values on `device`, or
   // on any, until `bytes` are free that were not before, or there is nothing more to drop. Returns how many are free
   // now.
-  int64_t relieve(std::optional<c10::Device> device, int64_t bytes);
+  int64_t relieve(std::optional<c10::Device> device, int64_t bytes, Need need = Need::kMust);
   // Of a budget without a number. Nothing if another thread has the lock for too long.
   HeldValues values_in_time();
   // How often relieve() has freed something.
@@ -191,6 +201,28 @@ class Budget : public std::enable_shared_from_this<Budget> {
     int64_t least;  // bytes that must be held at once
     int64_t fixed;  // of those, what a budget does not decide
   };
+
+  // While it lives, more may be held than the limit. Without a budget it does nothing.
+  class Raised {
+   public:
+    Raised() = default;
+    Raised(Budget& budget, int64_t enough);
+    ~Raised();
+    Raised(const Raised&) = delete;
+    Raised& operator=(const Raised&) = delete;
+
+    bool is_raised() const { return budget_ != nullptr; }
+
+   private:
+    Budget* budget_ = nullptr;
+  };
+
+  void make_room(int64_t bytes, c10::function_ref<std::string()> at, int64_t enough, const Raised& raised);
+  // By how much what is held, with `bytes` more, exceeds the limit.
+  std::optional<Shortage> excess(int64_t bytes);
+  // Counts that more is held than soft limits say, and warns once; an error under a strict limit.
+  void exceed(const Shortage& shortage, c10::function_ref<std::string()> at, int64_t enough);
+  void warn_of_many_replays();
 
   ValueId id_of(const std::weak_ptr<BudgetedTape>& tape, Value& value);
   void enter(const std::weak_ptr<BudgetedTape>& tape, Value& value);
@@ -288,6 +320,9 @@ class Budget : public std::enable_shared_from_this<Budget> {
   int64_t times_short_ = 0;  // of room, with nothing to drop, under soft limits
   int64_t times_over_ = 0;
   int64_t most_bytes_over_ = 0;
+  EasedLimit eased_;
+  bool has_many_replays_ = false;                // a backward has run very many under a strict limit
+  std::atomic<bool> is_to_tell_of_them_{false};  // relaxed: of several threads one sees true
   OutsideBytes outside_;
   BackwardTurn backward_turn_;
   const CostSource costs_;

@@ -100,7 +100,7 @@ bool Budget::relieve_once(std::optional<c10::Device> device, Freed& freed, std::
   return true;
 }
 
-int64_t Budget::relieve(std::optional<c10::Device> device, int64_t bytes) {
+int64_t Budget::relieve(std::optional<c10::Device> device, int64_t bytes, Need need) {
   if (!has_no_number() || !start_tracking_in_time()) {
     return 0;
   }
@@ -109,6 +109,12 @@ int64_t Budget::relieve(std::optional<c10::Device> device, int64_t bytes) {
     const std::lock_guard lock(mutex_);
     shortage.held = held();
     note_held(shortage.held);
+    if (need == Need::kMayExceed && eased_.bytes() > 0) {
+      bytes = std::min(bytes, shortage.held - eased_.bytes());
+      if (bytes <= 0) {
+        return 0;
+      }
+    }
     shortage.most_held = most_held_.load(std::memory_order_relaxed);
     // What a value costs depends on what there is room for.
     evictor_.set_budget(std::clamp<int64_t>(shortage.held - bytes, 1, evictor_.budget()));
@@ -200,6 +206,7 @@ void Budget::backward_ended(int graph_task) {
   {
     const std::lock_guard lock(mutex_);
     memory_.step_ended();
+    eased_.backward_ended();
     if (!has_no_number() || learned_->last_backward() == graph_task) {
       return;
     }

@@ -1,6 +1,6 @@
 // How a budget makes room: it drops values one after the other, and says what is held where that is not enough.
+#include <c10/macros/Macros.h>
 #include <c10/util/Exception.h>
-#include <c10/util/ScopeExit.h>
 
 #include <algorithm>
 #include <limits>
@@ -65,62 +65,123 @@ bool Budget::is_short_of(int64_t bytes) {
   return true;
 }
 
-bool Budget::find_room(int64_t bytes) {
-  return !is_short_of(bytes) || !drop_until_room(bytes, /*spare_last=*/true);
+Budget::Raised::Raised(Budget& budget, int64_t enough) {
+  const std::lock_guard lock(budget.mutex_);
+  const int64_t raised = std::min(std::max(enough, budget.eased_.bytes()), least_strict(budget.limits_));
+  if (raised > budget.evictor_.budget()) {
+    budget.evictor_.set_budget(raised);
+    budget_ = &budget;
+  }
 }
 
-void Budget::make_room(int64_t bytes, c10::function_ref<std::string()> at, int64_t enough) {
+Budget::Raised::~Raised() {
+  if (budget_ != nullptr) {
+    const std::lock_guard lock(budget_->mutex_);
+    budget_->set_limit();
+  }
+}
+
+bool Budget::find_room_to_replay(int64_t bytes, c10::function_ref<std::string()> at) {
+  if (!is_short_of(bytes)) {
+    return true;
+  }
+  warn_of_many_replays();
+  const Raised raised(*this, 0);
+  if (drop_until_room(bytes, /*spare_last=*/true)) {
+    return false;
+  }
+  if (raised.is_raised()) {
+    if (const std::optional<Shortage> shortage = excess(bytes)) {
+      exceed(*shortage, at, 0);
+    }
+  }
+  return true;
+}
+
+// Under a soft limit below what a replay needs, each value would be dropped as soon as it is computed, and computed
+// again for each op that takes it: twice as often with each step of a recurrent network. So the replay has `enough`.
+void Budget::make_room_to_replay(int64_t bytes, c10::function_ref<std::string()> at, int64_t enough) {
+  make_room(bytes, at, enough, Raised(*this, enough));
+}
+
+void Budget::make_room(int64_t bytes, c10::function_ref<std::string()> at, int64_t enough, const Raised& raised) {
   if (!is_short_of(bytes)) {
     return;
   }
-  // Under a soft limit below what a replay needs, each value would be dropped as soon as it is computed, and computed
-  // again for each op that takes it: twice as often with each step of a recurrent network. So the replay has `enough`.
-  bool is_raised = false;
-  if (enough > limit_.load(std::memory_order_relaxed)) {
-    const std::lock_guard lock(mutex_);
-    const int64_t raised = std::min(enough, least_strict(limits_));
-    is_raised = raised > evictor_.budget();
-    if (is_raised) {
-      evictor_.set_budget(raised);
-    }
-  }
-  const auto lower_later = c10::make_scope_exit([&] {
-    if (is_raised) {
-      const std::lock_guard lock(mutex_);
-      set_limit();
-    }
-  });
   std::optional<Shortage> shortage = drop_until_room(bytes, /*spare_last=*/false);
   if (shortage && forgets_for_room()) {
     for_each_tape([](BudgetedTape& tape) { tape.forget_for_room(); });
     shortage = drop_until_room(bytes, /*spare_last=*/false);
   }
-  if (!shortage && is_raised) {
-    const std::lock_guard lock(mutex_);
-    const int64_t fixed = fixed_bytes_ + outside_.ours();
-    const int64_t held = evictor_.held_bytes() + fixed + bytes;
-    if (held > limits_.begin()->bytes) {
-      shortage = {.budget = limits_.begin()->bytes, .least = held, .fixed = fixed};
-    }
+  if (!shortage && raised.is_raised()) {
+    shortage = excess(bytes);
   }
-  if (!shortage) {
-    return;
+  if (shortage) {
+    exceed(*shortage, at, enough);
   }
+}
+
+std::optional<Budget::Shortage> Budget::excess(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const int64_t limit = limits_.begin()->bytes;
+  const int64_t fixed = fixed_bytes_ + outside_.ours();
+  const int64_t held = evictor_.held_bytes() + fixed + bytes;
+  return held > limit ? std::optional(Shortage{.budget = limit, .least = held, .fixed = fixed}) : std::nullopt;
+}
+
+void Budget::exceed(const Shortage& shortage, c10::function_ref<std::string()> at, int64_t enough) {
   bool is_first = false;
-  const std::optional<int64_t> strict = go_over(shortage->least, is_first);
+  const std::optional<int64_t> strict = go_over(shortage.least, is_first);
   TORCH_CHECK(
-      !strict, "The memory budget of ", *strict, " bytes cannot be met: at ", at(), ", ", shortage->least,
-      " bytes must be held at once (", shortage->fixed,
+      !strict, "The memory budget of ", *strict, " bytes cannot be met: at ", at(), ", ", shortage.least,
+      " bytes must be held at once (", shortage.fixed,
       " of them saved by decisions that a budget does not override, or not to be computed again, as what the "
       "region took from outside; the rest is what ops take and make that must run again). Nothing else that "
       "could be dropped is there. The smallest budget that would have done is ",
-      std::max(enough, shortage->least),
-      " bytes. Give the budget that many, let policies save less, or make the budget soft "
+      std::max(enough, shortage.least),
+      " bytes; what comes after may need more. Give the budget that many, let policies save less, or make it soft "
       "(MemoryBudget::soft; in Python ac2.MemoryBudget.soft), so that more is held where there is no other way.");
   if (is_first) {
-    TORCH_WARN("The soft memory budget of ", shortage->budget, " bytes is exceeded: at ", at(), ", ", shortage->least,
-               " bytes must be held at once. This is said once for a budget; MemoryBudget::times_over() and "
-               "most_bytes_over() count.");
+    TORCH_WARN("The soft memory budget of ", shortage.budget, " bytes is exceeded: at ", at(), ", ", shortage.least,
+               " bytes must be held at once, or would have to be computed again very often. This is said once for a "
+               "budget; MemoryBudget::times_over() and most_bytes_over() count.");
+  }
+}
+
+int64_t Budget::replays_before_easing(int64_t nodes) {
+  const std::lock_guard lock(mutex_);
+  return eased_.first_after(nodes);
+}
+
+int64_t Budget::ease(int64_t nodes) {
+  const std::lock_guard lock(mutex_);
+  const Limit limit = *limits_.begin();
+  if (!limit.soft) {
+    if (!std::exchange(has_many_replays_, true)) {
+      is_to_tell_of_them_.store(true, std::memory_order_relaxed);
+    }
+    return eased_.first_after(nodes);
+  }
+  const bool is_known = limit.bytes != LearnedLimit::kNone;
+  if (!is_known && !peak_) {
+    return eased_.first_after(nodes);  // the memory itself is short
+  }
+  const int64_t next = eased_.ease(is_known ? limit.bytes : held(), held(), nodes);
+  // Where an accelerator's memory is cut into pieces, more than was learned may be an error.
+  if (has_no_number() && short_accelerator_.load(std::memory_order_relaxed) < 0) {
+    learned_->rise_to(eased_.bytes());
+    apply_learned();
+  }
+  return next;
+}
+
+void Budget::warn_of_many_replays() {
+  if (C10_UNLIKELY(is_to_tell_of_them_.load(std::memory_order_relaxed)) &&
+      is_to_tell_of_them_.exchange(false, std::memory_order_relaxed)) {
+    TORCH_WARN("Under the memory budget of ", limit().bytes,
+               " bytes, a backward has run the ops of a region again many times on average: each replay drops what the "
+               "next one needs. Give the budget more, or make it soft (MemoryBudget::soft; in Python "
+               "ac2.MemoryBudget.soft), so that more is held instead. This is said once for a budget.");
   }
 }
 

@@ -22,6 +22,7 @@
 // Not thread-safe: its owner has a lock.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -44,6 +45,8 @@ class LearnedLimit {
   // Of the backward with this id, which may be told several times. An accelerator had `spare` bytes left that this
   // limit kept the step from taking; none if it does not say.
   void backward_ended(int graph_task, std::optional<int64_t> spare = std::nullopt);
+  // With less than `bytes` a backward has computed the same ops over and over.
+  void rise_to(int64_t bytes) { bytes_ = std::max(bytes_, bytes); }
   int64_t backwards() const { return backwards_; }
   int last_backward() const { return last_backward_; }
   void forget() { *this = {}; }

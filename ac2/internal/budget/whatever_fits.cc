@@ -65,23 +65,24 @@ class PeakBudgets {
 };
 
 template <class Budgets>
-int64_t drop_of(const Budgets& budgets, c10::Device device, int64_t bytes) {
+int64_t drop_of(const Budgets& budgets, c10::Device device, int64_t bytes, Budget::Need need = Budget::Need::kMust) {
   int64_t freed = 0;
   for (const std::shared_ptr<Budget>& budget : budgets) {
     if (freed < bytes) {
-      freed += budget->relieve(device, bytes - freed);
+      freed += budget->relieve(device, bytes - freed, need);
     }
   }
   return freed;
 }
 
-int64_t drop_of_peaks(c10::Device device, int64_t bytes) {
-  return drop_of(PeakBudgets::get().living(), device, bytes);
+// So that no more is allocated than a peak.
+int64_t keep_peaks(c10::Device device, int64_t bytes) {
+  return drop_of(PeakBudgets::get().living(), device, bytes, Budget::Need::kMayExceed);
 }
 
 int64_t drop_values(c10::Device device, int64_t bytes) {
   const int64_t freed = drop_of(budgets(), device, bytes);
-  return freed < bytes ? freed + drop_of_peaks(device, bytes - freed) : freed;
+  return freed < bytes ? freed + drop_of(PeakBudgets::get().living(), device, bytes - freed) : freed;
 }
 
 int64_t smallest_peak() {
@@ -150,7 +151,7 @@ std::shared_ptr<Budget> peak_budget(int64_t bytes, CostSource costs) {
   stand_in_front();
   std::shared_ptr<Budget> budget = Budget::for_peak(bytes, costs);
   PeakBudgets::get().add(budget);
-  CountedMemory::get().start({.limit = &smallest_peak, .free_some = &drop_of_peaks, .exceeded = &exceeded});
+  CountedMemory::get().start({.limit = &smallest_peak, .free_some = &keep_peaks, .exceeded = &exceeded});
   return budget;
 }
 

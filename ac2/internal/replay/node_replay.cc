@@ -206,6 +206,10 @@ void run(Tape& tape, Node* node, const PrivateWrites& writes) {
   publish(*locked, node, wanted_storages(*node, writes, results), results);
 }
 
+std::string name_of_replay(const Node& node) {
+  return "the replay of " + node.facts->name;
+}
+
 void replay_in_room(Tape& tape, Node* node) {
   const std::optional<c10::Device> device = device_of(*node);
   if (device) {
@@ -229,15 +233,17 @@ void replay_in_room(Tape& tape, Node* node) {
 
 void replay(Tape& tape, Node* node, int64_t enough_budget) {
   if (Budget* budget = tape.budget()) {
-    budget->make_room(
-        bytes_of_results(tape, *node), [&] { return "the replay of " + node->facts->name; }, enough_budget);
+    budget->make_room_to_replay(
+        bytes_of_results(tape, *node), [&] { return name_of_replay(*node); }, enough_budget);
   }
   replay_in_room(tape, node);
 }
 
 bool replay_if_there_is_room(Tape& tape, Node* node) {
-  if (Budget* budget = tape.budget(); budget != nullptr && !budget->find_room(bytes_of_results(tape, *node))) {
-    return false;
+  if (Budget* budget = tape.budget()) {
+    if (!budget->find_room_to_replay(bytes_of_results(tape, *node), [&] { return name_of_replay(*node); })) {
+      return false;
+    }
   }
   replay_in_room(tape, node);
   return true;

@@ -167,19 +167,24 @@ void unpack_in_room(Tape& tape, Value* value) {
   locked->bytes().set_replayed(value, std::move(storage), at::Tensor());
 }
 
+std::string name_of_unpacking() {
+  return "the copying back of an offloaded tensor";
+}
+
 }  // namespace
 
 void unpack_again(Tape& tape, Value* value, int64_t enough_budget) {
   if (Budget* budget = budget_of(tape, *value)) {
-    budget->make_room(
-        value->bytes(), [] { return "the copying back of an offloaded tensor"; }, enough_budget);
+    budget->make_room_to_replay(value->bytes(), &name_of_unpacking, enough_budget);
   }
   unpack_in_room(tape, value);
 }
 
 bool unpack_if_there_is_room(Tape& tape, Value* value) {
-  if (Budget* budget = budget_of(tape, *value); budget != nullptr && !budget->find_room(value->bytes())) {
-    return false;
+  if (Budget* budget = budget_of(tape, *value)) {
+    if (!budget->find_room_to_replay(value->bytes(), &name_of_unpacking)) {
+      return false;
+    }
   }
   unpack_in_room(tape, value);
   return true;

@@ -65,9 +65,12 @@ class BudgetShare {
   void backward_begins(int64_t nodes) {
     nodes_ = nodes;
     replays_ = 0;
+    ease_after_ = budget_ != nullptr ? budget_->replays_before_easing(nodes) : 0;
   }
   void replayed(const Node& node) {
-    ++replays_;
+    if (++replays_ > ease_after_) {
+      ease_after_ = replays_ + budget_->ease(nodes_);
+    }
     budget_->replayed(node);
   }
   // Whether the backwards under way have replayed so much that they must take turns with others that share the budget.
@@ -126,8 +129,9 @@ class BudgetShare {
   std::shared_ptr<Budget> budget_;
   std::weak_ptr<BudgetedTape> tape_;
   bool tracking_ = false;
-  int64_t nodes_ = 0;    // when the backwards under way began
-  int64_t replays_ = 0;  // since then
+  int64_t nodes_ = 0;       // when the backwards under way began
+  int64_t replays_ = 0;     // since then
+  int64_t ease_after_ = 0;  // so many
   std::vector<std::shared_ptr<void>> limits_;
   int64_t limit_ = std::numeric_limits<int64_t>::max();       // the smallest strict one
   int64_t soft_limit_ = std::numeric_limits<int64_t>::max();  // the smallest soft one

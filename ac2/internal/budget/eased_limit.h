@@ -1,0 +1,53 @@
+// How much replays may hold where a limit is so low that they compute the same ops over and over.
+//
+// A replay under a limit drops what the next one needs, which then replays it. In a recurrent network each step may
+// double that: a backward would not end. So a backward that has run the ops of a tape many times on average eases the
+// limit for its replays: to twice as much, or to what is held, and again to twice as much after a few more times. A
+// later backward that begins in the same way is given at once what the last one needed.
+//
+//   int64_t next = eased.first_after(nodes);                 // when a backward begins
+//   if (replays >= next) next += eased.ease(limit, held, nodes);
+//   … replays may hold max(limit, eased.bytes()) …
+//   eased.backward_ended();
+//
+// Only soft limits are eased: a strict one is what the program cannot exceed.
+//
+// Not thread-safe: its owner has a lock.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace ac2::internal {
+
+class EasedLimit {
+ public:
+  // How many replays a backward over so many nodes may run before the limit is eased.
+  int64_t first_after(int64_t nodes) const { return (needed_ > 0 ? kAgain : kManyTimes) * counted(nodes); }
+  // Returns after how many more replays the limit is to be eased again.
+  int64_t ease(int64_t limit, int64_t held, int64_t nodes) {
+    const int64_t now = std::max(limit, bytes_);
+    // If so little is held, it is not the limit that keeps the backward from holding more.
+    if (held >= now / 2) {
+      bytes_ = std::max({bytes_ == 0 ? needed_ : 0, now + now / 2, held});
+    }
+    needed_ = std::max(needed_, bytes_);
+    return kAgain * counted(nodes);
+  }
+  // 0: the limit is not eased.
+  int64_t bytes() const { return bytes_; }
+  void backward_ended() { bytes_ = 0; }
+
+ private:
+  static constexpr int64_t kManyTimes = 8;
+  static constexpr int64_t kAgain = 2;
+  // A tape with fewer nodes may run as many replays as one with so many, which takes no time to speak of.
+  static constexpr int64_t kFewNodes = 128;
+
+  static int64_t counted(int64_t nodes) { return std::max(nodes, kFewNodes); }
+
+  int64_t bytes_ = 0;
+  int64_t needed_ = 0;  // by any backward so far
+};
+
+}  // namespace ac2::internal
