@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import inspect
 import sys
 import threading
 import warnings
@@ -9,9 +10,15 @@ from typing import Any, Callable, Dict, Iterator
 
 import torch.utils.checkpoint as torch_checkpoint
 
-from ac2 import _compiled
-from ac2._checkpoint import checkpoint, checkpoint_sequential, create_selective_checkpoint_contexts
-from ac2._scope import watch_python
+from ac2 import _compiled, _regions
+from ac2._checkpoint import (
+    checkpoint,
+    checkpoint_sequential,
+    contexts_of,
+    create_selective_checkpoint_contexts,
+    policy_of_context,
+)
+from ac2._scope import PolicyScope, watch_python
 
 _Function = Callable[..., Any]
 
@@ -20,6 +27,9 @@ _OURS: Dict[str, _Function] = {
     "checkpoint_sequential": checkpoint_sequential,
     "create_selective_checkpoint_contexts": create_selective_checkpoint_contexts,
 }
+
+# What torch.distributed._composable.checkpoint opens in a hook before forward and closes in one behind it, by PyTorch's version.
+_GENERATORS = ("_checkpoint_without_reentrant_generator_impl", "_checkpoint_without_reentrant_generator")
 
 _lock = threading.Lock()
 _depth = 0  # how many patches are in force
@@ -41,6 +51,30 @@ def _stand_in(original: _Function, ours: _Function) -> _Function:
         return (original if _compiled.is_called_by_a_tracer() else ours)(*args, **kwargs)
 
     return stand_in
+
+
+def _generator_stand_in(original: _Function) -> _Function:
+    signature = inspect.signature(original)
+
+    @functools.wraps(original, updated=())
+    def stand_in(*args: Any, **kwargs: Any) -> Any:
+        # PyTorch's own checkpoint() is made of it too.
+        is_its_own = sys._getframe(1).f_globals is vars(torch_checkpoint)
+        if _depth == 0 or is_its_own or _compiled.is_tracing():
+            return original(*args, **kwargs)
+        _count_call()
+        given = signature.bind(*args, **kwargs)
+        given.apply_defaults()
+        return _region_of_generator(given.arguments["fn"], given.arguments["context_fn"])
+
+    return stand_in
+
+
+def _region_of_generator(module: Any, context_fn: Callable[[], Any]) -> Iterator[None]:
+    policy, entered = policy_of_context(contexts_of(context_fn)[0])
+    with PolicyScope(policy), entered or contextlib.nullcontext():
+        _regions.opened_for(module)
+        yield
 
 
 def _count_call() -> None:
@@ -75,8 +109,10 @@ def patch_torch_checkpoint() -> Iterator[None]:
 
     A call that torch.compile compiles is PyTorch's own selective checkpointing there, as ac2.checkpoint is.
 
-    Not reached are torch.distributed._composable.checkpoint, which does not call these functions (checkpoint_wrapper() takes
-    its place), and what was given a function before, such as a module that was wrapped or a model whose checkpointing was
+    So is what torch.distributed._composable.checkpoint opens around a module: modules to which that was applied have a region
+    while the patch lasts, be it before or inside.
+
+    Not reached is what was given a function before, such as a module that was wrapped or a model whose checkpointing was
     enabled: do that inside. A patch through which nothing was called says so at its end.
     """
     global _depth
@@ -87,6 +123,10 @@ def patch_torch_checkpoint() -> Iterator[None]:
                 original = getattr(torch_checkpoint, name)
                 if original not in _stand_ins:
                     _stand_ins[original] = _stand_in(original, ours)
+            for name in _GENERATORS:
+                original = getattr(torch_checkpoint, name, None)
+                if original is not None and original not in _stand_ins:
+                    _stand_ins[original] = _generator_stand_in(original)
             _exchange(_stand_ins)
         _depth += 1
     before, traced_before = _calls, _compiled.times_traced()

@@ -204,6 +204,53 @@ def test_patch_torch_checkpoint_reaches_functions_that_were_imported_by_name():
         del sys.modules["a_library"]
 
 
+def test_patch_torch_checkpoint_reaches_modules_of_the_composable_checkpoint():
+    from torch.distributed._composable import checkpoint as composable
+
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(4, 4)
+            self.runs, self.in_a_region, self.fails = 0, [], False
+
+        def forward(self, x, *, factor=2):
+            self.runs += 1
+            self.in_a_region.append(ac2.is_checkpoint_enabled())
+            if self.fails:
+                raise KeyError("of the program")
+            return self.inner(x).sin() * factor
+
+    torch.manual_seed(0)
+    before, inside = Block(), Block()
+    plain = torch.nn.ModuleList([Block(), Block()])
+    plain.load_state_dict({f"{i}.{name}": value for i, block in enumerate((before, inside))
+                           for name, value in block.state_dict().items()})
+    saved = []
+
+    def policy(ctx, op, *args, **kwargs):
+        saved.append(op)
+        return torch_checkpoint.CheckpointPolicy.MUST_SAVE
+
+    composable(before)
+    x = torch.randn(2, 4)
+    plain[1](plain[0](x), factor=3).sum().backward()
+    with ac2.patch_torch_checkpoint():
+        composable(inside, context_fn=lambda: torch_checkpoint.create_selective_checkpoint_contexts(policy))
+        inside(before(x), factor=3).sum().backward()
+        before.fails = True
+        with pytest.raises(KeyError, match="of the program"):
+            before(x)
+        assert not ac2.is_checkpoint_enabled()
+        before.fails = False
+    assert (before.runs, inside.runs) == (2, 1)  # one of them failed
+    assert before.in_a_region == [True, True] and inside.in_a_region == [True]
+    assert torch.ops.aten.sin.default in saved
+    for ours, theirs in zip([*before.parameters(), *inside.parameters()], plain.parameters()):
+        assert same_bits(ours.grad, theirs.grad)
+    before(x).sum().backward()
+    assert before.runs == 4 and before.in_a_region[2:] == [False, False], "PyTorch's own, which runs it twice"
+
+
 def test_patch_torch_checkpoint_says_if_it_reached_nothing():
     x = torch.randn(4, requires_grad=True)
     early = functools.partial(torch_checkpoint.checkpoint, use_reentrant=False)
