@@ -16,7 +16,7 @@ BudgetLike = Union[None, int, str, "_C.MemoryBudget"]
 
 def as_bytes(given: Any, name: str = "bytes") -> int:
     """The number of bytes, for the constructors of MemoryBudget too. None and a MemoryBudget are none."""
-    if isinstance(given, bool) or not (isinstance(given, str) or hasattr(given, "__index__")):
+    if not isinstance(given, str) and _integer(given) is None:
         raise TypeError(f"{name} is {given!r}; expected a number of bytes, or a text such as \"64MiB\".")
     budget = as_budget(given, name)
     assert isinstance(budget, int)
@@ -32,11 +32,22 @@ def as_budget(budget: Any, name: str = "memory_budget") -> Union[None, int, "_C.
         return budget
     if isinstance(budget, str):
         return _checked(_bytes_of(budget, name), budget, name)
-    if isinstance(budget, bool) or not hasattr(budget, "__index__"):
+    count = _integer(budget)
+    if count is None:
         raise TypeError(
             f"{name} is {budget!r}; expected a number of bytes, a text such as \"64MiB\", or an ac2.MemoryBudget."
         )
-    return _checked(budget.__index__(), budget, name)
+    return _checked(count, budget, name)
+
+
+def _integer(given: Any) -> Optional[int]:
+    """None for what is none, as a tensor that has a fraction or several elements."""
+    if isinstance(given, bool):
+        return None
+    try:
+        return operator.index(given)
+    except TypeError:
+        return None
 
 
 def models_costs(given: Any) -> bool:

@@ -58,8 +58,8 @@ def regions_of(module: torch.nn.Module) -> Regions:
     return module.__dict__.setdefault(_REGIONS, Regions())
 
 
-def wrap(module: torch.nn.Module, settings: Settings) -> None:
-    """Its forward opens a region from now on."""
+def wrap(module: torch.nn.Module, settings: Settings, regions: Optional[Regions] = None) -> None:
+    """Its forward opens a region from now on. ``regions`` are those that it had when it was wrapped before."""
     cls = type(module)
     # Of a base too: fully_shard() and others derive from the class that they find.
     if not hasattr(cls, _IS_CHECKPOINTED):
@@ -68,6 +68,8 @@ def wrap(module: torch.nn.Module, settings: Settings) -> None:
         else:
             module.__class__ = _checkpointed(cls)
     module.__dict__[_SETTINGS] = settings
+    if regions is not None:
+        module.__dict__[_REGIONS] = regions
 
 
 def unwrap(module: torch.nn.Module) -> bool:

@@ -80,7 +80,7 @@ _HAS_OP_OUTPUT = _takes_op_output()
 
 def as_flag(given: Any, name: str) -> bool:
     """An option that is on or off. A text would be taken for "on", whatever it says."""
-    if given is None or isinstance(given, int) or type(given).__module__ == "numpy":
+    if given is None or (isinstance(given, int) and given in (0, 1)) or type(given).__module__ == "numpy":
         return bool(given)
     raise TypeError(f"{name} is {given!r}; expected True or False.")
 

@@ -50,6 +50,9 @@ def test_diffusers_trains_by_its_own_switch_as_without_checkpointing(policy):
     assert model.is_gradient_checkpointing
     assert_as_plain(train(model, denoise), plain)
     assert "diffusers.models.resnet.ResnetBlock2D: " in ac2.report()
+    diffusers.uninstall()
+    of_its_own = train(model, denoise)
+    assert of_its_own.nodes == 0 and model.is_gradient_checkpointing
     model.disable_gradient_checkpointing()
     assert train(model, denoise).nodes == 0
 

@@ -148,6 +148,48 @@ def test_uninstall_gives_transformers_own_checkpointing_back():
     del output
 
 
+def opens_regions(model):
+    before = ac2.live_node_count()
+    output = loss(model)
+    return ac2.live_node_count() > before and output is not None
+
+
+def test_uninstall_gives_transformers_own_to_models_that_have_it_enabled_and_their_switch_works():
+    model, other = llama(), llama()
+    integration.install()
+    enable(model, use_reentrant=False, policy="must_save_all")
+    enable(other)
+    disable(other)
+    assert opens_regions(model)
+    integration.install("save_compute_intensive")  # for models from then on
+    assert opens_regions(model)
+    integration.uninstall()
+    assert is_checkpointing(model) and not is_checkpointing(other)
+    runs = []
+    model.model.layers[0].self_attn.register_forward_hook(lambda *_: runs.append(None))
+    assert not opens_regions(model)
+    loss(model).backward()
+    assert len(runs) == 3, "the second time, it ran once more in backward"
+    disable(model)
+    assert not is_checkpointing(model) and type(model.model.layers[0]) is type(llama().model.layers[0])
+    runs.clear()
+    loss(model).backward()
+    assert len(runs) == 1
+
+
+def test_a_layer_that_is_switched_off_and_on_again_within_a_step_keeps_its_regions():
+    model = llama(layers=2)
+    integration.install()
+    enable(model)
+    for _ in range(2):
+        output = loss(model)
+        disable(model)  # as trl does around a reference model
+        enable(model)
+        output.backward()
+    assert "2 of 2 wrapped modules have had a region" in ac2.report()
+    assert ac2.last_trace(model.model.layers[0]).stats().recomputed_ops > 0
+
+
 def test_a_wrong_policy_is_an_error_when_it_is_installed():
     with pytest.raises(ValueError, match="no_such_policy"):
         integration.install("no_such_policy")

@@ -32,12 +32,18 @@ class Switch:
         replacements: says what is to be replaced. It is called each time that the switch is turned on, with the library
             as it is by itself, and calls not_found() if the library lacks what is replaced.
         *other_names: packages that are the library, too.
+        when_off: is called when the switch has been turned off, but not where it is turned on again.
     """
 
     def __init__(
-        self, library: str, replacements: Callable[["Switch"], Iterable[Replacement]], *other_names: str
+        self,
+        library: str,
+        replacements: Callable[["Switch"], Iterable[Replacement]],
+        *other_names: str,
+        when_off: Optional[Callable[[], None]] = None,
     ) -> None:
         self.library = library
+        self._when_off = when_off
         self.settings: Optional[Settings] = None  # None while it is off
         self._packages = (library, *other_names)
         self._replacements = replacements
@@ -48,7 +54,7 @@ class Switch:
         """Wrong arguments are errors before anything changes. Installing again exchanges policy and options."""
         settings = settings_from("install", policy, {"off_in_eval": True, "off_under_no_grad": True, **options})
         with self._lock:
-            self.uninstall()
+            self._put_back()
             replacements = list(self._replacements(self))
             for replacement in replacements:
                 self._replaced.append((replacement, vars(replacement.owner)[replacement.name]))
@@ -58,6 +64,13 @@ class Switch:
     def uninstall(self) -> None:
         """Does nothing if it is off. Functions that others have put over a replacement stay, and get the library's own
         function from it."""
+        with self._lock:
+            was_on = self.settings is not None
+            self._put_back()
+            if was_on and self._when_off is not None:
+                self._when_off()
+
+    def _put_back(self) -> None:
         with self._lock:
             self.settings = None
             for replacement, original in reversed(self._replaced):

@@ -12,6 +12,8 @@ own is called instead of it.
 import functools
 from typing import Any, Callable, Iterator, Optional
 
+import torch.utils.checkpoint as torch_checkpoint
+
 from ac2._checkpointed_class import Settings
 from ac2._policy import PolicyLike
 from ac2.integrations._switch import Replacement, Switch, cannot_import, run_in_region
@@ -39,8 +41,7 @@ def install(policy: PolicyLike = None, **options: Any) -> None:
 
 
 def uninstall() -> None:
-    """diffusers' own checkpointing again. Models that have checkpointing enabled keep it as it is. Does nothing if it
-    is off."""
+    """diffusers' own checkpointing again, of models that have it enabled too. Does nothing if it is off."""
     _switch.uninstall()
 
 
@@ -57,6 +58,8 @@ def _replacements(switch: Switch) -> Iterator[Replacement]:
 
 
 def _in_region(settings: Settings, module: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    if _switch.settings is None:  # uninstalled since the model was given this function
+        return torch_checkpoint.checkpoint(module, *args, use_reentrant=False, **kwargs)
     return run_in_region(settings, module, args, kwargs)
 
 

@@ -8,15 +8,20 @@
 Each layer then runs its forward in a region, once. So, unlike with transformers' own checkpointing, ``use_cache`` and
 ``past_key_values`` are left alone: nothing is written to a cache a second time.
 
-``install()`` is for the process; ``uninstall()`` takes it back for models that enable checkpointing from then on.
+``install()`` is for the process, and for models that enable checkpointing from then on. ``uninstall()`` takes it back, for
+models that have it enabled too.
 """
 
 import functools
-from typing import Any, Callable, Iterator, List, Optional
+import inspect
+import weakref
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import torch
+import torch.utils.checkpoint as torch_checkpoint
 
-from ac2._checkpointed_class import Settings, settings_of, unwrap, wrap
+from ac2._checkpointed_class import Settings, regions_of, settings_of, unwrap, wrap
+from ac2._regions import Regions
 from ac2._policy import PolicyLike
 from ac2.integrations._switch import Replacement, Switch, cannot_import, offloading_inputs, run_in_region, with_given
 
@@ -46,8 +51,22 @@ def install(policy: PolicyLike = None, **options: Any) -> None:
 
 
 def uninstall() -> None:
-    """transformers' own checkpointing again. Models that have checkpointing enabled keep it as it is. It may be off."""
+    """transformers' own checkpointing again, of models that have it enabled too. It may be off."""
     _switch.uninstall()
+
+
+# Models that have been switched on, with what transformers' own switch would have been given.
+_enabled: "weakref.WeakKeyDictionary[Any, Dict[str, Any]]" = weakref.WeakKeyDictionary()
+# The regions of layers that have been switched off: trl switches off and on again within a step.
+_regions_before: "weakref.WeakKeyDictionary[torch.nn.Module, Regions]" = weakref.WeakKeyDictionary()
+
+
+def _give_back() -> None:
+    for model, given in list(_enabled.items()):
+        for layer in _layers(model):
+            unwrap(layer)
+        model._set_gradient_checkpointing(enable=True, **given)
+    _enabled.clear()
 
 
 def _replacements(switch: Switch) -> Iterator[Replacement]:
@@ -79,10 +98,18 @@ def _setter(original: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         layers = _layers(self)
         for layer in layers:
-            unwrap(layer)
+            if settings_of(layer) is not None:
+                _regions_before[layer] = regions_of(layer)
+                unwrap(layer)
         if not enable:
+            _enabled.pop(self, None)
             original(self, enable=False)
             return
+        its_own: Dict[str, Any] = {}
+        if gradient_checkpointing_func is not None:
+            its_own["gradient_checkpointing_func"] = _without_ours(gradient_checkpointing_func)
+        if every_n_layers != 1:
+            its_own["every_n_layers"] = every_n_layers
         given = dict(getattr(gradient_checkpointing_func, "keywords", None) or {})
         given.pop("use_reentrant", None)  # some releases of transformers pass it unasked
         settings = with_given("gradient_checkpointing_kwargs", defaults, given)
@@ -99,9 +126,19 @@ def _setter(original: Callable[..., None]) -> Callable[..., None]:
             if calls_it:
                 module._gradient_checkpointing_func = functools.partial(_in_a_region, settings)
         for layer in layers[::every_n_layers]:
-            wrap(layer, settings)
+            wrap(layer, settings, _regions_before.pop(layer, None))
+        _enabled[self] = its_own
 
     return set_gradient_checkpointing
+
+
+def _without_ours(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with those of its keywords that PyTorch's checkpoint takes."""
+    if not isinstance(function, functools.partial):
+        return function
+    known = inspect.signature(torch_checkpoint.checkpoint).parameters
+    keywords = {name: value for name, value in function.keywords.items() if name in known}
+    return functools.partial(function.func, *function.args, **keywords)
 
 
 def _asks_for_offload(function: Optional[Callable[..., Any]]) -> bool:
@@ -127,4 +164,4 @@ def _in_a_region(settings: Settings, function: Callable[..., Any], *args: Any, *
     return run_in_region(settings, function, args, kwargs)
 
 
-_switch = Switch("transformers", _replacements)
+_switch = Switch("transformers", _replacements, when_off=_give_back)
