@@ -61,7 +61,8 @@ def managed_elsewhere(parameters: Iterable[torch.Tensor]) -> None:
 
     Without a word, a region holds the data that forward has read, all of it, until backward. What it is told of it does not
     hold, and reads where the parameter has its data in backward: this must be the same, of the same size and layout. FSDP2's
-    parameters need no word. A replay may reach across units: open a region for each. Of a parameter that shares its memory with another one the data is held as ever.
+    parameters need no word. A replay may reach across units, so open a region for each. Of a parameter that shares its memory
+    with another one the data is held as ever.
     """
     if isinstance(parameters, (torch.Tensor, torch.nn.Module)) or not isinstance(parameters, Iterable):
         raise TypeError(
