@@ -185,7 +185,8 @@ void Simulation::drop_unneeded() {
 
 void Simulation::pass(double time) {
   result_.cost += time;
-  if (result_.cost > options_.give_up_at * step_cost_) {
+  // The rest of the program has to run, too.
+  if (result_.cost + (step_cost_ - foresight_.now()) > options_.give_up_at * step_cost_) {
     result_.outcome = StepResult::kGivenUp;
     throw Stopped();
   }
