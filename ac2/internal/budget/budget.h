@@ -127,7 +127,9 @@ class Budget : public std::enable_shared_from_this<Budget> {
 
   // Drops values until `bytes` more may be held. If that cannot be, throws c10::Error with what `at` says in it, or
   // goes over a soft budget.
-  void make_room(int64_t bytes, c10::function_ref<std::string()> at) { make_room(bytes, at, /*enough=*/0, Raised()); }
+  void make_room(int64_t bytes, c10::function_ref<std::string()> at) {
+    make_room(bytes, at, /*enough=*/0, RaisedLimit());
+  }
   // The same for a replay, which may hold more than a soft budget where it would otherwise be one of very many.
   // `enough` is a budget that would have done, if it is more than what must be held at once now.
   void make_room_to_replay(int64_t bytes, c10::function_ref<std::string()> at, int64_t enough);
@@ -203,13 +205,13 @@ class Budget : public std::enable_shared_from_this<Budget> {
   };
 
   // While it lives, more may be held than the limit. Without a budget it does nothing.
-  class Raised {
+  class RaisedLimit {
    public:
-    Raised() = default;
-    Raised(Budget& budget, int64_t enough);
-    ~Raised();
-    Raised(const Raised&) = delete;
-    Raised& operator=(const Raised&) = delete;
+    RaisedLimit() = default;
+    RaisedLimit(Budget& budget, int64_t enough);
+    ~RaisedLimit();
+    RaisedLimit(const RaisedLimit&) = delete;
+    RaisedLimit& operator=(const RaisedLimit&) = delete;
 
     bool is_raised() const { return budget_ != nullptr; }
 
@@ -217,7 +219,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
     Budget* budget_ = nullptr;
   };
 
-  void make_room(int64_t bytes, c10::function_ref<std::string()> at, int64_t enough, const Raised& raised);
+  void make_room(int64_t bytes, c10::function_ref<std::string()> at, int64_t enough, const RaisedLimit& raised);
   // By how much what is held, with `bytes` more, exceeds the limit.
   std::optional<Shortage> excess(int64_t bytes);
   // Counts that more is held than soft limits say, and warns once; an error under a strict limit.

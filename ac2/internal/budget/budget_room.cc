@@ -65,7 +65,7 @@ bool Budget::is_short_of(int64_t bytes) {
   return true;
 }
 
-Budget::Raised::Raised(Budget& budget, int64_t enough) {
+Budget::RaisedLimit::RaisedLimit(Budget& budget, int64_t enough) {
   const std::lock_guard lock(budget.mutex_);
   const int64_t raised = std::min(std::max(enough, budget.eased_.bytes()), least_strict(budget.limits_));
   if (raised > budget.evictor_.budget()) {
@@ -74,7 +74,7 @@ Budget::Raised::Raised(Budget& budget, int64_t enough) {
   }
 }
 
-Budget::Raised::~Raised() {
+Budget::RaisedLimit::~RaisedLimit() {
   if (budget_ != nullptr) {
     const std::lock_guard lock(budget_->mutex_);
     budget_->set_limit();
@@ -86,7 +86,7 @@ bool Budget::find_room_to_replay(int64_t bytes, c10::function_ref<std::string()>
     return true;
   }
   warn_of_many_replays();
-  const Raised raised(*this, 0);
+  const RaisedLimit raised(*this, 0);
   if (drop_until_room(bytes, /*spare_last=*/true)) {
     return false;
   }
@@ -101,10 +101,10 @@ bool Budget::find_room_to_replay(int64_t bytes, c10::function_ref<std::string()>
 // Under a soft limit below what a replay needs, each value would be dropped as soon as it is computed, and computed
 // again for each op that takes it: twice as often with each step of a recurrent network. So the replay has `enough`.
 void Budget::make_room_to_replay(int64_t bytes, c10::function_ref<std::string()> at, int64_t enough) {
-  make_room(bytes, at, enough, Raised(*this, enough));
+  make_room(bytes, at, enough, RaisedLimit(*this, enough));
 }
 
-void Budget::make_room(int64_t bytes, c10::function_ref<std::string()> at, int64_t enough, const Raised& raised) {
+void Budget::make_room(int64_t bytes, c10::function_ref<std::string()> at, int64_t enough, const RaisedLimit& raised) {
   if (!is_short_of(bytes)) {
     return;
   }

@@ -2,8 +2,8 @@
 //
 // A replay under a limit drops what the next one needs, which then replays it. In a recurrent network each step may
 // double that: a backward would not end. So a backward that has run the ops of a tape many times on average eases the
-// limit for its replays: to twice as much, or to what is held, and again to twice as much after a few more times. A
-// later backward that begins in the same way is given at once what the last one needed.
+// limit for its replays: to what is held, or by half, and again by half after a few more times. The next backward that
+// begins in the same way is given sooner, and at once, what this one needed.
 //
 //   int64_t next = eased.first_after(nodes);                 // when a backward begins
 //   if (replays >= next) next += eased.ease(limit, held, nodes);
@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 namespace ac2::internal {
 
@@ -31,12 +32,15 @@ class EasedLimit {
     if (held >= now / 2) {
       bytes_ = std::max({bytes_ == 0 ? needed_ : 0, now + now / 2, held});
     }
-    needed_ = std::max(needed_, bytes_);
     return kAgain * counted(nodes);
   }
   // 0: the limit is not eased.
   int64_t bytes() const { return bytes_; }
-  void backward_ended() { bytes_ = 0; }
+  void backward_ended() {
+    if (bytes_ > 0) {
+      needed_ = std::exchange(bytes_, 0);
+    }
+  }
 
  private:
   static constexpr int64_t kManyTimes = 8;
@@ -47,7 +51,7 @@ class EasedLimit {
   static int64_t counted(int64_t nodes) { return std::max(nodes, kFewNodes); }
 
   int64_t bytes_ = 0;
-  int64_t needed_ = 0;  // by any backward so far
+  int64_t needed_ = 0;  // by the last backward for which the limit was eased
 };
 
 }  // namespace ac2::internal
