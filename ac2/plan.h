@@ -86,7 +86,7 @@ class StepPlanner {
   };
   // Throws c10::Error unless `bytes` is positive, and if no plan is that small; the error then says how small one is.
   Plan plan(int64_t bytes);
-  // The plan with the fewest bytes that can be found.
+  // The plan with the fewest bytes that has been found. plan() may later find a smaller one.
   Plan smallest();
 
   // An op whose results may be kept or not.

@@ -57,11 +57,12 @@ std::vector<std::string> apply_checkpointing(const std::shared_ptr<M>& model, co
 
 template <class M>
 std::vector<std::string> apply_checkpointing(const torch::nn::ModuleHolder<M>& model, const CheckpointSpec& spec) {
-  return apply_checkpointing(model.ptr(), spec);
+  return apply_checkpointing(model.is_empty() ? nullptr : model.ptr(), spec);
 }
 
 // The settings of the module of that name, for its last_trace() or to change them. Null if the module is not
-// checkpointed. The pointer is valid for as long as the module is checkpointed.
+// checkpointed. The pointer is valid for as long as the module is checkpointed. Throws c10::Error if the model has no
+// module of that name.
 Checkpointing* find_checkpointing(torch::nn::Module& model, const std::string& name);
 
 // Undoes apply_checkpointing for the whole model. A Checkpointed<M> in the model's code is switched off.

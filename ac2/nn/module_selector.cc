@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
 namespace ac2::nn {
@@ -63,8 +64,14 @@ ModuleSelector ModuleSelector::every(int64_t n, int64_t first) const {
   return result;
 }
 
+std::string ModuleSelector::description() const {
+  return every_ == 1 && first_ == 0 ? description_ : absl::StrCat(description_, ", every(", every_, ", ", first_, ")");
+}
+
 std::vector<size_t> ModuleSelector::select(const std::vector<std::string>& names,
                                            const std::vector<const torch::nn::Module*>& modules) const {
+  TORCH_CHECK(names.size() == modules.size(), "ModuleSelector::select was given ", names.size(), " names and ",
+              modules.size(), " modules. Give it a module for each name.");
   std::vector<size_t> selected;
   int64_t seen = 0;
   for (size_t i = 0; i < names.size(); ++i) {

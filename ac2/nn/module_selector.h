@@ -45,10 +45,12 @@ class ModuleSelector {
   // Throws c10::Error if n is less than 1 or first is negative.
   ModuleSelector every(int64_t n, int64_t first = 0) const;
 
-  // The positions in `names` of the modules that are picked, ascending. `names` and `modules` have the same length.
+  // The positions in `names` of the modules that are picked, ascending. Throws c10::Error unless there are as many
+  // `modules`.
   std::vector<size_t> select(const std::vector<std::string>& names,
                              const std::vector<const torch::nn::Module*>& modules) const;
-  const std::string& description() const { return description_; }
+  // "named "blocks.*"", and what every() says.
+  std::string description() const;
 
  private:
   Predicate predicate_;

@@ -49,7 +49,7 @@ class StepPlanner:
         return self._planner.plan(as_bytes(bytes))
 
     def smallest(self) -> "_C.Plan":
-        """The plan with the fewest bytes that can be found."""
+        """The plan with the fewest bytes that has been found. plan() may later find a smaller one."""
         return self._planner.smallest()
 
     def summarize(self, keeps: Callable[["_C.PlannedOp"], Any]) -> "_C.PlanSummary":

@@ -348,14 +348,15 @@ TEST_F(ApplyCheckpointingTest, ASelectorThatPicksNothingIsAnError) {
   expect_error([&] { apply_checkpointing(model, {.modules = {ModuleSelector::type<torch::nn::Conv2d>()}}); },
                {"found no module of type torch::nn::Conv2dImpl"});
   expect_error([&] { apply_checkpointing(model, {.modules = {ModuleSelector("blocks.*").every(2, 5)}}); },
-               {"found no module named \"blocks.*\""});
+               {"found no module named \"blocks.*\", every(2, 5) in"});
   expect_error([&] { apply_checkpointing(model, {}); }, {"no selector in CheckpointSpec::modules"});
   expect_error([&] { ModuleSelector(""); }, {"empty pattern"});
   expect_error([&] { ModuleSelector(ModuleSelector::Predicate(), "nothing"); }, {"empty function"});
   expect_error([&] { ModuleSelector("*").every(0); }, {"every(0, 0)"});
   expect_error([&] { ModuleSelector("*").every(1, -1); }, {"every(1, -1)"});
   expect_error([&] { find_checkpointing(*model, "blocks.9"); }, {"no module named \"blocks.9\""});
-  expect_error([&] { apply_checkpointing(Model(nullptr), {.modules = {"*"}}); }, {"empty ModuleHolder"});
+  expect_error([&] { apply_checkpointing(Model(nullptr), {.modules = {"*"}}); }, {"was given an empty module"});
+  expect_error([&] { ModuleSelector("*").select({"a"}, {}); }, {"1 names and 0 modules"});
 }
 
 TEST_F(ApplyCheckpointingTest, AnExceptionLeavesTheThreadClean) {
