@@ -140,7 +140,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   int64_t replays_before_easing(int64_t nodes);
   // That backward has run so many replays: further ones may hold more than a soft limit. Returns after how many more
   // it is to be called again.
-  int64_t ease(int64_t nodes);
+  int64_t ease();
   // With the lock of the value's tape: a budget under which a replay that gets by with few bytes has room, and the
   // order in which such a replay gathers the inputs of the value's node.
   int64_t enough_to_replay(const Value& value);
@@ -334,10 +334,11 @@ class Budget : public std::enable_shared_from_this<Budget> {
   std::optional<int64_t> peak_;                              // never changes
   Limit learned_limit_{LearnedLimit::kNone, /*soft=*/true};  // as it stands in limits_
   bool has_several_devices_ = false;
-  // Where an accelerator's allocator has cut segments into pieces, far more has to go than is missing, and the step
-  // after it has segments as it needs them. So a step lowers the limit at most to half of what was held in its first
-  // shortage.
+  // A step lowers the limit at most to three quarters of what was held in its first shortage: late in a backward there
+  // is a shortage where little is held, and the next step has all of that memory. And to half on an accelerator, where
+  // far more has to go than is missing once its allocator has cut segments into pieces.
   int64_t least_of_step_ = 1;
+  bool was_short_ = false;             // since the last backward ended
   std::atomic<int64_t> most_held_{0};  // since the last backward ended, of a budget without a number
   std::atomic<int64_t> hurried_drops_{0};
   std::atomic<c10::DeviceIndex> short_accelerator_{-1};   // whose memory has run out last, if that of one has

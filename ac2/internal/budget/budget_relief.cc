@@ -135,12 +135,13 @@ int64_t Budget::relieve(std::optional<c10::Device> device, int64_t bytes, Need n
     return 0;
   }
   hurried_drops_.fetch_add(1, std::memory_order_relaxed);
+  if (!std::exchange(was_short_, true)) {
+    least_of_step_ = std::max<int64_t>(shortage.held / 4 * (freed.accelerator ? 2 : 3), 1);
+  }
+  shortage.least = least_of_step_;
   if (freed.accelerator) {
     short_accelerator_.store(*freed.accelerator, std::memory_order_relaxed);
-    if (!accelerator_was_short_.exchange(true, std::memory_order_relaxed)) {
-      least_of_step_ = std::max<int64_t>(shortage.held / 2, 1);
-    }
-    shortage.least = least_of_step_;
+    accelerator_was_short_.store(true, std::memory_order_relaxed);
   }
   if (!freed.accelerator || !device || learned_->backwards() >= HeldValues::kFirstSteps) {
     learn(shortage);
@@ -215,6 +216,7 @@ void Budget::backward_ended(int graph_task) {
   const std::lock_guard lock(mutex_);
   const bool is_limited = most_held_.load(std::memory_order_relaxed) >= learned_->bytes() / 8 * 7;
   learned_->backward_ended(graph_task, spare && !is_limited ? 0 : spare);
+  was_short_ = false;
   apply_learned();
   most_held_.store(held_by_all_tapes(), std::memory_order_relaxed);
 }

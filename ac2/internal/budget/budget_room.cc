@@ -12,6 +12,9 @@ namespace ac2::internal {
 
 namespace {
 
+// After how many replays a limit that cannot be eased is looked at again.
+constexpr int64_t kSeldom = 1 << 16;
+
 // The largest int64_t if there is none. `limits` are in order.
 template <class Limits>
 int64_t least_strict(const Limits& limits) {
@@ -150,23 +153,23 @@ void Budget::exceed(const Shortage& shortage, c10::function_ref<std::string()> a
 
 int64_t Budget::replays_before_easing(int64_t nodes) {
   const std::lock_guard lock(mutex_);
-  return eased_.first_after(nodes);
+  return eased_.backward_begins(nodes, evictor_.graph().bytes());
 }
 
-int64_t Budget::ease(int64_t nodes) {
+int64_t Budget::ease() {
   const std::lock_guard lock(mutex_);
   const Limit limit = *limits_.begin();
   if (!limit.soft) {
     if (!std::exchange(has_many_replays_, true)) {
       is_to_tell_of_them_.store(true, std::memory_order_relaxed);
     }
-    return eased_.first_after(nodes);
+    return kSeldom;
   }
   const bool is_known = limit.bytes != LearnedLimit::kNone;
   if (!is_known && !peak_) {
-    return eased_.first_after(nodes);  // the memory itself is short
+    return kSeldom;  // the memory itself is short
   }
-  const int64_t next = eased_.ease(is_known ? limit.bytes : held(), held(), nodes);
+  const int64_t next = eased_.ease(is_known ? limit.bytes : held(), held());
   // Where an accelerator's memory is cut into pieces, more than was learned may be an error.
   if (has_no_number() && short_accelerator_.load(std::memory_order_relaxed) < 0) {
     learned_->rise_to(eased_.bytes());

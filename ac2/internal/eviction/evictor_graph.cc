@@ -18,6 +18,7 @@ ValueId EvictorGraph::new_value(int64_t bytes) {
   }
   Value& value = values_[id];
   value.bytes = bytes;
+  bytes_ += bytes;
   value.producer = kNoId;
   value.exists = true;
   return id;
@@ -63,6 +64,7 @@ ValueId EvictorGraph::add_result(NodeId node, int64_t bytes) {
 void EvictorGraph::forget(ValueId id) {
   Value& value = values_[id];
   evictor_check(value.exists && value.hooks == 0 && value.uses.empty(), "a value is forgotten that is still used");
+  bytes_ -= value.bytes;
   value.exists = false;
   value.resident = false;
   detach_producer(id);

@@ -75,6 +75,8 @@ class EvictorGraph {
 
   // How many needed values are absent.
   int64_t missing() const { return missing_; }
+  // Of all values, resident or not.
+  int64_t bytes() const { return bytes_; }
   bool is_needed(ValueId id) const { return values_[id].needs > 0; }
   // Values that were resident when they ceased to be needed, in the order of the changes. One may stand here twice. The
   // caller clears the list.
@@ -99,6 +101,7 @@ class EvictorGraph {
   std::vector<ValueId> work_;  // values whose `needs` are about to change by one
   std::vector<ValueId> turned_unneeded_;
   int64_t missing_ = 0;
+  int64_t bytes_ = 0;
 };
 
 }  // namespace ac2::internal

@@ -69,7 +69,7 @@ class BudgetShare {
   }
   void replayed(const Node& node) {
     if (++replays_ > ease_after_) {
-      ease_after_ = replays_ + budget_->ease(nodes_);
+      ease_after_ = replays_ + budget_->ease();
     }
     budget_->replayed(node);
   }
