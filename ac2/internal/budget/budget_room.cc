@@ -170,8 +170,9 @@ int64_t Budget::ease() {
     return kSeldom;  // the memory itself is short
   }
   const int64_t next = eased_.ease(is_known ? limit.bytes : held(), held());
-  // Where an accelerator's memory is cut into pieces, more than was learned may be an error.
-  if (has_no_number() && short_accelerator_.load(std::memory_order_relaxed) < 0) {
+  // Where memory has run out in this step, there is no more. Where an accelerator's is cut into pieces, more than was
+  // learned may be an error.
+  if (has_no_number() && !was_short_ && short_accelerator_.load(std::memory_order_relaxed) < 0) {
     learned_->rise_to(eased_.bytes());
     apply_learned();
   }
