@@ -28,7 +28,8 @@ _OURS: Dict[str, _Function] = {
     "create_selective_checkpoint_contexts": create_selective_checkpoint_contexts,
 }
 
-# What torch.distributed._composable.checkpoint opens in a hook before forward and closes in one behind it, by PyTorch's version.
+# torch.distributed._composable.checkpoint starts this generator in a hook before forward and ends it in a hook behind it. Its name
+# depends on PyTorch's version.
 _GENERATORS = ("_checkpoint_without_reentrant_generator_impl", "_checkpoint_without_reentrant_generator")
 
 _lock = threading.Lock()

@@ -12,6 +12,7 @@
 #include "ac2/memory_budget.h"
 #include "ac2/report.h"
 #include "ac2/testing/counting_allocator.h"
+#include "tests/memory/gru.h"
 #include "tests/support/regions.h"
 #include "tests/support/warnings.h"
 
@@ -462,27 +463,11 @@ TEST_F(BudgetTest, ReplaysUnderASoftBudgetThatIsFarTooSmallDoNotDoubleFromStepTo
   EXPECT_LT(replays_of(16), 6 * replays_of(8));
 }
 
-// A GRU, all of it from tensors that require gradients.
-struct Recurrent {
-  explicit Recurrent(int64_t steps) : x(sample({steps, 3, 8})) {}
-
-  at::Tensor forward() const {
-    return std::get<0>(at::gru(x, hidden, {w_x, w_h, b_x, b_h}, /*has_biases=*/true, /*num_layers=*/1, /*dropout=*/0,
-                               /*train=*/true, /*bidirectional=*/false, /*batch_first=*/false))
-        .square()
-        .sum();
-  }
-  std::vector<at::Tensor> leaves() const { return {x, w_x, w_h, b_x, b_h}; }
-
-  at::Tensor x, hidden = at::zeros({1, 3, 12});
-  at::Tensor w_x = sample({36, 8}), w_h = sample({36, 12}), b_x = sample({36}), b_h = sample({36});
-};
-
-// What one replay drops the next one needs. Without an end of that, 24 steps take a million replays and more.
+// Each replay drops values that the next one needs. Without a larger limit 24 steps take more than a million replays.
 TEST_F(BudgetTest, WhereReplaysComputeTheSameOverAndOverASoftBudgetIsExceededInstead) {
   const Warnings warnings;
   for (const int64_t steps : {8, 24, 32}) {
-    const Recurrent network(steps);
+    const Gru network(steps, 3, 8, 12);
     const std::vector<at::Tensor> expected = torch::autograd::grad({network.forward()}, network.leaves());
     std::shared_ptr<const Trace> trace;
     const auto run_under = [&](const MemoryBudget& budget) {
@@ -506,7 +491,7 @@ TEST_F(BudgetTest, WhereReplaysComputeTheSameOverAndOverASoftBudgetIsExceededIns
 }
 
 TEST_F(BudgetTest, ABackwardThatRunsOpsManyTimesUnderAStrictBudgetIsWarnedOfOnce) {
-  const Recurrent network(24);
+  const Gru network(24, 3, 8, 12);
   const std::vector<at::Tensor> expected = torch::autograd::grad({network.forward()}, network.leaves());
   const Warnings warnings;
   const MemoryBudget budget(11664, /*modelled_costs=*/true);  // the least that does

@@ -15,6 +15,7 @@
 #include "ac2/scope.h"
 #include "ac2/testing/counting_allocator.h"
 #include "tests/memory/counted_peaks.h"
+#include "tests/memory/gru.h"
 #include "tests/support/regions.h"
 #include "tests/support/training_step.h"
 #include "tests/support/warnings.h"
@@ -154,16 +155,8 @@ TEST_F(PeakTest, ABoundBelowWhatParametersAndGradientsTakeIsWarnedOfOnceAndTheSt
 
 // Each replay would drop what the next one needs.
 TEST_F(PeakTest, WhereReplaysComputeTheSameOverAndOverMoreIsAllocatedInstead) {
-  const auto sample = [](at::IntArrayRef sizes) { return at::randn(sizes).set_requires_grad(true); };
-  const at::Tensor x = sample({24, 16, 64}), hidden = at::zeros({1, 16, 64});
-  const std::vector<at::Tensor> weights = {sample({192, 64}), sample({192, 64}), sample({192}), sample({192})};
-  const auto forward = [&] {
-    return std::get<0>(at::gru(x, hidden, weights, /*has_biases=*/true, /*num_layers=*/1, /*dropout=*/0, /*train=*/true,
-                               /*bidirectional=*/false, /*batch_first=*/false))
-        .square()
-        .sum();
-  };
-  const std::vector<at::Tensor> expected = torch::autograd::grad({forward()}, weights);
+  const Gru network(24, 16, 64, 64);
+  const std::vector<at::Tensor> expected = torch::autograd::grad({network.forward()}, network.weights);
   const Warnings warnings;
   const MemoryBudget budget = on_top(300'000);  // a third of what forward holds
   for (int i = 0; i < 2; ++i) {
@@ -172,9 +165,9 @@ TEST_F(PeakTest, WhereReplaysComputeTheSameOverAndOverMoreIsAllocatedInstead) {
     {
       PolicyScope scope({.memory_budget = budget});
       trace = scope.trace();
-      y = forward();
+      y = network.forward();
     }
-    expect_same_bits(torch::autograd::grad({y}, weights), expected, "gradients");
+    expect_same_bits(torch::autograd::grad({y}, network.weights), expected, "gradients");
     EXPECT_LT(trace->stats().recomputed_ops, 16 * trace->stats().recorded_ops);
   }
 }

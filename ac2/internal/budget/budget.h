@@ -153,7 +153,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   // --- a budget without a number ---
 
   bool has_no_number() const { return learned_.has_value(); }
-  // What relieve() is for: without the bytes there is an error, or more is allocated than a peak.
+  // The caller of relieve() must have the bytes, or may allocate more than a peak instead.
   enum class Need : uint8_t { kMust, kMayExceed };
   // In the middle of an allocation, with whatever locks but a tape's or the budget's own: drops values on `device`, or
   // on any, until `bytes` are free that were not before, or there is nothing more to drop. Returns how many are free

@@ -38,7 +38,7 @@ namespace ac2::internal {
 struct ManagedTensor {
   // Whose storage it is at any time. Read without a strong reference, for which Python's lock may be needed.
   c10::weak_intrusive_ptr<c10::TensorImpl> tensor{c10::intrusive_ptr<c10::TensorImpl>()};
-  bool moves = false;  // it is given other data; else its storage stays, and is resized
+  bool moves = false;           // it is given other data; else its storage stays, and is resized
   bool is_out_of_date = false;  // in backward it may have other bytes than now: nobody reads it again in place of these
   std::string name;
 
@@ -48,7 +48,8 @@ struct ManagedTensor {
   int64_t storage_offset() const { return tensor._unsafe_get_target()->storage_offset(); }
 };
 
-// `tensor` has a plain storage, which stays its own. The last call for a storage holds for the regions that meet it after.
+// `tensor` has a plain storage, which stays its own. The last call for a storage holds for the regions that meet it
+// after.
 void manage_storage(const at::Tensor& tensor, std::string name, bool is_out_of_date = false);
 void manage_data(const at::Tensor& tensor, std::string name);
 
