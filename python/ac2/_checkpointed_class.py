@@ -39,6 +39,17 @@ _classes: Dict[type, type] = {}
 _classes_lock = threading.Lock()
 
 
+class _Unannounced:
+    """The first base of a checkpointed class whose own class has an __init_subclass__, which does not hear of it: it may want
+    keywords, forbid subclasses, or write them into a table in place of the class itself.
+
+    Without __slots__: it has a dictionary as every module has, so that Python finds both of one layout when it exchanges classes.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        pass
+
+
 class _OpenHere(threading.local):
     """The modules whose region is open on this thread, by id."""
 
@@ -81,9 +92,9 @@ def unwrap(module: torch.nn.Module) -> bool:
     module.__dict__.pop(_REGIONS, None)
     cls = type(module)
     if _is_ours(cls):
-        module.__class__ = cls.__bases__[0]
+        module.__class__ = cls.__bases__[-1]
     elif _is_injected(module) and _is_ours(cls.__bases__[0]):
-        module.__class__ = _with_base(cls, cls.__bases__[0].__bases__[0])
+        module.__class__ = _with_base(cls, cls.__bases__[0].__bases__[-1])
     return was_wrapped
 
 
@@ -186,8 +197,8 @@ def _run(
     is_first = id(module) not in modules
     with PolicyScope(settings.policy_of_a_region(), **settings.options) as scope:
         regions_of(module).opened(scope.trace)
-        modules.add(id(module))
         try:
+            modules.add(id(module))
             return checked(forward(*args, **kwargs), module)
         finally:
             if is_first:
@@ -237,10 +248,9 @@ def _make_class(original: type) -> type:
         def __setattr__(cls, name: str, value: Any) -> None:
             if name != "forward" or not _is_ours(cls):
                 super().__setattr__(name, value)
-            elif made is not None:
+            else:
                 # Code that replaces the forward of the class that it finds replaces the forward of the module's own class.
                 setattr(original, name, value)
-            # Else it is an __init_subclass__ (of transformers' layers), which has done so to `original` before.
 
     members = {
         "forward": _Forward(forward),
@@ -253,7 +263,10 @@ def _make_class(original: type) -> type:
         **{name: vars(original)[name] for name in _OWN_MEMBERS if name in vars(original)},
         **{name: copied_by(name) for name in ("__copy__", "__deepcopy__") if hasattr(original, name)},
     }
+    # GraphModules, which have none, look for their own class at this place.
+    announces = hasattr(original.__init_subclass__, "__func__")  # not object's, which is written in C
+    bases = (_Unannounced, original) if announces else (original,)
     made = types.new_class(
-        original.__name__, (original,), {"metaclass": Kind}, exec_body=lambda namespace: namespace.update(members)
+        original.__name__, bases, {"metaclass": Kind}, exec_body=lambda namespace: namespace.update(members)
     )
     return made

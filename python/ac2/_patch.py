@@ -22,8 +22,17 @@ from ac2._scope import PolicyScope, watch_python
 
 _Function = Callable[..., Any]
 
+# ac2.checkpoint()'s own keywords. PyTorch's checkpoint() passes on what it does not know to the function.
+_OF_OURS_ALONE = ("policy", "memory_budget")
+
+
+def _checkpoint(function: _Function, *args: Any, **kwargs: Any) -> Any:
+    of_function = {name: kwargs.pop(name) for name in _OF_OURS_ALONE if name in kwargs}
+    return checkpoint(functools.partial(function, **of_function) if of_function else function, *args, **kwargs)
+
+
 _OURS: Dict[str, _Function] = {
-    "checkpoint": checkpoint,
+    "checkpoint": _checkpoint,
     "checkpoint_sequential": checkpoint_sequential,
     "create_selective_checkpoint_contexts": create_selective_checkpoint_contexts,
 }

@@ -104,8 +104,7 @@ class PolicyScope:
     def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
         if self._scope is None or self._closed:
             raise RuntimeError("This PolicyScope is not open. Use it in a with statement.")
-        self._closed = True
-        _open_scopes.discard(self)
+        # First of all: Ctrl-C may end this function at any call.
         try:
             self._scope.close()
         except RuntimeError as error:
@@ -113,6 +112,9 @@ class PolicyScope:
                 raise
             # The exception that the program has raised must not be hidden.
             warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+        finally:
+            self._closed = True
+            _open_scopes.discard(self)
 
     @property
     def trace(self) -> "_C.Trace":

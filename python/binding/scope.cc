@@ -267,7 +267,7 @@ void add_tensors(py::module_& module) {
     const py::gil_scoped_release no_gil;
     tag_with_policy(tensor, made);
   });
-  // Anything that is no tensor is none of ours: what calls this raises its own error.
+  // Anything that is no tensor is none of ours, so the caller raises its own error.
   module.def("expose", [](py::handle object) {
     if (live_node_count() == 0 || !THPVariable_Check(object.ptr())) {
       return;
@@ -307,7 +307,8 @@ void add_scope(py::module_& module) {
   py::class_<PyScope>(module, "Scope")
       .def(py::init(&open_scope))
       .def("close", &PyScope::close, WithoutGil())
-      .def_property_readonly("trace", &PyScope::trace);
+      // A copy, because a reference would keep the scope alive, and open if Ctrl-C has kept it from being closed.
+      .def_property_readonly("trace", &PyScope::trace, py::return_value_policy::copy);
   PyGuard<DisableCheckpointing>::add(
       module, "DisableCheckpointing",
       "With it, ops run as if no region were open: they are not recorded, and autograd saves as it always\n"

@@ -251,6 +251,19 @@ def test_patch_torch_checkpoint_reaches_modules_of_the_composable_checkpoint():
     assert before.runs == 4 and before.in_a_region[2:] == [False, False], "PyTorch's own, which runs it twice"
 
 
+@pytest.mark.parametrize("given", [{"memory_budget": 3}, {"policy": torch.nn.Softmax(-1)}, {"policy": "speed", "memory_budget": 2}])
+def test_patch_torch_checkpoint_passes_on_keywords_of_the_function(given):
+    x = torch.randn(4, 8, requires_grad=True)
+
+    def attend(x, *, memory_budget=8, policy=None):
+        return (policy(x) if callable(policy) else x.sin())[:, :memory_budget].sum()
+
+    plain = torch.autograd.grad(attend(x, **given), x)
+    with ac2.patch_torch_checkpoint():
+        patched = torch.autograd.grad(torch.utils.checkpoint.checkpoint(attend, x, use_reentrant=False, **given), x)
+    assert torch.equal(patched[0], plain[0])
+
+
 def test_patch_torch_checkpoint_says_if_it_reached_nothing():
     x = torch.randn(4, requires_grad=True)
     early = functools.partial(torch_checkpoint.checkpoint, use_reentrant=False)

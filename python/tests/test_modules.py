@@ -531,3 +531,48 @@ def test_a_copy_of_a_wrapped_graph_module_is_checkpointed_too(copied):
     ac2.remove_checkpointing(other)
     assert same_bits(other.train()(x), graph(x)) and ac2.last_trace(graph) is not None
     assert type(pickle.loads(pickle.dumps(other))).__bases__ == (torch.fx.GraphModule,)
+
+
+class Registered(torch.nn.Module):
+    kinds = {}
+
+    def __init_subclass__(cls, *, kind, **options):
+        super().__init_subclass__(**options)
+        Registered.kinds[kind] = cls
+
+
+class Named(Registered, kind="named"):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.linear(x).sin()
+
+
+def test_a_base_with_init_subclass_hears_nothing_of_the_wrapped_modules_class():
+    module, x = Named(), torch.randn(2, 4)
+    plain = run(copy.deepcopy(module), loss_of(x))
+    ac2.checkpoint_wrapper(module)
+    assert Registered.kinds == {"named": Named}
+    assert_same(run(module, loss_of(x)), plain)
+    module(x).sum().backward()
+    assert isinstance(module, Named) and ac2.last_trace(module).stats().recomputed_ops > 0
+    assert type(pickle.loads(pickle.dumps(module))) is type(module)
+    ac2.remove_checkpointing(module)
+    assert type(module) is Named
+
+
+def test_a_region_that_ctrl_c_kept_from_being_closed_ends_with_its_scope(monkeypatch):
+    module, x = ac2.checkpoint_wrapper(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh())), torch.randn(2, 4)
+
+    def interrupted(self, *exception):
+        raise KeyboardInterrupt  # as a signal that arrives at the first instruction
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ac2.PolicyScope, "__exit__", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            module(x)
+    assert not ac2.is_checkpoint_enabled()
+    module(x).sum().backward()
+    assert ac2.last_trace(module).stats().recomputed_ops > 0
