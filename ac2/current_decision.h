@@ -7,8 +7,8 @@
 // recorded here: outside all regions, in DisableCheckpointing, in the functions of a SaveWithHooks, and in a backward
 // that runs inside a region.
 //
-// An answer is what the policies say of such a call. It does not cover what they are not asked about: views, and ops
-// that return no tensor. A tag or a name may still decide otherwise for one tensor.
+// An answer is what the policies say of such a call. An answer does not cover the calls that policies are not asked
+// about: views, and ops that return no tensor. A tag or a name may still decide otherwise for one tensor.
 //
 // Threads: the answer is about the regions of the calling thread.
 #pragma once

@@ -62,9 +62,9 @@ class MemoryBudget;
 // cheapest to compute again and frees memory on that device, until the allocation succeeds; then the program goes on.
 // The error arrives when nothing is left to drop, and says what is held. Gradients are bitwise those without a budget.
 //
-// What had to go is learned: from then on as much as could be held beside what else there was is the budget, which is
-// met before memory runs out, and is exceeded where that is not possible. Some backwards after the last shortage it
-// rises by an eighth, more and more seldom where that was too much.
+// The budget learns from each shortage. From then on its number is as much as could be held beside all else that there
+// was. The number is met before memory runs out, and is exceeded where that is not possible. Some backwards after the
+// last shortage the number rises by an eighth, more and more seldom where that was too much.
 //
 // All calls give the same budget (one for each value of `modelled_costs`), because regions share what there is, and a
 // region of the next step goes on with what the last has learned. bytes() is what it has learned, and the largest
@@ -99,10 +99,10 @@ class MemoryBudget {
   // of regions under this budget, or another such, is enough; where it is not, more is allocated, a warning says so
   // once, and it is counted.
   //
-  // What was allocated before the first call is not counted: call it before the model is made. From then on every block
-  // of the CPU's allocator is noted in a table, for the rest of the process. Memory of accelerators is not bounded,
-  // which a warning says once where a region computes on one; a shortage there is met as under whatever_fits(). Each
-  // call makes a budget of its own; the smallest that lives rules.
+  // Memory that was allocated before the first call is not counted, so call peak() before the model is made. From then
+  // on every block of the CPU's allocator is noted in a table, for the rest of the process. Memory of accelerators is
+  // not bounded, which a warning says once where a region computes on one; a shortage there is met as under
+  // whatever_fits(). Each call makes a budget of its own; the smallest that lives rules.
   //
   // Throws c10::Error unless `bytes` is positive.
   static MemoryBudget peak(int64_t bytes, bool modelled_costs = false);
@@ -116,7 +116,8 @@ class MemoryBudget {
   // The bytes that are held now.
   int64_t held_bytes() const;
   // For how many ops and saved tensors a soft budget had no room so far, and by how many bytes it was exceeded at most.
-  // Of a budget for a peak, how many allocations went over it. What whatever_fits() has learned does not count.
+  // Of a budget for a peak, how many allocations went over it. The number that whatever_fits() has learned does not
+  // count.
   int64_t times_over() const;
   int64_t most_bytes_over() const;
 

@@ -28,7 +28,7 @@ at::Tensor name_tensor(const at::Tensor& tensor, std::string_view name) {
     const internal::Tape::Lock locked(*tape);
     internal::Value* value = locked->storages().find(tensor);
     if (value != nullptr) {
-      value->name = std::make_unique<std::string>(name);
+      value->set_name(std::string(name));
     }
     if (!region->policies.looks_at_names() || (value != nullptr && value->is_tagged())) {
       return tensor;

@@ -9,17 +9,18 @@
 // Events order all of this; the host never waits. A value that is still on the device when backward wants it is used as
 // it is.
 //
-// The pinned memory comes from a pool, one for each device, which all regions of the process share. It goes back to the
-// pool when no graph needs the value, and to the host only through release_offload_memory().
+// The pinned memory comes from a pool, one for each device, which all regions of the process share. The memory goes
+// back to the pool when no graph needs the value, and to the host only through release_offload_memory().
 //
 // Under a memory budget, OffloadOptions::instead_of_dropping lets the budget choose what leaves the device, whatever
 // the policies prefer.
 //
 // Some values stay on the device, as if the policy had said SAVE:
-//   - tensors on the CPU and on the meta device, and on devices without streams, events or pinned memory; one warning
-//     says so;
+//   - tensors on the CPU and on the meta device, and on devices without streams, events or pinned memory (one warning
+//     says so);
 //   - results of fewer than `min_bytes`;
-//   - results for which no pinned memory is left; one warning says so, and TraceStats::not_offloaded_bytes counts them.
+//   - results for which no pinned memory is left (one warning says so, and TraceStats::not_offloaded_bytes counts
+//     them).
 //
 // Guaranteed: gradients are bitwise identical to those of plain autograd. Offloaded bytes do not count as held, neither
 // in saved_bytes nor for a memory budget; a value that was copied back ahead of its use counts once it is used. Not

@@ -35,7 +35,7 @@ constexpr int64_t kUnlimited = int64_t{1} << 60;
 
 CheckpointPolicy decision_for(StepGraph::Fate fate, Keep keep) {
   if (fate == StepGraph::Fate::kSaved) {
-    return CheckpointPolicy::PREFER_SAVE;  // what saves it wins over this
+    return CheckpointPolicy::PREFER_SAVE;  // the policy that saves the result wins over this
   }
   if (fate == StepGraph::Fate::kRecomputed || keep == Keep::kNothing) {
     return CheckpointPolicy::MUST_RECOMPUTE;

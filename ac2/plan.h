@@ -11,14 +11,15 @@
 //     loss.backward();
 //   }
 //
-// The scope must begin where `step` began, as the outermost of its thread, because the plan counts ops from there. It
-// may end earlier. The plan decides on results that policies prefer to save. MUST_* and PREFER_RECOMPUTE decisions of
-// scopes inside the step, and tags, are part of the step, and the plan is made around them.
+// The scope must begin where `step` began, as the outermost of its thread, because the plan counts ops from there. The
+// scope may end earlier. The plan decides on results that policies prefer to save. MUST_* and PREFER_RECOMPUTE
+// decisions of scopes inside the step, and tags, are part of the step, and the plan is made around them.
 //
 // The bound is on the bytes that the region holds for backward, in forward and in backward, as memory_budget.h counts
 // them. That includes replayed results for as long as replays and backward want them, and all other results of an op
-// that is replayed. It does not include what is not ac2's: parameters and inputs, gradients, the memory that kernels
-// use, and the tensors that autograd has just taken out. Gradients are bitwise identical to those without a region.
+// that is replayed. The bound does not include what is not ac2's: parameters and inputs, gradients, the memory that
+// kernels use, and the tensors that autograd has just taken out. Gradients are bitwise identical to those without a
+// region.
 //
 // If the program leaves the plan (it runs another op, an op whose results have another size, or more ops), the rest of
 // the region is not planned: results are kept while the budget allows, and dropped as in
@@ -28,10 +29,10 @@
 // cost of a plan is the sum of what is replayed. For chains of ops the plan is the cheapest there is; for other
 // programs a heuristic finds it, which docs/budget.md describes and measures.
 //
-// `step` is a step like any other and has its effects: it adds to gradients, and it moves BatchNorm's statistics and
-// generators on. It may leave out the backward, which is then assumed to go through the ops in reverse; gradients are
-// not touched then. It may also run on tensors without data, `x.to(at::kMeta)`, to plan for a model that does not fit
-// into this machine: see PlanOptions::modelled_costs.
+// `step` is a step like any other and has its effects. `step` adds to gradients, and moves BatchNorm's statistics and
+// generators on. `step` may leave out the backward, which is then assumed to go through the ops in reverse. Gradients
+// are not touched then. `step` may also run on tensors without data, `x.to(at::kMeta)`, to plan for a model that does
+// not fit into this machine: see PlanOptions::modelled_costs.
 //
 // Threads: plan() records the ops of the calling thread. The policy is a value and may be used on any thread; each
 // region that is entered with it follows the plan by itself, with a budget of its own. A StepPlanner belongs to one
@@ -59,8 +60,8 @@ struct PlanOptions {
 
 // The most that a plan comes to, as computed from the recording. Where the program itself still has results when
 // backward begins, in a local variable or a list, backward takes those as they are: a step then replays fewer ops, and
-// holds fewer bytes in backward, than the summary says. It says exactly what happens where the program has let go of
-// all that it computed but the loss.
+// holds fewer bytes in backward, than the summary says. The summary says exactly what happens where the program has let
+// go of all that it computed but the loss.
 struct PlanSummary {
   int64_t forward_bytes = 0;  // held when backward begins
   int64_t peak_bytes = 0;     // the most held at any time, and so a budget that the plan fits

@@ -48,9 +48,9 @@ enum class CheckpointPolicy : uint8_t {
 // "MUST_SAVE" and so on.
 const char* to_string(CheckpointPolicy policy);
 
-// Saves a result in another form. `pack` runs in forward, once, when something first needs the result for backward; it
-// does not run if nothing does. `unpack` runs in backward, each time the value is needed. A packed value may be any
-// IValue: a tensor, a tuple of codes and scales, a file name.
+// Saves a result in another form. `pack` runs in forward, once, when something first needs the result for backward.
+// `pack` does not run if nothing does. `unpack` runs in backward, each time the value is needed. A packed value may be
+// any IValue: a tensor, a tuple of codes and scales, a file name.
 //
 // `unpack` must return a tensor of the sizes, dtype and device of the one that was packed; its strides may differ.
 // Neither function may write into the tensor that it is given. Both may drop any tensor of the program's. The ops
@@ -80,6 +80,8 @@ class PolicyDecision {
   // MUST_SAVE for SaveWithHooks.
   CheckpointPolicy policy() const { return policy_; }
   // Null unless the decision was made from SaveWithHooks. Copies of a decision share it.
+  const std::shared_ptr<const SaveWithHooks>& save_with_hooks() const { return hooks_; }
+  // The name of save_with_hooks() until this release.
   const std::shared_ptr<const SaveWithHooks>& hooks() const { return hooks_; }
 
   bool is_must() const {
@@ -108,7 +110,7 @@ class PolicyDecision {
   std::shared_ptr<const SaveWithHooks> hooks_;
 };
 
-// One op as a policy sees it, after the op ran. Valid only during the call.
+// An op as a policy sees it, after the op ran. Valid only during the call.
 class OpContext {
  public:
   OpContext(const OpContext&) = delete;
@@ -119,9 +121,10 @@ class OpContext {
   std::string_view overload() const;  // "Tensor", or "" for the default overload
   // True for "aten::add" (any overload) and for "aten::add.Tensor" (that one).
   bool is(std::string_view qualified) const;
-  // One per argument of the schema, keyword arguments included. Their tensors' contents are those after the op.
+  // An element for each argument of the schema, keyword arguments included. Their tensors' contents are those after the
+  // op.
   c10::ArrayRef<c10::IValue> inputs() const { return inputs_; }
-  // One per return of the schema.
+  // An element for each return of the schema.
   c10::ArrayRef<c10::IValue> outputs() const { return outputs_; }
   // How many ops the outermost region saw before this one.
   int64_t index() const { return index_; }
@@ -147,8 +150,8 @@ struct NamedTensor {
 };
 
 using PolicyFn = std::function<PolicyDecision(const OpContext&)>;
-// The function of a policy that looks at the operator alone. It is asked once per operator and region, before the op
-// runs.
+// The function of a policy that looks at the operator alone. The function is asked once per operator and region, before
+// the op runs.
 using OperatorPolicyFn = std::function<PolicyDecision(const c10::OperatorHandle&)>;
 // The function of a policy for named tensors. Null means nothing: the decision for the tensor's op stands.
 using NamePolicyFn = std::function<std::optional<PolicyDecision>(const NamedTensor&)>;
@@ -175,7 +178,7 @@ class Policy {
 
   // Calls `make` for each region entered, so that each has a PolicyFn of its own, with state of its own.
   static Policy factory(std::function<PolicyFn()> make);
-  // The same decision for every op. The cheapest policy: it costs nothing per op.
+  // The same decision for every op. The cheapest policy, which costs nothing per op.
   static Policy constant(PolicyDecision decision);
   static Policy by_operator(OperatorPolicyFn fn);
 

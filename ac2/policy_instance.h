@@ -33,8 +33,9 @@ struct Policy::Instance {
   PolicyFn fn;
   NamePolicyFn by_name;   // may be empty
   std::string name = {};  // of the policy; see Policy::named()
-  // The budget of a plan (ac2/plan.h): what the scope has as ScopeOptions::memory_budget and modelled_costs. If the
-  // scope has a budget too, the smaller one rules.
+  // The budget of a plan (ac2/plan.h), which the scope has as ScopeOptions::memory_budget and modelled_costs. If the
+  // scope has a budget too, the smaller one rules. Both are plain values, and no MemoryBudget, because policies lie
+  // below budgets.
   std::optional<int64_t> memory_budget = std::nullopt;
   bool modelled_costs = false;
   // The functions may drop a tensor of the program's while an op runs that reads it. Ops then hold their arguments. A
@@ -46,8 +47,8 @@ struct Policy::Instance {
   PolicyDecision decide(const OpContext& op) const;
   // The result of by_name; null without one.
   std::optional<PolicyDecision> name_opinion(const NamedTensor& tensor) const;
-  // The decision for the op that computed the tensor. Null if only `fn` could give it: it has seen that op already
-  // and is not asked again.
+  // The decision for the op that computed the tensor. Null if only `fn` could give it, because `fn` has seen that op
+  // already and is not asked again.
   std::optional<PolicyDecision> decide_op_of(const NamedTensor& tensor) const;
 };
 

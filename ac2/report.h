@@ -22,10 +22,11 @@
 
 namespace ac2 {
 
-// At most about 60 lines: what is held, why, and for whom; how much of it counts against a memory budget; with a
-// timeline, what a budget dropped, what was offloaded or packed, when and at what cost; what each policy decided, and
-// for how many ops; what was recomputed, and for whom; and, for the largest saved values, what recomputing them would
-// save and cost. Names are those of name_tensor(), and in Python those of the modules whose parameters ops take.
+// At most about 60 lines. The text says what is held, why, for whom, and how much of it counts against a memory budget.
+// With a timeline, the text says what a budget dropped, what was offloaded or packed, when and at what cost. The text
+// also says what each policy decided and for how many ops, what was recomputed and for whom, and what recomputing the
+// largest saved values would save and cost. Names are those of name_tensor(), and in Python those of the modules whose
+// parameters ops take.
 // If nothing is held now, the text is about the moment when most was held. With a timeline costs are times of forward,
 // without one they are numbers of ops. Bytes are of whole storages.
 std::string explain(const Trace& trace);
@@ -37,9 +38,10 @@ std::string explain(const Trace& trace);
 // that a region records, of replays, and of backwards in a C++ program have this text in them.
 std::string explain_held(std::string_view error = {});
 
-// One HTML page that refers to nothing outside itself: the memory held over time, by op, against the memory budget, if
-// there is one; what was dropped, offloaded and packed; a table of ops; the graph. It takes about 300 bytes for each
-// op. Throws c10::Error, which names `path`, if the file cannot be written.
+// An HTML page that refers to nothing outside itself. The page shows the memory held over time, by op, against the
+// memory budget, if there is one. The page also shows what was dropped, offloaded and packed, a table of ops, and the
+// graph. The page takes about 300 bytes for each op. Throws c10::Error, which names `path`, if the file cannot be
+// written.
 void write_report(const std::string& path, const Trace& trace);
 // The regions of one step, on one time line. A storage that two regions hold counts in both. Throws c10::Error also if
 // there are no traces, or if one is null.
@@ -50,8 +52,8 @@ void write_report(const std::string& path, const std::vector<std::shared_ptr<con
 std::string to_dot(const Trace& trace);
 
 // JSON that Perfetto and chrome://tracing open. With ScopeOptions::timeline it shows forward, backwards, replays, what
-// was dropped, and the bytes held as a counter, in microseconds since the region began. Without it ops have no times:
-// it shows those that something still needs, one microsecond each.
+// was dropped, and the bytes held as a counter, in microseconds since the region began. Without it ops have no times,
+// so the JSON shows those that something still needs, one microsecond each.
 std::string to_chrome_trace(const Trace& trace);
 
 }  // namespace ac2

@@ -82,7 +82,7 @@ void tag_with_policy(const at::Tensor& tensor, PolicyDecision decision) {
               "Saving inference tensors is not supported: tag_with_policy was given ", to_string(decision.policy()),
               " for a tensor of sizes ", tensor.sizes(),
               " made in InferenceMode, whose changes nobody can notice. Tag a clone() made outside InferenceMode.");
-  if (decision.hooks() != nullptr) {
+  if (decision.save_with_hooks() != nullptr) {
     ThreadRegions::here().functions_given();
   }
   const std::shared_ptr<internal::Tape> tape = region->tape;

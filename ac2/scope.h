@@ -50,15 +50,15 @@ struct ScopeOptions {
   bool modelled_costs = false;
   // Checks the region, from here to its end. Each replayed value is compared with what forward computed, by a 64-bit
   // fingerprint of its bits, and each op is checked against what its schema says it writes. A difference is a
-  // c10::Error, from the op or from backward, that names the op and a likely reason. Use it to try an op of your own;
-  // it reads every tensor several times. Saved values are not replayed, and so not compared. A SaveWithHooks may return
-  // other bits than it was given: its values, and what is computed from them, are exempt. The environment variable
-  // AC2_VERIFY=1 sets this option for every region.
+  // c10::Error, from the op or from backward, that names the op and a likely reason. Use it to try an op of your own.
+  // The check reads every tensor several times. Saved values are not replayed, and so not compared. A SaveWithHooks may
+  // return other bits than it was given: its values, and what is computed from them, are exempt. The environment
+  // variable AC2_VERIFY=1 sets this option for every region.
   bool verify = false;
   // Keeps a log of the region, from here to its end, for to_chrome_trace(), explain() and write_report(): when each op
   // ran and was replayed, for whom, which policy decided, and every change of the bytes held. The log holds no tensor.
-  // It takes about 600 bytes for an op that is replayed once, for as long as the Trace lives. Without it no clock is
-  // read, except by a budget that times ops.
+  // The log takes about 600 bytes for an op that is replayed once, for as long as the Trace lives. Without it no clock
+  // is read, except by a budget that times ops.
   bool timeline = false;
   // How results that policies decide to offload leave the device and come back: see offload.h. The options by
   // themselves offload no results; with OffloadOptions::inputs they offload what the region takes from outside. On an

@@ -20,7 +20,7 @@ class TraceAccess;
 }  // namespace internal
 
 // The ops that one region has recorded. All scopes of the region share the Trace. A Trace may outlive them and
-// backward. It keeps no tensor alive: the tensors belong to the autograd graph, which frees them.
+// backward. A Trace keeps no tensor alive: the tensors belong to the autograd graph, which frees them.
 class Trace {
  public:
   ~Trace();

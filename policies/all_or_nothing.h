@@ -16,8 +16,8 @@ namespace ac2::policies {
 // held for backward.
 Policy recompute_all();
 
-// MUST_SAVE for all ops: whatever backward needs is saved, as plain autograd does it, and nothing is replayed. As a
-// MUST it replaces every PREFER_*, in whatever order the scopes are nested, and conflicts with MUST_RECOMPUTE.
+// MUST_SAVE for all ops. Everything that backward needs is saved, as plain autograd does it, and nothing is replayed.
+// As a MUST it replaces every PREFER_*, in whatever order the scopes are nested, and conflicts with MUST_RECOMPUTE.
 // Guaranteed: no byte is held that plain autograd would not hold.
 Policy must_save_all();
 

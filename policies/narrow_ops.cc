@@ -50,7 +50,7 @@ int exponent_for(const Format& format, double greatest) {
   return std::min(most - own - (fraction > most_fraction ? 1 : 0), 120);
 }
 
-// One that has the powers of two too.
+// The type to scale numbers of `type` in, which has the powers of two too.
 at::ScalarType scaled_in(at::ScalarType type) {
   return type == at::kHalf ? at::kFloat : type;
 }

@@ -14,8 +14,7 @@
 //
 // SaveWithHooks (a MUST) for the listed ops, PREFER_RECOMPUTE for all others. Names are as in policies/listed_ops.h.
 // Throws c10::Error for another format, and for a name that no operator has. The policy works on every device that
-// converts to the format. It reads the greatest number back from the device, and waits for it.
-// Threads: any.
+// converts to the format. The policy reads the greatest number back from the device, and waits for it. Threads: any.
 #pragma once
 
 #include <c10/core/ScalarType.h>

@@ -40,12 +40,12 @@ const std::vector<std::string>& slow_ops();
 //
 // dots_saveable() is MUST_SAVE for all matrix products and convolutions; JAX's has conv_general_dilated_p in it too.
 // dots_with_no_batch_dims_saveable() is MUST_SAVE for products whose factors have no batch dimension in common:
-// aten::mm, addmm, mv and so on, which is what linear layers run as. It leaves out aten::bmm, which is what attention
-// runs as when it is written out, and convolutions. offload_dot_with_no_batch_dims() is MUST_CPU_OFFLOAD for the same
-// products (ac2/offload.h).
+// aten::mm, addmm, mv and so on, which is what linear layers run as. The policy leaves out aten::bmm, which is what
+// attention runs as when it is written out, and convolutions. offload_dot_with_no_batch_dims() is MUST_CPU_OFFLOAD for
+// the same products (ac2/offload.h).
 //
-// All are PREFER_RECOMPUTE for the other ops. Fused attention is one of these: it is a single op here, as it is a
-// kernel of its own in JAX, and no product. save_compute_intensive() saves it.
+// All are PREFER_RECOMPUTE for the other ops. Fused attention is one of these, because it is a single op here, as it is
+// a kernel of its own in JAX, and no product. save_compute_intensive() saves it.
 Policy dots_saveable();
 Policy dots_with_no_batch_dims_saveable();
 Policy offload_dot_with_no_batch_dims();
@@ -55,23 +55,23 @@ Policy checkpoint_dots_with_no_batch_dims();
 
 // --- By the size of results.
 
-// Saves small results, recomputes large ones: what is small is not worth the time. PREFER_RECOMPUTE if the result
-// tensors of the op take `min_bytes` or more together, MUST_SAVE if they take less. Bytes are number of elements ×
-// bytes per element; a tensor that the op writes into and returns counts as a result. So first_of({by_size(n), rule})
+// Saves small results, recomputes large ones. A small result is not worth the time of a replay. PREFER_RECOMPUTE if the
+// result tensors of the op take `min_bytes` or more together, MUST_SAVE if they take less. Bytes are number of elements
+// × bytes per element; a tensor that the op writes into and returns counts as a result. So first_of({by_size(n), rule})
 // saves what is small and leaves the rest to the rule. by_size(0) recomputes everything. MegEngine's option
 // dtr.evictee_minimum_size draws the same line. Throws c10::Error for a negative size.
 Policy by_size(int64_t min_bytes);
 
 // --- By where an op stands.
 
-// Strategy "memory": saves only where branches join. It is for a region around many layers: backward replays from one
-// join to the next, and never holds more than the layers between.
+// Strategy "memory": saves only where branches join. The strategy is for a region around many layers: backward replays
+// from one join to the next, and never holds more than the layers between.
 //
 //   ac2::PolicyScope scope(ac2::policies::memory());   // around the whole model
 //
 // MUST_SAVE where an op joins branches, PREFER_RECOMPUTE elsewhere. An op joins branches if two conditions hold. At
 // least two of its tensor inputs, in different storages, descend from the same tensor that came from outside the region
-// and requires a gradient. And its results take no more bytes than those inputs together: it makes one value of
+// and requires a gradient. And its results take no more bytes than those inputs together. Such an op makes one value of
 // several.
 //   - x + f(x), a residual, is saved, whether x comes from outside or not.
 //   - gate * up, cat({a, b}), fused attention of q, k and v, and weights · v are saved, if both sides come from one x.

@@ -32,9 +32,9 @@ at::Tensor checkpoint_sequential(torch::nn::Sequential functions, const at::Tens
 // The number of segments that holds the least if the results of all modules have the same size. This is the smallest s
 // in 1..modules that minimises
 //   (s - 1) + (modules - (s - 1) * (modules / s)),
-// which is what is held between segments plus all of the last segment, the largest one. It is about the square root of
-// `modules` (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost", arXiv 1604.06174). Throws c10::Error if
-// `modules` is less than 1.
+// which is what is held between segments plus all of the last segment, the largest one. The number is about the square
+// root of `modules` (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost", arXiv 1604.06174). Throws
+// c10::Error if `modules` is less than 1.
 int64_t sqrt_segments(int64_t modules);
 
 }  // namespace ac2::nn

@@ -16,8 +16,8 @@
 // M's forward is virtual, every call is in a region.
 //
 // Lifetime: the result of checkpoint_wrapper takes the place of the module that it was given; use the result from then
-// on. It shares that module's parameters, buffers and submodules, and has copies of everything else, such as the
-// training mode and plain members. clone() is M's, and copies the settings. If the clone() of a parent makes the
+// on. The result shares that module's parameters, buffers and submodules, and has copies of everything else, such as
+// the training mode and plain members. clone() is M's, and copies the settings. If the clone() of a parent makes the
 // children anew in reset(), their settings are those that reset() gives them. Threads: those that M allows.
 #pragma once
 
@@ -34,9 +34,9 @@
 
 namespace ac2::nn {
 
-// For a module type (torch::nn::LinearImpl) a module type; for a holder (torch::nn::Linear) a holder of that. It is
-// made as M is, and checkpointing() has its policy and its options. The second parameter is for specialisations alone;
-// those for module types are in internal/calls/checkpointed_arities.h.
+// For a module type (torch::nn::LinearImpl) a module type; for a holder (torch::nn::Linear) a holder of that.
+// Checkpointed<M> is made as M is, and checkpointing() has its policy and its options. The second parameter is for
+// specialisations alone; those for module types are in internal/calls/checkpointed_arities.h.
 template <class M, class Forward>
 class Checkpointed;
 

@@ -28,7 +28,8 @@ struct CheckpointOptions {
   // struct of your own are not: tag those in forward.
   bool keep_output = false;
   // Tags the tensor arguments of forward MUST_CPU_OFFLOAD. On an accelerator they go to the host's memory, as
-  // `scope.offload` and ac2/offload.h say; on the CPU they are saved where they are.
+  // `scope.offload` and ac2/offload.h say; on the CPU they are saved where they are. The arguments may be results of a
+  // region around the module. OffloadOptions::inputs concerns all tensors that a region takes from outside instead.
   bool offload_inputs = false;
   // No region while the module is in evaluation mode.
   bool off_in_eval = false;

@@ -9,7 +9,7 @@
 namespace ac2::testing {
 namespace {
 
-// The size of a block stands in front of it, so that freeing needs neither a table nor a lock. It cannot be the
+// The size of a block stands in front of it, so that freeing needs neither a table nor a lock. The size cannot be the
 // DataPtr's context: raw_allocate() demands that context and data are the same pointer.
 //
 // A whole alignment unit, so that data is aligned as with the allocator that is replaced: kernels choose their code
@@ -39,7 +39,7 @@ c10::DataPtr CountingAllocator::allocate(size_t bytes) {
   std::memcpy(block, &bytes, sizeof bytes);
   void* const data = block + kHeader;
 
-  // Relaxed, as all that looks at these numbers: who compares them has waited for the threads that allocate.
+  // Relaxed, as all that looks at these numbers. A thread that compares them has waited for the threads that allocate.
   const int64_t size = static_cast<int64_t>(bytes);
   const int64_t now = current_.fetch_add(size, std::memory_order_relaxed) + size;
   int64_t peak = peak_.load(std::memory_order_relaxed);

@@ -29,7 +29,9 @@
 | first_of(a, b, ...)                     | as the first that insists           | so too             |
 | per_op_override(a, {op: decision, ...}) | as a, but the listed ops            | so too             |
 
-Those without parameters have names: ``PolicyScope("speed")``. Ops are names and patterns ("aten::mm", "aten::*mm*"),
+Those without parameters have names: ``PolicyScope("speed")``, and policy_names() lists them.
+compute_intensive_ops() and slow_ops() list the ops that save_compute_intensive() and speed() save, as save_ops() takes
+them. Ops are names and patterns ("aten::mm", "aten::*mm*"),
 ``torch.ops.aten.mm`` (every overload) or ``torch.ops.aten.mm.default`` (that one).
 """
 
@@ -38,5 +40,8 @@ from ac2._policy import makes_a_policy
 from ac2._signatures import with_readable_errors
 
 # All of them are the runtime's; a policy that is new there is here too.
-__all__ = sorted(name for name in vars(_C.policies) if not name.startswith("_"))
-globals().update({name: makes_a_policy(with_readable_errors("ac2.policies", getattr(_C.policies, name))) for name in __all__})
+_policies = sorted(name for name in vars(_C.policies) if not name.startswith("_"))
+globals().update({name: makes_a_policy(with_readable_errors("ac2.policies", getattr(_C.policies, name))) for name in _policies})
+_lists = ["compute_intensive_ops", "policy_names", "slow_ops"]
+globals().update({name: getattr(_C, name) for name in _lists})
+__all__ = sorted(_policies + _lists)

@@ -21,7 +21,7 @@ namespace {
 // The runtime takes locks under which tensors, and so Python objects, may die on other threads.
 using WithoutGil = py::call_guard<py::gil_scoped_release>;
 
-// What memory_budget= takes as a number.
+// The number of bytes that a memory_budget= argument gives.
 int64_t as_bytes(const py::object& given) {
   return py::module_::import("ac2._budgets").attr("as_bytes")(given).cast<int64_t>();
 }
@@ -128,7 +128,7 @@ one; a shortage there is met as under whatever_fits().)",
       .def("most_bytes_over", &MemoryBudget::most_bytes_over, WithoutGil(),
            "Of a soft budget: by how many bytes it was exceeded at most.")
       .def("__repr__", [](const MemoryBudget& budget) { return call_of(budget).text(); })
-      // So that a module that was wrapped with one can be pickled. What was held and learned stays behind.
+      // So that a module that was wrapped with one can be pickled. The held and learned bytes stay behind.
       .def("__reduce__", [](const MemoryBudget& budget) { return call_of(budget).reduced(); });
   module.def(
       "whatever_fits",

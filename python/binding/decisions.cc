@@ -134,7 +134,7 @@ PolicyDecision to_decision(py::handle answer, const std::string& where) {
 
 py::object from_decision(const PolicyDecision& decision) {
   const py::module_ package = py::module_::import("ac2._policy");
-  if (decision.hooks()) {
+  if (decision.save_with_hooks()) {
     return py::str("SaveWithHooks");
   }
   return package.attr("CheckpointPolicy").attr(to_string(decision.policy()));

@@ -22,7 +22,7 @@ class PySaveWithHooks {
   pybind11::handle unpack() const { return unpack_.get(); }
 
   // For Python's collector. Nobody else has the hooks, and through them the functions.
-  bool is_sole_owner() const { return decision_.hooks().use_count() == 1; }
+  bool is_sole_owner() const { return decision_.save_with_hooks().use_count() == 1; }
   void clear();
 
  private:

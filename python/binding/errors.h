@@ -14,8 +14,8 @@
 
 namespace ac2::python {
 
-// Throws the error that Python has set, as PyTorch throws it: it may pass through threads and reach the caller as the
-// same object.
+// Throws the error that Python has set, as PyTorch throws it. The error may pass through threads and reach the caller
+// as the same object.
 [[noreturn]] inline void throw_python_error() {
   python_error error;
   error.persist();

@@ -221,7 +221,11 @@ void add_policies(py::module_& module) {
   add_parametrised(made);
   add_by_name(made);
   add_composed(made);
-  module.def("policy_names", &policies::policy_names);
+  module.def("policy_names", &policies::policy_names,
+             "The names of the policies without parameters, in the order in which help should list them.");
+  module.def("compute_intensive_ops", &policies::compute_intensive_ops,
+             "The ops that save_compute_intensive() saves, as save_ops() takes them.");
+  module.def("slow_ops", &policies::slow_ops, "The ops that speed() saves, as save_ops() takes them.");
   module.def("policy_by_name", [](const std::string& name) { return make([&] { return Policy(name); }); });
   module.def("constant_policy",
              [](const py::object& decision) { return Policy::constant(to_decision(decision, "The policy")); });

@@ -29,11 +29,11 @@ def rows(output):
 
 
 def test_train_gpt_trains_equally_under_every_policy_and_holds_less(capsys):
-    assert train_gpt.main([*SMALL, "--compare", "--steps", "3", "--memory-budget", "40KiB"]) == 0
+    assert train_gpt.main([*SMALL, "--compare", "--steps", "3", "--memory-budget", "40KiB,auto"]) == 0
     table = rows(capsys.readouterr().out)
     held = {name: float(table[name][2].split()[0]) for name in ("none", "recompute_all", "save_compute_intensive", "must_save_all")}
     assert held["recompute_all"] < held["save_compute_intensive"] < held["must_save_all"] == held["none"]
-    assert len({table[name][4] for name in held} | {table["40KiB"][4]}) == 1
+    assert len({table[name][4] for name in held} | {table[name][4] for name in ("40KiB", "auto")}) == 1
 
 
 @pytest.mark.parametrize("region", ["block", "step"])
@@ -69,6 +69,7 @@ def test_train_fsdp_trains_equally_on_two_processes_with_and_without_regions():
     plain = losses_of_train_fsdp("--policy", "none")
     assert len(plain) == 2
     assert losses_of_train_fsdp("--policy", "recompute_all") == plain
+    assert losses_of_train_fsdp("--policy", "recompute_all", "--regions", "after") == plain
     assert losses_of_train_fsdp("--policy", "save_compute_intensive", "--region", "model") == plain
 
 

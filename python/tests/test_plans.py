@@ -216,21 +216,31 @@ _OTHERWISE = {
 }
 
 
-def _names_of_cpp():
-    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "ac2")
+def _names_of_cpp(*folders):
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     names = set()
-    for folder in (root, os.path.join(root, "nn")):
-        for file in sorted(os.listdir(folder)):
+    for folder in folders:
+        for file in sorted(os.listdir(os.path.join(root, folder))):
             if file.endswith(".h"):
-                with open(os.path.join(folder, file)) as header:
+                with open(os.path.join(root, folder, file)) as header:
                     text = header.read()
                 names |= set(re.findall(r"^(?:class|struct|enum class) (\w+)[^;\n]*\{", text, re.M))
                 names |= set(re.findall(r"^(?!static_assert|using|return)[A-Za-z_][\w:<>,&* ]* \*?(\w+)\(", text, re.M))
     return names
 
 
+# The options of a policy are keyword arguments, and a name is a policy.
+_OTHERWISE_IN_POLICIES = {"QuantizeOptions", "SpillOptions", "policy_by_name"}
+
+
+def test_python_has_all_policies_that_cpp_has():
+    names = _names_of_cpp("policies")
+    assert {"save_ops", "every_nth", "quantize_ops"} <= names  # the headers were read
+    assert sorted(name for name in names - _OTHERWISE_IN_POLICIES if not hasattr(ac2.policies, name)) == []
+
+
 def test_python_has_all_that_cpp_has():
-    names = _names_of_cpp()
+    names = _names_of_cpp("ac2", os.path.join("ac2", "nn"))
     assert {"PolicyScope", "StepPlanner", "plan", "explain"} <= names  # the headers were read
     assert sorted(name for name in names if name not in _OTHERWISE and not hasattr(ac2, name)) == []
     assert sorted(name for name in _OTHERWISE if name not in names or hasattr(ac2, name)) == []

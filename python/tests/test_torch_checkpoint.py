@@ -8,7 +8,7 @@ count that a function runs a second time, here it must not. Left out, with the r
 - GPUs, several devices and get_device_states: nothing is stashed for a second run;
 - determinism_check, debug traces and early stop: there is no second run that could differ, or that could stop;
 - contexts other than those of create_selective_checkpoint_contexts: the second of such a pair is for the second run;
-- DataParallel and DistributedDataParallel: several processes come later.
+- DataParallel and DistributedDataParallel: test_distributed.py has several processes.
 """
 
 import gc

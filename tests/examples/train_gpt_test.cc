@@ -68,12 +68,13 @@ TEST(TrainGptTest, PoliciesTrainBitForBitAlike) {
   const TextData text = some_text();
   int64_t rounds = 0;
   std::vector<std::string> names = policy_names();
-  names.insert(names.end(), {"64KiB", "1GiB"});
+  names.insert(names.end(), {"64KiB", "1GiB", "auto"});
   const auto compared = compare_policies(text, tiny_options(), names, [&](int64_t done) { rounds = done; });
   EXPECT_EQ(rounds, tiny_options().steps);
   ASSERT_EQ(compared.size(), names.size());
   EXPECT_LT(compared[4].held_bytes, compared[0].held_bytes);
   EXPECT_EQ(compared[5].held_bytes, compared[0].held_bytes);
+  EXPECT_EQ(compared[6].held_bytes, compared[0].held_bytes);
   for (const auto& policy : compared) {
     EXPECT_TRUE(policy.same_losses) << policy.name;
     EXPECT_TRUE(policy.same_parameters) << policy.name;
@@ -249,6 +250,11 @@ TEST(TrainGptTest, WritesAReport) {
   const auto one_region = report_data(path).at("regions");
   ASSERT_EQ(one_region.size(), 1U);  // with a budget, all blocks in one
   EXPECT_GT(one_region.at(0).at("stats").at("evicted_values"), 0);
+
+  const Printed fits = run_program(flags + path + " --memory_budget=auto");
+  EXPECT_EQ(fits.status, 0) << fits.output;
+  ASSERT_EQ(report_data(path).at("regions").size(), 1U);
+  EXPECT_EQ(report_data(path).at("regions").at(0).at("stats").at("recomputed_ops"), 0);
 
   const Printed unwritable = run_program(flags + "/nowhere/at_all.html");
   EXPECT_NE(unwritable.status, 0);

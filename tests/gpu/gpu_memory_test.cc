@@ -27,7 +27,7 @@ class GpuMemoryTest : public GpuTest {
     if (IsSkipped()) return;
     if (!tells_requested_bytes()) GTEST_SKIP() << "this LibTorch does not tell what is requested from an accelerator";
     whatever_fits();
-    budget().forget_limit();
+    budget().start_limit_anew();
     device_ = c10::Device(at::kCUDA, at::accelerator::getDeviceIndex());
     const Tensors once = trained(plain, 1);  // cuBLAS takes its workspace
     at::accelerator::synchronizeDevice(device_.index());
@@ -35,7 +35,7 @@ class GpuMemoryTest : public GpuTest {
   }
   void TearDown() override {
     if (!IsSkipped()) {
-      budget().forget_limit();
+      budget().start_limit_anew();
       empty_cache();
     }
     GpuTest::TearDown();
@@ -99,7 +99,7 @@ TEST_F(GpuMemoryTest, AStepIsDoneInLessMemoryThanItsPeak) {
   const int64_t peak = peak_of_plain_step();
   for (const double share : {0.8, 0.5}) {
     SCOPED_TRACE(share);
-    budget().forget_limit();
+    budget().start_limit_anew();
     empty_cache();
     const auto room = static_cast<int64_t>(share * static_cast<double>(peak));
     const at::Tensor taken = at::empty({free_memory() - room}, at::TensorOptions(at::kCUDA).dtype(at::kByte));
@@ -116,7 +116,7 @@ TEST_F(GpuMemoryTest, AStepIsDoneInTheFractionOfTheDeviceThatItMayHave) {
   const int64_t total = internal::memory_of_accelerator(device_.index())->total;
   for (const double share : {0.8, 0.5}) {
     SCOPED_TRACE(share);
-    budget().forget_limit();
+    budget().start_limit_anew();
     empty_cache();
     const MemoryFraction fraction(share * static_cast<double>(peak) / static_cast<double>(total));
     expect_plain_fails();

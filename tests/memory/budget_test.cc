@@ -707,7 +707,7 @@ class RacingTape : public internal::BudgetedTape {
   }
   Freed free_in_time(internal::Value*, std::optional<c10::Device>, c10::function_ref<bool()>) override { return {}; }
   bool start_tracking_in_time() override { return true; }
-  void forget_for_room() override {}
+  void anchor_for_room() override {}
 
   std::function<void()> before_lock = [] {};
   std::vector<internal::Value*> dropped;
@@ -722,7 +722,7 @@ TEST_F(BudgetTest, WhatAnotherThreadHasPinnedOrSavedSinceItWasChosenIsNotDropped
     budget->start_tracking();
     const at::Tensor bytes = at::empty({100}, at::kByte);
     Value value(bytes.storage());
-    value.budget.droppable = true;
+    value.set_droppable(true);
     Node node;
     node.cost = 1;
     node.outputs.push_back({.value = &value});

@@ -90,7 +90,7 @@ class CudaShortageTest : public OffloadTest {
   void SetUp() override {
     OffloadTest::SetUp();
     whatever_fits();
-    budget().forget_limit();
+    budget().start_limit_anew();
     internal::StepStore::process().forget_all();
   }
   static internal::Budget& budget() { return *internal::whatever_fits_budget(internal::CostSource::kMeasured); }
@@ -134,14 +134,14 @@ class CudaShortageTest : public OffloadTest {
 // replayed.
 TEST_F(CudaShortageTest, AStepWhoseHeadIsInTheRegionIsDoneWithLittleToComputeAgain) {
   EXPECT_LT(replays_with(0.9, /*head_in_region=*/true), 40);
-  budget().forget_limit();
+  budget().start_limit_anew();
   EXPECT_LT(replays_with(0.7, /*head_in_region=*/true), 60);
 }
 
 // The logits are allocated where no op is tried again, and nobody tells their size.
 TEST_F(CudaShortageTest, AStepWhoseHeadIsOutsideOfTheRegionIsDoneToo) {
   EXPECT_LT(replays_with(0.9, /*head_in_region=*/false), 40);
-  budget().forget_limit();
+  budget().start_limit_anew();
   EXPECT_LT(replays_with(0.7, /*head_in_region=*/false), 60);
 }
 

@@ -26,7 +26,7 @@ class WhateverFitsDeviceTest : public OffloadTest {
   void SetUp() override {
     OffloadTest::SetUp();
     whatever_fits();
-    budget().forget_limit();
+    budget().start_limit_anew();
     internal::StepStore::process().forget_all();
     fake_.set_free_memory([this](int64_t bytes) { return internal::relieve_shortage(fake_.device(), bytes) > 0; });
   }
@@ -61,7 +61,7 @@ TEST_F(WhateverFitsDeviceTest, EachAllocationOfAStepMayBeTheLastThatTakesMore) {
     allocations = fake_.device_allocations() - before;
   }
   for (int64_t n = 0; n < allocations; ++n) {
-    budget().forget_limit();
+    budget().start_limit_anew();
     {
       TrainingStep step(fake_.device());
       std::string error;
@@ -138,7 +138,6 @@ TEST_F(WhateverFitsDeviceTest, ADeviceIsRelievedOfItsOwnValues) {
   EXPECT_TRUE(same_bits(gradient_of_sum(z, on_device).cpu(), gradient_of_sum(sines(on_device, 20), on_device).cpu()));
 }
 
-// An accelerator whose allocator asks nobody: the ops of regions and the replays are tried again.
 TEST_F(WhateverFitsDeviceTest, APeakThatDoesNotBoundTheDeviceSaysSoOnce) {
   const MemoryBudget peak = MemoryBudget::peak(int64_t{1} << 40);
   const auto in_peak = [&](const std::function<void()>& forward) {

@@ -32,12 +32,12 @@ class WhateverFitsTest : public CleanTest {
     CleanTest::SetUp();
     LimitedAllocator::install();
     whatever_fits(true);  // stands in front of it
-    budget().forget_limit();
+    budget().start_limit_anew();
     internal::StepStore::process().forget_all();
     drops_ = budget().hurried_drops();
   }
   void TearDown() override {
-    budget().forget_limit();
+    budget().start_limit_anew();
     CleanTest::TearDown();
   }
 
@@ -274,7 +274,7 @@ TEST_F(WhateverFitsTest, EachAllocationOfAStepMayBeTheLastThatTakesMore) {
   int done = 0, errors = 0, switched = 0;
   int64_t dropped = 0;
   for (int64_t n = 1; n <= allocations; ++n) {
-    budget().forget_limit();
+    budget().start_limit_anew();
     TrainingStep step(at::kCPU);
     std::string error;
     const int64_t drops = hurried_drops();
@@ -321,7 +321,7 @@ TEST_F(WhateverFitsTest, EachAllocationOfAStepMayFailOnce) {
   bool has_failed = true;
   int64_t n = 0;
   for (; has_failed; ++n) {
-    budget().forget_limit();
+    budget().start_limit_anew();
     TrainingStep step(at::kCPU);
     failing.fail_after(n);
     step.run(in_region);

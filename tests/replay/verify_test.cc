@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdlib>
 
+#include "ac2/plan.h"
 #include "ac2/report.h"
 #include "tests/support/regions.h"
 
@@ -291,6 +292,14 @@ TEST_F(VerifyTest, TheEnvironmentTurnsItOnForEveryRegion) {
     y = through("ac2_verify_test::drifting", x);
   }
   EXPECT_TRUE(gradient_of(y, x).defined());
+}
+
+TEST_F(VerifyTest, TheEnvironmentTurnsItOnForTheStepThatAPlannerRecords) {
+  setenv("AC2_VERIFY", "1", 1);
+  at::Tensor x = sample({64});
+  const auto step = [&] { through("ac2_verify_test::drifting", x).sum().backward(); };
+  expect_error([&] { StepPlanner planner(step, {.modelled_costs = true, .recording_budget = 300}); },
+               {"Verify", "ac2_verify_test::drifting"});
 }
 
 TEST_F(VerifyTest, TheEnvironmentVariableIsZeroOrOne) {

@@ -105,7 +105,7 @@ TEST(StorageMapTest, FindsTheYoungAndTheOthersUntilTheyAreRemoved) {
     tensors.push_back(at::ones({4}));
     values.push_back(std::make_unique<Value>(tensors.back().storage()));
     if (Value* oldest = map.add_young(values.back().get())) {
-      EXPECT_EQ(map.find(oldest->origin._unsafe_get_target()), nullptr);
+      EXPECT_EQ(map.find(oldest->original_address()), nullptr);
       map.add(oldest);
     }
   }

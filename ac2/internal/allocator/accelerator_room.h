@@ -19,9 +19,9 @@
 namespace ac2::internal {
 
 struct AcceleratorRoom {
-  int64_t limit = 0;      // what the allocator may have in all
-  int64_t reserved = 0;   // what it has
-  int64_t untouched = 0;  // what it has not, may have, and others have left free
+  int64_t limit = 0;      // the most that the allocator may have in all
+  int64_t reserved = 0;   // the bytes that it has
+  int64_t untouched = 0;  // the bytes that it has not, may have, and others have left free
   int64_t idle = 0;       // of what it has, what it would give back
 
   int64_t left() const { return untouched + idle; }
@@ -48,8 +48,8 @@ void give_back_idle_memory();
 //   so while regions held something, and a quarter more, but not more than a quarter of the limit. In the first two
 //   steps it needs an eighth of the limit at least.
 //
-// It is never less than AcceleratorRoom::least(). What is dropped need not be what the allocator can give back, as
-// where it has cut segments into pieces; then more is dropped.
+// The room is never less than AcceleratorRoom::least(). The allocator cannot always give back the bytes that were
+// dropped, for example where it has cut segments into pieces. Then more is dropped.
 bool make_room_on(c10::Device device);
 
 // From 0 to 1.

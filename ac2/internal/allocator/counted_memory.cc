@@ -27,7 +27,7 @@ void CountedMemory::start(const Keeper& keeper) {
     keeper_ = keeper;
   }
   limit_.store(keeper.limit(), std::memory_order_relaxed);
-  // Pairs with the acquire of counts(): who reads true there sees the keeper.
+  // Pairs with the acquire of counts(). A thread that reads true there sees the keeper.
   counts_.store(true, std::memory_order_release);
 }
 

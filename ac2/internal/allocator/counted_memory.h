@@ -12,7 +12,8 @@
 // Where an allocation would bring what is held over the keeper's limit, the keeper frees some first. Where it cannot,
 // the allocation is made all the same and the keeper is told by how much the limit is exceeded.
 //
-// Threads: any. What a thread is about to allocate counts already, so that several at once do not exceed the limit.
+// Threads: any. The bytes that a thread is about to allocate count already, so that several threads at once do not
+// exceed the limit.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -46,7 +47,7 @@ class CountedMemory {
   int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
   c10::DataPtr allocate(size_t bytes, c10::function_ref<c10::DataPtr()> allocate);
-  // The deleter of what is counted. Whatever is not is freed by `uncounted`, the deleter of the allocator behind.
+  // The deleter of counted blocks. Other blocks are freed by `uncounted`, the deleter of the allocator behind.
   static void free(void* data);
   void set_uncounted(c10::DeleterFnPtr uncounted) { uncounted_.store(uncounted, std::memory_order_release); }
 

@@ -4,12 +4,12 @@
 //
 // The allocator has a registry of callbacks, which it runs whenever its cache has no block for an allocation, before it
 // asks CUDA for more. The registry is found in libc10_cuda.so when the program runs, so that a library that was built
-// without CUDA serves both. The allocator says neither how much it wants nor on which device. Ours takes the current
-// one. It answers that it has freed nothing if there is room for an allocation as large as is to be expected
-// (accelerator_room.h); else it frees what that room lacks.
+// without CUDA serves both. The allocator says neither how much it wants nor on which device. Our callback takes the
+// current one. The callback answers that it has freed nothing if there is room for an allocation as large as is to be
+// expected (accelerator_room.h). Else the callback frees the bytes that this room lacks.
 //
-// Threads: any. The callback runs with the allocator's recursive lock held. It frees tensors, waits for no lock for
-// long and runs no Python.
+// Threads: any. The callback runs with the allocator's recursive lock held. The callback frees tensors, waits for no
+// lock for long and runs no Python.
 #pragma once
 
 #include <c10/util/Registry.h>

@@ -26,11 +26,11 @@ class ForkLocks {
   enum class Order : uint8_t { kFirst, kTapes, kBudgets };
   struct Holder {
     void (*lock)() = nullptr;    // does not wait for ever
-    void (*unlock)() = nullptr;  // what lock() has locked, in the parent and in the child
+    void (*unlock)() = nullptr;  // unlocks what lock() has locked, in the parent and in the child
   };
 
   static void add(Order order, Holder holder);
-  // A mutex that lives as long as the process. It is taken after all others.
+  // A mutex that lives as long as the process. The mutex is taken after all others.
   static void add_last(std::mutex& mutex);
 };
 

@@ -1,8 +1,8 @@
 // Locks that are taken by a thread that may hold any other.
 //
 // Memory can run out wherever something is allocated: in a kernel, in the accelerator's allocator, with locks that ac2
-// knows nothing of. Who then wants to drop values must neither wait for a lock that this thread holds itself, nor for
-// ever for one that another thread holds while it waits for what this thread has.
+// knows nothing of. A thread that then wants to drop values must not wait for a lock that it holds itself. The thread
+// must not wait for ever for a lock that another thread holds while the other waits for what this thread has.
 //
 //   owner.store(this_thread(), std::memory_order_relaxed);       // by the guard of a lock, after it was taken
 //   owner.store(nullptr, std::memory_order_relaxed);             // and before it is given back
@@ -16,7 +16,8 @@
 
 namespace ac2::internal {
 
-// Tells threads that live at the same time apart. It is asked for every lock of a tape, so it is an instruction.
+// Tells threads that live at the same time apart. Every lock of a tape calls this_thread(), so the function is an
+// instruction.
 inline const void* this_thread() {
 #if defined(__x86_64__) || defined(__aarch64__)
   return __builtin_thread_pointer();

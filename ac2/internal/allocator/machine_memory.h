@@ -44,9 +44,9 @@ class MemoryGauge {
   virtual MemoryRoom room() const = 0;
 };
 
-// Whether RLIMIT_AS is another one than at the last call, and at the first call. A system call, which reads no file:
-// what a gauge has told may be trusted for a while as long as the limit is the same. Any thread; of several one is
-// told.
+// Whether RLIMIT_AS is another one than at the last call, and at the first call. A system call, which reads no file.
+// The room that a gauge has told may be trusted for a while as long as the limit is the same. Any thread; of several
+// one is told.
 bool has_address_space_limit_changed();
 
 class MachineMemory final : public MemoryGauge {

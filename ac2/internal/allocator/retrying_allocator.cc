@@ -51,8 +51,8 @@ class Shared {
       constexpr uint8_t kHighestPriority = 255;
       c10::SetCPUAllocator(front, kHighestPriority);
       CountedMemory::get().set_uncounted(front->uncounted_deleter());
-      // Last. Pairs with the acquire of is_front(): who reads there that this is the front hands out its deleter, which
-      // calls the uncounted one.
+      // Last. Pairs with the acquire of is_front(). A thread that reads there that this is the front hands out its
+      // deleter, which calls the uncounted one.
       front_.store(front, std::memory_order_release);
     }
   }
@@ -68,7 +68,8 @@ class Shared {
 // off makes a thread ask the gauge earlier or later.
 std::atomic<int64_t> known_room{0};
 
-// Gives malloc's free memory back and asks again, but seldom where that has not helped: it may take milliseconds.
+// Gives malloc's free memory back and asks again, but seldom where that has not helped. Giving back may take
+// milliseconds.
 MemoryRoom room_after_return(const MemoryGauge& gauge, const MemoryRoom& before) {
   constexpr int kSkips = 64;
   static std::atomic<int> skips{0};  // relaxed: several threads at once may skip one time more or less
@@ -114,7 +115,8 @@ C10_NOINLINE void make_room(int64_t bytes) {
       check_is_there(*gauge, bytes);
       break;
     }
-    // Also if the gauge does not see it: it may lie in malloc's heap, and serves from there.
+    // Freed bytes count also if the gauge does not see them, because they may lie in malloc's heap and serve from
+    // there.
     missing -= freed;
   }
   known_room.store(std::max((room.bytes - bytes) / 4, room.reserve / 8), std::memory_order_relaxed);

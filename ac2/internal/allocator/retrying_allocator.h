@@ -7,9 +7,9 @@
 // allocation costs a virtual call and, from 64 KiB on, an atomic subtraction.
 //
 // Linux hands out more than there is. So before an allocation of 64 KiB or more the machine's memory is asked
-// (machine_memory.h), and too little is met as a failure is, before the allocation is made. How much there is is
-// remembered: it is asked again when a quarter of it has been allocated since, or an eighth of the reserve if that is
-// more. Smaller allocations are met when they fail.
+// (machine_memory.h), and too little is met as a failure is, before the allocation is made. The room that was found is
+// remembered. The machine is asked again when a quarter of that room has been allocated since, or an eighth of the
+// reserve if that is more. Smaller allocations are met when they fail.
 //
 // With the first shortage glibc is told to map each block of 128 KiB or more, and to give it back when it is freed.
 // Until then it keeps in its heap what was mapped and freed before, and what is dropped in pieces would not serve a

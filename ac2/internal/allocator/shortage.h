@@ -4,7 +4,7 @@
 //   while (!try_to_allocate(bytes) && relieve_shortage(device, bytes) > 0) {}
 //
 // The handler runs in the middle of an allocation, on the thread that allocates: in any op, with locks of the program,
-// of LibTorch and of the device's allocator held. It runs no code of the program.
+// of LibTorch and of the device's allocator held. The handler runs no code of the program.
 //
 // Threads: any.
 #pragma once

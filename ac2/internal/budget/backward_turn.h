@@ -1,4 +1,5 @@
-// Turns among backwards that share a budget and get in each other's way: one of them replays while the others wait.
+// Turns among backwards that share a budget and get in each other's way. A single backward replays while the others
+// wait.
 //
 // Where a budget is tight, a backward replays the same ops several times. Each replay leaves results that later ones
 // begin from. If several backwards replay at once, each drops what the others have just replayed, and all of them

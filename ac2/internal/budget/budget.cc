@@ -54,7 +54,7 @@ int64_t Budget::most_bytes_over() const {
 }
 
 int64_t Budget::held_bytes() {
-  start_tracking();  // what is untracked is not known to the byte
+  start_tracking();  // the untracked bytes are not known to the byte
   const std::lock_guard lock(mutex_);
   return held();
 }
@@ -76,11 +76,11 @@ std::shared_ptr<void> Budget::limit_to(Limit limit) {
 }
 
 ValueId Budget::id_of(const std::weak_ptr<BudgetedTape>& tape, Value& value) {
-  if (value.budget.id == kNoId) {
-    value.budget.id = evictor_.add_outside(static_cast<int64_t>(value.nbytes()), Place::kElsewhere);
+  if (value.budget().id == kNoId) {
+    value.budget_.id = evictor_.add_outside(static_cast<int64_t>(value.nbytes()), Place::kElsewhere);
     enter(tape, value);
   }
-  return value.budget.id;
+  return value.budget().id;
 }
 
 bool Budget::add_tape(std::weak_ptr<BudgetedTape> tape) {
@@ -99,7 +99,7 @@ void Budget::start_tracking() {
   if (tracking_.load(std::memory_order_acquire)) {
     return;
   }
-  const std::lock_guard turn(start_mutex_);
+  const std::lock_guard lock(start_mutex_);
   track([](BudgetedTape& tape) {
     tape.start_tracking();
     return true;
@@ -140,14 +140,14 @@ void Budget::add_call(const std::weak_ptr<BudgetedTape>& tape, Node& node) {
   node.budget_node = evictor_.add_node(node.cost, absl::MakeConstSpan(inputs.data(), inputs.size()));
   memory_.ran(signature_of(node), node.cost, absl::MakeConstSpan(inputs.data(), inputs.size()));
   for (const NodeOutput& output : node.outputs) {
-    if (output.value == nullptr || !output.value->budget.droppable) {
+    if (output.value == nullptr || !output.value->budget().droppable) {
       continue;
     }
     Value& value = *output.value;
-    value.budget.id =
-        evictor_.add_result(node.budget_node, static_cast<int64_t>(value.nbytes()), value.budget.retention);
-    value.budget.tracked = true;
-    memory_.made(node.budget_node, value.budget.id);
+    value.budget_.id =
+        evictor_.add_result(node.budget_node, static_cast<int64_t>(value.nbytes()), value.budget().retention);
+    value.budget_.tracked = true;
+    memory_.made(node.budget_node, value.budget().id);
     enter(tape, value);
     place(value, Place::kElsewhere);
   }
@@ -159,42 +159,42 @@ void Budget::add_call(const std::weak_ptr<BudgetedTape>& tape, Node& node) {
 
 void Budget::forget(Value& value) {
   const std::lock_guard lock(mutex_);
-  copies_.forget(value.budget.id);
-  evictor_.forget(value.budget.id);
-  memory_.forget(value.budget.id);
-  entries_[value.budget.id] = {};
-  value.budget.id = kNoId;
-  value.budget.tracked = false;
+  copies_.forget(value.budget().id);
+  evictor_.forget(value.budget().id);
+  memory_.forget(value.budget().id);
+  entries_[value.budget().id] = {};
+  value.budget_.id = kNoId;
+  value.budget_.tracked = false;
 }
 
 void Budget::make_outside(Value& value) {
   const std::lock_guard lock(mutex_);
   for (int32_t i = 0; i < value.hooks(); ++i) {
-    evictor_.remove_hook(value.budget.id);
+    evictor_.remove_hook(value.budget().id);
   }
   place(value, Place::kElsewhere);
-  copies_.forget(value.budget.id);
-  evictor_.make_outside(value.budget.id);
-  value.budget.tracked = false;
+  copies_.forget(value.budget().id);
+  evictor_.make_outside(value.budget().id);
+  value.budget_.tracked = false;
 }
 
 void Budget::enter(const std::weak_ptr<BudgetedTape>& tape, Value& value) {
-  entries_.resize(std::max<size_t>(entries_.size(), value.budget.id + 1));
-  entries_[value.budget.id] = {.tape = tape, .value = &value, .serial = ++serial_};
+  entries_.resize(std::max<size_t>(entries_.size(), value.budget().id + 1));
+  entries_[value.budget().id] = {.tape = tape, .value = &value, .serial = ++serial_};
 }
 
 void Budget::place(const Value& value, Place place) {
-  evictor_.set_place(value.budget.id, place);
-  Entry& entry = entries_[value.budget.id];
-  if (place == Place::kElsewhere && !entry.elsewhere && value.budget.tracked) {
+  evictor_.set_place(value.budget().id, place);
+  Entry& entry = entries_[value.budget().id];
+  if (place == Place::kElsewhere && !entry.elsewhere && value.budget().tracked) {
     entry.elsewhere = true;
-    elsewhere_.push_back({value.budget.id, entry.serial, value.origin});
+    elsewhere_.push_back({value.budget().id, entry.serial, value.weak_original()});
   }
-  if (C10_UNLIKELY(value.budget.copyable)) {
+  if (C10_UNLIKELY(value.budget().copyable)) {
     if (place == Place::kHeld) {
-      copies_.may_copy(value.budget.id);
+      copies_.may_copy(value.budget().id);
     } else if (place != Place::kOnHost) {
-      copies_.forget(value.budget.id);
+      copies_.forget(value.budget().id);
     }
   }
 }
@@ -231,44 +231,44 @@ void Budget::look_elsewhere() {
 void Budget::set_retention(const Value& value, Retention retention) {
   const std::lock_guard lock(mutex_);
   if (retention == Retention::kMustSave) {
-    copies_.forget(value.budget.id);
+    copies_.forget(value.budget().id);
   }
-  evictor_.set_retention(value.budget.id, retention);
+  evictor_.set_retention(value.budget().id, retention);
 }
 
 void Budget::add_hook(const Value& value) {
   const std::lock_guard lock(mutex_);
-  evictor_.add_hook(value.budget.id);
+  evictor_.add_hook(value.budget().id);
 }
 
 void Budget::remove_hook(const Value& value) {
   const std::lock_guard lock(mutex_);
-  evictor_.remove_hook(value.budget.id);
+  evictor_.remove_hook(value.budget().id);
 }
 
 void Budget::used(const Value& value) {
-  if (value.budget.id != kNoId) {
+  if (value.budget().id != kNoId) {
     const std::lock_guard lock(mutex_);
-    evictor_.used(value.budget.id);
+    evictor_.used(value.budget().id);
   }
 }
 
 void Budget::took(const Value& value) {
   const std::lock_guard lock(mutex_);
-  memory_.took(value.budget.id);
+  memory_.took(value.budget().id);
   if (memory_.knows_uses()) {
-    evictor_.foresight_changed(value.budget.id);
+    evictor_.foresight_changed(value.budget().id);
   }
 }
 
 void Budget::pin(const Value& value) {
   const std::lock_guard lock(mutex_);
-  evictor_.pin(value.budget.id);
+  evictor_.pin(value.budget().id);
 }
 
 void Budget::unpin(const Value& value) {
   const std::lock_guard lock(mutex_);
-  evictor_.unpin(value.budget.id);
+  evictor_.unpin(value.budget().id);
 }
 
 void Budget::replayed(const Node& node) {

@@ -4,9 +4,10 @@
 //   tape->set_budget(budget);
 //   budget->make_room(result_bytes, [] { return "aten::mm"; });   // no lock held: drops values, of whatever tape
 //
-// It stands between tapes, which know tensors, and the evictor, which knows sizes and costs. These count: bytes that a
-// tape holds of results of its ops (each storage once), copies, what SaveWithHooks packed, replayed results, and
-// tensors from outside the region that only tapes keep alive.
+// A budget stands between tapes, which know tensors, and the evictor, which knows sizes and costs. These count: bytes
+// that a tape holds of results of its ops (each storage once), copies, what SaveWithHooks packed, replayed results, and
+// tensors from outside the region that only tapes keep alive. Tensors from outside that the program holds too do not
+// count, because nothing could drop them.
 //
 // While everything fits there is nothing to decide: the bytes are added up, and the evictor is told nothing. The first
 // time that they do not fit, tracking starts: the tapes tell the evictor all that they know, and from then on every
@@ -114,7 +115,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   void replayed(const Node& node);
   // Bytes that count and that cannot be dropped.
   void add_fixed(int64_t bytes);
-  // A tensor from outside that a tape holds. It counts once nobody else holds it.
+  // A tensor from outside that a tape holds. The tensor counts once nobody else holds it.
   void add_outside(const c10::Storage& storage);
   void remove_outside(const c10::Storage& storage);
 
@@ -165,10 +166,10 @@ class Budget : public std::enable_shared_from_this<Budget> {
   int64_t hurried_drops() const { return hurried_drops_.load(std::memory_order_relaxed); }
   // As held_bytes(), but of what is not tracked all counts that tapes took from outside.
   int64_t most_held_bytes() const;
-  // Of any budget: what ran since the last one ended was a step.
+  // Of any budget. The ops that ran since the last backward ended were a step.
   void backward_ended(int graph_task);
   // Of the process's past.
-  void forget_limit();
+  void start_limit_anew();
   const std::optional<int64_t>& peak() const { return peak_; }
   // An op of a region under the budget has computed on it. Warns once if it is an accelerator, and the budget is for a
   // peak.
@@ -246,7 +247,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   // Drops values until `bytes` more may be held.
   std::optional<Shortage> drop_until_room(int64_t bytes, bool spare_last);
   // Whether tapes are asked to let go of bytes before a budget is exceeded or an error is thrown.
-  bool forgets_for_room() const;
+  bool anchors_for_room() const;
   bool start_tracking_in_time();
   // After a backward, for the memory of the accelerator that has run out, if one has: makes an end of what a shortage
   // of this step has left, and says how much was left of it, if that is known. Without the lock: an allocator that asks
@@ -313,7 +314,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   Evictor evictor_;
   StepMemory memory_;                   // of the steps before, with which the evictor sees what is to come
   HostCopies copies_;                   // of values, and on their way, in the order in which they began
-  std::deque<CopyUnderWay> under_way_;  // what of those the tapes know; perhaps of some that are done
+  std::deque<CopyUnderWay> under_way_;  // the tapes' notes on those; perhaps on some that are done
   std::vector<Entry> entries_;          // by ValueId
   absl::btree_multiset<Limit> limits_;  // the first is the evictor's
   std::vector<Elsewhere> elsewhere_;    // results that the program keeps by itself, or did
@@ -348,9 +349,9 @@ class Budget : public std::enable_shared_from_this<Budget> {
   const BudgetAtFork at_fork_{start_mutex_, mutex_};
 };
 
-// What `call` returns. If memory ran out in it and the budget, if there is one, could free some: what `again` returns,
-// which under a budget without a number is tried as long as something can be freed. `before_freeing` is called before
-// anything is freed, which may run destructors of the program's.
+// Returns the result of `call`. If memory ran out in `call` and the budget, if there is one, could free some, returns
+// the result of `again`. Under a budget without a number `again` is tried as long as something can be freed.
+// `before_freeing` is called before anything is freed, which may run destructors of the program's.
 template <class Call, class BeforeFreeing, class Again>
 auto call_with_room(Budget* budget, Call&& call, BeforeFreeing&& before_freeing, Again&& again) {
   if (budget == nullptr) {

@@ -88,8 +88,8 @@ bool Budget::begin_copy(int64_t bytes) {
 
 bool Budget::is_cheaper_to_compute(const Value& value) {
   const std::lock_guard lock(mutex_);
-  return value.budget.tracked && evictor_.place(value.budget.id) == Place::kOnHost &&
-         copies_.is_cheaper_to_compute(value.budget.id);
+  return value.budget().tracked && evictor_.place(value.budget().id) == Place::kOnHost &&
+         copies_.is_cheaper_to_compute(value.budget().id);
 }
 
 }  // namespace ac2::internal

@@ -1,4 +1,4 @@
-// A budget without a number: what it drops where memory has run out, and what it learns from that.
+// A budget without a number drops values where memory has run out, and learns from that.
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ bool Budget::start_tracking_in_time() {
   if (!lock_in_time(start_mutex_)) {
     return false;
   }
-  const std::lock_guard turn(start_mutex_, std::adopt_lock);
+  const std::lock_guard lock(start_mutex_, std::adopt_lock);
   return track([](BudgetedTape& tape) { return tape.start_tracking_in_time(); });
 }
 
@@ -94,7 +94,7 @@ bool Budget::relieve_once(std::optional<c10::Device> device, Freed& freed, std::
     spared.push_back({id, entry.serial});
   }
   if (tape.use_count() == 1) {
-    // What dies with the tape may be the program's.
+    // Objects of the program may die with the tape.
     left_over_.push_back(std::move(tape));
   }
   return true;
@@ -116,7 +116,7 @@ int64_t Budget::relieve(std::optional<c10::Device> device, int64_t bytes, Need n
       }
     }
     shortage.most_held = most_held_.load(std::memory_order_relaxed);
-    // What a value costs depends on what there is room for.
+    // The cost of a value depends on the bytes that there is room for.
     evictor_.set_budget(std::clamp<int64_t>(shortage.held - bytes, 1, evictor_.budget()));
   }
   Freed freed;
@@ -162,7 +162,7 @@ HeldValues Budget::values_in_time() {
 
 void Budget::learn(const LearnedLimit::Shortage& shortage) {
   const bool knew_none = learned_->bytes() == LearnedLimit::kNone;
-  // What one device has too little of says nothing of what all of them hold together.
+  // The shortage of a single device says nothing of the bytes that all devices hold together.
   if (!has_several_devices_) {
     learned_->ran_out(shortage);
   }
@@ -221,10 +221,10 @@ void Budget::backward_ended(int graph_task) {
   most_held_.store(held_by_all_tapes(), std::memory_order_relaxed);
 }
 
-void Budget::forget_limit() {
+void Budget::start_limit_anew() {
   if (has_no_number()) {
     const std::lock_guard lock(mutex_);
-    learned_->forget();
+    learned_->start_anew();
     most_held_.store(held_by_all_tapes(), std::memory_order_relaxed);
     has_several_devices_ = false;
     apply_learned();
@@ -240,7 +240,7 @@ bool Budget::drop_for_another_try() {
   if (relieve(std::nullopt, held / 8 + 1) > 0) {
     return true;
   }
-  for_each_tape([](BudgetedTape& tape) { tape.forget_for_room(); });
+  for_each_tape([](BudgetedTape& tape) { tape.anchor_for_room(); });
   return most_held_bytes() < held;
 }
 

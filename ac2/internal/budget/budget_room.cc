@@ -1,4 +1,4 @@
-// How a budget makes room: it drops values one after the other, and says what is held where that is not enough.
+// How a budget makes room. The budget drops values one after the other, and says what is held where that is not enough.
 #include <c10/macros/Macros.h>
 #include <c10/util/Exception.h>
 
@@ -112,8 +112,8 @@ void Budget::make_room(int64_t bytes, c10::function_ref<std::string()> at, int64
     return;
   }
   std::optional<Shortage> shortage = drop_until_room(bytes, /*spare_last=*/false);
-  if (shortage && forgets_for_room()) {
-    for_each_tape([](BudgetedTape& tape) { tape.forget_for_room(); });
+  if (shortage && anchors_for_room()) {
+    for_each_tape([](BudgetedTape& tape) { tape.anchor_for_room(); });
     shortage = drop_until_room(bytes, /*spare_last=*/false);
   }
   if (!shortage && raised.is_raised()) {
@@ -189,7 +189,7 @@ void Budget::warn_of_many_replays() {
   }
 }
 
-bool Budget::forgets_for_room() const {
+bool Budget::anchors_for_room() const {
   const std::lock_guard lock(mutex_);
   // A program that goes over a soft budget all the time asks all tapes only now and then.
   return (times_short_ & (times_short_ - 1)) == 0;
@@ -202,7 +202,7 @@ std::optional<int64_t> Budget::go_over(int64_t held, bool& is_first) {
   }
   ++times_short_;
   if (has_no_number()) {
-    return std::nullopt;  // what it has learned is a guess
+    return std::nullopt;  // the learned number is a guess
   }
   is_first = times_over_++ == 0;
   most_bytes_over_ = std::max(most_bytes_over_, held - limits_.begin()->bytes);
@@ -211,17 +211,17 @@ std::optional<int64_t> Budget::go_over(int64_t held, bool& is_first) {
 
 int64_t Budget::enough_to_replay(const Value& value) {
   const std::lock_guard lock(mutex_);
-  const int64_t replay = value.budget.id != kNoId ? evictor_.bytes_to_replay(value.budget.id) : 0;
+  const int64_t replay = value.budget().id != kNoId ? evictor_.bytes_to_replay(value.budget().id) : 0;
   return evictor_.unevictable_bytes() + fixed_bytes_ + outside_.ours() + replay;
 }
 
 std::vector<Value*> Budget::order_to_replay(const Value& value) {
   const std::lock_guard lock(mutex_);
   std::vector<Value*> order;
-  if (value.budget.id == kNoId) {
+  if (value.budget().id == kNoId) {
     return order;
   }
-  for (const ValueId id : evictor_.order_to_replay(value.budget.id)) {
+  for (const ValueId id : evictor_.order_to_replay(value.budget().id)) {
     if (entries_[id].value != nullptr) {
       order.push_back(entries_[id].value);
     }

@@ -57,7 +57,7 @@ class BudgetedTape {
   virtual bool start_tracking_in_time() = 0;
   // There is nothing left to drop. Lets go of bytes that are held only so that values that the program still has could
   // be computed again.
-  virtual void forget_for_room() = 0;
+  virtual void anchor_for_room() = 0;
 };
 
 }  // namespace ac2::internal

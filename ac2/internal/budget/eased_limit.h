@@ -34,7 +34,7 @@ class EasedLimit {
   int64_t ease(int64_t limit, int64_t held) {
     if (bytes_ == 0 && is_known() && needed_ > limit) {
       bytes_ = needed_;
-      return kManyTimes * nodes_;  // it sufficed before
+      return kManyTimes * nodes_;  // needed_ sufficed before
     }
     const int64_t now = std::max(limit, bytes_);
     // If so little is held, it is not the limit that keeps the backward from holding more.

@@ -1,6 +1,6 @@
-// How many bytes regions hold at most if memory is not to run out again: what a budget without a number learns.
+// The most bytes that regions may hold if memory is not to run out again, which a budget without a number learns.
 //
-//   LearnedLimit limit;                        // none: what is held is not limited
+//   LearnedLimit limit;                        // none: held bytes are not limited
 //   limit.ran_out({.held = h, .most_held = m, .freed = f});   // f bytes of h had to go before the program could go on
 //   limit.backward_ended(graph_task, spare);
 //   … limit.bytes() …
@@ -49,7 +49,7 @@ class LearnedLimit {
   void rise_to(int64_t bytes) { bytes_ = std::max(bytes_, bytes); }
   int64_t backwards() const { return backwards_; }
   int last_backward() const { return last_backward_; }
-  void forget() { *this = {}; }
+  void start_anew() { *this = {}; }
 
  private:
   static constexpr int64_t kSmallestPart = 8;

@@ -28,7 +28,7 @@ class OutsideBytes {
   void add(const c10::Storage& storage);
   void remove(const c10::Storage& storage);
 
-  // Bytes of all that was added: what ours() can be at most.
+  // Bytes of all that was added. ours() is never more than that.
   int64_t most() const { return most_; }
   // Bytes that only those who added them keep alive. LibTorch does not tell when the program drops a tensor, so this
   // looks at reference counts, of up to 64 storages a call. With more storages, a dropped tensor may count some calls

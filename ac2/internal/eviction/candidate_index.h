@@ -1,7 +1,7 @@
 // The values that may be evicted, arranged so that the best is found without looking at all of them.
 //
 //   index.insert(id, cost / bytes, last_use);
-//   const ValueId best = index.best(key_now, weight);   // kNoId: it is empty
+//   const ValueId best = index.best(key_now, weight);   // kNoId: the index is empty
 //
 // A candidate has a rate (what dropping it costs per byte) and a key for its age (the time of its last use, or minus
 // that of its next). The smaller the key, the longer the value is not used. Rates are put into buckets, 16 to an octave

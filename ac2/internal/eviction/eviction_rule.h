@@ -1,11 +1,10 @@
-// The rule by which values are compared: what dropping one would cost, against how many bytes it frees and for how
-// long.
+// The rule that compares values: the cost of dropping one, against how many bytes that frees and for how long.
 //
 //   EvictionRule rule({}, budget);
 //   score = rule.cost_of_dropping(graph, v) / (bytes * rule.weight(time - last_use, time));   // the least is evicted
 //
-// It follows Dynamic Tensor Rematerialization (arXiv 2006.09616), with another count of the evicted neighbours and
-// another weight of time; docs/budget.md gives the reasons. Dropping a value v costs
+// The rule follows Dynamic Tensor Rematerialization (arXiv 2006.09616), with another count of the evicted neighbours
+// and another weight of time; docs/budget.md gives the reasons. Dropping a value v costs
 //
 //   own + forced + share · min(1, b / budget) · shared
 //
@@ -19,9 +18,9 @@
 //   w(D) = ((D + floor · T) / (D + T))^power
 //   T = horizon · (time for which there has been pressure, or the step's length if that is known)
 //
-// Values that were last used longer ago than T count as equally old: what is evicted in forward is missed only after
-// the peak, however old it is. A younger value is evicted later than an older one, but the floor bounds that, because
-// in a long replay every value is young.
+// Values that were last used longer ago than T count as equally old, because a value that is evicted in forward is
+// missed only after the peak, however old it is. A younger value is evicted later than an older one, but the floor
+// bounds that, because in a long replay every value is young.
 #pragma once
 
 #include <cstdint>

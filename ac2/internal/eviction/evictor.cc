@@ -238,7 +238,7 @@ void Evictor::unpin(ValueId id) {
 }
 
 void Evictor::used(ValueId id) {
-  // The index is not told: it notices a risen key when it comes to the value (CandidateIndex::best).
+  // The index is not told. The index notices a risen key when it comes to the value (CandidateIndex::best).
   states_[id].last_use = time_;
   if (is_pressed_ && knows_uses()) {
     mark_stale(id);

@@ -9,7 +9,7 @@
 //     …drop the bytes of the victim…
 //     evictor.set_place(victim, Place::kNowhere);
 //   }
-//   // It has run.
+//   // The op has run.
 //   evictor.ran(cost);
 //   const NodeId node = evictor.add_node(cost, inputs);
 //   const ValueId result = evictor.add_result(node, bytes, Retention::kPreferSave);
@@ -17,9 +17,10 @@
 //   evictor.add_hook(result);
 //   for (ValueId v : inputs) { evictor.used(v); evictor.unpin(v); }
 //
-// The evictor knows sizes, costs and the graph of a program. It knows no tensors and includes nothing of LibTorch, so
-// that the runtime and the simulator in benchmarks/simulator drive the same code with the same calls. It evicts nothing
-// by itself: it names a victim, and the caller drops the bytes and reports that with set_place().
+// The evictor knows sizes, costs and the graph of a program. The evictor knows no tensors and includes nothing of
+// LibTorch, so that the runtime and the simulator in benchmarks/simulator drive the same code with the same calls. The
+// evictor drops no bytes itself. next_victim() names a victim, and the caller drops the bytes and reports that with
+// set_place().
 //
 // The caller reports each event when it happens; each function below says which event it stands for. Costs are in any
 // unit that is the same throughout, such as nanoseconds or the units of a model. The evictor's clock is the sum of the
@@ -66,7 +67,7 @@ class Evictor {
   struct Options {
     int64_t budget = std::numeric_limits<int64_t>::max();  // bytes
     RuleConstants rule = {};
-    // The knowledge of the step beforehand, or null. It must outlive the evictor.
+    // The knowledge of the step beforehand, or null. The foresight must outlive the evictor.
     const Foresight* foresight = nullptr;
     // The costs of values that have a copy on the host, or null. They must outlive the evictor.
     const CopyCosts* copies = nullptr;
@@ -151,8 +152,8 @@ class Evictor {
   double last_use(ValueId value) const { return states_[value].last_use; }
   // The cost of computing the value again once it is dropped.
   double cost_of_computing(ValueId value) { return rule_.cost_of_dropping(graph_, value); }
-  // By which candidates are compared, the least first: what it costs to drop the value, or `cost`, for its bytes and
-  // for how long they are free.
+  // The score by which candidates are compared, the least first. The score is the cost of dropping the value, or
+  // `cost`, set against its bytes and how long they are free.
   double score(ValueId value);
   double score(ValueId value, double cost) const;
   Retention retention(ValueId value) const { return states_[value].retention; }

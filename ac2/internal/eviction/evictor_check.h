@@ -1,5 +1,5 @@
-// Checks what a caller of the evictor must keep to. It does not use TORCH_CHECK, because this room includes nothing of
-// LibTorch.
+// Checks what a caller of the evictor must keep to. The check does not use TORCH_CHECK, because this room includes
+// nothing of LibTorch.
 #pragma once
 
 #include <stdexcept>

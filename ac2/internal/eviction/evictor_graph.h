@@ -78,8 +78,8 @@ class EvictorGraph {
   // Of all values, resident or not.
   int64_t bytes() const { return bytes_; }
   bool is_needed(ValueId id) const { return values_[id].needs > 0; }
-  // Values that were resident when they ceased to be needed, in the order of the changes. One may stand here twice. The
-  // caller clears the list.
+  // Values that were resident when they ceased to be needed, in the order of the changes. A value may stand here twice.
+  // The caller clears the list.
   std::vector<ValueId>& turned_unneeded() { return turned_unneeded_; }
 
  private:

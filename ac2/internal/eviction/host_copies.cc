@@ -83,7 +83,7 @@ ValueId HostCopies::next() {
   for (auto it = candidates_.begin(); it != candidates_.end() && looks < kMostLooks; ++looks) {
     const ValueId id = it->second;
     if (evictor_.place(id) == Place::kNowhere) {
-      // It was dropped. If it is computed again, it may be dropped again.
+      // The value was dropped. A value that is computed again may be dropped again.
       it = candidates_.erase(it);
       states_[id] = {};
       continue;

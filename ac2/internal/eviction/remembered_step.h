@@ -8,7 +8,8 @@
 //   step.next_use(result, place);           // the first op after `place` that uses it, or kNone
 //   step.find(anchor, after);               // a later place at which the last ops have been those
 //
-// It takes 32 bytes an op while it is added to, 4 more once it is finished, 4 a result and 4 a use (8 before finish()).
+// A step takes 32 bytes an op while it is added to, 4 more once it is finished, 4 a result and 4 a use (8 before
+// finish()).
 //
 // Threads: not thread-safe until finish(); after that what is const may be called from any thread.
 #pragma once

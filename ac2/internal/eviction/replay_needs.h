@@ -11,7 +11,7 @@
 // while the inputs are gathered one after the other, each from the gate or from what was gathered before.
 //
 // The bytes are those of that way of gathering, and so enough. They are the least for a graph that is a tree. Which
-// values are there is asked once, when the node is noted: what has been noted does not change later.
+// values are there is asked once, when the node is noted. A node that has been noted does not change later.
 //
 // Threads: not thread-safe.
 #pragma once

@@ -56,7 +56,7 @@ RuleTrials::Run RuleTrials::next(int64_t budget) const {
   if (best == nullptr) {
     return {};
   }
-  // An inherited cost is found out about first: it may be the least only for the other step.
+  // An inherited cost is found out about first, because it may be the least only for the other step.
   if (budget != budget_ || !best->own) {
     return {best->setting};
   }

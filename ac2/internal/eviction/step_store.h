@@ -1,13 +1,14 @@
 // The steps that budgets remember, and what each setting of the rule has cost in them.
 //
 //   StepStore& store = StepStore::process();
-//   std::shared_ptr<const RememberedStep> known = store.find(step, op);   // one that begins as `step` does up to `op`
+//   std::shared_ptr<const RememberedStep> known = store.find(step, op);   // which begins as `step` does up to `op`
 //   RuleTrials::Run run = store.next_run(*known, budget);
 //   store.ended(std::move(step), {…});
 //
-// It outlives the budgets: a program that gives each region a number of bytes has a new budget in each step. It has
-// the last kMostSteps steps that differ, as long as they take kMostBytes together, so that a smaller batch at the end
-// of an epoch does not make it forget the others. A step that is longer than kMostOps is not remembered.
+// The store outlives the budgets, because a program that gives each region a number of bytes has a new budget in each
+// step. The store has the last kMostSteps steps that differ, as long as they take kMostBytes together, so that a
+// smaller batch at the end of an epoch does not make it forget the others. A step that is longer than kMostOps is not
+// remembered.
 //
 // Threads: all functions may be called from any thread.
 #pragma once

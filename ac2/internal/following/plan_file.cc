@@ -45,7 +45,7 @@ const char* kind_of(std::filesystem::file_type type) {
   C10_THROW_ERROR(Error, c10::str("The plan cannot be written to ", quoted(path), ": ", problem));
 }
 
-// What a file ends with whose bytes before that are `body`. A file is whole if it ends so.
+// The end of a file whose bytes before that are `body`. A file is whole if it ends so.
 std::string seal(std::string_view body) {
   const auto sum = static_cast<uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(body.data()), body.size()));
   return absl::StrCat(",\"crc32\":\"", absl::Hex(sum, absl::kZeroPad8), "\"}\n");

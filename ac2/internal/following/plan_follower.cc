@@ -12,7 +12,7 @@ namespace ac2::internal {
 
 namespace {
 
-// One region's way along a plan.
+// The way of a region along a plan.
 class PlanFollower {
  public:
   explicit PlanFollower(std::shared_ptr<const PlannedStep> plan) : plan_(std::move(plan)) {}

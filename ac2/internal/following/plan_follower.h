@@ -1,4 +1,4 @@
-// The policy of a plan: it decides by the op's number, for as long as the program runs the ops that were planned.
+// The policy of a plan, which decides by the op's number for as long as the program runs the ops that were planned.
 //
 //   ac2::Policy policy = follow(planned_step);
 //

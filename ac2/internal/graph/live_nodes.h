@@ -1,7 +1,8 @@
-// How many op nodes exist in the process: what live_node_count() reads.
+// The number of op nodes that exist in the process, which live_node_count() reads.
 //
-// Relaxed everywhere. Who looks whether there are any (ac2::expose) is concerned by those alone that were recorded
-// before, in the order that the program makes between its threads; and what happened before is seen in any order.
+// Relaxed everywhere. A caller that asks whether there are any (ac2::expose) is concerned only by nodes that were
+// recorded before, in the order that the program makes between its threads. A relaxed load sees all that happened
+// before.
 #pragma once
 
 #include <atomic>

@@ -63,7 +63,7 @@ struct NodeExtras {
   RandomState random_state;  // before the op; undefined if it does not draw
 };
 
-// One call of an op.
+// A call of an op.
 struct Node {
   const OpFacts* facts = nullptr;
   c10::DispatchKeySet keys;                    // of the call below kRecordKey
@@ -77,7 +77,7 @@ struct Node {
   CheckpointPolicy decision = CheckpointPolicy::PREFER_SAVE;
   bool replayable = true;
 
-  int32_t live_outputs = 0;        // it is freed with the last
+  int32_t live_outputs = 0;        // the node is freed with the last
   int32_t recomputed_outputs = 0;  // live and not saved; while there is one, the node uses its inputs
   int32_t waiting_outputs = 0;     // that wait for a replay; while there is one, the node pins its inputs
   uint32_t replays = 0;

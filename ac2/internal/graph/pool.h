@@ -7,6 +7,8 @@
 // lock has been released, and their memory is handed back through a stack that only make() empties.
 #pragma once
 
+#include <c10/macros/Macros.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -47,7 +49,7 @@ class Pool {
 
   static constexpr size_t kMostPerChunk = (size_t{1} << 16) / sizeof(T);
 
-  void* allocate() {
+  C10_ALWAYS_INLINE void* allocate() {
     if (free_ == nullptr) {
       free_ = returned_.exchange(nullptr, std::memory_order_acquire);
     }

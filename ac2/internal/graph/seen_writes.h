@@ -1,13 +1,13 @@
 // Which storages the ops of regions have written through each version counter.
 //
 //   const SeenWrites::Write write(tensor, storage);          // an op is about to write to `storage` through `tensor`
-//   seen_writes().note(write);                               // it has
+//   seen_writes().note(write);                               // the op has written
 //   if (seen_writes().are_elsewhere(counter, version, storage)) …   // nothing that `counter` counted was in `storage`
 //
 // A version counter belongs to a tensor and its views, and goes along when the tensor is given another storage (set_(),
-// set_data()). It then counts writes to that storage, while values of the old one still watch it. To ask where the
-// tensor lies now would not do: it may have been written to before it moved, and another tensor with the same counter
-// (detach()) may have stayed.
+// set_data()). The counter then counts writes to that storage, while values of the old one still watch it. To ask where
+// the tensor lies now would not do. The tensor may have been written to before it moved, and another tensor with the
+// same counter (detach()) may have stayed.
 //
 // Most writes are noted before they are counted, because ADInplaceOrView does so and ac2's kernel runs below it. Others
 // are counted by the kernel (those of _foreach ops). A count that does not come, because the caller has left

@@ -1,13 +1,13 @@
-// Values: what the trace knows of the bytes of one storage between two writes.
+// Values: the bytes of one storage between two writes, as the tape knows them.
 //
-// A value's bytes may be in several places at once: where forward computed them (`origin`), in what the tape holds for
-// backward (Held), and in what is there for the backwards under way (There); value_state.h says what these can be.
+// A value's bytes may be in several places at once: where forward computed them (the original), in what the tape holds
+// for backward (Held), and in what is there for the backwards under way (There); value_state.h says what these can be.
 // Other files ask by meaning (is_lost_by_a_write(), is_at_hand(), …). ValueBytes changes the state; Decisions,
 // KeptValues and Lifetimes write down what was decided.
 //
 // Four counts say who is interested, each a subset of the one before:
 //
-//   refs    all that know the value: the storage index, hooks, nodes that take it as input. It dies with the last.
+//   refs    all that know the value: the storage index, hooks, nodes that take it. The value dies with the last.
 //   users   hooks, and nodes that may have to be replayed. A saved value's bytes are held while there is one.
 //   hooks   what autograd holds of it.
 //   pins    hooks and waiting nodes of the backwards under way. Replayed bytes stay while there is one.
@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 
 #include "ac2/internal/eviction/evictor_ids.h"
@@ -44,8 +45,8 @@ struct Node;
 struct PackedForm {
   std::shared_ptr<const SaveWithHooks> functions;
   TensorMeta meta;  // of the tensor that pack is given
-  // The result of pack, set while Held::kPacked. If is_for_room, it may also be set while the value is held in a
-  // storage: it is then a copy on the host, which takes the place of the storage where there is no room.
+  // The result of pack, set while Held::kPacked. If is_for_room, the result may also be set while the value is held in
+  // a storage. The result is then a copy on the host, which takes the place of the storage where there is no room.
   c10::IValue packed;
   int64_t packed_bytes = 0;
   bool is_being_packed = false;         // without the tape's lock
@@ -79,7 +80,7 @@ struct BudgetedValue {
   ValueId id = kNoId;
   bool droppable : 1 = false;     // the budget may drop its bytes
   bool tracked : 1 = false;       // the budget's evictor knows of it
-  bool copyable : 1 = false;      // it may be copied to the host instead
+  bool copyable : 1 = false;      // the value may be copied to the host instead
   Counted held = Counted::kNot;   // for what is held
   Counted there = Counted::kNot;  // for what is there
   Retention retention = Retention::kPreferSave;
@@ -94,17 +95,37 @@ struct CountedBytes {
 
 class Value {
  public:
-  BudgetedValue budget;
-  WatchedVersions versions;
-
-  c10::weak_intrusive_ptr<c10::StorageImpl> origin;  // what forward computed
-  c10::StreamId stream = kNoStream;                  // on which a replay made what is there, or it was last used since
-  std::unique_ptr<ValueForm> form;                   // null for a value that is simply a storage
-  std::unique_ptr<std::string> name;                 // that name_tensor() gave it; null if none
-
-  Value() : origin(c10::intrusive_ptr<c10::StorageImpl>()) {}
+  Value() : original_(c10::intrusive_ptr<c10::StorageImpl>()) {}
   explicit Value(const c10::Storage& storage)
-      : origin(storage.getWeakStorageImpl()), nbytes_(storage.unsafeGetStorageImpl()->nbytes()) {}
+      : nbytes_(storage.unsafeGetStorageImpl()->nbytes()), original_(storage.getWeakStorageImpl()) {}
+
+  // The storage that forward computed. It may have died: then the address is all that is left of it.
+  c10::StorageImpl* original_address() const { return original_._unsafe_get_target(); }
+  bool original_is_alive() const { return !original_.expired(); }
+  // Null if it has died.
+  c10::intrusive_ptr<c10::StorageImpl> lock_original() const { return original_.lock(); }
+  const c10::weak_intrusive_ptr<c10::StorageImpl>& weak_original() const { return original_; }
+  // The storage has other bytes from now on, or has died.
+  void forget_original() { original_.reset(); }
+
+  const WatchedVersions& versions() const { return versions_; }
+  WatchedVersions& versions() { return versions_; }
+
+  // The stream on which a replay made the bytes that are there, or on which they were last used since.
+  c10::StreamId stream() const { return stream_; }
+  void set_stream(c10::StreamId stream) { stream_ = stream; }
+
+  // The name that name_tensor() gave the value; null if none did.
+  const std::string* name() const { return name_.get(); }
+  void set_name(std::string name) { name_ = std::make_unique<std::string>(std::move(name)); }
+
+  // A value without a form is simply a storage.
+  bool has_form() const { return form_ != nullptr; }
+  void set_form(ValueForm form) { form_ = std::make_unique<ValueForm>(std::move(form)); }
+  void clear_form() { form_.reset(); }
+
+  const BudgetedValue& budget() const { return budget_; }
+  void set_droppable(bool droppable) { budget_.droppable = droppable; }
 
   // The node that computed it; null for values from outside the region.
   Node* producer() const { return producer_; }
@@ -118,9 +139,19 @@ class Value {
   int32_t hooks() const { return hooks_; }
   int32_t pins() const { return pins_; }
   bool is_used() const { return users_ > 0; }
+  // Nodes that may have to be replayed take the value.
+  bool is_used_by_ops() const { return users_ > hooks_; }
+  bool is_used_only_by(int64_t users) const { return users_ == users; }
+  // One hook that a backward under way reads uses the value, and nothing else does.
+  bool is_used_only_by_one_pinned_hook() const { return users_ == 1 && hooks_ == 1 && pins_ == 1; }
   bool has_hooks() const { return hooks_ > 0; }
   bool is_pinned() const { return pins_ > 0; }
-  // It is pinned, and its producer must be replayed first.
+  bool is_pinned_only_by(int64_t pins) const { return pins_ == pins; }
+  // Only the storage index refers to the value: to find it, and in the list of those that were let go.
+  bool is_known_to_index_alone() const { return refs_ == 1 + static_cast<int32_t>(was_let_go_); }
+  // Beside hooks only the storage index refers to the value.
+  bool is_known_to_index_and_hooks_alone() const { return refs_ == 1 + hooks_; }
+  // The value is pinned, and its producer must be replayed first.
   bool waits() const { return waits_; }
 
   // StorageMap finds it by its storage.
@@ -141,12 +172,12 @@ class Value {
   bool counts_on_replay() const { return counts_on_replay_; }
 
   // Null if it has no such form.
-  PackedForm* packed_form() { return std::get_if<PackedForm>(form.get()); }
-  const PackedForm* packed_form() const { return std::get_if<PackedForm>(form.get()); }
-  OpaqueForm* opaque_form() { return std::get_if<OpaqueForm>(form.get()); }
-  const OpaqueForm* opaque_form() const { return std::get_if<OpaqueForm>(form.get()); }
+  PackedForm* packed_form() { return std::get_if<PackedForm>(form_.get()); }
+  const PackedForm* packed_form() const { return std::get_if<PackedForm>(form_.get()); }
+  OpaqueForm* opaque_form() { return std::get_if<OpaqueForm>(form_.get()); }
+  const OpaqueForm* opaque_form() const { return std::get_if<OpaqueForm>(form_.get()); }
 
-  const ManagedForm* managed_form() const { return std::get_if<ManagedForm>(form.get()); }
+  const ManagedForm* managed_form() const { return std::get_if<ManagedForm>(form_.get()); }
 
   bool is_opaque() const { return opaque_form() != nullptr; }
   bool is_managed() const { return managed_form() != nullptr; }
@@ -159,15 +190,15 @@ class Value {
 
   // Somebody whom ac2 does not see has written to it since its versions were noted.
   bool changed_outside() const {
-    return C10_UNLIKELY(versions.changed()) &&
-           (watched_storage() == nullptr || versions.changed(seen_writes(), watched_storage()));
+    return C10_UNLIKELY(versions_.changed()) &&
+           (watched_storage() == nullptr || versions_.changed(seen_writes(), watched_storage()));
   }
   // The storage that the versions are about; null for a tensor without a plain one.
   const c10::StorageImpl* watched_storage() const {
-    return state_.held == Held::kByReference ? held_.unsafeGetStorageImpl() : origin._unsafe_get_target();
+    return state_.held == Held::kByReference ? held_.unsafeGetStorageImpl() : original_address();
   }
 
-  // The tape holds a storage for it: what forward computed, a copy, or what a replay made.
+  // The tape holds a storage for the value: the original, a copy, or a replayed one.
   bool is_held_in_a_storage() const { return contains(kInAStorage, state_.held); }
   // That storage; null if there is none, or if it belongs to a managed tensor that moves.
   const c10::Storage& held_storage() const { return held_; }
@@ -197,7 +228,7 @@ class Value {
   // A backward under way reads what forward computed.
   bool original_is_pinned() const { return state_.there == There::kOriginal && is_pinned(); }
 
-  // A read needs nothing to be computed or unpacked first. It may find that somebody has changed the bytes.
+  // A read needs nothing to be computed or unpacked first. The read may find that somebody has changed the bytes.
   bool is_at_hand() const { return is_held_in_a_storage() || is_there() || is_opaque(); }
   // A write to the storage would destroy the only bytes from which it could be had.
   bool is_lost_by_a_write() const { return !counts_on_replay_ && !is_packed() && !is_held_privately(); }
@@ -206,7 +237,7 @@ class Value {
   // The value is held for what autograd saved, and for nothing else.
   bool is_held_for_hooks_alone() const { return !counts_on_replay_ && is_held_by_reference() && users_ == hooks_; }
   // The value has no form, no copy and no replay beside the bytes that forward computed.
-  bool is_only_original() const { return form == nullptr && !is_held_privately() && !is_there(); }
+  bool is_only_original() const { return form_ == nullptr && !is_held_privately() && !is_there(); }
 
   CountedBytes counted_bytes() const {
     return {.saved = is_offloaded() ? 0 : held_bytes(),
@@ -219,7 +250,9 @@ class Value {
 
   friend class ValueBytes;    // all that changes state_; was_let_go_ and its reference
   friend class Decisions;     // decided_, is_tagged_
-  friend class KeptValues;    // decided_
+  friend class KeptValues;    // decided_, budget_
+  friend class Budget;        // budget_
+  friend class BudgetShare;   // budget_
   friend class Lifetimes;     // producer_, refs_, users_, and counts_on_replay_, with which a node's inputs come to be
                               // used, or cease to be
   friend class TapeHook;      // hooks_
@@ -247,6 +280,13 @@ class Value {
   int32_t hooks_ = 0;
   int32_t pins_ = 0;
   size_t nbytes_ = 0;
+
+  BudgetedValue budget_;
+  WatchedVersions versions_;
+  c10::weak_intrusive_ptr<c10::StorageImpl> original_;
+  c10::StreamId stream_ = kNoStream;
+  std::unique_ptr<ValueForm> form_;
+  std::unique_ptr<std::string> name_;
 
   c10::Storage held_;    // while is_held_in_a_storage()
   c10::Storage there_;   // while is_there()

@@ -11,6 +11,8 @@
 //   if (std::optional<ValueState> next = state_after(value.state(), StateChange::kHoldCopy)) …
 #pragma once
 
+#include <c10/macros/Macros.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +20,8 @@
 
 namespace ac2::internal {
 
-// Decided by the policy that was asked about the op, by a name, by a tag, or because nothing else is possible.
+// Decided by the policy that was asked about the op, by a name, by a tag, or because nothing else is possible. A value
+// remembers of these only whether a tag decided (Value::is_tagged()), because later names and tags ask for nothing else.
 enum class Decided : uint8_t {
   kSave,
   kRecompute,
@@ -29,7 +32,7 @@ enum class Held : uint8_t {
   kNot,
   kByReference,  // where forward computed it
   kAsCopy,       // a copy of the tape's own
-  kReplayed,     // what a replay made takes the place of what the replay needed
+  kReplayed,     // the bytes that a replay made take the place of those that it needed
   kPacked,       // as SaveWithHooks or offloading made it
   kWhole,        // a tensor without plain storage, itself or by its parts
 };
@@ -37,8 +40,8 @@ inline constexpr size_t kHeldStates = 6;
 
 enum class There : uint8_t {
   kNothing,
-  kOriginal,  // what forward computed, which is still there and unchanged
-  kReplayed,  // what a replay, an unpack function or a copy of the original made
+  kOriginal,  // the bytes that forward computed, still there and unchanged
+  kReplayed,  // the bytes that a replay, an unpack function or a copy of the original made
 };
 inline constexpr size_t kThereStates = 3;
 
@@ -100,7 +103,7 @@ inline constexpr std::array<StateRow, kStateChanges> kStateTable = {{
 }};
 
 // Nothing if the change is not possible in `state`.
-constexpr std::optional<ValueState> state_after(ValueState state, StateChange change) {
+C10_ALWAYS_INLINE constexpr std::optional<ValueState> state_after(ValueState state, StateChange change) {
   const StateRow& row = kStateTable[static_cast<size_t>(change)];
   if (!contains(row.from_held, state.held) || !contains(row.from_there, state.there)) {
     return std::nullopt;

@@ -15,6 +15,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
+#include <c10/macros/Macros.h>
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
@@ -60,7 +61,7 @@ class WatchedVersions {
   // full.
   bool are_complete() const { return noted_ && counter_.enabled() && !some_unwatched_; }
 
-  bool changed() const {
+  C10_ALWAYS_INLINE bool changed() const {
     return (noted_ && counter_.enabled() && counter_.current_version() != version_) ||
            (others_ &&
             std::any_of(others_->begin(), others_->end(), [](const Other& other) { return other.changed(); }));

@@ -10,7 +10,7 @@ namespace ac2::internal {
 
 namespace {
 
-int64_t bytes_of(const torch::autograd::Node& node, uint32_t input) {
+int64_t bytes_of_gradient(const torch::autograd::Node& node, uint32_t input) {
   if (input >= node.num_inputs() || node.input_metadata(input).is_nested_tensor()) {
     return 0;
   }
@@ -31,11 +31,11 @@ int64_t bytes_of_largest_gradient() {
   }
   int64_t largest = 0;
   for (uint32_t i = 0; i < node->num_inputs(); ++i) {
-    largest = std::max(largest, bytes_of(*node, i));
+    largest = std::max(largest, bytes_of_gradient(*node, i));
   }
   for (const torch::autograd::Edge& edge : node->next_edges()) {
     if (edge.function != nullptr) {
-      largest = std::max(largest, bytes_of(*edge.function, edge.input_nr));
+      largest = std::max(largest, bytes_of_gradient(*edge.function, edge.input_nr));
     }
   }
   return largest;

@@ -2,12 +2,12 @@
 //
 //   manage_storage(unsharded, "blocks.0.weight (unit blocks.0)");   // its storage is resized to 0 bytes and back
 //   manage_storage(unsharded, "blocks.0.weight", true);             // the bytes that come back are others
-//   manage_data(parameter, "blocks.0.weight");                      // it is given other data, and none in between
+//   manage_data(parameter, "blocks.0.weight");                      // is given other data, and none in between
 //   if (const auto managed = managed_in(storage)) …                 // when a region first meets the storage
 //
-// A value over such a storage is not one of ac2's to hold: it has no bytes of its own, is never copied, counted, packed
-// or offloaded, and is found again when somebody reads it. Who reads it while its bytes are not there gets an error
-// that has the name.
+// A value over such a storage is not ac2's to hold. The value has no bytes of its own, is never copied, counted, packed
+// or offloaded, and is found again when somebody reads it. A reader gets an error with the name while the bytes are not
+// there.
 //
 // A tensor shares its storage with no other parameter, and has the same layout whenever its bytes are there;
 // managed_in() finds no other ones.
@@ -15,8 +15,8 @@
 // Rejected: recording the gathering as other ops are (a replay from the gathered buffer would hold all parameters);
 // telling such a storage by its size alone (one without bytes may be one that the program has given up).
 //
-// Guaranteed: no reference to a tensor or storage; what is known of those that have died is forgotten. A process that
-// manages nothing pays one load for each storage that a region meets.
+// Guaranteed: no reference to a tensor or storage. All that is known of tensors and storages that have died is
+// forgotten. A process that manages nothing pays one load for each storage that a region meets.
 //
 // Threads: any. Its lock is taken below a tape's.
 #pragma once
@@ -34,16 +34,16 @@
 
 namespace ac2::internal {
 
-// One of them.
+// A managed tensor.
 struct ManagedTensor {
   // Whose storage it is at any time. Read without a strong reference, for which Python's lock may be needed.
   c10::weak_intrusive_ptr<c10::TensorImpl> tensor{c10::intrusive_ptr<c10::TensorImpl>()};
-  bool moves = false;           // it is given other data; else its storage stays, and is resized
+  bool moves = false;           // the tensor gets other data; else its storage stays, and is resized
   bool is_out_of_date = false;  // in backward it may have other bytes than now: nobody reads it again in place of these
   std::string name;
 
   bool is_alive() const { return !tensor.expired(); }
-  // It must be alive.
+  // The tensor must be alive.
   const c10::Storage& storage() const { return tensor._unsafe_get_target()->storage(); }
   int64_t storage_offset() const { return tensor._unsafe_get_target()->storage_offset(); }
 };
@@ -54,8 +54,8 @@ void manage_storage(const at::Tensor& tensor, std::string name, bool is_out_of_d
 void manage_data(const at::Tensor& tensor, std::string name);
 
 namespace managed_tensors_detail {
-// Relaxed: what find() reads is under a lock. A tensor is managed before a region has it, be it by the order that the
-// program makes between its threads, and what happened before is seen in any order.
+// Relaxed, because the entries that find() reads are under a lock. A tensor is managed before a region has it, be it by
+// the order that the program makes between its threads. A relaxed load sees all that happened before.
 extern std::atomic<bool> any;
 std::shared_ptr<const ManagedTensor> find(const c10::StorageImpl& storage);
 }  // namespace managed_tensors_detail

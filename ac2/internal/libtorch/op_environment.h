@@ -1,11 +1,35 @@
 // The surroundings that an op sees beside its arguments, and on which its results may depend: the thread's dispatch
 // state and grad mode, the default dtype, the number of threads, whether denormal numbers are flushed to zero, and
-// LibTorch's global switches. A replay needs what forward had, whatever the program has set since. docs/design.md has
-// the table.
+// LibTorch's global switches. A replay needs what forward had, whatever the program has set since.
 //
 //   OpEnvironment forward = OpEnvironment::here(OpEnvironment::Reach::kSwitches);   // in forward
 //   …
 //   const InEnvironment guard(forward, /*may_wait=*/true);                          // in backward, around the replay
+//
+// A replay has these as forward had them (tests in brackets):
+//
+//   - the thread's dispatch state, but for dispatch modes of Python (autocast_test);
+//   - the thread's grad mode (recurrent layers of modules_test);
+//   - the default dtype, and whether the thread flushes denormal numbers to zero (environment_test, as all below);
+//   - the number of threads;
+//   - deterministic algorithms, whether they only warn, and whether empty memory is filled;
+//   - oneDNN, NNPACK and cuDNN: on or off, deterministic, searching for the best kernel;
+//   - the kernels that attention may use, and how products of half precision are added up;
+//   - for each backend, the precision of float32 in products, convolutions and recurrent layers (TF32, bfloat16).
+//
+// A replay has these from elsewhere, and they are not in an OpEnvironment:
+//
+//   - the state of a generator: as before the op (operators/random_replay.h; random_test);
+//   - the stream: the engine's (stream_order.h; replay_streams_test);
+//   - the current device: that of the op's tensors. A device argument without an index gets forward's index
+//     (arguments_test);
+//   - the default device of Python: Python writes it into the arguments (python/tests/test_scope.py);
+//   - the preferred libraries for BLAS and linear algebra, and the order of attention's kernels: the program's at the
+//     time of the replay. These choose among libraries on a GPU, and have not been tried there.
+//
+// Rejected: saving the results of ops where something has changed (in forward nobody knows what will change); reading
+// the switches only where a region opens (libraries set them inside); an error in backward (the program has done
+// nothing wrong).
 //
 // Threads: any. All but dispatch state, grad mode and denormals belongs to the process, as in LibTorch: while a guard
 // that changes any of it lives, ops of other threads see the change. Ops that are replayed under a guard that may

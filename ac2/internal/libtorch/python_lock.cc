@@ -11,7 +11,7 @@ std::atomic<const PythonLock*> installed_lock{nullptr};
 }  // namespace
 
 void set_python_lock(const PythonLock* lock) {
-  // Pairs with the acquire of the constructor: who follows the pointer sees the functions.
+  // Pairs with the acquire of the constructor. A thread that follows the pointer sees the functions.
   installed_lock.store(lock, std::memory_order_release);
 }
 

@@ -6,7 +6,8 @@
 // For a device whose generators are counters (Philox) it is the seed and the offset, 16 bytes. For the CPU it is a copy
 // of the generator (5 KB), and so it is for all other devices.
 //
-// It is undefined where the state cannot be known: while a CUDA graph is captured, LibTorch does not allow reading it.
+// A RandomState is undefined where the state cannot be known: while a CUDA graph is captured, LibTorch does not allow
+// reading it.
 // Threads: a RandomState is a value, as at::Generator is.
 #pragma once
 

@@ -6,8 +6,8 @@
 // LibTorch hands what a tensor can do only with autograd to one table of virtual functions, at::impl::VariableHooks
 // (ATen/core/VariableHooksInterface.h). A table of our own stands in front of it and passes every call on.
 //
-// Guarantees: `watch` runs before the data changes, on the thread that changes it, without a lock. What it throws
-// reaches the program, and the tensor has its old data then.
+// Guarantees: `watch` runs before the data changes, on the thread that changes it, without a lock. An exception of
+// `watch` reaches the program, and the tensor has its old data then.
 // Not seen: data that LibTorch's own code exchanges by TensorImpl::shallow_copy_from(), and torch.utils.swap_tensors(),
 // after which the two Python objects stand for each other's tensors.
 //

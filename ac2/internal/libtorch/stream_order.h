@@ -6,6 +6,9 @@
 // makes on one stream and that are used on another, and memory that belongs to a stream whose allocator does not know
 // who else reads it.
 //
+// Rejected: replaying each op on the stream that it ran on in forward (in a captured backward that stream may be
+// outside the graph, and the engine waits at the end for its own streams alone); an event for every replayed value.
+//
 // On the CPU an op is done when it returns, and on the meta device there is nothing to do. There, and where all work is
 // on one stream, these functions make no event. Threads: any.
 #pragma once

@@ -1,4 +1,5 @@
-// A tensor without its storage: what must be known to see the same elements again in another copy of the bytes.
+// A tensor without its storage. A TensorMeta has all that must be known to see the same elements again in another copy
+// of the bytes.
 //
 //   const TensorMeta meta(*tensor.unsafeGetTensorImpl());
 //   at::Tensor again = meta.over(copy_of_its_storage);

@@ -92,7 +92,7 @@ bool has_python_object(Impl& impl) {
   }
 }
 
-// What programs have asked the allocator of an accelerator for and not given back.
+// The bytes that programs have asked the allocator of an accelerator for and not given back.
 struct RequestedBytes {
   int64_t current = 0;
   int64_t peak = 0;  // since reset_peak_of_accelerator()

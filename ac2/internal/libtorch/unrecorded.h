@@ -1,4 +1,5 @@
-// A guard: while one lives, ops of this thread are not recorded, and autograd saves tensors itself.
+// A guard: while one lives, ops of this thread are not recorded, and autograd saves tensors itself. The guard lies in
+// the lowest room because fingerprint.cc there runs ops.
 //
 //   const Unrecorded unrecorded;
 //   …ops…

@@ -93,7 +93,7 @@ class Collection {
     }
     const std::string* parameter = parameter_name(value);
     held.where = parameter != nullptr ? *parameter : where;
-    held.name = value.name ? *value.name : "";
+    held.name = value.name() != nullptr ? *value.name() : "";
     held.what = parameter != nullptr ? "a parameter" : std::string(origin);
     if (const auto meta = metas_.find(&value); meta != metas_.end()) {
       held.what += (held.what.empty() ? "" : " ") + shape_text(meta->second->sizes(), meta->second->dtype());
@@ -106,9 +106,9 @@ class Collection {
     if (names_.empty() || value.producer() != nullptr) {
       return nullptr;
     }
-    const auto name = names_.find(value.origin._unsafe_get_target());
+    const auto name = names_.find(value.original_address());
     // The address may be another storage's by now.
-    return name == names_.end() || value.origin.expired() ? nullptr : &name->second;
+    return name == names_.end() || !value.original_is_alive() ? nullptr : &name->second;
   }
 
   const std::vector<Node*> nodes_;

@@ -3,7 +3,7 @@
 //   for (const HeldValue& held : held_values(storage_names())) …
 //
 // The part of the program is told from parameters: a module's ops take its parameters, and ops that come between those
-// of one module and the next ran "after" the first. It is looked for when the text is made, and recorded nowhere.
+// of one module and the next ran "after" the first. The part is looked for when the text is made, and recorded nowhere.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -27,7 +27,7 @@ struct HeldValue {
   std::string what;  // "aten::mm [8, 128] float"
 };
 
-// Values of all live tapes, each once; what is offloaded counts on the host. Takes the lock of one tape after the
+// Values of all live tapes, each once. An offloaded value counts on the host. Takes the lock of one tape after the
 // other.
 std::vector<HeldValue> held_values(const StorageNames& names);
 

@@ -69,9 +69,9 @@ class ReachableLog {
       added.last_held_bytes = added.held_bytes;
       added.hooks = value.hooks();
       added.all_hooks = value.hooks();
-      added.name = value.name != nullptr ? *value.name : "";
+      added.name = value.name() != nullptr ? *value.name() : "";
       if (value.producer() == nullptr) {
-        added.origin = value.origin;
+        added.origin = value.weak_original();
       }
     }
     return it->second;
@@ -112,7 +112,7 @@ TraceLog::Bound bound_of(const Budget& budget) {
 }  // namespace
 
 TraceLog log_of(Tape& tape) {
-  // Under a lock of its own: what the sweep frees is gone before the log is made.
+  // Under a lock of its own, so that everything that the sweep frees is gone before the log is made.
   const TraceStats stats = tape.stats();
   const StorageNames names = storage_names();
   TraceLog log;

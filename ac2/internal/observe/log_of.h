@@ -1,4 +1,4 @@
-// The TraceLog of a tape: what its timeline has written, or else what can still be reached.
+// The TraceLog of a tape, as its timeline has written it, or else of what can still be reached.
 #pragma once
 
 #include "ac2/internal/observe/trace_log.h"

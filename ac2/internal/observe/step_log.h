@@ -4,7 +4,7 @@
 //   …a region is opened with OpeningOptions::log, and the step runs…
 //   StepGraph graph = log->take();
 //
-// It keeps nothing of the program alive.
+// The log keeps nothing of the program alive.
 //
 // Threads: as Observer; take(), indices() and decided_within() need the lock of the region's tape too. A log is for one
 // tape.
@@ -29,7 +29,7 @@ class StepLog final : public Observer {
 
   std::optional<CostSource> costs() const override { return costs_; }
   bool tells_values_apart() const override { return true; }
-  void node_recorded(const Node& node, const PolicyDecision& decision, int64_t decided_by, double cost) override;
+  void node_recorded(const Node& node, const PolicyDecision& decision, int64_t scope_id, double cost) override;
   void decided_again(const Value& value, const PolicyDecision& decision, DecidedBy by) override;
   void overwritten(const Value& value) override;
   void before_drop(const Value& value) override;

@@ -17,7 +17,7 @@ namespace ac2::internal {
 using StorageNames = std::vector<std::pair<const c10::StorageImpl*, std::string>>;
 using StorageNamer = StorageNames (*)();
 
-// Called where an error is made, without a lock; it may take its time.
+// Called where an error is made, without a lock. The namer may take its time.
 void set_storage_namer(StorageNamer namer);
 // Empty if there is no namer.
 StorageNames storage_names();

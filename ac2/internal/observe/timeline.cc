@@ -200,7 +200,7 @@ void Timeline::add_scope(int64_t id, int64_t depth, const std::string& policy) {
   }
 }
 
-// One thread records, and begins the ops in the order of their indices.
+// A single thread records, and begins the ops in the order of their indices.
 int64_t Timeline::place_of_op(int64_t index) const {
   return log_.ops.empty() || index < log_.ops.front().index ? TraceLog::kNone : index - log_.ops.front().index;
 }
@@ -214,11 +214,11 @@ int64_t Timeline::place(const Value& value) {
     added.hooks = value.hooks();
     added.all_hooks = value.hooks();
     if (value.producer() == nullptr) {
-      added.origin = value.origin;
+      added.origin = value.weak_original();
     }
     if (value.producer() != nullptr) {
       added.op = place_of_op(value.producer()->index);
-    } else if (const auto writer = writers_.find(value.origin._unsafe_get_target()); writer != writers_.end()) {
+    } else if (const auto writer = writers_.find(value.original_address()); writer != writers_.end()) {
       added.op = writer->second.op;
       log_.ops[added.op].outputs.push_back(it->second);
     }
@@ -226,18 +226,17 @@ int64_t Timeline::place(const Value& value) {
   return it->second;
 }
 
-void Timeline::node_recorded(const Node& node, const PolicyDecision& /*decision*/, int64_t decided_by,
-                             double /*cost*/) {
+void Timeline::node_recorded(const Node& node, const PolicyDecision& /*decision*/, int64_t scope_id, double /*cost*/) {
   const int64_t node_place = place_of_op(node.index);
   if (node_place == TraceLog::kNone) {
-    return;  // it opened the scope that asked for the timeline
+    return;  // the op opened the scope that asked for the timeline
   }
   TraceLog::Op& op = log_.ops[node_place];
   op.is_node = true;
   op.replayable = node.replayable;
   op.decision = node.decision;
   op.inputs.clear();
-  const auto scope = scope_places_.find(decided_by);
+  const auto scope = scope_places_.find(scope_id);
   op.scope = scope == scope_places_.end() ? TraceLog::kNone : scope->second;
   for (const NodeInput& input : node.inputs) {
     if (input.value != nullptr) {
@@ -287,8 +286,8 @@ void Timeline::bytes_changed(const ByteChange& change) {
     logged.held_bytes = change.bytes;
     logged.last_held_bytes = change.bytes;
     shared_.held(change.value);
-    if (change.value.name != nullptr) {
-      logged.name = *change.value.name;
+    if (change.value.name() != nullptr) {
+      logged.name = *change.value.name();
     }
   } else if (change.kind == ByteChange::Kind::kRelease) {
     logged.held_bytes = 0;

@@ -3,7 +3,10 @@
 //   timeline->add_scope(id, depth, "recompute_all");
 //   const TraceLog log = *timeline->log();             // with the tape's lock
 //
-// It grows with the region, by about 800 bytes for an op that is replayed once, and keeps no tensor.
+// The timeline grows with the region, by about 800 bytes for an op that is replayed once, and keeps no tensor.
+//
+// Rejected: reading the log of the profiler (it knows nothing of decisions, and has to be on); a timeline that is
+// always kept (it grows with the region, and reads clocks).
 //
 // Threads: as Observer. add_scope() needs the tape's lock.
 #pragma once
@@ -30,11 +33,11 @@ class Timeline final : public Observer {
   // Begins with what `tape` holds already, and observes it from now on. Takes its lock.
   static std::shared_ptr<Timeline> start(Tape& tape);
 
-  // A policy, by its id in the PolicyStack. One that is known already is left as it is.
+  // A policy, by its id in the PolicyStack. A policy that is known already is left as it is.
   void add_scope(int64_t id, int64_t depth, const std::string& policy);
   const TraceLog* log() const override { return &log_; }
 
-  void node_recorded(const Node& node, const PolicyDecision& decision, int64_t decided_by, double cost) override;
+  void node_recorded(const Node& node, const PolicyDecision& decision, int64_t scope_id, double cost) override;
   void tensor_seen(const Value& value, const at::Tensor& tensor) override;
   void decided_again(const Value& value, const PolicyDecision& decision, DecidedBy by) override;
   void decision_changed(const Value& value) override { at(value).saved = value.decided() == Decided::kSave; }
@@ -74,7 +77,7 @@ class Timeline final : public Observer {
   int64_t place(const Value& value);
   TraceLog::Value& at(const Value& value) { return log_.values[place(value)]; }
   int64_t place_of_op(int64_t index) const;
-  // What limits the bytes that count, and what is allocated where that is limited.
+  // Notes the limit of the bytes that count, and the allocated bytes where these are limited.
   void note_bound(TraceLog::Event& event) const;
 
   Tape& tape_;

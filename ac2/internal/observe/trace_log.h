@@ -35,13 +35,13 @@ struct TraceLog {
 
   // The bytes of one storage between two writes.
   struct Value {
-    int64_t op = kNone;  // in `ops`: who wrote it last; none: from outside the region, or older than the log
+    int64_t op = kNone;  // in `ops`, the last to write it; none: from outside the region, or older than the log
     int64_t bytes = 0;
     std::string shape;  // "[8, 128] float", of the first tensor seen; empty if none was
     std::string name;   // that name_tensor() gave it, or of the parameter that it is; empty if it has none
     bool saved = true;  // as opposed to recomputed
     Source source = Source::OP;
-    std::string whole;  // "sparse", "nested", …: what it is, if it is no plain storage but a tensor that is held whole
+    std::string whole;  // "sparse", "nested", …: the kind of a tensor that is held whole; empty for a plain storage
     bool anchored = false;  // the region no longer knows how to compute it again; see tape/anchors.h
     // The bytes held for backward now, and when they were held last. A packed value counts with its packed form.
     int64_t held_bytes = 0;
@@ -56,8 +56,8 @@ struct TraceLog {
     int64_t index = 0;
     std::string name;
     std::string where;  // "in MODULE", whose parameters it takes, or "after MODULE"; empty if no names are known
-    // A node, whose results can be asked for. Views are none, nor are factories, nor writes to what is not recomputed:
-    // what these leave is held by reference. With a timeline they have it among their outputs all the same.
+    // A node, whose results can be asked for. Views, factories, and writes to what is not recomputed are no nodes. The
+    // bytes that such a write leaves are held by reference. With a timeline its outputs have them all the same.
     bool is_node = false;
     bool replayable =
         true;  // false as well for one that draws, and whose generator's state nobody noted since it is saved
@@ -78,7 +78,7 @@ struct TraceLog {
   struct Replay {
     int64_t op = 0;
     int64_t value = kNone;  // that autograd asked for
-    std::string consumer;   // who asked: "GeluBackward0"; empty if it was not the engine
+    std::string consumer;   // the asker: "GeluBackward0"; empty if it was not the engine
     Span span;
   };
 
@@ -100,7 +100,7 @@ struct TraceLog {
     OFFLOAD,  // so many bytes are held in another memory
   };
 
-  // What limits the bytes that are held. PEAK limits all that is allocated.
+  // The limit of the bytes that are held. PEAK limits all that is allocated.
   struct Bound {
     enum class Kind : uint8_t { NONE, STRICT, SOFT, WITHOUT_NUMBER, PEAK };
     Kind kind = Kind::NONE;

@@ -32,7 +32,7 @@ const TensorMeta* elements_of_storage(LockedTape& tape, const at::Tensor& tensor
 
 }  // namespace
 
-// One call in forward.
+// A call in forward.
 class Verifier::VerifiedCall final : public CallObservation {
  public:
   VerifiedCall(Verifier& verifier, const OpFacts& facts, int64_t index)
@@ -148,7 +148,7 @@ class Verifier::VerifiedCall final : public CallObservation {
   std::vector<Made> written_;
 };
 
-// One replay.
+// A replay of a node.
 class Verifier::VerifiedReplay final : public ReplayObservation {
  public:
   VerifiedReplay(Verifier& verifier, const Node& node) : verifier_(verifier), node_(node) {}

@@ -7,7 +7,8 @@
 //
 // The costs of ops are in units that only their ratios mean something in, and a program runs ahead of its device. So
 // two things are measured: the bytes of a copy over the time between its events, and the cost of what a program has run
-// between two events over the time between these. Nothing waits for an event: it is asked when something is noted next.
+// between two events over the time between these. Nothing waits for an event. An event is asked when something is noted
+// next.
 //
 // Where the device's events cannot be timed the speed stays unknown. Threads: guarded by the mutex of the
 // OffloadDevice.
@@ -34,8 +35,8 @@ class CopySpeed {
   void drop_events();
   // 0 until it is known.
   double bytes_per_cost(CostSource source) const;
-  // Whether note_program() is worth an event: what the program's ops cost in a millisecond is not known, and not waited
-  // for.
+  // Whether note_program() is worth an event: the cost of the program's ops in a millisecond is neither known nor
+  // waited for.
   bool needs_program(const ProgramClock& clock) const;
 
  private:

@@ -1,12 +1,12 @@
-// Two streams on which a device copies while the program's own work goes on: one for copies to the host, one for copies
-// back.
+// Two streams on which a device copies while the program's own work goes on: the first is for copies to the host, the
+// second for copies back.
 //
 //   CopyStreams streams(device);
 //   CopyStreams::EventPtr out = streams.copy_out(storage, pinned, nbytes, nullptr);
 //   streams.wait(*out, storage, stream);   // then the storage may be freed
 //
-// It works for every device through c10's streams and events, and never blocks the host. Threads: not thread-safe,
-// because c10::Event is not.
+// CopyStreams works for every device through c10's streams and events, and never blocks the host. Threads: not
+// thread-safe, because c10::Event is not.
 #pragma once
 
 #include <c10/core/Device.h>

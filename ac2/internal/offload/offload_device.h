@@ -14,13 +14,13 @@
 //
 // Rejected: record_stream() instead of waiting (the allocator then asks an event for each block, which may be recorded
 // behind later copies); holding storages until their events have happened, without a bound (a host that is far ahead
-// has enqueued all of forward by then, and nothing was freed); one stream for both directions (devices copy both ways
-// at once); a pool for each region.
+// has enqueued all of forward by then, and nothing was freed); a single stream for both directions (devices copy both
+// ways at once); a pool for each region.
 //
 // Lifetime: there is one for each device of the process, and it is never destroyed. Regions come and go with every
 // step, and pinned memory is slow to get. Threads: any. Its mutex is held while copies are queued and memory is
-// allocated. It must not be taken while a tape's lock is held, nor a tape's lock while it is held. It never blocks the
-// host.
+// allocated. The mutex must not be taken while a tape's lock is held, nor a tape's lock while the mutex is held. An
+// OffloadDevice never blocks the host.
 #pragma once
 
 #include <ATen/core/Tensor.h>

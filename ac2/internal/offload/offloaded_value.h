@@ -1,6 +1,6 @@
 // A value's bytes in pinned memory, or on the way there or back. OffloadDevice::take_out() makes it.
 //
-// Lifetime: it may be destroyed while copies are under way, but not while a tape's lock is held.
+// Lifetime: an OffloadedValue may be destroyed while copies are under way, but not while a tape's lock is held.
 // Threads: any; the mutex of its OffloadDevice guards it.
 #pragma once
 

@@ -4,8 +4,8 @@
 //   …copy into it, after block->busy…
 //   pool.give_back(std::move(*block));
 //
-// Threads: not thread-safe. It allocates memory and queries events, so that the lock that guards it must be one under
-// which that is allowed.
+// Threads: not thread-safe. The pool allocates memory and queries events, so the lock that guards the pool must be one
+// under which that is allowed.
 #pragma once
 
 #include <c10/core/Allocator.h>

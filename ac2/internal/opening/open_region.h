@@ -1,4 +1,5 @@
-// The one way in which regions are opened, by PolicyScope and by StepPlanner: what a process needs is installed first.
+// The one way in which regions are opened, by PolicyScope and by StepPlanner. Everything that a process needs is
+// installed first.
 //
 // Threads: the region is the calling thread's.
 #pragma once
@@ -13,7 +14,7 @@
 
 namespace ac2::internal {
 
-// What a scope asks for.
+// The wishes of a scope.
 struct OpeningOptions {
   bool verify = false;
   bool timeline = false;

@@ -49,7 +49,7 @@ ThreeTensors layer_norm_backward(const at::Tensor&, const at::Tensor& input, at:
   return {gradient_like(mask[0], input), gradient_like(mask[1], weight), gradient_like(mask[2], bias)};
 }
 
-// The result is laid out as the query is, whatever its strides: what takes it may copy it or not.
+// The result is laid out as the query is, whatever its strides. An op that takes the result may copy it or not.
 std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& query, const at::Tensor&, const at::Tensor&, double,
                                              bool, const OptionalTensor&, std::optional<double>) {
   const int64_t batch = query.size(0), heads = query.size(1), time = query.size(2);

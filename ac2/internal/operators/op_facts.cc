@@ -62,8 +62,8 @@ class FactsTable {
       retired_.push_back(std::move(it->second));
       facts_.erase(it);
     }
-    // Pairs with the acquire of generation(), which a thread reads before it looks facts up: what it keeps is never
-    // newer than the generation that it keeps with it.
+    // Pairs with the acquire of generation(), which a thread reads before it looks facts up. The facts that a thread
+    // keeps are never newer than the generation that it keeps with them.
     generation_.fetch_add(1, std::memory_order_release);
   }
 

@@ -54,16 +54,16 @@ struct OpFacts {
   bool is_pointwise = false;
   // The results may depend on how precise products of float32 have to be.
   bool reads_precision = false;
-  // The op is made of other ops. It arrives here whole where autograd is off for the thread (inference mode, kernels
-  // that dispatch below autograd), and may look at which of its arguments require a gradient, as matmul does.
+  // The op is made of other ops. The op arrives here whole where autograd is off for the thread (inference mode,
+  // kernels that dispatch below autograd), and may look at which of its arguments require a gradient, as matmul does.
   bool is_composite = false;
 
   // Results are values from outside, held by reference, because code that no dispatcher sees may fill them
   // (torch::tensor, data_ptr()), or because running the op again would have an effect (a collective).
   bool never_recompute = false;
-  // The op communicates with other processes, or belongs to what does. It is run again only where the user has said
-  // MUST_RECOMPUTE, and never if it is never_recompute too: if it writes into an argument, or waits for another op.
-  // Its results may be on their way when it returns, so ac2 does not look at their bytes.
+  // The op communicates with other processes, or belongs to what does. The op is run again only where the user has said
+  // MUST_RECOMPUTE, and never if it is never_recompute too: if it writes into an argument, or waits for another op. Its
+  // results may be on their way when it returns, so ac2 does not look at their bytes.
   bool communicates = false;
 
   // Indices of the results into which a backward kernel writes: these are handed out as copies.

@@ -60,7 +60,8 @@ constexpr std::array<HiddenWrites, 38> kHiddenWrites = {{
     {"aten::rrelu_with_noise_", kNoise, "", false},
     {"aten::_cudnn_rnn", kDropoutState, "train", true},
     {"aten::miopen_rnn", kDropoutState, "train", true},
-    // Collectives. c10d declares none of its writes. What they write is there when they have been waited for.
+    // Collectives. c10d declares none of its writes. The written bytes are there when the collective has been waited
+    // for.
     {"c10d::allreduce_", kTensors, "", true},
     {"c10d::allreduce_coalesced_", kTensors, "", true},
     {"c10d::broadcast_", kTensors, "", true},
@@ -174,8 +175,8 @@ constexpr std::array<std::string_view, 6> kMetadataWrites = {
     "aten::set_", "aten::detach_", "aten::rename_", "aten::requires_grad_", "aten::set_data", "aten::retain_grad",
 };
 
-// A row: an op with Tag::inplace_view for which ADInplaceOrView counts no new version. (It counts one for the others,
-// though no byte has changed.)
+// A row: an op with Tag::inplace_view for which ADInplaceOrView counts no new version. (ADInplaceOrView counts one for
+// the others, though no byte has changed.)
 constexpr std::array<std::string_view, 1> kWithoutVersion = {"aten::detach_"};
 
 // --- Results -------------------------------------------------------------------------------------------------------

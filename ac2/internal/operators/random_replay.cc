@@ -77,7 +77,7 @@ std::atomic<bool>& lacks_references(c10::DeviceType type) {
 
 }  // namespace
 
-RecordedDraw::RecordedDraw(const OpFacts& facts, c10::IValue* arguments)
+DrawInForward::DrawInForward(const OpFacts& facts, c10::IValue* arguments)
     : generator_(generator_of(facts, c10::ArrayRef<c10::IValue>(arguments, facts.num_arguments))) {
   // An op without a Generator argument takes the generator's lock itself, so that it cannot be held here. A lock of our
   // own keeps other regions from drawing between the copy and the op.
@@ -99,7 +99,7 @@ RecordedDraw::RecordedDraw(const OpFacts& facts, c10::IValue* arguments)
   }
 }
 
-RecordedDraw::~RecordedDraw() {
+DrawInForward::~DrawInForward() {
   if (own_.defined()) {
     copy_cpu_state(own_, generator_);
   }

@@ -1,7 +1,7 @@
 // Records the state of the generator that an op draws from, and gives the op's replay a generator in that state, so
 // that it draws the same numbers.
 //
-//   RecordedDraw draw(facts, arguments);      // around the call in forward
+//   DrawInForward draw(facts, arguments);      // around the call in forward
 //   …run the op…
 //   ReplayedDraw again(facts, draw.before()); // around the call in backward
 //
@@ -23,13 +23,13 @@
 namespace ac2::internal {
 
 // Lives around the call that is recorded.
-class RecordedDraw {
+class DrawInForward {
  public:
   // `arguments` is the op's part of the stack. Its Generator may be replaced.
-  RecordedDraw(const OpFacts& facts, c10::IValue* arguments);
-  ~RecordedDraw();
-  RecordedDraw(const RecordedDraw&) = delete;
-  RecordedDraw& operator=(const RecordedDraw&) = delete;
+  DrawInForward(const OpFacts& facts, c10::IValue* arguments);
+  ~DrawInForward();
+  DrawInForward(const DrawInForward&) = delete;
+  DrawInForward& operator=(const DrawInForward&) = delete;
 
   // The generator's state before the op. If it is undefined, the op cannot be replayed.
   const RandomState& before() const { return before_; }
@@ -38,8 +38,8 @@ class RecordedDraw {
   at::Generator generator_;
   RandomState before_;
   at::Generator own_;
-  // Two turns, over all threads: one region at a time draws from the CPU's default generator, and one at a time from
-  // the generators of other devices.
+  // Two turns, over all threads. A single region at a time draws from the CPU's default generator, and a single one
+  // from the generators of other devices.
   std::unique_lock<std::mutex> turn_;
   std::unique_lock<std::mutex> lock_;
 };

@@ -166,7 +166,7 @@ class BoundarySearch {
     }
   }
 
-  // Extends the cheapest partial plan of a heap that fits to the boundary `to`: what is between is replayed.
+  // Extends the cheapest partial plan of a heap that fits to the boundary `to`. The stages between are replayed.
   void extend_best(Heap& heap, uint32_t to) {
     const uint32_t last = last_replayed_[to];
     const Stage& end = stage(to);

@@ -5,11 +5,11 @@
 //     simulator.complete(*kept);
 //   }
 //
-// It is a dynamic programme from the first stage to the last. Its states are, for each boundary that is kept, the
-// cheapest way to have kept so many bytes up to there. Everything between two kept boundaries is replayed in one piece,
-// on top of what was kept before. So a plan's bytes are those of its kept boundaries, or, where that is more, those of
-// a replayed stretch together with what was kept before it. This is the recursion of Chen et al., "Training Deep Nets
-// with Sublinear Memory Cost" (arXiv 1604.06174), with costs, sizes and budgets of any kind.
+// The search is a dynamic programme from the first stage to the last. Its states are, for each boundary that is kept,
+// the cheapest way to have kept so many bytes up to there. Everything between two kept boundaries is replayed in one
+// piece, on top of what was kept before. So a plan's bytes are those of its kept boundaries, or, where that is more,
+// those of a replayed stretch together with what was kept before it. This is the recursion of Chen et al., "Training
+// Deep Nets with Sublinear Memory Cost" (arXiv 1604.06174), with costs, sizes and budgets of any kind.
 //
 // Exact if each stage is a single op, as in a chain, and if the bytes, counted in the greatest common divisor of all
 // sizes, are no more than the states of one boundary: kMostStatesPerBoundary, or kFineStates / stages if that is less.

@@ -5,8 +5,8 @@
 //   simulator.complete(kept);
 //   const KeepOutcome outcome = simulator.run(kept);
 //
-// It goes through the events of the step and mirrors what a tape does with its values, under a budget that never
-// evicts:
+// The simulator goes through the events of the step and mirrors what a tape does with its values, under a budget that
+// never evicts:
 //
 // - All hooks are pinned when a backward begins. The first pin on a value without bytes pins the inputs of its op, and
 //   the last unpin undoes that.
@@ -76,7 +76,7 @@ class KeepSimulator {
     int32_t pins = 0;
     bool held = false;      // since forward, in the form in which it is kept
     bool there = false;     // its bytes are there because a replay made them, or is about to read them
-    bool waits = false;     // it is pinned, and its op has still to be replayed
+    bool waits = false;     // the value is pinned, and its op has still to be replayed
     bool unpacked = false;  // its bytes are there beside the form that is held
   };
 

@@ -109,24 +109,24 @@ Planner::Found Planner::search_prices(StagedStep& step, double early, double lat
   const std::vector<Stage> late_stages = step.stages;
   Found best;
   const size_t count = step.stages.size();
-  size_t turn = 0;
-  const auto try_turn = [&](size_t stage) {
+  size_t border = 0;
+  const auto try_border = [&](size_t stage) {
     for (size_t i = 0; i < count; ++i) {
       step.stages[i] = i < stage ? dear.stages[i] : late_stages[i];
     }
     Found found = search_chosen(step, bytes);
     if (found && (!best || is_better(found->outcome, best->outcome))) {
       best = std::move(found);
-      turn = stage;
+      border = stage;
     }
   };
   for (size_t eighth = 1; eighth < 8; ++eighth) {
-    try_turn(eighth * count / 8);
+    try_border(eighth * count / 8);
   }
   for (size_t width = count / 16; width > 0; width /= 2) {
-    const size_t middle = turn;
-    try_turn(middle - std::min(middle, width));
-    try_turn(std::min(count, middle + width));
+    const size_t middle = border;
+    try_border(middle - std::min(middle, width));
+    try_border(std::min(count, middle + width));
   }
   return best;
 }

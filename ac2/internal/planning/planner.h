@@ -7,8 +7,8 @@
 //     … planner.smallest().outcome.peak_bytes …
 //   }
 //
-// A result is either kept for as long as backward wants it, or not at all; what is not kept is replayed once in a
-// backward. The bytes of a plan are those that KeepSimulator finds, in forward and in backward.
+// A result is either kept for as long as backward wants it, or not at all. A result that is not kept is replayed once
+// in a backward. The bytes of a plan are those that KeepSimulator finds, in forward and in backward.
 //
 // Guaranteed: a plan stays within the bytes, as far as KeepSimulator is right; the same graph and bytes give the same
 // plan; on chains, where each op takes the result of the one before alone and backward goes through them in reverse,
@@ -56,8 +56,8 @@ class Planner {
   // The plan that keeps these results and no others, completed.
   KeepPlan evaluate(std::vector<Keep> kept);
 
-  // A lower bound: no plan of that many bytes replays less. It is Lagrange's relaxation, in which more bytes may be
-  // kept at the end of forward, at a price. For steps whose ops have one result each. 0, which says nothing, if more
+  // A lower bound: no plan of that many bytes replays less. The bound is Lagrange's relaxation, in which more bytes may
+  // be kept at the end of forward, at a price. For steps whose ops have one result each. 0, which says nothing, if more
   // than 2,000 ops may have to run again.
   double least_cost(int64_t bytes);
 
@@ -67,7 +67,7 @@ class Planner {
   struct Relaxation {
     double cost = 0;         // the largest lower bound that any price gave
     double too_cheap = 0;    // a price of a byte at which more is kept than fits
-    double dear_enough = 0;  // one at which no more is kept than fits
+    double dear_enough = 0;  // a price at which no more is kept than fits
   };
   Relaxation relax(int64_t bytes);
   // The best plan that one kind of search found, or null.

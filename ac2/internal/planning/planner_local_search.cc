@@ -13,7 +13,7 @@ void Planner::keep_more(int64_t bytes, KeepPlan& plan) {
       dropped.push_back(op);
     }
   }
-  // Blocks of ops are kept at once. One that does not fit is halved.
+  // Blocks of ops are kept at once. A block that does not fit is halved.
   std::vector<std::pair<size_t, size_t>> blocks{{0, dropped.size()}};
   while (!blocks.empty() && evaluations_ > 0) {
     const auto [begin, end] = blocks.back();
@@ -78,16 +78,16 @@ bool Planner::shrink() {
   const KeepPlan before = *smallest_;
   const auto count = static_cast<uint32_t>(by_rate_.size());
   std::vector<Keep> kept = before.kept;
-  const auto turn = [&](uint32_t i) {
+  const auto flip = [&](uint32_t i) {
     Keep& keep = kept[by_rate_[i]];
     keep = keep == Keep::kNothing ? Keep::kWanted : Keep::kNothing;
   };
   for (uint32_t apart = 0; apart < count; ++apart) {
     for (uint32_t i = 0; i + apart < count && evaluations_ > 0; ++i) {
       kept = before.kept;
-      turn(i);
+      flip(i);
       if (apart > 0) {
-        turn(i + apart);
+        flip(i + apart);
       }
       if (evaluate(kept).outcome.peak_bytes < before.outcome.peak_bytes) {
         return true;

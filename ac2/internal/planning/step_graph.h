@@ -1,8 +1,8 @@
-// One step of a program, as the planner sees it: its ops, the values that they make, and when autograd wants which.
+// A step of a program, as the planner sees it: its ops, the values that they make, and when autograd wants which.
 //
-// StepLog (in observe) writes it while a step is recorded. It is plain data about sizes, costs and order: it keeps
-// nothing of the program alive, and knows no tensors and nothing of LibTorch. Ops, values and hooks are named by their
-// position in its vectors.
+// StepLog (in observe) writes it while a step is recorded. A StepGraph is plain data about sizes, costs and order. A
+// StepGraph keeps nothing of the program alive, and knows no tensors and nothing of LibTorch. Ops, values and hooks are
+// named by their position in its vectors.
 //
 // StepGraph's Value and Op are not those of the tape: a tape's nodes come and go, and a step's do not.
 #pragma once
@@ -23,9 +23,9 @@ struct StepGraph {
   };
   struct Value {
     int64_t bytes = 0;           // in the form in which it is held
-    int64_t unpacked_bytes = 0;  // of what that form is unpacked to when it is wanted; 0: it is used as it is
+    int64_t unpacked_bytes = 0;  // of what that form is unpacked to when it is wanted; 0: the form is used as it is
     uint32_t op = kOutside;      // the op that made it
-    bool ours = false;           // it comes from outside, but only the region keeps it alive
+    bool ours = false;           // the value comes from outside, but only the region keeps it alive
   };
   struct Op {
     double cost = 0;

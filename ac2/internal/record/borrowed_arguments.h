@@ -1,4 +1,4 @@
-// BorrowedArguments: what an op is called with, boxed, without a reference to its tensors.
+// BorrowedArguments are the arguments of a call, boxed, without a reference to their tensors.
 //
 //   BorrowedArguments<2> arguments(self, other);
 //   if (…code of the program may run before the call is recorded…) arguments.own();

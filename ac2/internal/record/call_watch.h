@@ -1,4 +1,4 @@
-// One call in forward as the tape's observers see it. Without observers there is nothing in it.
+// A call in forward as the tape's observers see it. Without observers there is nothing in it.
 //
 //   CallWatch watch(tape, facts, index);
 //   watch.takes(arguments);

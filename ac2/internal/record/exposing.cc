@@ -17,7 +17,7 @@ namespace {
 // values are not copied for them: code that only reads a tensor through its pointer, as kernels of other libraries do,
 // would pay for it.
 bool is_recomputed_for_others(const Value& value) {
-  return value.counts_on_replay() && value.users() > value.hooks() && value.is_only_original();
+  return value.counts_on_replay() && value.is_used_by_ops() && value.is_only_original();
 }
 
 // From now on the storage holds another value, which autograd's hooks follow, as in plain PyTorch. The ops before keep
@@ -52,7 +52,7 @@ Value* find_in_closed(const LockedTape& tape, const c10::StorageImpl* storage) {
   for (const Node* node : tape.reachable_nodes()) {
     for (const NodeOutput& output : node->outputs) {
       Value* value = output.value;
-      if (value != nullptr && value->origin._unsafe_get_target() == storage && value->nbytes() == storage->nbytes() &&
+      if (value != nullptr && value->original_address() == storage && value->nbytes() == storage->nbytes() &&
           !value->changed_outside()) {
         return value;
       }

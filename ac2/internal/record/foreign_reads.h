@@ -4,8 +4,8 @@
 //   const ForeignReads reads(tape, arguments, bytes_of(results));   // without the tape's lock
 //   if (Value* copy = reads.copy_of(value)) …                       // a replay takes this instead of `value`
 //
-// Either all that the op has read there is copied, or nothing is: then its results must be saved. Whichever takes fewer
-// bytes is done; what an earlier op had copied takes none if it has not changed since.
+// Either all that the op has read there is copied, or nothing is: then its results must be saved. The way that takes
+// fewer bytes is chosen. Bytes that an earlier op had copied count as none if they have not changed since.
 //
 // Rejected: a copy of all foreign memory when it is first seen (it may be a data set in one buffer); a look at the
 // bytes before each replay (the old bytes are gone by then); the same copies for exposed results (a Triton kernel asks

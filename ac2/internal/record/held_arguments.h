@@ -5,7 +5,7 @@
 //   h.cos();       // autograd saves h before cos runs: the pack function runs, and may drop the program's `h`
 //
 // C++ passes tensors by reference, so that autograd, and ops that are made of ops, would go on with an undefined one.
-// The kernel here is above all of that. It gets arguments boxed, with a reference to each, and passes them on.
+// The kernel here is above all of that. The kernel gets arguments boxed, with a reference to each, and passes them on.
 //
 // Rejected: the copies of the interceptor, which is below autograd; a reference in the hook, which keeps the tensor but
 // not the program's variable, from which the op reads it.

@@ -12,7 +12,7 @@
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/operators/op_facts.h"
 #include "ac2/internal/operators/random_replay.h"
-#include "ac2/internal/record/recorder.h"
+#include "ac2/internal/record/record_call.h"
 #include "ac2/internal/record/shared_key.h"
 #include "ac2/internal/record/typed_kernels.h"
 #include "ac2/internal/region/region.h"

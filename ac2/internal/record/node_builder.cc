@@ -82,7 +82,7 @@ class NodeBuilder {
       tape_.kept().add_call(node, call_.cost);
     }
     tape_.observers().tell(
-        [&](Observer& observer) { observer.node_recorded(*node, decision, resolved.decided_by, call_.cost); });
+        [&](Observer& observer) { observer.node_recorded(*node, decision, resolved.scope_id, call_.cost); });
     tape_.node_finished();
     return true;
   }
@@ -136,7 +136,7 @@ class NodeBuilder {
     const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
     const bool plain = has_plain_storage(impl);
     if (!plain && impl.is_python_dispatch()) {
-      node_->replayable = false;  // its results are saved: what Python's code would compute is Python's affair
+      node_->replayable = false;  // its results are saved, because Python's code is Python's affair
     }
     const int target =
         call_.writes != nullptr && plain ? call_.writes->target_of(impl.unsafe_storage().unsafeGetStorageImpl()) : -1;
@@ -203,7 +203,7 @@ class NodeBuilder {
         return written.meta;
       }
     }
-    return tape_.intern(tensor);  // it only reads there
+    return tape_.intern(tensor);  // the op only reads there
   }
 
   void attach_results(const PolicyDecision& decision) {
@@ -222,7 +222,7 @@ class NodeBuilder {
         if (C10_UNLIKELY(call_.facts.communicates)) {
           // The collective may be about to write there. The version is noted when the tensor has been waited for, or
           // used.
-          value->versions = WatchedVersions();
+          value->versions() = WatchedVersions();
         }
         attach(value, {.flat_result = flat_index}, tensor, decision);
       }
@@ -236,11 +236,11 @@ class NodeBuilder {
       if (target.accumulates || target.handed_on || target.tensor.storage().unsafeGetStorageImpl() != target.storage) {
         continue;
       }
-      // Without its old bytes, or with others that write there, there is no computing it again: it is a value like
+      // A value without its old bytes, or with others that write there, cannot be computed again. Such a value is like
       // those from outside, in this form.
       if ((!target.is_recoverable() && !target.is_recoverable_by_name()) || target.foreign ||
           tape_.is_exposed(target.storage)) {
-        if (decision.hooks() || decision.offloads()) {
+        if (decision.save_with_hooks() || decision.offloads()) {
           set_form(tape_.storages().add_written(target.tensor), target.tensor, decision);
         }
         continue;
@@ -277,14 +277,14 @@ class NodeBuilder {
   }
 
   void set_form(Value* value, const at::Tensor& tensor, const PolicyDecision& decision) {
-    if (decision.hooks()) {
-      tape_.decisions().set_form(value, decision.hooks(), tensor);
+    if (decision.save_with_hooks()) {
+      tape_.decisions().set_form(value, decision.save_with_hooks(), tensor);
     } else if (decision.offloads() && !value->counts_on_replay()) {
       tape_.offloading().offload(value, tensor);
     }
   }
 
-  // Even under a budget: what is offloaded takes none of it.
+  // Even under a budget, because offloaded values take none of it.
   bool leaves_device() const {
     bool any = false;
     for_each_tensor(call_.results,
@@ -296,7 +296,7 @@ class NodeBuilder {
   const RecordedCall& call_;
   Node* node_ = nullptr;
   bool lacks_old_bytes_ = false;
-  bool reads_foreign_ = false;  // what a replay could not read again
+  bool reads_foreign_ = false;  // the op reads bytes that a replay could not read again
   bool saves_ = true;
   const bool asks_for_gradients_;
   bool takes_gradient_ = false;  // if it asks

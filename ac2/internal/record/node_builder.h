@@ -19,7 +19,7 @@
 
 namespace ac2::internal {
 
-// One call as it is being recorded. What is not known before the op runs is filled in as it becomes known.
+// A call as it is being recorded. Facts that are not known before the op runs are filled in as they become known.
 struct RecordedCall {
   const OpFacts& facts;
   c10::DispatchKeySet keys;  // those below kRecordKey

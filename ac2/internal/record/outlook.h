@@ -1,4 +1,4 @@
-// What becomes of the results of a call, as far as it is known.
+// An outlook says what becomes of the results of a call, as far as that is known.
 //
 //   Outlook outlook = Outlook::of(known, …);   // before the op runs; `known` is null if a policy has to see the call
 //   …the op runs, and policies see the call…
@@ -23,7 +23,7 @@ struct Outlook {
     if (decision != nullptr) {
       // A budget may evict what policies only prefer to save.
       outlook.recompute = !decision->saves() || (has_budget && !decision->is_must());
-      outlook.in_place = !outlook.recompute && !decision->hooks();
+      outlook.in_place = !outlook.recompute && !decision->save_with_hooks();
       outlook.offload = decision->offloads();
     }
     return outlook;

@@ -118,15 +118,15 @@ void Overwrites::collect_targets(LockedTape& tape, const OpFacts& facts, c10::Ar
 // there.
 C10_NOINLINE void Overwrites::add_aliases(LockedTape& tape) {
   tape.storages().for_each([&](Value* value) {
-    if (value->is_foreign() || value->origin.expired() || value->changed_outside()) {
+    if (value->is_foreign() || !value->original_is_alive() || value->changed_outside()) {
       return;
     }
-    c10::StorageImpl* storage = value->origin._unsafe_get_target();
+    c10::StorageImpl* storage = value->original_address();
     const auto targets = this->targets();
     const bool written = std::any_of(targets.begin(), targets.end(), [storage](const Target& target) {
       return target.storage != storage && target.foreign && share_addresses(*target.storage, *storage);
     });
-    c10::intrusive_ptr<c10::StorageImpl> alive = written ? value->origin.lock() : nullptr;
+    c10::intrusive_ptr<c10::StorageImpl> alive = written ? value->lock_original() : nullptr;
     if (!alive) {
       return;
     }
@@ -187,8 +187,8 @@ void Overwrites::add_copies(const Target& target, bool must_know, Copies& copies
   if (old->original_is_pinned()) {
     copies.push_back({old, old->there_storage(), true});
   }
-  const int32_t users = target.accumulates ? old->users() - old->hooks() : old->users();
-  if (old->is_lost_by_a_write() && (users > 0 || must_know)) {
+  const bool is_used = target.accumulates ? old->is_used_by_ops() : old->is_used();
+  if (old->is_lost_by_a_write() && (is_used || must_know)) {
     copies.push_back({old, target.tensor.storage(), false});
   }
 }
@@ -196,7 +196,7 @@ void Overwrites::add_copies(const Target& target, bool must_know, Copies& copies
 bool Overwrites::ops_want_what_goes(LockedTape& tape) const {
   return std::any_of(targets_.begin(), targets_.end(), [&](const Target& target) {
     const Value* old = target.old != nullptr ? target.old : tape.storages().find(target.tensor);
-    return old != nullptr && old->is_lost_by_a_write() && old->users() > old->hooks();
+    return old != nullptr && old->is_lost_by_a_write() && old->is_used_by_ops();
   });
 }
 
@@ -227,9 +227,9 @@ void Overwrites::plan(LockedTape& tape, Target& target, const Outlook& outlook, 
   }
   if (target.is_read()) {
     if (old->outlives_a_write() || must_know) {
-      target.old_bytes = OldBytes::kKept;
+      target.old_bytes = OldBytes::kRecoverable;
     } else if (outlook.by_name && old->producer() != nullptr && old->producer()->replayable) {
-      target.old_bytes = OldBytes::kKeptByName;
+      target.old_bytes = OldBytes::kRecoverableByName;
     }
   }
   add_copies(target, must_know, copies);

@@ -34,21 +34,21 @@ class Overwrites {
   // Whether, and for whom, what the op found in a target can be had again, so that the op's results can be computed
   // again.
   enum class OldBytes : uint8_t {
-    kLost,        // no
-    kKept,        // yes
-    kKeptByName,  // yes, but they are not to be computed again unless a name wants it
-    kNotRead,     // they make no difference to any result
+    kLost,               // no
+    kRecoverable,        // yes
+    kRecoverableByName,  // yes, but they are not to be computed again unless a name wants it
+    kNotRead,            // they make no difference to any result
   };
 
   // A storage that is written.
   struct Target {
     c10::StorageImpl* storage = nullptr;
     at::Tensor tensor;     // the first argument in it
-    Value* old = nullptr;  // what it held; referenced; null if that is unknown or makes no difference
+    Value* old = nullptr;  // the value that it held; referenced; null if that is unknown or makes no difference
     size_t nbytes = 0;     // before the op
     OldBytes old_bytes = OldBytes::kLost;
     // No version counter is told of the write. The bytes that the op leaves there depend on the old ones, but its
-    // results do not; it is a value like those from outside.
+    // results do not. The value there is like those from outside.
     bool accumulates = false;
     // The storage has a value for what the op leaves there already; see part_writes.h and unseen_writes.h.
     bool handed_on = false;
@@ -56,8 +56,8 @@ class Overwrites {
     bool foreign = false;
 
     bool is_read() const { return old_bytes != OldBytes::kNotRead; }
-    bool is_recoverable() const { return old_bytes == OldBytes::kKept || old_bytes == OldBytes::kNotRead; }
-    bool is_recoverable_by_name() const { return old_bytes == OldBytes::kKeptByName; }
+    bool is_recoverable() const { return old_bytes == OldBytes::kRecoverable || old_bytes == OldBytes::kNotRead; }
+    bool is_recoverable_by_name() const { return old_bytes == OldBytes::kRecoverableByName; }
 
    private:
     friend class Overwrites;
@@ -84,8 +84,8 @@ class Overwrites {
   const TensorMeta* only_argument_of(const Target& target) const;
   // The op has run: ADInplaceOrView counts its writes next.
   void note_versions() const;
-  // The op has run: it has made an out= argument smaller that was taken for overwritten as a whole. The bytes behind it
-  // are those of before, which a replay would not have.
+  // The op has run, and has made an out= argument smaller that was taken for overwritten as a whole. The bytes behind
+  // it are those of before, which a replay would not have.
   static bool left_bytes_behind(const Target& target) {
     return !target.is_read() && !target.accumulates && target.tensor.nbytes() < target.nbytes;
   }

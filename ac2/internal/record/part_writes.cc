@@ -41,7 +41,7 @@ Hooks hooks_beside(LockedTape& tape, const Value& old, const TensorMeta& written
 }
 
 void hand_on(LockedTape& tape, const Hooks& hooks, const Value& old, Value* next, const at::Tensor& tensor) {
-  next->versions.watch_after_write(old.versions, tensor);
+  next->versions().watch_after_write(old.versions(), tensor);
   for (TapeHook* hook : hooks) {
     hook->move_to(tape, next);
   }

@@ -118,8 +118,8 @@ C10_NOINLINE void Recording::decide_after_op() {
         call_.facts, OpContextFactory::make(call_.facts.op, call_.arguments, call_.results, call_.index));
   }
   if (C10_UNLIKELY(call_.facts.communicates) && known_->decision.policy() != CheckpointPolicy::MUST_RECOMPUTE) {
-    // In no other form: what the op returns may still be on its way.
-    known_ = ResolvedDecision{.decision = CheckpointPolicy::MUST_SAVE, .decided_by = known_->decided_by};
+    // Saved in no other form, because the results of the op may still be on their way.
+    known_ = ResolvedDecision{.decision = CheckpointPolicy::MUST_SAVE, .scope_id = known_->scope_id};
   }
   if (C10_UNLIKELY(call_.facts.communicates) && tape_->budget() != nullptr &&
       known_->decision.policy() == CheckpointPolicy::MUST_RECOMPUTE) {
@@ -136,7 +136,7 @@ bool Recording::add_node() {
   if (!seen.any && call_.writes == nullptr) {
     return false;
   }
-  // How much such an op looks at depends on how large its results are. It changes nothing itself.
+  // How much such an op looks at depends on how large its results are. The op changes nothing itself.
   if (call_.facts.is_pointwise) {
     call_.environment = OpEnvironment::here(reach_of_pointwise(seen.numel));
   }

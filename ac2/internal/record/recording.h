@@ -1,4 +1,4 @@
-// One call that is being recorded: what is known of it before it runs, and what becomes of its results.
+// A call that is being recorded, with what is known of it before it runs and what becomes of its results.
 //
 //   Recording recording(region, facts, keys, tls_keys, index, arguments);
 //   recording.run(watch, [&] { …run the op…; return results; });
@@ -80,7 +80,7 @@ class Recording {
                                                                         : OpEnvironment::Reach::kSwitches);
   }
 
-  // What is to be known of all results, found in one walk over them.
+  // The facts about all results, found in one walk over them.
   struct ResultsSeen {
     bool any = false;         // that is defined
     bool any_shared = false;  // of which there is another handle

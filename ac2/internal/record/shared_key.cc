@@ -101,7 +101,7 @@ class SharedKey {
 
   void add_kernel(const c10::OperatorHandle& op) {
     const auto [place, is_new] = others_.try_emplace(op.operator_name());
-    // One that was unloaded and loaded again still has our kernel.
+    // An operator that was unloaded and loaded again still has our kernel.
     if (is_new) {
       place->second = std::make_unique<c10::KernelFunction>(kernel_behind_record_key(op));
       ours_.push_back(c10::Dispatcher::singleton().registerImpl(
@@ -120,7 +120,8 @@ class SharedKey {
     return std::exchange(pending_, {});
   }
 
-  // Not before the kernels are there: who reads false does not wait for them. Its acquire pairs with this release.
+  // Called once the kernels are there, because a thread that reads false does not wait for them. Its acquire pairs with
+  // this release.
   bool nothing_is_pending() {
     const std::lock_guard lock(pending_mutex_);
     if (pending_.empty()) {

@@ -8,7 +8,7 @@
 namespace ac2::internal {
 
 // Throws c10::Error (a warning while another exception is in flight) if the scope is closed out of order or on another
-// thread than its own. It is closed all the same.
+// thread than its own. The scope is closed all the same.
 void close_scope(const std::shared_ptr<ScopeState>& scope);
 
 }  // namespace ac2::internal

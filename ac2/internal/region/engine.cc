@@ -19,11 +19,11 @@ namespace {
 using torch::autograd::Engine;
 using NodePtr = NodePtrOf<torch::autograd::Edge>;
 
-class RecordingEngine final : public EngineInFront<Engine> {
+class RegionEngine final : public EngineInFront<Engine> {
  public:
   // Leaked: the engine's threads outlive static destruction.
-  static RecordingEngine& instance() {
-    static auto* engine = new RecordingEngine;
+  static RegionEngine& instance() {
+    static auto* engine = new RegionEngine;
     return *engine;
   }
   static Engine& stub() { return instance(); }
@@ -65,7 +65,7 @@ class RecordingEngine final : public EngineInFront<Engine> {
   }
 
  private:
-  RecordingEngine() = default;
+  RegionEngine() = default;
 };
 
 }  // namespace
@@ -74,14 +74,14 @@ void install_engine() {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   Engine& current = Engine::get_default_engine();
-  RecordingEngine& ours = RecordingEngine::instance();
+  RegionEngine& ours = RegionEngine::instance();
   if (&current == &ours) {
     return;
   }
   // First. Pairs with the acquire of behind(), on threads that have come to our engine before; those that come by the
   // stub are ordered by the stub, which is an atomic of LibTorch's.
   ours.put_in_front_of(current);
-  torch::autograd::set_default_engine_stub(&RecordingEngine::stub);
+  torch::autograd::set_default_engine_stub(&RegionEngine::stub);
 }
 
 }  // namespace ac2::internal

@@ -1,4 +1,4 @@
-// The autograd engine, with one thing changed: what it hands out for saving a tensor.
+// The autograd engine, with one thing changed: the hooks that it hands out for saving a tensor.
 //
 // Installed in front of the engine that was there, which goes on running every backward.
 #pragma once

@@ -9,7 +9,7 @@ namespace ac2::internal {
 namespace {
 
 std::string describe(const PolicyDecision& decision) {
-  return decision.hooks() ? "SaveWithHooks" : to_string(decision.policy());
+  return decision.save_with_hooks() ? "SaveWithHooks" : to_string(decision.policy());
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ ResolvedDecision PolicyStack::resolve(const OpFacts& facts, Ask&& ask) const {
   ResolvedDecision resolved{.decision = CheckpointPolicy::PREFER_SAVE};
   for (const Entry& entry : policies_) {
     if (!resolved.decision.is_must()) {
-      resolved.decided_by = entry.id;
+      resolved.scope_id = entry.id;
     }
     resolved.decision = combine(std::move(resolved.decision), ask(entry.policy), facts.name);
   }

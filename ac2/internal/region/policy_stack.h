@@ -23,7 +23,7 @@ PolicyDecision combine(PolicyDecision outer, const PolicyDecision& inner, const 
 // A decision, and the id in the stack of the policy that decided, or -1 if no policy was asked.
 struct ResolvedDecision {
   PolicyDecision decision;
-  int64_t decided_by = -1;
+  int64_t scope_id = -1;
 };
 
 class PolicyStack {
@@ -44,9 +44,9 @@ class PolicyStack {
   // by_operator policy throws. Valid until the stack changes.
   const ResolvedDecision* known(const OpFacts& facts);
   ResolvedDecision decide(const OpFacts& facts, const OpContext& context);
-  // Null if no policy says anything about the name. Otherwise the rule over all policies: one that says nothing about
-  // the name counts with what it said about the op that computed the tensor, or is left out if it would have to see
-  // that call again.
+  // Null if no policy says anything about the name. Otherwise the rule over all policies. A policy that says nothing
+  // about the name counts with what it said about the op that computed the tensor, or is left out if it would have to
+  // see that call again.
   std::optional<PolicyDecision> decide_name(const NamedTensor& tensor);
   // Some policy may have something to say of a name.
   bool looks_at_names() const { return looks_at_names_; }

@@ -65,8 +65,8 @@ class ThreadRegions {
   // Says what was wrong with closing the scope here and now. Empty if nothing was.
   std::string close(const std::shared_ptr<ScopeState>& scope);
 
-  // The region in which ops of this thread are recorded at this moment; null if there is none. It is asked for every
-  // op, so it is cheap.
+  // The region in which ops of this thread are recorded at this moment; null if there is none. Every op calls
+  // recording(), so the call is cheap.
   Region* recording();
   // The same without regard to a backward that is running.
   Region* innermost();
@@ -74,6 +74,8 @@ class ThreadRegions {
   // saved-tensor hooks of its own since the last scope was opened. The innermost counts.
   Region* saving();
 
+  // For DisableCheckpointing. The record key is taken back and not excluded (as by Unrecorded), because Python may
+  // leave its `disable` blocks in any order, and an excluded key comes back right only in the order of guards.
   void disable();
   void enable();
 
@@ -90,7 +92,7 @@ class ThreadRegions {
 
   void remove(ScopeState& scope);
   void remove_closed_elsewhere();
-  // Whatever decides on the innermost region has changed.
+  // Something that decides on the innermost region has changed.
   void regions_changed();
 
   const at::impl::SavedTensorDefaultHooksTLS* const hooks_;  // the program's own, of this thread

@@ -11,7 +11,7 @@ namespace {
 // Decides for a value that a budget may drop.
 void decide_droppable(LockedTape& tape, Value* value, const at::Tensor& tensor, const PolicyDecision& decision,
                       bool leaves) {
-  tape.decisions().set_form(value, decision.hooks(), tensor);
+  tape.decisions().set_form(value, decision.save_with_hooks(), tensor);
   // Offloaded bytes take none of the budget.
   tape.kept().decide_again(value, leaves ? PolicyDecision(CheckpointPolicy::MUST_CPU_OFFLOAD) : decision);
   if (leaves) {
@@ -21,7 +21,7 @@ void decide_droppable(LockedTape& tape, Value* value, const at::Tensor& tensor, 
 
 void decide(LockedTape& tape, const at::Tensor& tensor, const PolicyDecision& decision, DecidedBy by) {
   const bool leaves = decision.offloads() && tape.offloading().may_leave(tensor);
-  Value* value = decision.hooks() || leaves ? tape.storages().current(tensor) : tape.storages().find(tensor);
+  Value* value = decision.save_with_hooks() || leaves ? tape.storages().current(tensor) : tape.storages().find(tensor);
   if (value == nullptr) {
     return;  // from outside: held by reference, and there is no op to compute it again
   }
@@ -32,7 +32,7 @@ void decide(LockedTape& tape, const at::Tensor& tensor, const PolicyDecision& de
     tape.decisions().set_tagged(value);
   }
   tape.observers().tell([&](Observer& observer) { observer.decided_again(*value, decision, by); });
-  if (value->budget.droppable) {
+  if (value->budget().droppable) {
     decide_droppable(tape, value, tensor, decision, leaves);
   } else if (!decision.saves()) {
     tape.decisions().make_recomputed(value);
@@ -40,7 +40,7 @@ void decide(LockedTape& tape, const at::Tensor& tensor, const PolicyDecision& de
     if (decision.offloads()) {
       tape.offloading().offload(value, tensor);
     } else {
-      tape.decisions().set_form(value, decision.hooks(), tensor);
+      tape.decisions().set_form(value, decision.save_with_hooks(), tensor);
     }
     tape.decisions().make_saved(value);
   }

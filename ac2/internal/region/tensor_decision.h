@@ -1,4 +1,4 @@
-// What becomes of one tensor, decided after the op that computed it: by a tag, or by its name.
+// Decisions for one tensor, after the op that computed it: by a tag, or by its name.
 //
 // A name may say RECOMPUTE where the op was saved. So a region with policies by name keeps generators' states, and the
 // nodes of values that died unused.

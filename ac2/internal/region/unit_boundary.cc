@@ -12,7 +12,7 @@ namespace {
 bool may_be_computed_again(Tape& tape, const at::Tensor& tensor) {
   const Tape::Lock locked(tape);
   const Value* value = locked->storages().find(tensor);
-  return value != nullptr && !value->is_tagged() && (value->counts_on_replay() || value->budget.droppable);
+  return value != nullptr && !value->is_tagged() && (value->counts_on_replay() || value->budget().droppable);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What enters or leaves a part of the program whose parameters are there only while that part runs.
+// Tensors that enter or leave a part of the program whose parameters are there only while that part runs.
 //
 //   save_at_boundary(tensor);   // no replay goes past it
 //

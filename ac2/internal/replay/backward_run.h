@@ -1,4 +1,4 @@
-// One call of backward(): from the engine's entry to its exit, failures included.
+// A call of backward(), from the engine's entry to its exit, failures included.
 //
 // At its end everything that was replayed for it and that autograd has not asked for is dropped. A backward over a part
 // of the graph leaves such values.
@@ -19,13 +19,13 @@ namespace ac2::internal {
 class Budget;
 class Tape;
 
-// A tape that a backward uses. It dies before the backward ends if autograd's graph alone has held it, for the last
-// hook goes with the last node that has run. Its budget is told of the end all the same.
+// A tape that a backward uses. The tape dies before the backward ends if autograd's graph alone has held it, for the
+// last hook goes with the last node that has run. Its budget is told of the end all the same.
 struct EnteredTape {
   std::weak_ptr<Tape> tape;
   std::weak_ptr<Budget> budget;
   int graph_task = -1;
-  bool creates_graph = false;  // it is differentiated itself, so it is no end of anything
+  bool creates_graph = false;  // the backward is differentiated itself, so it is no end of anything
 };
 
 class BackwardRun {

@@ -3,7 +3,7 @@
 namespace ac2::internal {
 
 void BudgetPins::add(Value* value) {
-  if (value != nullptr && value->budget.id != kNoId) {
+  if (value != nullptr && value->budget().id != kNoId) {
     values_.push_back(value);
     budget_->pin(*value);
   }

@@ -35,7 +35,7 @@ size_t bytes_of_own_inputs(const Node& node) {
         std::any_of(node.inputs.begin(), input, is_it)) {
       continue;
     }
-    if (value->users() == std::count_if(node.inputs.begin(), node.inputs.end(), is_it)) {
+    if (value->is_used_only_by(std::count_if(node.inputs.begin(), node.inputs.end(), is_it))) {
       bytes += value->nbytes();
     }
   }

@@ -31,7 +31,8 @@ bool may_take(const Node& node, const Value& old) {
   const auto own_pins = std::count_if(node.inputs.begin(), node.inputs.end(),
                                       [&old](const NodeInput& input) { return input.value == &old; });
   // A value with a packed form is not written into: unpack may have returned the very tensor that pack returned.
-  return !old.is_held_in_a_storage() && old.is_replayed() && old.packed_form() == nullptr && old.pins() == own_pins;
+  return !old.is_held_in_a_storage() && old.is_replayed() && old.packed_form() == nullptr &&
+         old.is_pinned_only_by(own_pins);
 }
 
 PrivateWrites prepare_writes(Tape& tape, Node* node) {
@@ -87,15 +88,16 @@ Storages wanted_storages(const Node& node, const PrivateWrites& writes, const Re
   return storages;
 }
 
-void publish(LockedTape& tape, Node* node, const Storages& storages, const ReplayTensors& results) {
+// Uses up what the replay made of the outputs that are waited for.
+void publish(LockedTape& tape, Node* node, Storages storages, ReplayTensors& results) {
   tape.ledger().node_replayed();
   ++node->replays;
   for (size_t i = 0; i < storages.size(); ++i) {
     const NodeOutput& output = node->outputs[i];
     // Perhaps nothing waits for the output any more.
     if (storages[i] && output.value != nullptr && output.value->is_pinned()) {
-      tape.bytes().set_replayed(output.value, storages[i],
-                                output.write >= 0 ? at::Tensor() : results.at(output.flat_result));
+      tape.bytes().set_replayed(output.value, std::move(storages[i]),
+                                output.write >= 0 ? at::Tensor() : std::move(results[output.flat_result]));
     }
   }
   tape.pins().realized(node);
@@ -133,13 +135,16 @@ void tell_budget(Tape& tape, const Node& node) {
   budget->drop_unneeded();
 }
 
-ReplayTensors call_with_budget(Tape& tape, const Node& node, ReplayTensors inputs) {
+ReplayTensors call_with_budget(Tape& tape, const Node& node, ReplayTensors& inputs) {
   Budget* budget = tape.budget();
-  // A second try would need the inputs once more; without one they need not be copied.
+  // A second try would need the inputs once more. Without one they need not be copied.
   if (budget == nullptr || !node.writes().empty()) {
-    return call_again(node, std::move(inputs));
+    return call_again(node, inputs);
   }
-  return call_with_room(budget, [&] { return call_again(node, inputs); });
+  return call_with_room(budget, [&] {
+    ReplayTensors used_up = inputs;
+    return call_again(node, used_up);
+  });
 }
 
 // The device of the first tensor on a device that has streams. Kernels of LibTorch set the current device themselves;
@@ -197,7 +202,7 @@ void run(Tape& tape, Node* node, const PrivateWrites& writes) {
   ReplayTensors inputs = gather_inputs(tape, *node, writes);
   const auto observations =
       tape.observers().observe<ReplayObservation>([&](Observer& observer) { return observer.observe_replay(*node); });
-  const ReplayTensors results = call_with_budget(tape, *node, std::move(inputs));
+  ReplayTensors results = call_with_budget(tape, *node, inputs);
   for (const auto& observation : observations) {
     observation->ran();
   }

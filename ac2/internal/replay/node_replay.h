@@ -1,4 +1,4 @@
-// One replay: a recorded op is run again for the results of it that are waited for.
+// A replay: a recorded op is run again for those of its results that are waited for.
 #pragma once
 
 #include "ac2/internal/graph/node.h"

@@ -157,7 +157,7 @@ Budget* budget_of(Tape& tape, const Value& value) {
     return nullptr;
   }
   const Tape::Lock locked(tape);
-  return value.budget.tracked ? tape.budget() : nullptr;
+  return value.budget().tracked ? tape.budget() : nullptr;
 }
 
 void unpack_in_room(Tape& tape, Value* value) {

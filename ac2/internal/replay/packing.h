@@ -10,8 +10,8 @@
 
 namespace ac2::internal {
 
-// `values` come from ValueBytes::take_pending_packs(), which gave the caller a reference to each; it ends here. If a
-// pack throws, that value and the ones after it stay held by reference, and the exception goes on.
+// `values` come from ValueBytes::take_pending_packs(), which gave the caller a reference to each. The references end
+// here. If a pack throws, that value and the ones after it stay held by reference, and the exception goes on.
 void pack_values(Tape& tape, const c10::SmallVector<Value*, 2>& values);
 
 // The storage of a packed and pinned value, in the layout that pack saw.

@@ -1,5 +1,5 @@
-// What a change under the tape's lock leaves to be done without the lock: values are packed, copies to the host are
-// looked after, and the budget is met.
+// The work that a change under the tape's lock leaves to be done without the lock: values are packed, copies to the
+// host are looked after, and the budget is met.
 //
 //   PendingWork pending;
 //   {
@@ -8,6 +8,9 @@
 //     pending.take(*tape);
 //   }
 //   pending.settle(tape, [&] { return "the saving of a tensor"; });
+//
+// Rejected: making room before an op of forward runs, from a guess of its results' sizes (nothing at that level tells
+// them, and the program holds the results anyway).
 //
 // Threads: by the thread that made the change. settle() may run code of the program.
 #pragma once

@@ -23,7 +23,7 @@ void find_below(const Value* root, ReadAheadState& state) {
   c10::SmallVector<const Value*, 16> work{root};
   while (!work.empty()) {
     const Value* value = work.pop_back_val();
-    if (value->is_at_hand() || !value->origin.expired()) {
+    if (value->is_at_hand() || value->original_is_alive()) {
       continue;
     }
     if (value->is_packed()) {

@@ -133,7 +133,7 @@ bool is_replaying() {
   return replay_depth > 0;
 }
 
-ReplayTensors call_again(const Node& node, ReplayTensors inputs) {
+ReplayTensors call_again(const Node& node, ReplayTensors& inputs) {
   torch::jit::Stack stack = rebuild_arguments(node, inputs);
   inputs.clear();
   std::optional<ReplayedDraw> draw;
@@ -164,7 +164,11 @@ ReplayTensors call_again(const Node& node, ReplayTensors inputs) {
     }
   }
   ReplayTensors results;
-  for_each_tensor(c10::ArrayRef<c10::IValue>(stack), [&](const at::Tensor& tensor) { results.push_back(tensor); });
+  if (C10_LIKELY(stack.size() == 1 && stack[0].isTensor())) {
+    results.push_back(std::move(stack[0]).toTensor());
+  } else {
+    for_each_tensor(c10::ArrayRef<c10::IValue>(stack), [&](const at::Tensor& tensor) { results.push_back(tensor); });
+  }
   return results;
 }
 

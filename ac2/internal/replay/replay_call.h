@@ -10,9 +10,9 @@ namespace ac2::internal {
 
 using ReplayTensors = c10::SmallVector<at::Tensor, 4>;
 
-// `inputs` stand for node.inputs, one for one. Returns all result tensors in order, those in lists included. Throws
-// what the op throws.
-ReplayTensors call_again(const Node& node, ReplayTensors inputs);
+// `inputs` stand for node.inputs, one for one, and are used up. Returns all result tensors in order, those in lists
+// included. Throws what the op throws.
+ReplayTensors call_again(const Node& node, ReplayTensors& inputs);
 
 // Inside an op that is being replayed on this thread.
 bool is_replaying();

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kEnoughToMatter = 16 << 20;
 
-// What a region wants.
+// The bytes that a region wants.
 struct RegionAtOnce {
   int64_t bytes = 0;
   bool under_budget = false;
@@ -38,9 +38,9 @@ Backwards& backwards() {
   return *state;
 }
 
-// Relaxed where it only spares work. It is exchanged before a warning, so that there is one.
+// Relaxed where it only spares work. The flag is exchanged before a warning, so that there is a single one.
 std::atomic<bool> has_warned{false};
-// Relaxed: who looks has the lock of its tape, as the one had that counted that tape.
+// Relaxed, because a thread that looks has the lock of its tape, as the thread had that counted that tape.
 std::atomic<int64_t> watched_regions{0};
 
 bool is_nearly_all_of(int64_t part, int64_t whole) {

@@ -1,8 +1,7 @@
 // Warns, once in a process, of a region that saves no memory because backward has all of it there at once.
 //
-// One region around a whole model whose policy saves nothing is such a region: the first saved tensor that backward
-// wants is the model's last, and to compute it takes all that comes before. The warning is given at the end of a
-// backward
+// A region around a whole model whose policy saves nothing is such a region: the first saved tensor that backward wants
+// is the model's last, and to compute it takes all that comes before. The warning is given at the end of a backward
 //   - in which a region had at least nine tenths of the bytes that it replays there at once,
 //   - which were at least 16 MiB,
 //   - and at least nine tenths of what all regions of that backward had to replay,

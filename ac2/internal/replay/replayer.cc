@@ -23,15 +23,14 @@ namespace {
 
 using Values = c10::SmallVector<Value*, 8>;
 
-// The inputs that are not at hand.
-Values missing_inputs(const Node& node) {
-  Values missing;
+// The inputs that are not at hand. Most nodes have none.
+void find_missing_inputs(const Node& node, Values& missing) {
+  missing.clear();
   for (const NodeInput& input : node.inputs) {
     if (input.value != nullptr && !input.value->is_at_hand()) {
       missing.push_back(input.value);
     }
   }
-  return missing;
 }
 
 // A value without bytes. Once its inputs are being gathered under a budget, `inputs` pins those that are there already.
@@ -43,7 +42,7 @@ struct Missing {
 // The next step for a missing value.
 struct Step {
   enum class Kind : uint8_t { kNothing, kUnpack, kGatherInputs, kReplay };
-  Kind kind = Kind::kNothing;  // kNothing: it has its bytes by now
+  Kind kind = Kind::kNothing;  // kNothing: the value has its bytes by now
   Node* node = nullptr;        // that computes it
   Values inputs = {};          // that are missing
 };
@@ -52,7 +51,7 @@ struct Step {
 // back, which has not begun.
 bool computes_instead(LockedTape& tape, Value& value) {
   Budget* budget = tape.budget().get();
-  if (C10_LIKELY(!value.is_offloaded() || !value.budget.copyable || budget == nullptr) ||
+  if (C10_LIKELY(!value.is_offloaded() || !value.budget().copyable || budget == nullptr) ||
       offloaded_of(value)->is_near() || !budget->is_cheaper_to_compute(value)) {
     return false;
   }
@@ -73,12 +72,12 @@ Step next_step(Tape& tape, Missing& missing) {
       return step;
     }
     step.node = value.producer();
-    step.inputs = missing_inputs(*step.node);
+    find_missing_inputs(*step.node, step.inputs);
   }
   if (tape.budget() != nullptr && !missing.inputs) {
     missing.inputs.emplace(tape, *step.node);
     const Tape::Lock locked(tape);
-    step.inputs = missing_inputs(*step.node);  // until now they could be dropped
+    find_missing_inputs(*step.node, step.inputs);  // until now they could be dropped
   }
   step.kind = step.inputs.empty() ? Step::Kind::kReplay : Step::Kind::kGatherInputs;
   return step;
@@ -140,8 +139,7 @@ void realize(Tape& tape, Value* target) {
 // Nothing asks for the value a second time: the graph is freed as it is walked, and only the hook that takes the value
 // out now wants it.
 bool is_taken_for_good(const Value& value) {
-  return !torch::autograd::get_current_graph_task_keep_graph() && value.users() == 1 && value.hooks() == 1 &&
-         value.pins() == 1;
+  return !torch::autograd::get_current_graph_task_keep_graph() && value.is_used_only_by_one_pinned_hook();
 }
 
 }  // namespace

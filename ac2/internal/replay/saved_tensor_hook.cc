@@ -2,6 +2,7 @@
 
 #include <c10/macros/Macros.h>
 #include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <optional>
 #include <utility>
@@ -23,6 +24,12 @@
 namespace ac2::internal {
 
 namespace {
+
+// As at::Tensor::is_leaf(), which makes two virtual calls.
+bool is_leaf(const c10::TensorImpl& impl) {
+  const auto* autograd = static_cast<const torch::autograd::AutogradMeta*>(impl.autograd_meta());
+  return autograd == nullptr || !autograd->grad_fn_;
+}
 
 // An argument of the op that autograd is about to run, of which the pack function has dropped the last reference but
 // autograd's own. The op would read it through the caller's reference.
@@ -98,7 +105,8 @@ C10_NOINLINE void SavedTensorHook::pack_whole(const at::Tensor& tensor) {
     const Unrecorded unrecorded;
     made.parts = pack_parts(tensor);
     if (made.parts.isNone()) {
-      // The tensor's own detach() makes the alias. It may be Python code or run ops: not under the tape's lock.
+      // The tensor's own detach() makes the alias, without the tape's lock because detach() may be Python code or run
+      // ops.
       made.alias = tensor.variable_data();
     }
   }
@@ -112,7 +120,7 @@ void SavedTensorHook::call_pack_hook(const at::Tensor& tensor) {
     pack_whole(tensor);
     return;
   }
-  if (tensor.is_leaf()) {
+  if (is_leaf(*tensor.unsafeGetTensorImpl())) {
     leaf_ = std::make_unique<Leaf>(Leaf{.tensor = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr()),
                                         .storage = tensor.storage().getWeakStorageImpl(),
                                         .version = version_of(tensor.unsafeGetTensorImpl()->version_counter())});

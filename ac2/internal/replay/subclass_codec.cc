@@ -11,7 +11,7 @@ std::atomic<const SubclassCodec*> installed_codec{nullptr};
 }  // namespace
 
 void set_subclass_codec(const SubclassCodec* codec) {
-  // Pairs with the acquire of subclass_codec(): who follows the pointer sees the codec.
+  // Pairs with the acquire of subclass_codec(). A thread that follows the pointer sees the codec.
   installed_codec.store(codec, std::memory_order_release);
 }
 

@@ -29,8 +29,8 @@ C10_NOINLINE at::Tensor over_managed(const ManagedForm& form, const c10::Storage
 }  // namespace
 
 void order_use_of(Value& value, const c10::Storage& bytes) {
-  if (value.stream != kNoStream) {
-    value.stream = order_use(bytes, value.stream);
+  if (value.stream() != kNoStream) {
+    value.set_stream(order_use(bytes, value.stream()));
   }
 }
 

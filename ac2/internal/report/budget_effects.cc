@@ -84,7 +84,7 @@ class Effects {
     effect.time += replay.span.length();
   }
 
-  // What runs again while backward waits for a value is the cost of what was dropped.
+  // The time of ops that run again while backward waits for a value is the cost of what was dropped.
   void add_uses() {
     std::map<int64_t, std::pair<int64_t, int64_t>> waited;  // by value: how often, and how long
     for (const TraceLog::Use& use : log_.uses) {

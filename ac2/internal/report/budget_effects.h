@@ -1,5 +1,5 @@
-// What a memory budget, an offload or a form of a policy's did in a region, in numbers: the bytes that counted, and
-// what was dropped, moved and packed, when, and at what cost.
+// The effects of a memory budget, an offload or a form of a policy's in a region, in numbers: the bytes that counted,
+// and what was dropped, moved and packed, when, and at what cost.
 //
 //   const BudgetEffects effects = budget_effects(log);
 //   … effects.most_counted …
@@ -24,7 +24,7 @@ struct Effect {
   std::string where;  // as TraceLog::Op::where
   int64_t values = 0;
   int64_t bytes = 0;
-  int64_t packed_bytes = 0;  // what is held of them instead
+  int64_t packed_bytes = 0;  // the bytes held of them instead
   int64_t first = 0;         // when, in nanoseconds of the log's clock
   int64_t last = 0;
   // Of what was dropped: how often its ops ran again, and for how long. Of the others: how often backward asked for

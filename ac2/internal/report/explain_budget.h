@@ -1,5 +1,5 @@
-// The lines of explain() about a memory budget: what counted against it and what did not; and what was dropped,
-// offloaded and packed, when, and at what cost.
+// The lines of explain() about a memory budget. The lines say what counted against it, what did not, and what was
+// dropped, offloaded and packed, when, and at what cost.
 //
 //   for (const std::string& line : budget_lines(log)) …
 //

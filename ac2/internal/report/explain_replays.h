@@ -1,5 +1,5 @@
-// The lines of explain() about replays: what was computed again and for whom, which replays reach far back, and what
-// computing one more value again would save.
+// The lines of explain() about replays. The lines say what was computed again and for whom, which replays reach far
+// back, and what computing one more value again would save.
 //
 //   for (const std::string& line : replay_lines(log)) …
 //

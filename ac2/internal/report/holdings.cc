@@ -99,8 +99,8 @@ std::vector<Holdings::Saving> Holdings::savings() const {
       continue;
     }
     const TraceLog::Op& op = log_.ops[value.op];
-    // A random op whose results are saved is not replayable, because the generator's state was not kept. It would be
-    // if they were recomputed.
+    // A random op whose results are saved is not replayable, because the generator's state was not kept. The op would
+    // be replayable if its results were recomputed.
     const bool cannot = !op.replayable || (value.saved && value.source == TraceLog::Source::OP);
     if (!op.is_node || (cannot && !PolicyDecision(op.decision).saves())) {
       continue;

@@ -3,7 +3,7 @@
 //   const Holdings holdings(log);
 //   for (const Holdings::Holding& held : holdings.values()) …
 //
-// Lifetime: the log must outlive it. Threads: any; it does not change once it is made.
+// Lifetime: the log must outlive it. Threads: any. A Holdings object does not change once it is made.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ class Holdings {
  private:
   std::vector<int64_t> bytes_at_peak() const;
   void find_replayed();
-  // Whether the value is computed again where it is needed: it is neither saved nor held.
+  // Whether the value is computed again where it is needed, that is, neither saved nor held.
   bool is_missing(int64_t value) const { return !log_.values[value].saved && !held_.contains(value); }
   Saving saving(const Holding& holding) const;
 

@@ -15,7 +15,7 @@
 namespace ac2::internal {
 
 struct LongReplay {
-  int64_t value = 0;  // in the log: what autograd wants
+  int64_t value = 0;  // in the log; the value that autograd wants
   int64_t ops = 0;    // that were replayed for it; if it is still wanted, that a backward will replay
   int64_t first = 0;  // of these, the op that ran first; in the log
 };

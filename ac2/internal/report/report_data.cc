@@ -73,7 +73,7 @@ class RegionJson {
             {"shared_bytes", log_.shared_bytes}};
   }
 
-  // What limits the bytes that count, each time that it changes; null while nothing does.
+  // The limit of the bytes that count, each time that it changes; null while there is none.
   Json limits() const {
     Table table{.columns = {"time", "bytes"}};
     const bool is_peak = log_.bound.kind == TraceLog::Bound::Kind::PEAK;

@@ -32,9 +32,9 @@ constexpr uint64_t kLooksThrough = 4;  // until one finds the state alive, the t
 // Whether the bytes that forward computed are still there, and no replay is about to read them. A value that is wanted
 // in another form is in that form already.
 bool may_be_anchored(const Value& value) {
-  return value.producer() != nullptr && value.is_in_map() && !value.origin.expired() && !value.changed_outside() &&
+  return value.producer() != nullptr && value.is_in_map() && value.original_is_alive() && !value.changed_outside() &&
          !value.is_held_privately() && !value.is_pinned() && !value.is_there() &&
-         (value.form == nullptr || !value.is_used());
+         (!value.has_form() || !value.is_used());
 }
 
 // Whether more than `most_nodes` or `most_bytes` are there for the sake of `value`. Nodes behind a value that autograd
@@ -64,7 +64,7 @@ bool keeps_more(const Value& value, size_t most_nodes, int64_t most_bytes) {
 
 void Anchors::backward_ended() {
   // Only the index refers to these values, and the list of those that were let go.
-  anchor_where([](const Value& value) { return value.refs() == 1 + static_cast<int32_t>(value.was_let_go()); });
+  anchor_where([](const Value& value) { return value.is_known_to_index_alone(); });
 }
 
 void Anchors::look() {
@@ -101,7 +101,7 @@ void Anchors::look() {
   asks_for_gradients_ = looks_again_ || nodes + kNodes / 4 >= nodes_limit_ || bytes + bytes / 8 >= bytes_limit_;
 }
 
-void Anchors::forget_for_room() {
+void Anchors::anchor_for_room() {
   anchor_where([](const Value& value) { return keeps_more(value, kReach, 0); });
 }
 

@@ -8,7 +8,7 @@
 //   anchors.backward_ended();                      // the values that only the program keeps: all of them
 //   if (anchors.node_finished()) anchors.look();   // the values that keep too much and require no gradient
 //   if (anchors.state_seen()) anchors.look();      // the same
-//   anchors.forget_for_room();                     // the values that keep bytes for their own replays, under a budget
+//   anchors.anchor_for_room();                     // the values that keep bytes for their own replays, under a budget
 //
 // A living tensor that requires a gradient keeps its graph in plain PyTorch too. Beside those, and beside what
 // autograd wants, a region that lasts has some kNodes nodes and kBytes bytes. A look comes when, since the last one,
@@ -75,7 +75,7 @@ class Anchors {
   // would cost more than the few nodes of a short region.
   bool asks_for_gradients() const { return asks_for_gradients_; }
   // A memory budget cannot be met otherwise: bytes that are kept for replays of living values alone go.
-  void forget_for_room();
+  void anchor_for_room();
 
  private:
   static constexpr int64_t kInterval = 64;

@@ -21,7 +21,7 @@ class AutogradSpan {
     ended_ = true;
   }
 
-  // Whether the thread has made next to no nodes since: what follows the region is a loss, not more of a model. On
+  // Whether the thread has made next to no nodes since, so that a loss follows the region and not more of a model. On
   // another thread, where nobody can tell, true.
   bool is_followed_by_little() const {
     if (thread_ != std::this_thread::get_id() || !ended_) {

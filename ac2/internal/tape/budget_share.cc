@@ -8,7 +8,7 @@ void BudgetShare::set(std::shared_ptr<Budget> budget, std::weak_ptr<BudgetedTape
   budget_ = std::move(budget);
   tape_ = std::move(tape);
   tracking_ = budget_->add_tape(tape_);
-  // Pairs with the acquire of get(): who follows the pointer sees the budget as it was made.
+  // Pairs with the acquire of get(). A thread that follows the pointer sees the budget as it was made.
   shown_.store(budget_.get(), std::memory_order_release);
 }
 
@@ -16,11 +16,11 @@ void BudgetShare::recount(Value* value) {
   if (value == nullptr) {
     return;
   }
-  if (value->budget.held == Counted::kUntracked) {
+  if (value->budget().held == Counted::kUntracked) {
     uncount_held(*value);
     count_held(*value);
   }
-  if (value->budget.there == Counted::kUntracked) {
+  if (value->budget().there == Counted::kUntracked) {
     uncount_there(*value);
     count_there(*value);
   }
@@ -28,15 +28,15 @@ void BudgetShare::recount(Value* value) {
 }
 
 void BudgetShare::set_retention(Value& value, Retention retention) {
-  value.budget.retention = retention;
-  if (value.budget.tracked) {
+  value.budget_.retention = retention;
+  if (value.budget().tracked) {
     budget_->set_retention(value, retention);
   }
 }
 
 void BudgetShare::tell_place(const Value& value) {
   const bool holds = value.is_held_in_a_storage() || value.is_replayed();
-  const bool elsewhere = value.is_there() || value.is_packed() || !value.origin.expired();
+  const bool elsewhere = value.is_there() || value.is_packed() || value.original_is_alive();
   budget_->set_place(value, holds                                                       ? Place::kHeld
                             : value.is_offloaded() && value.decided() == Decided::kKeep ? Place::kOnHost
                             : elsewhere                                                 ? Place::kElsewhere
@@ -45,23 +45,23 @@ void BudgetShare::tell_place(const Value& value) {
 
 void BudgetShare::count_held_bytes(Value& value) {
   if (value.is_packed()) {
-    count(value.budget.held, value.held_bytes());
-  } else if (!value.is_held_in_a_storage() || value.budget.tracked || value.is_managed()) {
+    count(value.budget_.held, value.held_bytes());
+  } else if (!value.is_held_in_a_storage() || value.budget().tracked || value.is_managed()) {
     return;
   } else if (tracking_ && value.producer() == nullptr && value.is_held_by_reference()) {
-    value.budget.held = Counted::kOutside;
+    value.budget_.held = Counted::kOutside;
     budget_->add_outside(value.held_storage());
   } else {
-    count(value.budget.held, value.bytes());
+    count(value.budget_.held, value.bytes());
   }
 }
 
 void BudgetShare::uncount_held_bytes(Value& value) {
-  if (value.budget.held != Counted::kOutside) {
-    uncount(value.budget.held, value.held_bytes());
+  if (value.budget().held != Counted::kOutside) {
+    uncount(value.budget_.held, value.held_bytes());
     return;
   }
-  value.budget.held = Counted::kNot;
+  value.budget_.held = Counted::kNot;
   budget_->remove_outside(value.held_storage());
 }
 

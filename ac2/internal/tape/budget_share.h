@@ -1,4 +1,4 @@
-// One tape's share in a memory budget: it tells the budget of every change of what the tape holds.
+// The share of a tape in a memory budget. The share tells the budget of every change of what the tape holds.
 //
 // Bytes that the budget may drop are told as the place of a tracked value; all others are counted. As long as
 // everything fits, the budget tracks nothing and is told sums alone. Without a budget nothing here does anything.
@@ -32,9 +32,7 @@ class BudgetShare {
     }
   }
 
-  // Whether the budget's evictor knows of the tape's values.
-  bool is_tracking() const { return tracking_; }
-  // False if it did before.
+  // From now on the budget's evictor knows of the tape's values. False if it did before.
   bool start_tracking() { return !std::exchange(tracking_, true); }
   // Counts again what was counted before tracking started, and tells the place. `value` may be null.
   void recount(Value* value);
@@ -46,17 +44,17 @@ class BudgetShare {
     }
   }
   void add_hook(const Value& value) {
-    if (value.budget.tracked) {
+    if (value.budget().tracked) {
       budget_->add_hook(value);
     }
   }
   void remove_hook(const Value& value) {
-    if (value.budget.tracked) {
+    if (value.budget().tracked) {
       budget_->remove_hook(value);
     }
   }
   void took(const Value& value) {
-    if (value.budget.id != kNoId) {
+    if (value.budget().id != kNoId) {
       budget_->took(value);
     }
   }
@@ -77,17 +75,17 @@ class BudgetShare {
   bool takes_turns() const { return replays_ > budget_->backward_turn().patience() * nodes_; }
   // The value dies.
   void forget(Value& value) {
-    if (value.budget.id != kNoId) {
+    if (value.budget().id != kNoId) {
       budget_->forget(value);
     }
   }
 
-  // It cannot be computed again from now on. The tape holds no bytes of it.
+  // The value cannot be computed again from now on. The tape holds no bytes of it.
   void make_outside(Value& value) {
-    if (value.budget.tracked) {
+    if (value.budget().tracked) {
       budget_->make_outside(value);
     }
-    value.budget.droppable = false;
+    value.set_droppable(false);
   }
 
   // The tape holds the value from now on, or it is about to hold it no more.
@@ -103,18 +101,19 @@ class BudgetShare {
   }
   // The value's bytes are there for a backward from now on, or about to be so no more.
   void count_there(Value& value) {
-    if (budget_ && value.is_replayed() && !value.budget.tracked) {
-      count(value.budget.there, value.bytes());
+    if (budget_ && value.is_replayed() && !value.budget().tracked) {
+      count(value.budget_.there, value.bytes());
     }
   }
   void uncount_there(Value& value) {
     if (budget_) {
-      uncount(value.budget.there, value.bytes());
+      uncount(value.budget_.there, value.bytes());
     }
   }
-  // Where the bytes are has changed.
+  // Where the bytes are has changed. ValueBytes tells of each StateChange. Three callers tell of what is none: the
+  // original has died, or was overwritten, or the value waits for a replay.
   void update_place(const Value& value) {
-    if (value.budget.tracked) {
+    if (value.budget().tracked) {
       tell_place(value);
     }
   }

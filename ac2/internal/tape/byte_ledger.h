@@ -4,6 +4,8 @@
 // Threads: guarded by the tape's lock.
 #pragma once
 
+#include <c10/macros/Macros.h>
+
 #include <algorithm>
 #include <cstdint>
 
@@ -21,8 +23,10 @@ class ByteLedger {
   void held(const Value& value);
   void held_no_more(const Value& value);
   // The value's bytes are there for a backward; or they are about to be there no more.
-  void is_there(const Value& value) { recomputed(value, value.counted_bytes().recomputed, ByteChange::Kind::kReplay); }
-  void there_no_more(const Value& value) {
+  C10_ALWAYS_INLINE void is_there(const Value& value) {
+    recomputed(value, value.counted_bytes().recomputed, ByteChange::Kind::kReplay);
+  }
+  C10_ALWAYS_INLINE void there_no_more(const Value& value) {
     recomputed(value, -value.counted_bytes().recomputed, ByteChange::Kind::kDrop);
   }
   void copied(const Value& value) {

@@ -5,6 +5,10 @@
 // want. A stretch is such a part of a chain, between two values that hooks want, or from one of them on. In a single
 // forward, however long, hooks want something every few ops, and stretches are short.
 //
+// Only programs in which one graph always begins before the last one ends need this, such as a queue of losses that
+// wait while the state goes on: a region around such a loop would keep the nodes of every round (LastingRegionTest has
+// the loops).
+//
 // Threads: guarded by the tape's lock.
 #pragma once
 

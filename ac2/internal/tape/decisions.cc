@@ -22,7 +22,7 @@ bool is_alive(const Value& value) {
     return managed->tensor->is_alive();
   }
   const OpaqueForm* form = value.opaque_form();
-  const bool exists = form != nullptr ? !form->origin.expired() : !value.origin.expired();
+  const bool exists = form != nullptr ? !form->origin.expired() : value.original_is_alive();
   return exists && !value.changed_outside();
 }
 
@@ -46,7 +46,7 @@ Values values_to_recompute(Value* root) {
       if (in == nullptr || in->counts_on_replay() || in->is_used() || is_alive(*in)) {
         continue;
       }
-      if (in->is_tagged() || in->budget.droppable) {
+      if (in->is_tagged() || in->budget().droppable) {
         return {};  // a tag, or the budget, decided that this very value is saved
       }
       if (gone.insert(in).second) {
@@ -104,13 +104,13 @@ void Decisions::set_form(Value* value, std::shared_ptr<const SaveWithHooks> func
   }
   // In whatever form the value is held now, the tensor at hand has the bytes.
   bytes_.drop_held(value);
-  value->form.reset();
+  value->clear_form();
   if (functions != nullptr) {
     const TensorMeta meta = TensorMeta(*tensor.unsafeGetTensorImpl()).as_stored();
     PackedForm form;
     form.functions = std::move(functions);
     form.meta = meta.covers(value->nbytes()) ? meta : meta.flattened(value->nbytes());
-    value->form = std::make_unique<ValueForm>(std::move(form));
+    value->set_form(std::move(form));
   }
   if (!value->counts_on_replay() && value->is_used()) {
     bytes_.hold(value);
@@ -126,7 +126,7 @@ void Decisions::set_offload_form(Value* value, std::shared_ptr<const SaveWithHoo
 void Decisions::keep_in_place(Value* value) {
   const PackedForm* form = value->packed_form();
   if (form != nullptr && form->is_offload && !value->is_packed()) {
-    value->form.reset();
+    value->clear_form();
   }
 }
 

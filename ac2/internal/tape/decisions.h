@@ -1,5 +1,5 @@
-// What becomes of a value: saved or recomputed, and in what form. The op's decision comes first; a tag, a name,
-// offloading or a replay may change it.
+// Decisions on what becomes of a value: saved or recomputed, and in what form. The op's decision comes first; a tag, a
+// name, offloading or a replay may change it.
 //
 // Threads: guarded by the tape's lock.
 #pragma once

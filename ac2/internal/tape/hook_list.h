@@ -31,7 +31,7 @@ class HookList {
   }
 
   // How far the one walk through the list has come, which takes more than one holding of the lock
-  // (replay/read_ahead.h): the hook to look at next, null at the end. It moves on when that hook leaves the list.
+  // (replay/read_ahead.h): the hook to look at next, null at the end. The walk moves on when that hook leaves the list.
   const TapeHook* walked_to() const { return walked_to_; }
   void set_walked_to(const TapeHook* hook) { walked_to_ = hook; }
 

@@ -28,12 +28,12 @@ void KeptValues::add_call(Node* node, double cost) {
   const bool prefers_save =
       node->decision == CheckpointPolicy::PREFER_SAVE || node->decision == CheckpointPolicy::PREFER_CPU_OFFLOAD;
   for (const NodeOutput& output : node->outputs) {
-    BudgetedValue& budgeted = output.value->budget;
+    BudgetedValue& budgeted = output.value->budget_;
     budgeted.droppable = true;
     if (C10_UNLIKELY(offloading_.may_copy_for_room(*output.value))) {
       budgeted.copyable = true;
-      const c10::Storage storage(output.value->origin.lock());
-      output.value->stream = current_stream(storage);
+      const c10::Storage storage(output.value->lock_original());
+      output.value->set_stream(current_stream(storage));
       budget_.get()->expect_copies();
     }
     if (node->decision != CheckpointPolicy::MUST_RECOMPUTE) {
@@ -48,21 +48,21 @@ void KeptValues::keep(Value* value) {
   if (value->decided() != Decided::kKeep || value->state().held != Held::kNot || value->changed_outside()) {
     return;
   }
-  auto original = value->origin.lock();
+  auto original = value->lock_original();
   if (original && original->nbytes() == value->nbytes()) {
     bytes_.hold(value);
   }
 }
 
 void KeptValues::add_hook(Value* value) {
-  if (value->budget.droppable) {
+  if (value->budget().droppable) {
     budget_.add_hook(*value);
     keep(value);
   }
 }
 
 void KeptValues::remove_hook(Value* value) {
-  if (!value->budget.droppable) {
+  if (!value->budget().droppable) {
     return;
   }
   if (!value->has_hooks() && value->counts_on_replay()) {
@@ -106,7 +106,8 @@ c10::intrusive_ptr<OffloadedValue> KeptValues::evict_for_room(Value* value) {
     return offloaded_of(*value);
   }
   ledger_.evicted(*value);
-  // What only the tape has lives until the lock is released: a backward that wants it must not take it from there.
+  // A storage that only the tape has lives until the lock is released. A backward that wants the value must not take it
+  // from there.
   const bool original_goes = value->is_held_by_reference() && value->is_held_by_us_alone();
   drop_all_bytes(value, original_goes);
   return {};

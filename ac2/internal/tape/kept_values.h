@@ -39,7 +39,7 @@ class KeptValues {
   void compute_instead(Value* value);
   // The same, if it frees memory: see BudgetedTape::free_in_time().
   BudgetedTape::Freed evict_if_it_frees(Value* value, std::optional<c10::Device> device);
-  // What forward computed is about to be overwritten: to drop a kept value is cheaper than to copy it.
+  // The original is about to be overwritten, and to drop a kept value is cheaper than to copy it.
   void drop_before_overwrite(Value* value);
 
  private:

@@ -4,8 +4,8 @@
 //   lifetimes.ref(value);       // until the matching unref()
 //   lifetimes.use(value);       // a saved value is held until the matching unuse()
 //
-// A node lives as long as one of its results, and refers to its inputs; it uses them while a result may have to be
-// recomputed. Chains of any length die in a loop, not by recursion.
+// A node lives as long as one of its results, and refers to its inputs. The node uses its inputs while a result may
+// have to be recomputed. Chains of any length die in a loop, not by recursion.
 //
 // Threads: guarded by the tape's lock.
 #pragma once
@@ -29,7 +29,7 @@ class Lifetimes {
   Value* make_value(Args&&... args) {
     return memory_.values.make(std::forward<Args>(args)...);
   }
-  // One that was made and that nobody has referred to.
+  // A value that was made and that nobody has referred to.
   void discard(Value* value) { trash_.put(value); }
 
   void ref(Value* value) { ++value->refs_; }
@@ -48,7 +48,7 @@ class Lifetimes {
   // A node without outputs yet: attach() it to some, or discard() it.
   Node* make_node() { return memory_.nodes.make(); }
   void discard(Node* node);
-  // Wires a finished node to one of its outputs. It is freed when the last of them dies.
+  // Wires a finished node to one of its outputs. The node is freed when the last of its outputs dies.
   void attach(Node* node, Value* value, NodeOutput output, bool saved);
   // Called after all outputs of a node have been attached.
   void node_finished();

@@ -20,7 +20,7 @@ LockedTape::LockedTape()
 void LockedTape::forget_origin(Value* value) {
   observers_.tell([&](Observer& observer) { observer.overwritten(*value); });
   kept_.drop_before_overwrite(value);
-  value->origin.reset();
+  value->forget_original();
   budget_.update_place(*value);
 }
 
@@ -71,7 +71,7 @@ void LockedTape::start_tracking() {
   const std::vector<Node*> nodes = reachable_nodes();
   for (Node* node : nodes) {
     const bool droppable = std::any_of(node->outputs.begin(), node->outputs.end(), [](const NodeOutput& output) {
-      return output.value != nullptr && output.value->budget.droppable;
+      return output.value != nullptr && output.value->budget().droppable;
     });
     if (droppable) {
       budget_.add_call(*node);

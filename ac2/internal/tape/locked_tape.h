@@ -84,7 +84,7 @@ class LockedTape {
     value->set_without_gradient(true);
     tidying_is_due_ |= anchors_.state_seen();
   }
-  void forget_for_room() { anchors_.forget_for_room(); }
+  void anchor_for_room() { anchors_.anchor_for_room(); }
   // A write is about to destroy the original, which forward computed.
   void forget_origin(Value* value);
 
@@ -115,8 +115,8 @@ class LockedTape {
 
   LockedTape();
   void close();
-  // Lets go of what a region that lasts would gather without end. Between two calls: what a call under way refers to
-  // would be neither found nor let go of.
+  // Lets go of what a region that lasts would gather without end. Called between two calls, because anything that a
+  // call under way refers to would be neither found nor let go of.
   void tidy();
 
   GraphMemory memory_;

@@ -51,7 +51,7 @@ struct ByteChange {
   int64_t recomputed_bytes;
 };
 
-// One call in forward, from its beginning to its end, exceptions included.
+// A call in forward, from its beginning to its end, exceptions included.
 class CallObservation {
  public:
   virtual ~CallObservation() = default;
@@ -65,7 +65,7 @@ class CallObservation {
   virtual void recorded(c10::ArrayRef<c10::IValue> /*results*/, c10::ArrayRef<at::Tensor> /*written*/) {}
 };
 
-// One replay.
+// A replay of a node.
 class ReplayObservation {
  public:
   virtual ~ReplayObservation() = default;
@@ -74,7 +74,7 @@ class ReplayObservation {
   virtual void check(c10::ArrayRef<c10::Storage> /*storages*/) {}
 };
 
-// One unpacking of what autograd saved. Replays on this thread are for it while it lives.
+// An unpacking of what autograd saved. Replays on this thread are for it while it lives.
 class UnpackObservation {
  public:
   virtual ~UnpackObservation() = default;
@@ -100,8 +100,8 @@ class Observer {
 
   // --- with the tape's lock -----------------------------------------------------------------------------------------
 
-  // A finished node that has results. `decided_by` is the id in the PolicyStack of the policy that decided, or -1.
-  virtual void node_recorded(const Node& /*node*/, const PolicyDecision& /*decision*/, int64_t /*decided_by*/,
+  // A finished node that has results. `scope_id` is the id in the PolicyStack of the policy that decided, or -1.
+  virtual void node_recorded(const Node& /*node*/, const PolicyDecision& /*decision*/, int64_t /*scope_id*/,
                              double /*cost*/) {}
   virtual void tensor_seen(const Value& /*value*/, const at::Tensor& /*tensor*/) {}
   // Called before a tag or a name takes effect.

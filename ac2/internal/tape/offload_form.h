@@ -1,7 +1,8 @@
 // The form in which the values of one tape leave their device.
 //
-// To the tape it is a SaveWithHooks, marked by PackedForm::is_offload: it is packed without the lock when a value is
-// first held, and unpacked when a backward needs it. Where pack returns None the value stays where it is.
+// To the tape the form is a SaveWithHooks, marked by PackedForm::is_offload. The pack runs without the lock when a
+// value is first held, and the unpack when a backward needs the value. Where pack returns None the value stays where it
+// is.
 //
 // Threads: pack and poll() run without the tape's lock, the former on the region's thread. set_options() is for that
 // thread too.

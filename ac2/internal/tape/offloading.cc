@@ -46,17 +46,17 @@ OffloadForm& Offloading::form() {
     form_ = std::make_unique<OffloadForm>();
     form_->set_options(options_);
     previous_tape_ = std::exchange(last_tape, tape_);
-    // Pairs with the acquire of in_use(): who follows the pointer sees the form with its options.
+    // Pairs with the acquire of in_use(). A thread that follows the pointer sees the form with its options.
     shown_.store(form_.get(), std::memory_order_release);
   }
   return *form_;
 }
 
 bool Offloading::may_copy_for_room(const Value& value) const {
-  if (C10_LIKELY(!options_.instead_of_dropping) || value.form != nullptr) {
+  if (C10_LIKELY(!options_.instead_of_dropping) || value.has_form()) {
     return false;
   }
-  const auto storage = value.origin.lock();
+  const auto storage = value.lock_original();
   return storage && value.bytes() >= options_.min_bytes &&
          OffloadForm::concerns(storage->device(), value.nbytes(), options_);
 }

@@ -11,7 +11,7 @@ namespace ac2::internal {
 namespace {
 
 std::string versions_text(const Value& value) {
-  const WatchedVersions::Change change = value.versions.first_change();
+  const WatchedVersions::Change change = value.versions().first_change();
   return c10::str("is at version ", change.found, "; expected version ", change.expected, " instead.");
 }
 
@@ -40,7 +40,7 @@ void check_version_of_leaf(const c10::TensorImpl& leaf, uint32_t expected) {
 
 void check_offloaded_unchanged(const Value& value) {
   // If an op of the region has written over the value, host memory has the old bytes; see Overwrites.
-  if (value.origin._unsafe_get_target() != nullptr) {
+  if (value.original_address() != nullptr) {
     check_unchanged(value);
   }
 }

@@ -19,7 +19,7 @@ class Pins {
   void pin(Value* value) { pin(value, /*original_goes=*/false); }
   void unpin(Value* value);
   // A pinned value has lost its bytes: its producer must run again, unless what forward computed is still there.
-  // `original_goes`: it is not, as soon as the lock is released.
+  // `original_goes` says that the original goes as soon as the lock is released.
   void need_again(Value* value, bool original_goes = false);
   // The node has been replayed and its pinned outputs are set: nothing waits for it, and it needs its inputs no more.
   void realized(Node* node);

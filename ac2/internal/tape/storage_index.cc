@@ -24,7 +24,7 @@ C10_NOINLINE bool catch_up(Value& value) {
   if (value.changed_outside()) {
     return false;
   }
-  value.versions.catch_up();
+  value.versions().catch_up();
   return true;
 }
 
@@ -37,14 +37,14 @@ C10_ALWAYS_INLINE Value* StorageIndex::find_plain(const at::Tensor& tensor) {
     return nullptr;
   }
   const bool resized = value->nbytes() != storage->nbytes() && !value->is_managed();
-  if (resized || (C10_UNLIKELY(value->versions.changed()) && !catch_up(*value))) {
+  if (resized || (C10_UNLIKELY(value->versions().changed()) && !catch_up(*value))) {
     remove(value);
     return nullptr;
   }
-  if (!value->versions.noted()) {
-    value->versions.note(tensor);
+  if (!value->versions().noted()) {
+    value->versions().note(tensor);
   } else {
-    value->versions.note_also(tensor);
+    value->versions().note_also(tensor);
   }
   return value;
 }
@@ -70,14 +70,14 @@ Value* StorageIndex::current_plain(const at::Tensor& tensor) {
 
 C10_NOINLINE Value* StorageIndex::add_outside(const at::Tensor& tensor) {
   Value* value = lifetimes_.make_value(tensor.unsafeGetTensorImpl()->unsafe_storage());
-  value->versions.note(tensor);
+  value->versions().note(tensor);
   lifetimes_.ref(value);
   map_.add(value);
-  c10::StorageImpl& storage = *value->origin._unsafe_get_target();
+  c10::StorageImpl& storage = *value->original_address();
   if (std::shared_ptr<const ManagedTensor> managed = managed_in(storage); C10_UNLIKELY(managed != nullptr)) {
     value->nbytes_ = 0;
     const int64_t offset = managed->storage_offset();
-    value->form = std::make_unique<ValueForm>(ManagedForm{std::move(managed), offset});
+    value->set_form(ManagedForm{std::move(managed), offset});
     return value;
   }
   value->is_foreign_ = is_foreign_memory(storage);
@@ -89,12 +89,12 @@ Value* StorageIndex::add_made(const at::Tensor& tensor) {
   Value* value = lifetimes_.make_value(tensor.unsafeGetTensorImpl()->unsafe_storage());
   // Most storages that an op returns have just been made: nothing but this value refers to them weakly, so no other
   // value stands for them.
-  const bool is_new = value->origin.weak_use_count() == 2;  // one stands for all strong references
-  if (!is_new && map_.find(value->origin._unsafe_get_target()) != nullptr) {
+  const bool is_new = value->weak_original().weak_use_count() == 2;  // one stands for all strong references
+  if (!is_new && map_.find(value->original_address()) != nullptr) {
     lifetimes_.discard(value);
     return nullptr;
   }
-  value->versions.note(tensor);
+  value->versions().note(tensor);
   add_young(value);
   return value;
 }
@@ -112,8 +112,8 @@ void StorageIndex::has_come(const at::Tensor& tensor) {
   Value* value = map_.find(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
   // A value from outside may be the result of a collective that ran there, if the region met it before it had come.
   if (value != nullptr && (value->producer() == nullptr || value->producer()->facts->communicates)) {
-    value->versions = WatchedVersions();
-    value->versions.note(tensor);
+    value->versions() = WatchedVersions();
+    value->versions().note(tensor);
   }
 }
 
@@ -123,7 +123,7 @@ void StorageIndex::add_young(Value* value) {
   if (oldest == nullptr) {
     return;
   }
-  if (oldest->origin.expired()) {
+  if (!oldest->original_is_alive()) {
     oldest->map_index_ = Value::kNotInMap;
     dead_.push_back(oldest);
   } else {
@@ -167,8 +167,8 @@ Value* StorageIndex::current_opaque(const at::Tensor& tensor, bool create) {
   OpaqueForm form;
   form.origin = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
   Value* value = lifetimes_.make_value();
-  value->form = std::make_unique<ValueForm>(std::move(form));
-  value->versions.note(tensor);
+  value->set_form(std::move(form));
+  value->versions().note(tensor);
   opaque_.emplace(impl, value);
   lifetimes_.ref(value);
   return value;
@@ -178,7 +178,7 @@ void StorageIndex::forget_dead(Value* value) {
   // Nothing uses the dead value, and nothing can begin to. A loop that saves everything would else grow a chain of
   // nodes. A budget knows the producer by its results, and a name may have the value computed again: both need the
   // producer.
-  if (!value->counts_on_replay() && !value->is_used() && value->producer() != nullptr && !value->budget.droppable &&
+  if (!value->counts_on_replay() && !value->is_used() && value->producer() != nullptr && !value->budget().droppable &&
       !names_decide_) {
     lifetimes_.detach_producer(value);
   }
@@ -186,14 +186,14 @@ void StorageIndex::forget_dead(Value* value) {
   // Bytes that are no more cannot change, and the storage's own memory is freed. An offloaded value may have been
   // changed while the storage lived.
   if (!value->is_packed()) {
-    value->origin.reset();
-    value->versions.release();
+    value->forget_original();
+    value->versions().release();
   }
   lifetimes_.unref(value);
 }
 
 bool StorageIndex::forget_if_dead(Value* value) {
-  if (!value->origin.expired()) {
+  if (value->original_is_alive()) {
     return false;
   }
   map_.remove(value);
@@ -261,7 +261,7 @@ void StorageIndex::close() {
     lifetimes_.unref(value);
   }
   map_.for_each([this](Value* value) {
-    value->versions.note_late();
+    value->versions().note_late();
     value->map_index_ = Value::kNotInMap;
     lifetimes_.unref(value);
   });

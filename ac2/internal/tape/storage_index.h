@@ -2,7 +2,7 @@
 //
 //   Value* value = index.current(tensor);       // made, as one from outside, if the tape does not know it
 //   if (Value* made = index.add_made(tensor)) … // a result
-//   index.forget(storage);                      // it is about to be written
+//   index.forget(storage);                      // the storage is about to be written
 //
 // References to storages are weak: the entry of a dead one goes when a sweep meets it. Each entry is a reference to its
 // value.
@@ -56,8 +56,8 @@ class StorageIndex {
 
   // A name may yet decide that a saved value is recomputed, so what computed a saved value is known even after it died.
   void set_names_decide(bool names_decide) { names_decide_ = names_decide; }
-  // Forgets values whose storages have died. At the end of an op, not while it is being recorded: what dies may be what
-  // keeps bytes that the op's node is about to use.
+  // Forgets values whose storages have died. At the end of an op, not while it is being recorded, because a value that
+  // dies may keep bytes that the op's node is about to use.
   //
   // Where all results are saved, a value that dies here may be the last that wanted a storage before it, which then
   // dies with the lock, and so on along a chain that may be as long as the region. ValueBytes tells of those, so that

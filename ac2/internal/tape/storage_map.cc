@@ -21,19 +21,19 @@ Value* StorageMap::search(const c10::StorageImpl* storage) const {
 }
 
 void StorageMap::add(Value* value) {
-  table_.emplace(value->origin._unsafe_get_target(), value);
+  table_.emplace(value->original_address(), value);
   value->map_index_ = kYoung + static_cast<uint32_t>(settled_.size());
   settled_.push_back(value);
 }
 
 void StorageMap::remove(Value* value) {
-  forget_found(value->origin._unsafe_get_target());
+  forget_found(value->original_address());
   const uint32_t index = std::exchange(value->map_index_, Value::kNotInMap);
   if (index < kYoung) {
     young_[index] = {};
     return;
   }
-  table_.erase(value->origin._unsafe_get_target());
+  table_.erase(value->original_address());
   Value* last = settled_.back();
   settled_.pop_back();
   if (last != value) {

@@ -39,7 +39,7 @@ class StorageMap {
   // A result. Returns the oldest of the young, which is not in here any more, or null if there was room.
   Value* add_young(Value* value) {
     const uint32_t slot = next_young_++ % kYoung;
-    const Entry oldest = std::exchange(young_[slot], {value->origin._unsafe_get_target(), value});
+    const Entry oldest = std::exchange(young_[slot], {value->original_address(), value});
     forget_found(oldest.storage);
     found_[place_of(young_[slot].storage)] = young_[slot];
     value->map_index_ = slot;

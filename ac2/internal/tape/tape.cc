@@ -20,7 +20,7 @@ std::shared_ptr<Tape> Tape::make() {
 
 Tape::~Tape() {
   remove_live_tape(this);
-  // No hook is left, for each holds the tape: what remains is what close() would have dropped.
+  // No hook is left, for each holds the tape. The values that remain are those that close() would have dropped.
   close();
 }
 
@@ -111,10 +111,10 @@ bool Tape::start_tracking_in_time() {
   return true;
 }
 
-void Tape::forget_for_room() {
+void Tape::anchor_for_room() {
   {
     const Lock locked(*this);
-    locked->forget_for_room();
+    locked->anchor_for_room();
   }
   sweep();
 }

@@ -9,10 +9,17 @@
 //
 // A Tape is what can be asked without the lock. All else is in the LockedTape that Lock hands out.
 //
+// Code of ac2 that reads something without a lock says beside it why that is enough. A pointer that one thread sets up
+// and others follow is stored with release and loaded with acquire. A number that only says how many is relaxed,
+// because all that happened before is seen in any order. A hint that sends its reader to a lock may be relaxed too.
+// x86-64 gives nearly all of this unasked, aarch64 does not. For LibTorch's reference counts see
+// libtorch/reference_counts.h.
+//
 // Threads: any. Objects that die under a Lock are freed after it, so that neither deleters nor destructors of user
 // objects ever run under the mutex. No op may run under it either.
 #pragma once
 
+#include <c10/macros/Macros.h>
 #include <c10/util/FunctionRef.h>
 
 #include <atomic>
@@ -41,7 +48,7 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
       tape_.owner_.store(this_thread(), std::memory_order_relaxed);
       tape_.locked_.trash_.use(trash_);
     }
-    ~Lock() {
+    C10_ALWAYS_INLINE ~Lock() {
       tape_.owner_.store(nullptr, std::memory_order_relaxed);
       tape_.mutex_.unlock();
     }
@@ -97,7 +104,7 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
   void set_budget(std::shared_ptr<Budget> budget);
 
   TraceStats stats();
-  // Frees what nothing can come to need. What ops record frees only a few values at a time.
+  // Frees what nothing can come to need. Recording an op frees only a few values at a time.
   void sweep();
   // The same, unless fewer ops were recorded since the last time than a quarter of the nodes that were left then. By
   // the recording thread.
@@ -111,7 +118,7 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
   void drop_for_room(Value* value, c10::function_ref<bool()> may_drop) override;
   Freed free_in_time(Value* value, std::optional<c10::Device> device, c10::function_ref<bool()> may_drop) override;
   bool start_tracking_in_time() override;
-  void forget_for_room() override;
+  void anchor_for_room() override;
 
   // By tapes_at_fork.h alone. False if this thread has the lock already, or if another one keeps it.
   bool lock_at_fork();

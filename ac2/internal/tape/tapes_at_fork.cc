@@ -11,7 +11,7 @@ namespace ac2::internal {
 
 namespace {
 
-// While a fork is under way. One thread at a time forks, for it has the mutex of ForkLocks.
+// While a fork is under way. A single thread at a time forks, for it has the mutex of ForkLocks.
 std::vector<std::shared_ptr<Tape>>& locked_tapes() {
   static auto* tapes = new std::vector<std::shared_ptr<Tape>>;  // leaked: a fork may come after static destruction
   return *tapes;

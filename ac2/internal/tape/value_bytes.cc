@@ -10,7 +10,7 @@
 
 namespace ac2::internal {
 
-void ValueBytes::tell_before(Value& value, StateChange what) {
+C10_ALWAYS_INLINE void ValueBytes::tell_before(Value& value, StateChange what) {
   if (changes_held(what) && value.state().held != Held::kNot) {
     observers_.tell([&](Observer& observer) { observer.before_drop(value); });
     ledger_.held_no_more(value);
@@ -22,7 +22,7 @@ void ValueBytes::tell_before(Value& value, StateChange what) {
   }
 }
 
-void ValueBytes::tell_after(Value& value, StateChange what) {
+C10_ALWAYS_INLINE void ValueBytes::tell_after(Value& value, StateChange what) {
   if (changes_there(what) && value.is_there()) {
     ledger_.is_there(value);
     budget_.count_there(value);
@@ -50,7 +50,7 @@ void ValueBytes::throw_held_away(Value& value) {
   if (value.held_) {
     trash_.put(value.held_);
   }
-  if (C10_LIKELY(value.form == nullptr)) {
+  if (C10_LIKELY(!value.has_form())) {
     return;
   }
   if (OpaqueForm* form = value.opaque_form()) {
@@ -74,7 +74,7 @@ void ValueBytes::hold(Value* value) {
   if (value->state().held != Held::kNot) {
     return;
   }
-  if (value->form) {
+  if (value->has_form()) {
     hold_with_form(value);
   } else {
     hold_origin(value);
@@ -83,7 +83,7 @@ void ValueBytes::hold(Value* value) {
 
 void ValueBytes::hold_origin(Value* value) {
   change(value, StateChange::kHold, [&] {
-    value->held_ = c10::Storage(value->origin.lock());
+    value->held_ = c10::Storage(value->lock_original());
     TORCH_INTERNAL_ASSERT(value->held_, "a storage died before it was saved");
   });
 }
@@ -145,7 +145,7 @@ void ValueBytes::hold_whole_copy(Value* value, at::Tensor copy) {
   change(value, StateChange::kHoldWhole, [&] {
     trash_.put(form->held);
     form->held = std::move(copy);
-    value->versions.release();
+    value->versions().release();
   });
 }
 
@@ -166,7 +166,7 @@ void ValueBytes::drop_held(Value* value) {
     throw_held_away(*value);
   });
   if (const PackedForm* form = value->packed_form(); form != nullptr && form->is_for_room) {
-    value->form.reset();  // if the value is held again, it stays on its device
+    value->clear_form();  // if the value is held again, it stays on its device
   }
 }
 
@@ -186,7 +186,7 @@ void ValueBytes::hold_packed(Value* value, c10::IValue packed, int64_t packed_by
 
 void ValueBytes::note_host_copy(Value* value, PackedForm form, c10::IValue copy) {
   form.packed = std::move(copy);
-  value->form = std::make_unique<ValueForm>(std::move(form));
+  value->set_form(std::move(form));
 }
 
 void ValueBytes::hold_host_copy(Value* value) {
@@ -220,20 +220,20 @@ void ValueBytes::set_replayed(Value* value, c10::Storage storage, at::Tensor rep
   change(value, StateChange::kTakeReplayed, [&] {
     throw_there_away(*value);
     value->there_ = std::move(storage);
-    value->stream = current_stream(value->there_);
+    value->set_stream(current_stream(value->there_));
     value->replayed_ = std::move(replayed);
   });
 }
 
 bool ValueBytes::take_original(Value* value) {
   // An inference tensor has no version counter, so nothing tells whether it still is as the op returned it.
-  if (!value->versions.are_complete()) {
+  if (!value->versions().are_complete()) {
     return false;
   }
   if (C10_UNLIKELY(repeats_collectives_) && value->producer() != nullptr) {
     return false;
   }
-  auto original = value->origin.lock();
+  auto original = value->lock_original();
   if (!original || value->changed_outside() || original->nbytes() != value->nbytes()) {
     return false;
   }

@@ -1,7 +1,11 @@
 // Where the bytes of values are, and every way in which they come and go: held for backward, packed, made by a replay.
 //
-// Each of them is a StateChange, which change() makes and nothing else: it looks the next state up, moves the bytes,
-// and tells the ledger, the budget and the observers. Nothing is freed before the lock is released.
+// Each of them is a StateChange, which only change() makes. change() looks the next state up, moves the bytes, and
+// tells the ledger, the budget and the observers. Nothing is freed before the lock is released.
+//
+// A change is told as the end of the old state and the begin of the new one, and not as one difference in bytes:
+// observers write both down (a copy takes the place of a storage: one is released, the other is held), and a budget
+// counts a value in another of its sums before than after (what it may drop, what it may not, what is outside).
 //
 // Threads: guarded by the tape's lock.
 #pragma once

@@ -50,7 +50,7 @@ const std::vector<std::string>& products_without_batch() {
 
 const std::vector<std::string>& batched_products() {
   static const auto& ops = *new std::vector<std::string>{
-      // One product for each element of the batch.
+      // A product for each element of the batch.
       "aten::bmm",
       "aten::baddbmm",
       "aten::baddbmm_",

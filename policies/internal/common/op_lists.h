@@ -1,4 +1,4 @@
-// Operators by kind, as save_ops takes them: what several policies list. Some names only other LibTorch versions have.
+// Operators that several policies list, by kind, as save_ops takes them. Some names only other LibTorch versions have.
 #pragma once
 
 #include <string>

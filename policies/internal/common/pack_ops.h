@@ -1,4 +1,4 @@
-// SaveWithHooks for listed ops: what the policies that save in another form have in common.
+// SaveWithHooks for listed ops, which the policies that save in another form have in common.
 //
 //   return pack_ops("narrow_ops", ops, [] {
 //     return [](const std::string& op) { return SaveWithHooks{pack, unpack}; };
@@ -20,7 +20,7 @@ namespace ac2::policies::internal {
 using MakeHooks = std::function<SaveWithHooks(const std::string& op)>;
 
 // SaveWithHooks for the listed ops, PREFER_RECOMPUTE for the others; called `caller` in reports. Names as in
-// policies/listed_ops.h. `enter_region` gives the state of a region; it may run on several threads at once.
+// policies/listed_ops.h. `enter_region` gives the state of a region, and may run on several threads at once.
 Policy pack_ops(const std::string& caller, const std::vector<std::string>& ops,
                 std::function<MakeHooks()> enter_region);
 

@@ -1,4 +1,4 @@
-// A ready-made policy: it has a name, and a promise that the library can make of its own functions.
+// A ready-made policy has a name, and a promise that the library can make of its own functions.
 //
 //   return internal::ready_made("save_ops", Policy::by_operator(…));
 #pragma once

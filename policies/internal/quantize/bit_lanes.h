@@ -1,5 +1,5 @@
-// Masks of one bit an element as a warp makes and reads them: what each of its 32 lanes does with a stretch of
-// elements.
+// Masks of one bit an element as a warp makes and reads them. The functions are those that each of its 32 lanes runs on
+// a stretch of elements.
 //
 // A lane has one vector of 16 bytes, n elements, beside those of its neighbours, and so n bits; 32 / n lanes have a
 // word of 32 bits together, which the first of them stores. Elements are numbered in the order of memory, the first

@@ -19,7 +19,7 @@ const DeviceKernels* device_kernels(at::DeviceType type) {
 }
 
 RegisterDeviceKernels::RegisterDeviceKernels(at::DeviceType type, const DeviceKernels* kernels) {
-  // Pairs with the acquire of device_kernels(): who follows the pointer sees the kernels.
+  // Pairs with the acquire of device_kernels(). A thread that follows the pointer sees the kernels.
   entry(type).store(kernels, std::memory_order_release);
 }
 

@@ -1,4 +1,4 @@
-// Codes and masks on devices other than the CPU: what quantize.cc and bit_mask.cc have run there.
+// Kernels for codes and masks on devices other than the CPU, which quantize.cc and bit_mask.cc run there.
 //
 //   if (const DeviceKernels* kernels = device_kernels(tensor.device().type())) kernels->pack_bools(tensor, bits);
 //

@@ -48,7 +48,7 @@ struct Blocks {
   int bits;
   Number* numbers;
   Packed<uint8_t>* codes;
-  Packed<C>* ranges;  // two a block; NaN: it has no codes
+  Packed<C>* ranges;  // two a block; NaN: the block has no codes
 };
 
 // Loads all of a block, so that loops have a constant length. Past the end stands the first number again.

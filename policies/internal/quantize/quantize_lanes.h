@@ -1,4 +1,5 @@
-// Block quantisation as a warp does it: what each of its 32 lanes does with one block of kQuantizeBlock numbers.
+// Block quantisation as a warp does it. The functions are those that each of its 32 lanes runs on one block of
+// kQuantizeBlock numbers.
 //
 // A lane has kVectors vectors of 16 bytes, each beside those of its neighbours, so that a warp's loads and stores are
 // whole lines. Codes and ranges are bitwise those of the loops for CPUs (quantize.cc): of a range neither the
@@ -65,7 +66,7 @@ AC2_HOST_DEVICE inline void store_16(const T* from, T* to) {
 #endif
 }
 
-// One number of a block, in the order of memory.
+// The place of a lane's i-th number in its block, in the order of memory.
 template <class T>
 AC2_HOST_DEVICE constexpr int number_in_block(int lane, int i) {
   return (i / kPerVector<T>)*kLanes * kPerVector<T> + lane * kPerVector<T> + i % kPerVector<T>;
@@ -139,7 +140,7 @@ AC2_HOST_DEVICE inline C greater(C a, C b) {
 #endif
 }
 
-// x · 0 + zero, where the product is exact or NaN: one rounding or two are the same.
+// x · 0 + zero, where the product is exact or NaN, so that one rounding or two are the same.
 template <class C>
 AC2_HOST_DEVICE inline C add_not_finite(C x, C zero) {
 #ifdef __CUDA_ARCH__

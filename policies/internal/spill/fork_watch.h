@@ -1,5 +1,6 @@
-// Objects with a lock and a thread, which a fork() must find in order: it waits until it has the locks of all, so that
-// the child, in which their threads are not, finds them free.
+// Objects with a lock and a thread, which a fork() must find in order. The fork waits until it has the locks of all, so
+// that the child, in which their threads are not, finds them free. ForkLocks of ac2/internal/allocator cannot serve
+// here, because policies see the public headers alone.
 //
 //   class Writer final : public WatchesFork { … };
 //   ForkWatch::get().add(this);      // once it is whole

@@ -4,8 +4,8 @@
 //   file.write(offset, data, bytes);
 //   file.read(offset, data, bytes);
 //
-// It is removed from its directory as soon as it is open, so that nothing is left there however the process ends; its
-// space is free when this object dies.
+// The file is removed from its directory as soon as it is open, so that nothing is left there however the process ends.
+// Its space is free when this object dies.
 //
 // Rejected: a file for each value (descriptors run out) or for each region (a program with a hundred regions would have
 // a hundred); mapping files into memory (a full disk is then a signal, not an error).

@@ -8,7 +8,7 @@
 // A file is filled up to its size, then a new one is begun: its space is free when no tensor in it is needed any more.
 //
 // After fork() the thread is not in the child. There the queue begins anew, with what was in it and the tensor that was
-// just being written, another thread and another file; what is in files already is read from them.
+// just being written, another thread and another file. Bytes that are in files already are read from these.
 //
 // Threads: any. No reference to a tensor is made or dropped with the writer's mutex: that takes Python's lock if Python
 // has the tensor, and the thread that has that lock may want the mutex.
@@ -53,9 +53,9 @@ class SpillWriter final : private WatchesFork {
   SpillWriter(const SpillWriter&) = delete;
   SpillWriter& operator=(const SpillWriter&) = delete;
 
-  // `dense` has no gaps, lies on the CPU, and may be overwritten once this returns. Waits for room in the queue; what
-  // would never fit in is written before this returns, and not copied. Throws c10::Error if a write has failed since
-  // the last call.
+  // `dense` has no gaps, lies on the CPU, and may be overwritten once this returns. Waits for room in the queue. A
+  // tensor that would never fit in is written before this returns, and not copied. Throws c10::Error if a write has
+  // failed since the last call.
   std::shared_ptr<SpilledTensor> write(const at::Tensor& dense, const std::string& op);
   // Waits until it is written. c10::Error if that failed, or if other bytes come back.
   void read(const SpilledTensor& spilled, const at::Tensor& out);

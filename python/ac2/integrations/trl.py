@@ -44,8 +44,8 @@ def install(policy: PolicyLike = None, **options: Any) -> None:
 
 
 def uninstall() -> None:
-    """trl's and transformers' own checkpointing again. Models that have it enabled keep it as it is. Does nothing if it
-    is off."""
+    """trl's and transformers' own checkpointing again, also for models that have it enabled. Does nothing if it is
+    off."""
     if _switch.settings is not None:
         transformers.uninstall()
     _switch.uninstall()

@@ -128,7 +128,7 @@ struct AddForwards<Base, M, R, std::tuple<Given...>, std::tuple<Next, Rest...>>
     : AddForwards<std::conditional_t<ForwardTakes<M, Given...>, WithForward<Base, R, Given...>, Base>, M, R,
                   std::tuple<Given..., Next>, std::tuple<Rest...>> {};
 
-// Where forward is overloaded or a template: whatever M's takes, forward<R>() included.
+// Where forward is overloaded or a template, forward takes all that M's takes, forward<R>() included.
 template <class M>
 class WithAnyForward : public CheckpointedState<M> {
  public:
@@ -166,8 +166,8 @@ struct CallsOf<M, R(Args...), true> {
   using type = typename AddForwards<WithoutForward<M>, M, R, std::tuple<>, std::tuple<Args...>>::type;
 };
 
-// A class over M on which every call of forward() works that works on M. It cannot be what AnyModule sees: that wants
-// one forward() alone.
+// A class over M on which every call of forward() works that works on M. AnyModule cannot see such a class, because
+// AnyModule wants one forward() alone.
 template <class M>
 using CheckpointedCalls = typename CallsOf<M, ForwardOf<M>, HasOneForward<M>>::type;
 

@@ -24,7 +24,7 @@ struct ReadsDefaultArguments;
 // AnyModuleHolder is what Module, and FORWARD_HAS_DEFAULT_ARGS in any module, let ask.
 template <>
 struct torch::nn::AnyModuleHolder<ac2::nn::internal::ReadsDefaultArguments> {
-  // By position; what has no default is filled up with something of no meaning. Empty if none were declared.
+  // By position. A parameter that has no default gets a value of no meaning. Empty if none were declared.
   static std::vector<AnyValue> read(Module& module) {
     if (!module._forward_has_default_args()) return {};
     return module._forward_populate_default_args(

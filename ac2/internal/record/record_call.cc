@@ -1,4 +1,4 @@
-#include "ac2/internal/record/recorder.h"
+#include "ac2/internal/record/record_call.h"
 
 #include <c10/core/InferenceMode.h>
 #include <c10/macros/Macros.h>
@@ -85,8 +85,8 @@ void run_op(const OpFacts& facts, c10::DispatchKeySet keys, c10::ArrayRef<c10::I
       budget, run, [] {}, run_again);
 }
 
-// What a collective returns is saved as it is. It is recorded only if the user has said, or may yet say, that it is to
-// be computed again all the same.
+// The results of a collective are saved as they are. A collective is recorded only if the user has said, or may yet
+// say, that its results are to be computed again all the same.
 bool may_be_repeated(Region& region, const OpFacts& facts) {
   const ResolvedDecision* known = region.policies.known(facts);
   return known == nullptr || known->decision.policy() == CheckpointPolicy::MUST_RECOMPUTE;
@@ -137,7 +137,7 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
   }
   recording.run(&watch, [&] {
     if (facts.draws && (recording.outlook().recompute || recording.outlook().by_name)) {
-      const RecordedDraw draw(facts, stack->data() + (stack->size() - facts.num_arguments));
+      const DrawInForward draw(facts, stack->data() + (stack->size() - facts.num_arguments));
       recording.set_random_state(draw.before());
       facts.op.redispatchBoxed(keys, stack);
     } else {
