@@ -4,6 +4,7 @@
     torchrun --nproc-per-node=2 train_fsdp.py                               gloo on the CPU, NCCL where there are GPUs
     torchrun --nproc-per-node=2 train_fsdp.py --policy save_compute_intensive
     torchrun --nproc-per-node=2 train_fsdp.py --policy none                 without regions: the losses are the same
+    torchrun --nproc-per-node=2 train_fsdp.py --regions after               fully_shard() first, then a region for each block
     torchrun --nproc-per-node=2 train_fsdp.py --region model                one region around the whole forward, hooks included
 
 Several machines are torchrun's affair: `--nnodes`, `--rdzv-endpoint`. Needs torch, ac2 and tqdm.
@@ -30,6 +31,7 @@ def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policy", default="recompute_all", help="a policy of ac2's, or none")
     parser.add_argument("--region", choices=("block", "model"), default="block", help="around each block, or the whole forward")
+    parser.add_argument("--regions", choices=("before", "after"), default="before", help="before fully_shard() or after it, for blocks")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--dim", type=int, default=64)
@@ -43,12 +45,15 @@ def parse(arguments):
     options = parser.parse_args(arguments)
     if options.steps < 1:
         parser.error("--steps: expected a positive number")
+    if options.regions == "after" and (options.region != "block" or options.policy == "none"):
+        parser.error("--regions after is of regions around blocks")
     return options
 
 
 def shard(model, mesh, options):
-    """Regions first, then FSDP, as torchtitan does it; the other order works too."""
-    if options.policy != "none" and options.region == "block":
+    """Regions first, then FSDP, as torchtitan does it; or the other order."""
+    in_blocks = options.policy != "none" and options.region == "block"
+    if in_blocks and options.regions == "before":
         ac2.apply_checkpointing(model, modules="blocks.*", policy=options.policy)
     settings = {
         "mesh": mesh,
@@ -57,7 +62,9 @@ def shard(model, mesh, options):
     }
     for block in model.blocks:
         fully_shard(block, **settings)
-    return fully_shard(model, **settings)
+    fully_shard(model, **settings)
+    if in_blocks and options.regions == "after":
+        ac2.apply_checkpointing(model, modules="blocks.*", policy=options.policy)
 
 
 def main(arguments=None):
@@ -99,4 +106,7 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    sys.stdout.flush()
+    # At once: caches of DTensor's keep the process group, and gloo's threads in it may abort a process while Python ends.
+    os._exit(status)

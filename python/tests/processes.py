@@ -16,7 +16,7 @@ import tempfile
 import time
 import traceback
 from multiprocessing.connection import Connection
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -24,6 +24,8 @@ import torch.distributed as dist
 # Of a collective, after which it is an error; and of all that one run() does.
 _SECONDS_FOR_A_COLLECTIVE = 60
 _SECONDS_FOR_A_RUN = 120
+
+_R = TypeVar("_R")
 
 
 class RankFailed(AssertionError):
@@ -127,3 +129,12 @@ def collectives() -> int:
     """How many collectives this process has taken part in, in all process groups, since these were made."""
     groups = dist.distributed_c10d._world.pg_map
     return sum(group._get_backend(torch.device("cpu"))._get_sequence_number_for_group() for group in groups)
+
+
+def communication_of(function: Callable[[], _R]) -> Tuple[List[str], _R]:
+    """What a call communicates, in the order in which it does: the names of the ops of c10d, to which all collectives come, with
+    those that send and receive. And what it returns."""
+    with torch.autograd.profiler.profile() as profile:
+        result = function()
+    events = [event for event in profile.kineto_results.events() if event.name().startswith("c10d::")]
+    return [event.name() for event in sorted(events, key=lambda event: event.start_ns())], result

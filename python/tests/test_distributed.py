@@ -1,17 +1,19 @@
-"""Several processes: losses, gradients, parameters and the number of collectives are those of the same run without regions."""
+"""Several processes: losses, gradients, parameters and the order of collectives are those of the same run without regions."""
 
 import contextlib
 import gc
 import json
 import os
 import time
+from collections import Counter
 
 import pytest
 import torch
 import torch.distributed as dist
-from processes import RankFailed, Ranks, collectives
+from processes import RankFailed, Ranks, collectives, communication_of
 from support import assert_same, same_bits
 from torch import nn
+from torch.distributed.fsdp._fully_shard._fsdp_state import FSDPState
 
 import ac2
 
@@ -96,25 +98,26 @@ def local(tensor):
 
 
 def same_as_plain(train, ways, *args):
-    """Runs ``train(way, *args)`` for each way on this rank."""
+    """Runs ``train(way, *args)`` for each way on this rank. Returns what each of them communicates."""
 
     def run(way):
         torch.manual_seed(0)
-        before = collectives()
-        results = train(way, *args)
-        gc.collect()
+        communicated, results = communication_of(lambda: train(way, *args))
+        if ac2.live_node_count():
+            gc.collect()
         assert ac2.live_node_count() == 0, f"{way}: nodes were left behind"
-        return results, collectives() - before
+        return results, communicated
 
-    expected, communicated = run(Way())
-    assert communicated > 0
+    expected, expected_communication = run(Way())
+    assert expected_communication
     for way in ways:
-        results, count = run(way)
+        results, communicated = run(way)
         try:
             assert_same(results, expected)
         except AssertionError as error:
             raise AssertionError(f"{way}: {error}") from None
-        assert count == communicated, f"{way}: {count} collectives, {communicated} without regions"
+        assert communicated == expected_communication, f"{way}: {communicated}, without regions {expected_communication}"
+    return expected_communication
 
 
 WAYS = [Way(where, policy) for where in ("inside", "before", "after", "model") for policy in ("recompute_all", "must_save_all")]
@@ -168,6 +171,19 @@ def shard(model, way, **options):
     return model
 
 
+class Adapted(nn.Module):
+    """A layer that is frozen, and what is trained beside it."""
+
+    def __init__(self, layer, rank=4):
+        super().__init__()
+        self.layer = layer.requires_grad_(False)
+        self.down = nn.Linear(layer.in_features, rank, bias=False)
+        self.up = nn.Linear(rank, layer.out_features, bias=False)
+
+    def forward(self, x):
+        return self.layer(x) + self.up(self.down(x))
+
+
 def train_fsdp(way, kind="plain"):
     from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy
 
@@ -180,6 +196,10 @@ def train_fsdp(way, kind="plain"):
     if kind == "frozen":
         for name, parameter in model.named_parameters():
             parameter.requires_grad_("down" in name or "head" in name)
+    if kind == "adapters":  # of the first block and the last; the units between and around them are frozen as a whole
+        model.requires_grad_(False)
+        for block in (model.blocks[0], model.blocks[-1]):
+            block.up, block.down = Adapted(block.up), Adapted(block.down)
     if kind == "tied":
         model.head.weight = model.first.weight
     shard(model, way, **options)
@@ -213,9 +233,39 @@ def test_fsdp(ranks):
     ranks.run(same_as_plain, train_fsdp, WAYS)
 
 
-@pytest.mark.parametrize("kind", ["mixed precision", "stays", "offloaded", "frozen", "tied", "accumulated", "two forwards", "out of date"])
+KINDS = ["mixed precision", "stays", "offloaded", "frozen", "adapters", "tied", "accumulated", "two forwards", "out of date"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_fsdp_of_this_kind(ranks, kind):
     ranks.run(same_as_plain, train_fsdp, FEW, kind)
+
+
+def ops_with_mixed_precision(sharded):
+    """The ops of a forward in a region, of a model that FSDP casts and of one that is cast itself."""
+    from torch.distributed.fsdp import MixedPrecisionPolicy
+
+    model, x = Model(), inputs(0)
+    if sharded:
+        shard(model, Way(), mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32))
+    else:
+        model, x = model.to(torch.bfloat16), x.to(torch.bfloat16)
+    with ac2.PolicyScope(timeline=True) as scope:
+        y = model(x)
+    assert y.dtype == torch.bfloat16
+    recorded = events_of(scope.trace, "forward", "not recorded")
+    assert sum(recorded.values()) == scope.trace.stats().recorded_ops
+    return recorded
+
+
+@pytest.mark.skipif(not hasattr(FSDPState, "_cast_forward_inputs"), reason="this version casts inputs in the midst of other things")
+def test_the_work_of_fsdp_with_mixed_precision_is_not_recorded(ranks):
+    for plain, sharded in zip(ranks.run(ops_with_mixed_precision, False), ranks.run(ops_with_mixed_precision, True)):
+        # Each unit marks two intervals for profilers. And FSDP puts a function of autograd before each unit whose input has a
+        # gradient, that is each block: it returns what it is given, of which autograd makes a view.
+        plain["profiler::_record_function_enter_new"] = plain["profiler::_record_function_exit._RecordFunction"] = 2 * (LAYERS + 1)
+        plain["aten::view"] += LAYERS
+        assert sharded == plain
 
 
 def bytes_left_by(forward):
@@ -379,37 +429,39 @@ def train_pipeline(way):
 
 
 def test_a_pipeline_with_several_micro_batches_in_flight(ranks):
-    ranks.run(same_as_plain_without_collectives, train_pipeline, [*FEW, Way("inside"), Way("model", memory_budget=1 << 14, policy=None)])
-
-
-def same_as_plain_without_collectives(train, ways):
-    # A pipeline sends and receives, which the backend counts in pairs, and not in all versions.
-    dist.all_reduce(torch.ones(1))
-    same_as_plain(lambda way: (dist.all_reduce(torch.ones(1)), train(way))[1], ways)
+    ways = [*FEW, Way("inside"), Way("model", memory_budget=1 << 14, policy=None)]
+    for communicated in ranks.run(same_as_plain, train_pipeline, ways):
+        assert communicated.count("c10d::send") >= 4 * STEPS and communicated.count("c10d::recv_") >= 4 * STEPS
 
 
 class Experts(nn.Module):
-    """An expert on each rank. A router sends each token to one of them, and counts the tokens that it sends."""
+    """Two experts on each rank. A router sends each token to two of them, and counts the tokens that it sends."""
 
     def __init__(self):
         super().__init__()
-        self.router, self.expert = nn.Linear(WIDTH, 2), Block()
-        self.register_buffer("load", torch.zeros(2))
+        self.router, self.experts = nn.Linear(WIDTH, 4), nn.ModuleList(Block() for _ in range(2))
+        self.register_buffer("load", torch.zeros(4))
         self.region_inside = contextlib.nullcontext
 
     def forward(self, x):
         from torch.distributed._functional_collectives import all_to_all_single, all_to_all_single_autograd
 
         with self.region_inside():
-            weight, to = self.router(x).softmax(-1).max(-1)
-            order = to.argsort(stable=True)
-            sent = torch.bincount(to, minlength=2)
+            weight, to = self.router(x).softmax(-1).topk(2)
+            order = to.flatten().argsort(stable=True)
+            sent = torch.bincount(to.flatten(), minlength=4)
             self.load += sent
             received = all_to_all_single(sent, None, None, dist.group.WORLD)
-            to_send, to_receive = sent.tolist(), received.tolist()
-            there = all_to_all_single_autograd(x[order], to_receive, to_send, dist.group.WORLD)
-            back = all_to_all_single_autograd(self.expert(there), to_send, to_receive, dist.group.WORLD)
-            return x + torch.zeros_like(x).index_copy(0, order, back) * weight.unsqueeze(-1)
+            to_send, to_receive = sent.view(2, 2).sum(1).tolist(), received.view(2, 2).sum(1).tolist()
+            there = all_to_all_single_autograd(x[order // 2], to_receive, to_send, dist.group.WORLD)
+            expert_of = torch.arange(2).repeat(2).repeat_interleave(received)
+            done = torch.zeros_like(there)
+            for number, expert in enumerate(self.experts):
+                of_this = (expert_of == number).nonzero().squeeze(1)
+                done = done.index_copy(0, of_this, expert(there[of_this]))
+            back = all_to_all_single_autograd(done, to_send, to_receive, dist.group.WORLD)
+            back = torch.zeros_like(back).index_copy(0, order, back).view(*to.shape, WIDTH)
+            return x + (back * weight.unsqueeze(-1)).sum(1)
 
 
 class MixtureOfExperts(nn.Module):
@@ -438,12 +490,50 @@ def train_experts(way):
 
 def decide_of_experts(ctx, op, *args, **kwargs):
     name = str(op)
-    saved = "all_to_all" in name or "topk" in name or "max" in name
+    saved = "all_to_all" in name or "topk" in name
     return ac2.CheckpointPolicy.MUST_SAVE if saved else ac2.CheckpointPolicy.PREFER_RECOMPUTE
 
 
 def test_a_mixture_of_experts_is_routed_once(ranks):
     ranks.run(same_as_plain, train_experts, [*WAYS, Way("model", decide_of_experts), Way("before", decide_of_experts)])
+
+
+def events_of(trace, *categories):
+    """The names of ops in the time line of a region, of one that has a ``timeline``."""
+    events = json.loads(ac2.to_chrome_trace(trace))["traceEvents"]
+    return Counter(event["name"] for event in events if event.get("cat") in categories)
+
+
+def replays_of_experts(policy, budget=None):
+    """What a rank runs in forward and what it replays, what a budget has dropped, and how often each expert was asked."""
+    torch.manual_seed(0)
+    model = MixtureOfExperts()
+    with ac2.PolicyScope(policy, memory_budget=budget, timeline=True) as scope:
+        loss = model(inputs(0)).square().mean()
+    loss.backward()
+    trace = scope.trace
+    ran, replayed = events_of(trace, "forward", "not recorded"), events_of(trace, "replay")
+    return ran, replayed, trace.stats().evicted_values, [b.load.tolist() for b in model.blocks]
+
+
+def test_what_a_policy_saves_of_a_mixture_of_experts_is_not_replayed_and_the_rest_is(ranks):
+    for policy, top_k_again in ((decide_of_experts, 0), ("recompute_all", 2)):
+        for ran, replayed, _, loads in ranks.run(replays_of_experts, policy):
+            assert ran["aten::topk"] == 2 and replayed["aten::topk"] == top_k_again
+            assert ran["_c10d_functional::all_to_all_single"] == 6 and replayed["_c10d_functional::all_to_all_single"] == 0
+            assert ran["aten::gelu"] == replayed["aten::gelu"] == 4  # of the experts
+            assert replayed["aten::_softmax"] == 2  # of the routers
+            assert [sum(load) for load in loads] == [2 * BATCH, 2 * BATCH]
+
+
+def test_ranks_with_other_loads_communicate_in_one_order_under_a_budget(ranks):
+    sizes = (12 << 10, 16 << 10)
+    for size in sizes:
+        (_, first_replayed, first_dropped, first_loads), (_, replayed, dropped, loads) = ranks.run(replays_of_experts, None, size)
+        assert first_loads != loads and first_replayed != replayed and min(first_dropped, dropped) > 0
+    ways = [Way("model", None, memory_budget=size, modelled_costs=modelled) for size in sizes for modelled in (True, False)]
+    first, second = ranks.run(same_as_plain, train_experts, ways)
+    assert first == second
 
 
 # --- Decisions -------------------------------------------------------------------------------------------------------
@@ -655,15 +745,38 @@ class Moving(torch.autograd.Function):
     """Gives parameters their data before the backward of what it was applied to, as DeepSpeed's hooks do."""
 
     @staticmethod
-    def forward(ctx, x, module, shards):
-        ctx.module, ctx.shards = module, shards
+    def forward(ctx, x, parameters, shards):
+        ctx.parameters, ctx.shards = list(parameters), shards
         return x.view_as(x)
 
     @staticmethod
     def backward(ctx, gradient):
-        for parameter, data in zip(ctx.module.parameters(), ctx.shards):
-            parameter.data = data.clone()
+        gather(ctx.parameters, ctx.shards)
         return gradient, None, None
+
+
+class Letting(torch.autograd.Function):
+    """Takes the data of parameters away again after the backward of what takes its result."""
+
+    @staticmethod
+    def forward(ctx, x, parameters):
+        ctx.parameters = parameters
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        let_go_of(ctx.parameters)
+        return gradient, None
+
+
+def gather(parameters, shards):
+    for parameter, data in zip(parameters, shards):
+        parameter.data = data.clone()
+
+
+def let_go_of(parameters):
+    for parameter in parameters:
+        parameter.data = torch.empty(0)
 
 
 def test_parameters_that_lose_their_data_between_forward_and_backward():
@@ -689,8 +802,7 @@ def test_parameters_that_lose_their_data_between_forward_and_backward():
         def forward():
             with scope:
                 y = Layer.apply(Layer.apply(x.sin(), layer[0]).sin(), layer[1]).cos()
-            for parameter in layer.parameters():
-                parameter.data = torch.empty(0)
+            let_go_of(layer)
             return Moving.apply(y, layer, shards)
 
         held, y = bytes_left_by(forward)
@@ -703,3 +815,43 @@ def test_parameters_that_lose_their_data_between_forward_and_backward():
         held, gradients = step(scope, True)
         assert all(same_bits(a, b) for a, b in zip(gradients, expected))
         assert held <= plain, (policy, held, plain)
+
+
+@pytest.mark.parametrize("policy", ["recompute_all", "save_compute_intensive", "must_save_all"])
+def test_frozen_weights_that_lose_their_data_after_each_unit(policy):
+    """Adapters are trained, and stay. What is frozen is there in the forward of its unit and in its backward alone."""
+
+    def step(scope_of, managed):
+        torch.manual_seed(2)
+        units = [nn.Sequential(nn.LayerNorm(WIDTH), Adapted(nn.Linear(WIDTH, WIDTH)), nn.GELU()) for _ in range(LAYERS)]
+        frozen = [list(unit[1].layer.parameters()) for unit in units]
+        shards = [[parameter.detach().clone() for parameter in of_unit] for of_unit in frozen]
+        for of_unit in frozen:
+            if managed:
+                ac2.managed_elsewhere(of_unit)
+            let_go_of(of_unit)
+        x = torch.randn(BATCH, WIDTH, requires_grad=True)
+
+        def forward():
+            y = x
+            for unit, of_unit, shards_of_unit in zip(units, frozen, shards):
+                y = Letting.apply(y, of_unit)
+                gather(of_unit, shards_of_unit)
+                with scope_of():
+                    y = unit(y)
+                let_go_of(of_unit)
+                y = Moving.apply(y, of_unit, shards_of_unit)
+            return y
+
+        held, y = bytes_left_by(forward)
+        y.square().sum().backward()
+        assert all(parameter.numel() == 0 and parameter.grad is None for of_unit in frozen for parameter in of_unit)
+        trained = {f"{n}.{name}": p for n, unit in enumerate(units) for name, p in unit.named_parameters() if p.requires_grad}
+        assert len(trained) == 4 * LAYERS
+        return held, {"x": x.grad, **{name: parameter.grad for name, parameter in trained.items()}}
+
+    plain, expected = step(contextlib.nullcontext, False)
+    held, gradients = step(lambda: ac2.PolicyScope(policy), True)
+    assert_same(gradients, expected)
+    assert held <= plain - LAYERS * WIDTH * WIDTH * 4  # the frozen weights, which plain training holds
+    assert ac2.live_node_count() == 0

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from processes import Ranks
 from support import assert_same
-from test_distributed import FEW, STEPS, WIDTH, Block, Model, Way, inputs, results_of, same_as_plain, same_as_plain_without_collectives, shard
+from test_distributed import FEW, STEPS, WIDTH, Block, Model, Way, bytes_left_by, inputs, results_of, same_as_plain, shard
 from torch import nn
 
 import ac2
@@ -139,7 +139,7 @@ def train_zero_bubble(way):
 
 
 def test_a_zero_bubble_pipeline(ranks):
-    ranks.run(same_as_plain_without_collectives, train_zero_bubble, [*FEW, Way("inside"), Way("model", "must_save_all")])
+    ranks.run(same_as_plain, train_zero_bubble, [*FEW, Way("inside"), Way("model", "must_save_all")])
 
 
 @pytest.mark.parametrize("policy", ["recompute_all", "save_compute_intensive", "must_save_all"])
@@ -161,3 +161,40 @@ def test_gradients_of_inputs_and_then_of_weights_are_those_of_one_backward(polic
     scope = ac2.PolicyScope(policy)
     assert_same(halves(scope), expected)
     assert ac2.live_node_count() == 0
+
+
+ROWS = 64
+_UNIT = ROWS * WIDTH * 4  # bytes of a block's input
+# Of what the second half needs, and plain training holds for it, a region may have: norm's results, up's, gelu's.
+_NORM, _UP, _GELU = _UNIT + 2 * ROWS * 4, 4 * _UNIT, 4 * _UNIT
+_NOT_HELD = {"recompute_all": _NORM + _UP + _GELU, "save_compute_intensive": _NORM + _GELU, "must_save_all": 0}
+
+
+@pytest.mark.parametrize("policy", _NOT_HELD)
+def test_between_the_halves_of_a_backward_a_region_holds_what_its_policy_saves_of_what_the_second_needs(policy):
+    from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
+
+    def left_by_each_part(scope):
+        torch.manual_seed(0)
+        block, x = Block().eval(), torch.randn(ROWS, WIDTH, requires_grad=True)
+
+        def forward():
+            with scope:
+                return [block(x).sigmoid().tanh()]  # of which the second half needs nothing
+
+        def first_half():
+            y = ys.pop()
+            return stage_backward_input([y], [torch.ones_like(y)], [x], iter(block.parameters()))[1]
+
+        by_forward, ys = bytes_left_by(forward)
+        by_first, groups = bytes_left_by(first_half)
+        if isinstance(scope, ac2.PolicyScope):
+            assert scope.trace.stats().recomputed_bytes == 0  # nothing that was replayed stays
+        by_second, _ = bytes_left_by(lambda: stage_backward_weight(iter(block.parameters()), groups))
+        return by_forward, by_forward + by_first, by_forward + by_first + by_second
+
+    (_, plain_between, plain_after), (_, between, after) = map(left_by_each_part, (contextlib.nullcontext(), ac2.PolicyScope(policy)))
+    gradients = _UNIT + _UNIT + 4 * _UNIT + _UNIT  # of x, and of the results of down, up and norm, for the second half
+    assert plain_between == gradients + _NORM + _UP + _GELU
+    assert between == plain_between - _NOT_HELD[policy]
+    assert after == plain_after
