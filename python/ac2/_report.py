@@ -191,7 +191,8 @@ def _advice(stats: "_C.TraceStats") -> List[str]:
     elif not stats.evicted_values and stats.recorded_ops >= 100 and 2 * stats.recomputed_ops > stats.recorded_ops:
         lines.append(
             "Most ops were replayed in one backward. If that peaks too high, give PolicyScope a memory_budget, or open "
-            "a region for each block (apply_checkpointing). If it takes too long, try \"save_compute_intensive\"."
+            "a region for each block (apply_checkpointing). If it takes too long, take a policy that saves more, such as "
+            "\"save_compute_intensive\", or \"must_save_all\" for this part."
         )
     if 2 * stats.copied_bytes > stats.peak_bytes > 0:
         lines.append(
@@ -239,7 +240,7 @@ def _of_module(module: torch.nn.Module) -> str:
     stats = regions.trace.stats()
     return (
         f"{_counted(regions.count, 'region')}; the last one recorded {stats.recorded_ops} ops, has replayed "
-        f"{stats.recomputed_ops}, and holds {stats.saved_bytes} bytes"
+        f"{stats.recomputed_ops}, held at most {stats.peak_bytes} bytes, and holds {stats.saved_bytes}"
     )
 
 
