@@ -62,9 +62,9 @@ class MemoryBudget;
 // cheapest to compute again and frees memory on that device, until the allocation succeeds; then the program goes on.
 // The error arrives when nothing is left to drop, and says what is held. Gradients are bitwise those without a budget.
 //
-// The budget learns from each shortage. From then on its number is as much as could be held beside all else that there
-// was. The number is met before memory runs out, and is exceeded where that is not possible. Some backwards after the
-// last shortage the number rises by an eighth, more and more seldom where that was too much.
+// The budget learns from each shortage. From then on its limit is as much as could be held beside all else that there
+// was. The limit is met before memory runs out, and is exceeded where that is not possible. Some backwards after the
+// last shortage the limit rises by an eighth, more and more seldom where that was too much.
 //
 // All calls give the same budget (one for each value of `modelled_costs`), because regions share what there is, and a
 // region of the next step goes on with what the last has learned. bytes() is what it has learned, and the largest
@@ -116,7 +116,7 @@ class MemoryBudget {
   // The bytes that are held now.
   int64_t held_bytes() const;
   // For how many ops and saved tensors a soft budget had no room so far, and by how many bytes it was exceeded at most.
-  // Of a budget for a peak, how many allocations went over it. The number that whatever_fits() has learned does not
+  // Of a budget for a peak, how many allocations went over it. The limit that whatever_fits() has learned does not
   // count.
   int64_t times_over() const;
   int64_t most_bytes_over() const;

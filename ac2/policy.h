@@ -81,7 +81,7 @@ class PolicyDecision {
   CheckpointPolicy policy() const { return policy_; }
   // Null unless the decision was made from SaveWithHooks. Copies of a decision share it.
   const std::shared_ptr<const SaveWithHooks>& save_with_hooks() const { return hooks_; }
-  // The name of save_with_hooks() until this release.
+  // The old name of save_with_hooks(), which stays for this release.
   const std::shared_ptr<const SaveWithHooks>& hooks() const { return hooks_; }
 
   bool is_must() const {

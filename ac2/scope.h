@@ -57,7 +57,7 @@ struct ScopeOptions {
   bool verify = false;
   // Keeps a log of the region, from here to its end, for to_chrome_trace(), explain() and write_report(): when each op
   // ran and was replayed, for whom, which policy decided, and every change of the bytes held. The log holds no tensor.
-  // The log takes about 600 bytes for an op that is replayed once, for as long as the Trace lives. Without it no clock
+  // The log takes about 800 bytes for an op that is replayed once, for as long as the Trace lives. Without it no clock
   // is read, except by a budget that times ops.
   bool timeline = false;
   // How results that policies decide to offload leave the device and come back: see offload.h. The options by

@@ -228,7 +228,7 @@ def _of_process() -> Report:
         )
     functions = sorted(_regions.of_functions().items())
     if functions:
-        lines.append("Run by ac2.checkpoint or in its place by a library:")
+        lines.append("Run by ac2.checkpoint, or by a library in its place:")
         lines += [f"  {name}: {_counted(count, 'region')}" for name, count in functions]
     return Report("\n".join(lines))
 

@@ -58,7 +58,7 @@ class PolicyScope:
             so that the same program drops the same values in every run. By default where a process group of
             torch.distributed is initialised, so that processes of the same shapes drop the same values.
         verify: compares each replayed value with what forward computed. For trying ops of your own; slow.
-        timeline: keeps a log for ``explain``, ``to_chrome_trace`` and ``write_report``; about 600 bytes an op.
+        timeline: keeps a log for ``explain``, ``to_chrome_trace`` and ``write_report``; about 800 bytes an op.
         offload: an ``ac2.OffloadOptions``.
 
     Raises:

@@ -12,7 +12,7 @@ from integrations_support import uninstalls  # noqa: F401: fixtures
 
 
 def regions_of_functions() -> int:
-    _, _, functions = ac2.report().partition("Run by ac2.checkpoint or in its place by a library:")
+    _, _, functions = ac2.report().partition("Run by ac2.checkpoint, or by a library in its place:")
     return sum(map(int, re.findall(r": (\d+) regions?$", functions, re.MULTILINE)))
 
 

@@ -202,7 +202,7 @@ std::optional<int64_t> Budget::go_over(int64_t held, bool& is_first) {
   }
   ++times_short_;
   if (has_no_number()) {
-    return std::nullopt;  // the learned number is a guess
+    return std::nullopt;  // the learned limit is a guess
   }
   is_first = times_over_++ == 0;
   most_bytes_over_ = std::max(most_bytes_over_, held - limits_.begin()->bytes);

@@ -21,7 +21,7 @@
 namespace ac2::internal {
 
 // Decided by the policy that was asked about the op, by a name, by a tag, or because nothing else is possible. A value
-// remembers of these only whether a tag decided (Value::is_tagged()), because later names and tags ask for nothing else.
+// remembers of these only whether a tag decided (Value::is_tagged()): later names and tags ask for nothing else.
 enum class Decided : uint8_t {
   kSave,
   kRecompute,

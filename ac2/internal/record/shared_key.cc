@@ -120,7 +120,7 @@ class SharedKey {
     return std::exchange(pending_, {});
   }
 
-  // Called once the kernels are there, because a thread that reads false does not wait for them. Its acquire pairs with
+  // Called only after the kernels are there, because a thread that reads false does not wait for them. Its acquire pairs with
   // this release.
   bool nothing_is_pending() {
     const std::lock_guard lock(pending_mutex_);

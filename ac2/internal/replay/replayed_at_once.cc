@@ -40,7 +40,7 @@ Backwards& backwards() {
 
 // Relaxed where it only spares work. The flag is exchanged before a warning, so that there is a single one.
 std::atomic<bool> has_warned{false};
-// Relaxed, because a thread that looks has the lock of its tape, as the thread had that counted that tape.
+// Relaxed, because a thread that looks has the lock of its tape, as had the thread that counted that tape.
 std::atomic<int64_t> watched_regions{0};
 
 bool is_nearly_all_of(int64_t part, int64_t whole) {

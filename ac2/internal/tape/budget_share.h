@@ -111,7 +111,7 @@ class BudgetShare {
     }
   }
   // Where the bytes are has changed. ValueBytes tells of each StateChange. Three callers tell of what is none: the
-  // original has died, or was overwritten, or the value waits for a replay.
+  // original has died, or was overwritten, or the value waits for a replay. And recount() tells once tracking starts.
   void update_place(const Value& value) {
     if (value.budget().tracked) {
       tell_place(value);

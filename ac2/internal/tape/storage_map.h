@@ -4,8 +4,8 @@
 //   Value* value = map.find(storage);
 //   map.remove(value);
 //
-// Storages are known by address. That is safe because a value's `origin` refers to its storage weakly for as long as
-// the value is in here, so the address goes to no other.
+// Storages are known by address. That is safe because a value refers to its original weakly for as long as the value
+// is in here, so the address goes to no other.
 //
 // The youngest results are in a short list beside the table: most results of a region that recomputes die before a
 // handful of ops has run, and those are never hashed.

@@ -3,9 +3,9 @@
 // Each of them is a StateChange, which only change() makes. change() looks the next state up, moves the bytes, and
 // tells the ledger, the budget and the observers. Nothing is freed before the lock is released.
 //
-// A change is told as the end of the old state and the begin of the new one, and not as one difference in bytes:
+// A change is told as the end of the old state and the beginning of the new one, and not as one difference in bytes:
 // observers write both down (a copy takes the place of a storage: one is released, the other is held), and a budget
-// counts a value in another of its sums before than after (what it may drop, what it may not, what is outside).
+// counts a value in one sum before the change and in another after it (droppable bytes, fixed bytes, bytes from outside).
 //
 // Threads: guarded by the tape's lock.
 #pragma once
