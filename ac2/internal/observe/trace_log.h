@@ -57,7 +57,8 @@ struct TraceLog {
     std::string name;
     std::string where;  // "in MODULE", whose parameters it takes, or "after MODULE"; empty if no names are known
     // A node, whose results can be asked for. Views, factories, and writes to what is not recomputed are no nodes. The
-    // bytes that such a write leaves are held by reference. With a timeline the outputs of the write include that value all the same.
+    // bytes that such a write leaves are held by reference. With a timeline the outputs of the write include that value
+    // all the same.
     bool is_node = false;
     bool replayable =
         true;  // false as well for one that draws, and whose generator's state nobody noted since it is saved

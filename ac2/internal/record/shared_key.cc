@@ -120,8 +120,8 @@ class SharedKey {
     return std::exchange(pending_, {});
   }
 
-  // Called only after the kernels are there, because a thread that reads false does not wait for them. Its acquire pairs with
-  // this release.
+  // Called only after the kernels are there, because a thread that reads false does not wait for them. Its acquire
+  // pairs with this release.
   bool nothing_is_pending() {
     const std::lock_guard lock(pending_mutex_);
     if (pending_.empty()) {

@@ -5,7 +5,8 @@
 //
 // A change is told as the end of the old state and the beginning of the new one, and not as one difference in bytes:
 // observers write both down (a copy takes the place of a storage: one is released, the other is held), and a budget
-// counts a value in one sum before the change and in another after it (droppable bytes, fixed bytes, bytes from outside).
+// counts a value in one sum before the change and in another after it (droppable bytes, fixed bytes, bytes from
+// outside).
 //
 // Threads: guarded by the tape's lock.
 #pragma once
