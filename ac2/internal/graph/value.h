@@ -134,10 +134,7 @@ class Value {
   size_t nbytes() const { return nbytes_; }
   int64_t bytes() const { return static_cast<int64_t>(nbytes_); }
 
-  int32_t refs() const { return refs_; }
-  int32_t users() const { return users_; }
   int32_t hooks() const { return hooks_; }
-  int32_t pins() const { return pins_; }
   bool is_used() const { return users_ > 0; }
   // Nodes that may have to be replayed take the value.
   bool is_used_by_ops() const { return users_ > hooks_; }

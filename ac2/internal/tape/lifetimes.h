@@ -29,7 +29,7 @@ class Lifetimes {
   Value* make_value(Args&&... args) {
     return memory_.values.make(std::forward<Args>(args)...);
   }
-  // A value that was made and that nobody has referred to.
+  // Throws a value away that was made and has no reference.
   void discard(Value* value) { trash_.put(value); }
 
   void ref(Value* value) { ++value->refs_; }
