@@ -4,7 +4,8 @@
     python benchmarks/peers/gpu_steps.py
 
 Needs ac2 as installed, and the GPT of examples/python/train_gpt.py. Prints the median time of a step with AdamW, the median
-and the quartiles of its ratios to the plain step of the same round, and the most memory beyond parameters and optimizer.
+and the quartiles of its ratios to the plain step of the same round, and the most memory beyond parameters, gradients and the
+optimizer.
 """
 
 import contextlib

@@ -6,6 +6,9 @@
 #include <iostream>
 #include <memory>
 #include <vector>
+#if __has_include(<c10/core/AllocatorConfig.h>)
+#include <c10/core/AllocatorConfig.h>
+#endif
 
 #include "ac2/internal/budget/whatever_fits.h"
 #include "ac2/internal/eviction/step_store.h"
@@ -152,6 +155,24 @@ TEST_F(CudaShortageTest, NothingIsDroppedWhereThereIsRoom) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ(step_of(gpt)->stats().recomputed_ops, 0);
   EXPECT_EQ(budget().hurried_drops(), drops);
 }
+
+#if __has_include(<c10/core/AllocatorConfig.h>)
+// To map their pages anew would take longer than all replays. Other segments are given back, so that the next step can
+// cut them in another way.
+TEST_F(CudaShortageTest, IdleMemoryIsGivenBackAfterAShortageUnlessSegmentsGrow) {
+  const auto emptied_with = [&](const char* setting) {
+    c10::CachingAllocator::setAllocatorSettings(setting);
+    budget().start_limit_anew();
+    const FakeCudaMemory memory({.limit = int64_t{13} << 30, .scale = kScale});
+    Gpt gpt(fake_.device(), /*head_in_region=*/true);
+    for (int i = 0; i < 3; ++i) step_of(gpt);
+    return memory.emptied();
+  };
+  const int64_t growing = emptied_with("expandable_segments:True");
+  EXPECT_GT(emptied_with("expandable_segments:False"), 0);
+  EXPECT_EQ(growing, 0);
+}
+#endif
 
 // As while another program had the rest, or where one step was far larger.
 TEST_F(CudaShortageTest, AShortageThatIsOverIsForgotten) {

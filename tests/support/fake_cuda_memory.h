@@ -32,7 +32,12 @@ class FakeCudaMemory final : public FakeAccelerator::Arena {
   bool take(const void* data, int64_t bytes) override;
   void give_back(const void* data) override;
   const benchmarks::CachingAllocator& allocator() const { return allocator_; }
-  void empty_cache() { allocator_.empty_cache(); }
+  void empty_cache() {
+    ++emptied_;
+    allocator_.empty_cache();
+  }
+  // How often the cache was emptied by a call from outside.
+  int64_t emptied() const { return emptied_; }
   void set_limit(int64_t limit);
   // In bytes of the accelerator.
   internal::AcceleratorRoom room() const;
@@ -41,6 +46,7 @@ class FakeCudaMemory final : public FakeAccelerator::Arena {
   Options options_;
   benchmarks::CachingAllocator allocator_;
   std::map<const void*, benchmarks::CachingAllocator::Address> blocks_;
+  int64_t emptied_ = 0;
 };
 
 }  // namespace ac2::test

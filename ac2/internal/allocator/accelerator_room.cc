@@ -44,10 +44,13 @@ std::optional<AcceleratorRoom> room_by_libtorch(c10::DeviceIndex device) {
     return std::nullopt;
   }
   const auto limit = static_cast<int64_t>(fraction_of(device) * static_cast<double>(memory->total));
+  // CUDA's allocator gives back whole pages of a segment that grows, of 20 MiB. A free block that does not fill its
+  // pages is no room for a block elsewhere.
+  const int64_t idle = has_expandable_segments() ? memory->idle / 2 : memory->idle;
   return AcceleratorRoom{.limit = limit,
                          .reserved = memory->reserved,
                          .untouched = std::max<int64_t>(std::min(memory->free, limit - memory->reserved), 0),
-                         .idle = memory->idle};
+                         .idle = idle};
 }
 
 constexpr AcceleratorAllocator kLibTorchs = {.room_of = &room_by_libtorch,
@@ -68,6 +71,9 @@ std::optional<AcceleratorRoom> room_of_accelerator(c10::DeviceIndex device) {
 }
 
 void give_back_idle_memory() {
+  if (has_expandable_segments()) {
+    return;
+  }
   allocator.load(std::memory_order_relaxed)->give_back_idle();
 }
 

@@ -13,9 +13,15 @@
 #if __has_include(<c10/core/impl/FakeTensorModeTLS.h>)
 #include <c10/core/impl/FakeTensorModeTLS.h>
 #endif
+#if __has_include(<c10/core/AllocatorConfig.h>)
+#include <c10/core/AllocatorConfig.h>
+#endif
 
-// LibTorch 2.6 has no such namespace.
+// LibTorch 2.6 lacks the first of these namespaces, and versions before 2.9 lack the class.
 namespace at::accelerator {}
+namespace c10::CachingAllocator {
+class AcceleratorAllocatorConfig;
+}
 
 namespace ac2::internal {
 
@@ -98,6 +104,15 @@ template <class Type>
 void empty_cache_of(Type type) {
   if constexpr (requires { getDeviceAllocator(type)->emptyCache(); }) {
     getDeviceAllocator(type)->emptyCache();
+  }
+}
+
+template <class Config>
+bool has_expandable_segments_by() {
+  if constexpr (requires { Config::use_expandable_segments(); }) {
+    return Config::use_expandable_segments();
+  } else {
+    return false;
   }
 }
 
@@ -257,6 +272,10 @@ void empty_cache_of_accelerators() {
   if (accelerator && !is_capturing_graph()) {
     empty_cache_of(*accelerator);
   }
+}
+
+bool has_expandable_segments() {
+  return has_expandable_segments_by<c10::CachingAllocator::AcceleratorAllocatorConfig>();
 }
 
 }  // namespace ac2::internal

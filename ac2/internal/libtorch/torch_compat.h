@@ -117,6 +117,9 @@ std::optional<DeviceMemory> memory_of_accelerator(c10::DeviceIndex device);
 bool is_capturing_graph();
 // Gives idle memory of the accelerators back. Waits for them. Does nothing before 2.9, and while a graph is captured.
 void empty_cache_of_accelerators();
+// Whether the allocators of accelerators have segments that grow, in place of many (PYTORCH_ALLOC_CONF=
+// expandable_segments:True). False before 2.9.
+bool has_expandable_segments();
 
 // How precise LibTorch lets products of float32 be: its settings for each backend and kind of op, in the order in which
 // LibTorch lists them (from 2.9 on), then at::Float32MatmulPrecision and allow_tf32 of cuDNN, which older functions set
