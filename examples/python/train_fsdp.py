@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains the GPT of train_gpt.py on several processes with FSDP2, as torchtitan does: a region for each block, then fully_shard().
 
-    torchrun --nproc-per-node=2 train_fsdp.py                               gloo on the CPU, NCCL where there are GPUs
+    torchrun --nproc-per-node=2 train_fsdp.py                               NCCL where each process has a GPU, else gloo on the CPU
     torchrun --nproc-per-node=2 train_fsdp.py --policy save_compute_intensive
     torchrun --nproc-per-node=2 train_fsdp.py --policy none                 without regions: the losses are the same
     torchrun --nproc-per-node=2 train_fsdp.py --regions after               fully_shard() first, then a region for each block
@@ -72,7 +72,10 @@ def main(arguments=None):
     if "RANK" not in os.environ:
         sys.exit("train_fsdp is started by torchrun: torchrun --nproc-per-node=2 train_fsdp.py")
     rank, local_rank, processes = (int(os.environ[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
-    device = torch.device("cuda", local_rank) if torch.cuda.is_available() else torch.device("cpu")
+    gpus, processes_here = torch.cuda.device_count(), int(os.environ.get("LOCAL_WORLD_SIZE", processes))
+    device = torch.device("cuda", local_rank) if gpus >= processes_here else torch.device("cpu")
+    if 0 < gpus < processes_here and local_rank == 0:
+        print(f"{processes_here} processes and {gpus} GPUs on this machine: training on the CPU", file=sys.stderr)
     if device.type == "cuda":
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=datetime.timedelta(minutes=5))

@@ -14,7 +14,10 @@ _MISMATCHES = ("incompatible function arguments", "incompatible constructor argu
 def _expected(documentation: str) -> str:
     """The signature in the first line of what pybind11 writes, in the words of someone who calls it."""
     signature = documentation.split("\n")[0].partition(" -> ")[0]
-    return signature.replace("typing.SupportsInt | typing.SupportsIndex", "int").replace("collections.abc.", "")
+    # The pybind11 of older LibTorches writes the first of the two alone.
+    for kind in ("typing.SupportsInt | typing.SupportsIndex", "typing.SupportsInt"):
+        signature = signature.replace(kind, "int")
+    return signature.replace("collections.abc.", "")
 
 
 @contextlib.contextmanager

@@ -197,7 +197,7 @@ def test_a_wrong_policy_is_an_error_when_it_is_installed():
 
 def test_offload_of_transformers_offloads_the_inputs_of_layers():
     model = llama()
-    if "offload" not in inspect.signature(getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)).parameters:
+    if "offload" not in inspect.signature(getattr(model, "activation_checkpointing_enable", lambda: None)).parameters:
         pytest.skip("this release of transformers has no offload")
     expected = run(model, loss)
     integration.install()

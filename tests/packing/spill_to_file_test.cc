@@ -261,6 +261,7 @@ TEST_F(SpillToFileTest, AForkedProcessReadsWhatWasSpilledAndSpillsItself) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "ThreadSanitizer ends a forked process that starts a thread.";
 #endif
+  if (at::hasCUDA()) GTEST_SKIP() << "where there is a GPU, autograd refuses to run in a forked process";
   for (const SpillOptions& options : kOptions) {
     for (const int values : {2, 20}) {
       const Policy policy = spilling({"aten::sin"}, options);
