@@ -10,7 +10,7 @@ namespace {
 std::shared_ptr<internal::ScopeState> open_inside(CheckpointPolicy decision, const char* name) {
   internal::ThreadRegions& regions = internal::ThreadRegions::here();
   if (regions.recording() == nullptr) return nullptr;
-  return regions.open(Policy::constant(decision).named(name).enter());
+  return regions.open(enter_policy(Policy::constant(decision).named(name)));
 }
 
 }  // namespace

@@ -122,21 +122,11 @@ Policy Policy::named(std::string name) const {
   return policy;
 }
 
-Policy::Instance Policy::enter() const {
-  TORCH_CHECK(enter_,
-              "This ac2::Policy was moved from, and decides nothing any more. Copy a policy that is used twice.");
-  Instance instance = enter_();
-  if (!name_.empty()) {
-    instance.name = name_;
-  }
-  return instance;
-}
-
-std::function<Policy::Instance()> Policy::share(PolicyFn fn) {
+std::function<PolicyInstance()> Policy::share(PolicyFn fn) {
   TORCH_CHECK(fn, "A policy needs a function, but was given an empty std::function.");
   auto shared = std::make_shared<PolicyFn>(std::move(fn));
   return [shared] {
-    Instance instance;
+    PolicyInstance instance;
     instance.fn = [shared](const OpContext& op) { return (*shared)(op); };
     return instance;
   };
@@ -144,18 +134,18 @@ std::function<Policy::Instance()> Policy::share(PolicyFn fn) {
 
 Policy Policy::factory(std::function<PolicyFn()> make) {
   TORCH_CHECK(make, "Policy::factory needs a function, but was given an empty std::function.");
-  return Policy(std::function<Instance()>([make = std::move(make)] {
+  return Policy(std::function<PolicyInstance()>([make = std::move(make)] {
     PolicyFn fn = make();
     TORCH_CHECK(fn, "The function given to Policy::factory returned an empty PolicyFn.");
-    Instance instance;
+    PolicyInstance instance;
     instance.fn = std::move(fn);
     return instance;
   }));
 }
 
 Policy Policy::constant(PolicyDecision decision) {
-  return Policy(std::function<Instance()>([decision = std::move(decision)] {
-    Instance instance;
+  return Policy(std::function<PolicyInstance()>([decision = std::move(decision)] {
+    PolicyInstance instance;
     instance.constant = decision;
     return instance;
   }));
@@ -163,8 +153,8 @@ Policy Policy::constant(PolicyDecision decision) {
 
 Policy Policy::by_operator(OperatorPolicyFn fn) {
   TORCH_CHECK(fn, "Policy::by_operator needs a function, but was given an empty std::function.");
-  return Policy(std::function<Instance()>([fn = std::move(fn)] {
-    Instance instance;
+  return Policy(std::function<PolicyInstance()>([fn = std::move(fn)] {
+    PolicyInstance instance;
     instance.by_operator = fn;
     return instance;
   }));
@@ -172,8 +162,8 @@ Policy Policy::by_operator(OperatorPolicyFn fn) {
 
 Policy Policy::with_names(NamePolicyFn fn) const {
   TORCH_CHECK(fn, "Policy::with_names needs a function, but was given an empty std::function.");
-  Policy policy = Policy(std::function<Instance()>([inner = *this, fn = std::move(fn)] {
-    Instance instance = inner.enter();
+  Policy policy = Policy(std::function<PolicyInstance()>([inner = *this, fn = std::move(fn)] {
+    PolicyInstance instance = enter_policy(inner);
     instance.may_drop_tensors = true;
     if (!instance.by_name) {
       instance.by_name = fn;
@@ -189,37 +179,58 @@ Policy Policy::with_names(NamePolicyFn fn) const {
   return policy;
 }
 
-Policy Policy::per_region(std::function<Instance()> make) {
-  TORCH_CHECK(make, "Policy::per_region needs a function, but was given an empty std::function.");
-  return Policy(std::function<Instance()>([make = std::move(make)] {
-    Instance instance = make();
+namespace internal {
+
+class PolicyAccess {
+ public:
+  static const std::function<PolicyInstance()>& enter_of(const Policy& policy) { return policy.enter_; }
+  static Policy make(std::function<PolicyInstance()> enter) { return Policy(std::move(enter)); }
+};
+
+}  // namespace internal
+
+PolicyInstance enter_policy(const Policy& policy) {
+  const std::function<PolicyInstance()>& enter = internal::PolicyAccess::enter_of(policy);
+  TORCH_CHECK(enter,
+              "This ac2::Policy was moved from, and decides nothing any more. Copy a policy that is used twice.");
+  PolicyInstance instance = enter();
+  if (!policy.name().empty()) {
+    instance.name = policy.name();
+  }
+  return instance;
+}
+
+Policy policy_per_region(std::function<PolicyInstance()> make) {
+  TORCH_CHECK(make, "policy_per_region() needs a function, but was given an empty std::function.");
+  return internal::PolicyAccess::make(std::function<PolicyInstance()>([make = std::move(make)] {
+    PolicyInstance instance = make();
     const int set =
         (instance.constant ? 1 : 0) + (instance.by_operator ? 1 : 0) + (static_cast<bool>(instance.fn) ? 1 : 0);
-    TORCH_CHECK(set == 1, "The function given to Policy::per_region returned an Instance with ", set,
+    TORCH_CHECK(set == 1, "The function given to policy_per_region() returned a PolicyInstance with ", set,
                 " of constant, by_operator and fn set; expected exactly one.");
     return instance;
   }));
 }
 
-std::optional<PolicyDecision> Policy::Instance::decide(const c10::OperatorHandle& op) const {
+std::optional<PolicyDecision> PolicyInstance::decide(const c10::OperatorHandle& op) const {
   if (constant) {
     return constant;
   }
   return by_operator ? std::optional(by_operator(op)) : std::nullopt;
 }
 
-PolicyDecision Policy::Instance::decide(const OpContext& op) const {
+PolicyDecision PolicyInstance::decide(const OpContext& op) const {
   if (constant) {
     return *constant;
   }
   return by_operator ? by_operator(op.op()) : fn(op);
 }
 
-std::optional<PolicyDecision> Policy::Instance::name_opinion(const NamedTensor& tensor) const {
+std::optional<PolicyDecision> PolicyInstance::name_opinion(const NamedTensor& tensor) const {
   return by_name ? by_name(tensor) : std::nullopt;
 }
 
-std::optional<PolicyDecision> Policy::Instance::decide_op_of(const NamedTensor& tensor) const {
+std::optional<PolicyDecision> PolicyInstance::decide_op_of(const NamedTensor& tensor) const {
   return tensor.op != nullptr ? decide(*tensor.op) : constant;
 }
 

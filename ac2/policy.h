@@ -30,9 +30,12 @@ class OperatorHandle;
 
 namespace ac2 {
 
+struct PolicyInstance;  // ac2/policy_instance.h
+
 namespace internal {
 class DecisionAccess;
 class OpContextFactory;
+class PolicyAccess;
 }  // namespace internal
 
 // The six names, meanings and order of torch.utils.checkpoint.CheckpointPolicy.
@@ -157,6 +160,7 @@ using OperatorPolicyFn = std::function<PolicyDecision(const c10::OperatorHandle&
 using NamePolicyFn = std::function<std::optional<PolicyDecision>(const NamedTensor&)>;
 
 // Decides op by op. A policy is not asked about views, nor about ops that return no tensor: they have nothing to save.
+// A policy that is made of policies: ac2/policy_instance.h.
 class Policy {
  public:
   // The ready-made policy of this name: "recompute_all", "must_save_all", and, in a program that links policies/ too,
@@ -190,17 +194,13 @@ class Policy {
   Policy named(std::string name) const;
   const std::string& name() const { return name_; }
 
-  // For policies that are made of policies (ac2/policy_instance.h): the policy as one region has it, and the general
-  // form, whose `make` runs for each region entered. enter() throws c10::Error if the policy was moved from.
-  struct Instance;
-  Instance enter() const;
-  static Policy per_region(std::function<Instance()> make);
-
  private:
-  explicit Policy(std::function<Instance()> enter) : enter_(std::move(enter)) {}
-  static std::function<Instance()> share(PolicyFn fn);
+  friend class internal::PolicyAccess;
 
-  std::function<Instance()> enter_;
+  explicit Policy(std::function<PolicyInstance()> enter) : enter_(std::move(enter)) {}
+  static std::function<PolicyInstance()> share(PolicyFn fn);
+
+  std::function<PolicyInstance()> enter_;
   std::string name_;
 };
 

@@ -2,9 +2,9 @@
 //
 //   // Says of every op what `policy` says, and counts the ops that it saves.
 //   ac2::Policy counting(ac2::Policy policy, std::shared_ptr<int> saved) {
-//     return ac2::Policy::per_region([policy, saved] {
-//       auto of = std::make_shared<const ac2::Policy::Instance>(policy.enter());
-//       ac2::Policy::Instance instance;
+//     return ac2::policy_per_region([policy, saved] {
+//       auto of = std::make_shared<const ac2::PolicyInstance>(enter_policy(policy));
+//       ac2::PolicyInstance instance;
 //       instance.fn = [of, saved](const ac2::OpContext& op) {
 //         const ac2::PolicyDecision decision = of->decide(op);
 //         *saved += decision.saves() ? 1 : 0;
@@ -19,6 +19,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -27,7 +28,7 @@
 namespace ac2 {
 
 // Exactly one of the first three members is set.
-struct Policy::Instance {
+struct PolicyInstance {
   std::optional<PolicyDecision> constant;
   OperatorPolicyFn by_operator;
   PolicyFn fn;
@@ -51,5 +52,11 @@ struct Policy::Instance {
   // already and is not asked again.
   std::optional<PolicyDecision> decide_op_of(const NamedTensor& tensor) const;
 };
+
+// `policy` as the region that is being opened has it. Throws c10::Error if the policy was moved from.
+PolicyInstance enter_policy(const Policy& policy);
+// The general form of a policy: `make` runs for each region entered. Entering it throws c10::Error if `make` returns an
+// instance with none of the first three members, or with several.
+Policy policy_per_region(std::function<PolicyInstance()> make);
 
 }  // namespace ac2

@@ -23,8 +23,8 @@ std::optional<ac2::Policy> function_by_name(std::string_view name) {
   const ac2::Policy function = [](const ac2::OpContext&) { return ac2::CheckpointPolicy::PREFER_RECOMPUTE; };
   if (name == "function") return function;
   if (name != "function_that_drops_nothing") return std::nullopt;
-  return ac2::Policy::per_region([function] {
-    ac2::Policy::Instance instance = function.enter();
+  return ac2::policy_per_region([function] {
+    ac2::PolicyInstance instance = enter_policy(function);
     instance.may_drop_tensors = false;
     return instance;
   });

@@ -29,7 +29,7 @@ constexpr int64_t kDeviceBytes = 1 << 30;
 
 ac2::SaveWithHooks hooks_of(int64_t bits, const char* op) {
   const c10::OperatorHandle handle = c10::Dispatcher::singleton().findSchemaOrThrow(op, "");
-  return *ac2::policies::quantize_ops({op}, bits).enter().decide(handle)->save_with_hooks();
+  return *enter_policy(ac2::policies::quantize_ops({op}, bits)).decide(handle)->save_with_hooks();
 }
 
 at::Tensor numbers(at::ScalarType type) {

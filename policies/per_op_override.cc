@@ -30,8 +30,8 @@ Policy per_op_override(Policy policy, const std::vector<std::pair<std::string, P
   for (const auto& [name, decision] : overrides) {
     parsed->emplace_back(internal::OpNameSet::parse("per_op_override", {name}), decision);
   }
-  return Policy::per_region([policy = std::move(policy), table = std::shared_ptr<const Overrides>(std::move(parsed))] {
-           Policy::Instance overridden = policy.enter();
+  return policy_per_region([policy = std::move(policy), table = std::shared_ptr<const Overrides>(std::move(parsed))] {
+           PolicyInstance overridden = enter_policy(policy);
            if (overridden.fn) {
              overridden.fn = [table, fn = std::move(overridden.fn)](const OpContext& op) {
                PolicyDecision otherwise = fn(op);

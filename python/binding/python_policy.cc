@@ -79,13 +79,14 @@ py::object by_operator_policy(const py::object& functions) {
 }
 
 py::object operator_decisions(const py::object& policy) {
-  return py::cpp_function([policy, instance = policy.cast<const Policy&>().enter()](const py::handle op) -> py::object {
-    const auto schema = op.attr("_schema");
-    const c10::OperatorHandle handle = c10::Dispatcher::singleton().findSchemaOrThrow(
-        schema.attr("name").cast<std::string>().c_str(), schema.attr("overload_name").cast<std::string>().c_str());
-    const std::optional<PolicyDecision> decision = instance.decide(handle);
-    return decision ? from_decision(*decision) : py::none();
-  });
+  return py::cpp_function(
+      [policy, instance = enter_policy(policy.cast<const Policy&>())](const py::handle op) -> py::object {
+        const auto schema = op.attr("_schema");
+        const c10::OperatorHandle handle = c10::Dispatcher::singleton().findSchemaOrThrow(
+            schema.attr("name").cast<std::string>().c_str(), schema.attr("overload_name").cast<std::string>().c_str());
+        const std::optional<PolicyDecision> decision = instance.decide(handle);
+        return decision ? from_decision(*decision) : py::none();
+      });
 }
 
 std::string op_name(py::handle op) {

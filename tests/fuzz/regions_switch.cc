@@ -67,9 +67,9 @@ PolicyDecision Regions::decision_of(uint32_t decision) const {
 Policy Regions::policy_of(uint32_t policy) const {
   const Policy given = given_policy(policy);
   if (!setting_->drops) return given;
-  return Policy::per_region([given] {
-    Policy::Instance instance = given.enter();
-    instance.fn = [inner = given.enter()](const OpContext& op) {
+  return policy_per_region([given] {
+    PolicyInstance instance = enter_policy(given);
+    instance.fn = [inner = enter_policy(given)](const OpContext& op) {
       last_use().reset();
       return inner.decide(op);
     };

@@ -29,9 +29,9 @@ const Policy early("must_save_all");
 
 TEST(LibraryAloneTest, KnowsItsOwnPoliciesByName) {
   EXPECT_EQ(Policy("recompute_all").name(), "recompute_all");
-  EXPECT_EQ(Policy("recompute_all").enter().constant, PolicyDecision(CheckpointPolicy::PREFER_RECOMPUTE));
-  EXPECT_EQ(Policy("must_save_all").enter().constant, PolicyDecision(CheckpointPolicy::MUST_SAVE));
-  EXPECT_EQ(early.enter().constant, PolicyDecision(CheckpointPolicy::MUST_SAVE));
+  EXPECT_EQ(enter_policy(Policy("recompute_all")).constant, PolicyDecision(CheckpointPolicy::PREFER_RECOMPUTE));
+  EXPECT_EQ(enter_policy(Policy("must_save_all")).constant, PolicyDecision(CheckpointPolicy::MUST_SAVE));
+  EXPECT_EQ(enter_policy(early).constant, PolicyDecision(CheckpointPolicy::MUST_SAVE));
 }
 
 TEST(LibraryAloneTest, AnUnknownNameListsThoseThatAreLinked) {

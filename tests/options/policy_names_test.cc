@@ -20,9 +20,9 @@ TEST(PolicyNamesTest, ALinkedPolicyIsKnownByItsName) {
         "nothing_saveable", "dots_saveable", "checkpoint_dots", "dots_with_no_batch_dims_saveable",
         "checkpoint_dots_with_no_batch_dims", "offload_dot_with_no_batch_dims"}) {
     EXPECT_EQ(Policy(name).name(), name);
-    EXPECT_EQ(Policy(std::string(name)).enter().name, name);
+    EXPECT_EQ(enter_policy(Policy(std::string(name))).name, name);
   }
-  EXPECT_TRUE(early.enter().by_operator);
+  EXPECT_TRUE(enter_policy(early).by_operator);
 }
 
 TEST(PolicyNamesTest, AnUnknownNameListsThem) {

@@ -116,7 +116,7 @@ TEST_F(ScopeOptionsTest, APolicyByNameMeansTheSameEverywhere) {
   ASSERT_GT(policies::policy_names().size(), 2u);
   for (const std::string& name : policies::policy_names()) {
     EXPECT_EQ(Policy(name).name(), name);
-    EXPECT_EQ(Policy(name).enter().name, name);
+    EXPECT_EQ(enter_policy(Policy(name)).name, name);
     EXPECT_EQ(policies::policy_by_name(name).name(), name);
     PolicyScope scope(name);
     x_.sin().cos().sum().backward();

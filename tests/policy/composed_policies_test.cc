@@ -18,7 +18,7 @@ using namespace policies;
 using ComposedPoliciesTest = CleanTest;
 
 CheckpointPolicy decide(const Policy& policy, const char* op) {
-  return policy.enter().decide(c10::Dispatcher::singleton().findSchemaOrThrow(op, "")).value().policy();
+  return enter_policy(policy).decide(c10::Dispatcher::singleton().findSchemaOrThrow(op, "")).value().policy();
 }
 
 // sin and cos and tanh in a chain, with the names "s", "c" and "t". tanh needs its own result, cos sin's, exp its own.
@@ -96,7 +96,7 @@ TEST_F(ComposedPoliciesTest, CompositionIsAsCheapAsItsDearestPart) {
   const Policy by_operator = save_ops({"aten::mm"});
   const Policy constant = PREFER_SAVE;
   const auto cost = [](const Policy& policy) {
-    const Policy::Instance instance = policy.enter();
+    const PolicyInstance instance = enter_policy(policy);
     EXPECT_EQ(instance.constant.has_value() + static_cast<bool>(instance.by_operator) + static_cast<bool>(instance.fn),
               1);
     return std::string(instance.constant ? "constant" : instance.by_operator ? "by_operator" : "call");

@@ -72,8 +72,8 @@ std::vector<std::pair<const char*, MakePolicy>> policies_that_drop() {
        }},
       {"per region",
        [](const Drop& drop) {
-         return Policy::per_region([drop] {
-           Policy::Instance instance = Policy::constant(PREFER_SAVE).enter();
+         return policy_per_region([drop] {
+           PolicyInstance instance = enter_policy(Policy::constant(PREFER_SAVE));
            instance.constant.reset();
            instance.fn = [drop](const OpContext&) {
              drop();

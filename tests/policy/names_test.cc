@@ -85,14 +85,14 @@ TEST_F(NamesTest, SaveAnythingExceptTheseNamesRecomputesThoseAlone) {
 TEST_F(NamesTest, RecomputeTheseNamesInsists) {
   EXPECT_FALSE(saves_named(recompute_these_names({"a"}), "a"));
   EXPECT_TRUE(saves_named(recompute_these_names({"a"}), "b"));
-  const Policy::Instance instance = recompute_these_names({"a"}).enter();
+  const PolicyInstance instance = enter_policy(recompute_these_names({"a"}));
   EXPECT_EQ(instance.by_name({.name = "a", .tensor = at::Tensor()}), PolicyDecision(MUST_RECOMPUTE));
 }
 
 TEST_F(NamesTest, OffloadTheseNamesSavesWhereItIsOnTheCpu) {
   EXPECT_TRUE(saves_named(offload_these_names({"a"}), "a"));
   EXPECT_FALSE(saves_named(offload_these_names({"a"}), "b"));
-  const Policy::Instance instance = save_and_offload_only_these_names({"a"}, {"b"}).enter();
+  const PolicyInstance instance = enter_policy(save_and_offload_only_these_names({"a"}, {"b"}));
   EXPECT_EQ(instance.by_name({.name = "a", .tensor = at::Tensor()}), PolicyDecision(MUST_SAVE));
   EXPECT_EQ(instance.by_name({.name = "b", .tensor = at::Tensor()}), PolicyDecision(MUST_CPU_OFFLOAD));
   EXPECT_EQ(instance.by_name({.name = "c", .tensor = at::Tensor()}), std::nullopt);
@@ -103,7 +103,7 @@ TEST_F(NamesTest, PoliciesByNameCostNothingPerOp) {
   for (const Policy& policy :
        {save_only_these_names({"a"}), save_any_names_but_these({"a"}), save_anything_except_these_names({"a"}),
         recompute_these_names({"a"}), offload_these_names({"a"})}) {
-    EXPECT_TRUE(policy.enter().constant);
+    EXPECT_TRUE(enter_policy(policy).constant);
   }
 }
 

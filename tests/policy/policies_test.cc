@@ -31,7 +31,7 @@ TORCH_LIBRARY(ac2_policies_test, library) {
 }
 
 CheckpointPolicy decide(const Policy& policy, const char* op, const char* overload = "") {
-  const Policy::Instance instance = policy.enter();
+  const PolicyInstance instance = enter_policy(policy);
   if (instance.constant) {
     return instance.constant->policy();
   }
@@ -56,13 +56,13 @@ std::string save_ops_error(const std::string& op) {
 TEST(RecomputeAllTest, PrefersToRecomputeWhateverTheOp) {
   EXPECT_EQ(decide(recompute_all(), "aten::mm"), PREFER_RECOMPUTE);
   EXPECT_EQ(decide(recompute_all(), "aten::sin"), PREFER_RECOMPUTE);
-  EXPECT_TRUE(recompute_all().enter().constant) << "asked op by op";
+  EXPECT_TRUE(enter_policy(recompute_all()).constant) << "asked op by op";
 }
 
 TEST(MustSaveAllTest, SavesWhateverTheOp) {
   EXPECT_EQ(decide(must_save_all(), "aten::mm"), MUST_SAVE);
   EXPECT_EQ(decide(must_save_all(), "aten::sin"), MUST_SAVE);
-  EXPECT_TRUE(must_save_all().enter().constant) << "asked op by op";
+  EXPECT_TRUE(enter_policy(must_save_all()).constant) << "asked op by op";
 }
 
 TEST(SaveOpsTest, SavesTheListedOpsAndPrefersToRecomputeTheOthers) {
@@ -324,8 +324,8 @@ TEST(DotsSaveableTest, OffloadsProductsOfMatricesAlone) {
 }
 
 TEST(SaveableTest, IsAllOrNothing) {
-  EXPECT_EQ(everything_saveable().enter().constant, PolicyDecision(MUST_SAVE));
-  EXPECT_EQ(nothing_saveable().enter().constant, PolicyDecision(PREFER_RECOMPUTE));
+  EXPECT_EQ(enter_policy(everything_saveable()).constant, PolicyDecision(MUST_SAVE));
+  EXPECT_EQ(enter_policy(nothing_saveable()).constant, PolicyDecision(PREFER_RECOMPUTE));
 }
 
 TEST(BySizeTest, RejectsANegativeSize) {
@@ -339,7 +339,7 @@ TEST(EveryNthTest, RejectsAListWithAnUnknownOpAndAnEmptyOne) {
 
 TEST(PolicyByNameTest, KnowsThoseWithoutParametersAndRejectsOthers) {
   for (const std::string& name : policy_names()) {
-    EXPECT_EQ(policy_by_name(name).enter().name, name);
+    EXPECT_EQ(enter_policy(policy_by_name(name)).name, name);
   }
   EXPECT_EQ(std::set<std::string>(policy_names().begin(), policy_names().end()).size(), policy_names().size());
   EXPECT_EQ(decide(policy_by_name("speed"), "aten::_linalg_svd"), MUST_SAVE);

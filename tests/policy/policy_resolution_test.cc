@@ -175,7 +175,7 @@ TEST_F(PolicyTest, TrueIsMustSaveAndFalseIsPreferRecompute) {
 }
 
 TEST_F(PolicyTest, ADecisionIsAPolicyThatIsConstant) {
-  EXPECT_EQ(Policy(MUST_RECOMPUTE).enter().constant, PolicyDecision(MUST_RECOMPUTE));
+  EXPECT_EQ(enter_policy(Policy(MUST_RECOMPUTE)).constant, PolicyDecision(MUST_RECOMPUTE));
   EXPECT_TRUE(is_saved({PREFER_SAVE}));
   EXPECT_FALSE(is_saved({PREFER_SAVE, PREFER_RECOMPUTE}));
   PolicyScope scope(PREFER_SAVE);
@@ -183,14 +183,14 @@ TEST_F(PolicyTest, ADecisionIsAPolicyThatIsConstant) {
 }
 
 TEST_F(PolicyTest, APolicyPerRegionSetsExactlyOneOfTheThree) {
-  Policy::Instance instance;
-  const Policy policy = Policy::per_region([&] { return instance; });
-  expect_error([&] { policy.enter(); }, {"per_region", "0 of constant, by_operator and fn"});
+  PolicyInstance instance;
+  const Policy policy = policy_per_region([&] { return instance; });
+  expect_error([&] { enter_policy(policy); }, {"policy_per_region", "0 of constant, by_operator and fn"});
   instance.constant = MUST_SAVE;
-  EXPECT_EQ(policy.enter().constant, PolicyDecision(MUST_SAVE));
+  EXPECT_EQ(enter_policy(policy).constant, PolicyDecision(MUST_SAVE));
   instance.fn = [](const OpContext&) { return MUST_SAVE; };
-  expect_error([&] { policy.enter(); }, {"per_region", "2 of constant, by_operator and fn"});
-  expect_error([] { Policy::per_region(nullptr); }, {"per_region", "empty std::function"});
+  expect_error([&] { enter_policy(policy); }, {"policy_per_region", "2 of constant, by_operator and fn"});
+  expect_error([] { policy_per_region(nullptr); }, {"policy_per_region", "empty std::function"});
 }
 
 TEST_F(PolicyTest, NamesStandForConstantPolicies) {

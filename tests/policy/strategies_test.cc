@@ -31,7 +31,7 @@ Tensors residual_inputs() {
 // Which ops a region under `policy` saves, by name, in order.
 std::vector<std::string> saved_ops(const Policy& policy, const TensorFn& fn, const Tensors& inputs) {
   std::vector<std::string> saved;
-  const Policy::Instance instance = policy.enter();
+  const PolicyInstance instance = enter_policy(policy);
   const PolicyScope scope([&](const OpContext& op) {
     const PolicyDecision decision = instance.decide(op);
     if (decision.saves()) saved.emplace_back(op.name());

@@ -13,7 +13,7 @@ namespace ac2::test {
 
 // Those that `policy` decides on for an op without overloads; there must be some.
 inline SaveWithHooks hooks_of(const Policy& policy, const char* op) {
-  return *policy.enter().decide(c10::Dispatcher::singleton().findSchemaOrThrow(op, ""))->save_with_hooks();
+  return *enter_policy(policy).decide(c10::Dispatcher::singleton().findSchemaOrThrow(op, ""))->save_with_hooks();
 }
 
 // Bytes of all tensors in it.

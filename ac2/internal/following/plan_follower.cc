@@ -51,8 +51,8 @@ class PlanFollower {
 }  // namespace
 
 Policy follow(std::shared_ptr<const PlannedStep> plan) {
-  return Policy::per_region([plan = std::move(plan)] {
-    Policy::Instance instance;
+  return policy_per_region([plan = std::move(plan)] {
+    PolicyInstance instance;
     instance.fn = PlanFollower(plan);
     instance.may_drop_tensors = false;
     instance.memory_budget = plan->bytes;
@@ -62,7 +62,7 @@ Policy follow(std::shared_ptr<const PlannedStep> plan) {
 }
 
 std::shared_ptr<const PlannedStep> plan_of(const Policy& policy) {
-  const Policy::Instance instance = policy.enter();
+  const PolicyInstance instance = enter_policy(policy);
   const auto* follower = instance.fn.target<PlanFollower>();
   // A name policy says something of its own, which is not the plan's.
   return follower != nullptr && !instance.by_name ? follower->plan() : nullptr;

@@ -55,7 +55,7 @@ std::shared_ptr<ScopeState> open_region(Policy policy, OpeningOptions options) {
   install_engine();
   watch_set_data(&SavedTensorHook::before_set_data);
   set_out_of_memory_note([](const c10::Error& error) { return explain_held(error.what_without_backtrace()); });
-  Policy::Instance instance = policy.enter();
+  PolicyInstance instance = enter_policy(policy);
   if (const auto budget = BudgetOption(instance.memory_budget).budget(instance.modelled_costs)) {
     region.plan_budget = BudgetAccess::budget(*budget);
   }

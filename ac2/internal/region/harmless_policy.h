@@ -12,8 +12,8 @@ namespace ac2::internal {
 // The same policy, with the same name.
 inline Policy harmless(Policy policy) {
   std::string name = policy.name();
-  return Policy::per_region([policy = std::move(policy)] {
-           Policy::Instance instance = policy.enter();
+  return policy_per_region([policy = std::move(policy)] {
+           PolicyInstance instance = enter_policy(policy);
            instance.may_drop_tensors = false;
            return instance;
          })

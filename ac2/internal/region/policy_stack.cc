@@ -25,7 +25,7 @@ PolicyDecision combine(PolicyDecision outer, const PolicyDecision& inner, const 
   return outer;
 }
 
-int64_t PolicyStack::push(Policy::Instance policy) {
+int64_t PolicyStack::push(PolicyInstance policy) {
   const int64_t id = next_id_++;
   policies_.push_back({id, static_cast<int64_t>(policies_.size()), std::move(policy)});
   policies_changed();
@@ -73,7 +73,7 @@ const ResolvedDecision* PolicyStack::known(const OpFacts& facts) {
   }
   if (!looks_at_operator_) {
     if (!constant_) {
-      constant_ = resolve(facts, [](const Policy::Instance& policy) { return *policy.constant; });
+      constant_ = resolve(facts, [](const PolicyInstance& policy) { return *policy.constant; });
     }
     return &*constant_;
   }
@@ -81,12 +81,12 @@ const ResolvedDecision* PolicyStack::known(const OpFacts& facts) {
   if (it != by_operator_.end()) {
     return &it->second;
   }
-  ResolvedDecision resolved = resolve(facts, [&](const Policy::Instance& policy) { return *policy.decide(facts.op); });
+  ResolvedDecision resolved = resolve(facts, [&](const PolicyInstance& policy) { return *policy.decide(facts.op); });
   return &by_operator_.emplace(&facts, std::move(resolved)).first->second;
 }
 
 ResolvedDecision PolicyStack::decide(const OpFacts& facts, const OpContext& context) {
-  return resolve(facts, [&](const Policy::Instance& policy) { return policy.decide(context); });
+  return resolve(facts, [&](const PolicyInstance& policy) { return policy.decide(context); });
 }
 
 std::optional<PolicyDecision> PolicyStack::decide_name(const NamedTensor& tensor) {

@@ -31,11 +31,11 @@ class PolicyStack {
   struct Entry {
     int64_t id = 0;
     int64_t depth = 0;  // how many were open when it came
-    Policy::Instance policy;
+    PolicyInstance policy;
   };
 
   // Returns what remove() takes.
-  int64_t push(Policy::Instance policy);
+  int64_t push(PolicyInstance policy);
   void remove(int64_t id);
   // From the outermost to the innermost.
   const std::vector<Entry>& entries() const { return policies_; }

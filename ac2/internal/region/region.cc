@@ -72,7 +72,7 @@ ThreadRegions& ThreadRegions::here() {
   return regions;
 }
 
-std::shared_ptr<ScopeState> ThreadRegions::open(Policy::Instance policy, const RegionOptions& options) {
+std::shared_ptr<ScopeState> ThreadRegions::open(PolicyInstance policy, const RegionOptions& options) {
   remove_closed_elsewhere();
   const int graph_task = torch::autograd::get_current_graph_task_id();
   auto scope = std::make_shared<ScopeState>();

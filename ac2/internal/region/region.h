@@ -61,7 +61,7 @@ class ThreadRegions {
  public:
   static ThreadRegions& here();
 
-  std::shared_ptr<ScopeState> open(Policy::Instance policy, const RegionOptions& options = {});
+  std::shared_ptr<ScopeState> open(PolicyInstance policy, const RegionOptions& options = {});
   // Says what was wrong with closing the scope here and now. Empty if nothing was.
   std::string close(const std::shared_ptr<ScopeState>& scope);
 

@@ -12,13 +12,13 @@ namespace ac2::policies::internal {
 
 namespace {
 
-using Instances = std::vector<Policy::Instance>;
+using Instances = std::vector<PolicyInstance>;
 using Decisions = c10::SmallVector<std::optional<PolicyDecision>, 4>;
 
 template <class Subject>
 PolicyDecision decide(const Instances& instances, const Fold& fold, const Subject& subject) {
   Decisions decisions;
-  for (const Policy::Instance& instance : instances) {
+  for (const PolicyInstance& instance : instances) {
     decisions.emplace_back(instance.decide(subject));
   }
   return fold(decisions).value();
@@ -27,7 +27,7 @@ PolicyDecision decide(const Instances& instances, const Fold& fold, const Subjec
 std::optional<PolicyDecision> decide_name(const Instances& instances, const Fold& fold, const NamedTensor& tensor) {
   Decisions decisions;
   bool any = false;
-  for (const Policy::Instance& instance : instances) {
+  for (const PolicyInstance& instance : instances) {
     decisions.push_back(instance.name_opinion(tensor));
     any |= decisions.back().has_value();
   }
@@ -45,12 +45,12 @@ std::optional<PolicyDecision> decide_name(const Instances& instances, const Fold
 }  // namespace
 
 Policy compose(std::vector<Policy> policies, Fold fold) {
-  return Policy::per_region([policies = std::move(policies), fold = std::move(fold)] {
+  return policy_per_region([policies = std::move(policies), fold = std::move(fold)] {
     auto entered = std::make_shared<Instances>();
-    Policy::Instance composed;
+    PolicyInstance composed;
     composed.may_drop_tensors = false;
     for (const Policy& policy : policies) {
-      entered->push_back(policy.enter());
+      entered->push_back(enter_policy(policy));
       composed.may_drop_tensors |= entered->back().may_drop_tensors;
       // The budget is that of the first policy that has one.
       if (!composed.memory_budget) {
@@ -61,18 +61,18 @@ Policy compose(std::vector<Policy> policies, Fold fold) {
     const std::shared_ptr<const Instances> instances = std::move(entered);
     const auto all = [&](auto is) { return std::all_of(instances->begin(), instances->end(), is); };
 
-    if (all([](const Policy::Instance& instance) { return instance.constant.has_value(); })) {
+    if (all([](const PolicyInstance& instance) { return instance.constant.has_value(); })) {
       Decisions decisions;
-      for (const Policy::Instance& instance : *instances) {
+      for (const PolicyInstance& instance : *instances) {
         decisions.push_back(instance.constant);
       }
       composed.constant = fold(decisions).value();
-    } else if (all([](const Policy::Instance& instance) { return !instance.fn; })) {
+    } else if (all([](const PolicyInstance& instance) { return !instance.fn; })) {
       composed.by_operator = [instances, fold](const c10::OperatorHandle& op) { return decide(*instances, fold, op); };
     } else {
       composed.fn = [instances, fold](const OpContext& op) { return decide(*instances, fold, op); };
     }
-    if (!all([](const Policy::Instance& instance) { return !instance.by_name; })) {
+    if (!all([](const PolicyInstance& instance) { return !instance.by_name; })) {
       composed.by_name = [instances, fold](const NamedTensor& tensor) { return decide_name(*instances, fold, tensor); };
     }
     return composed;

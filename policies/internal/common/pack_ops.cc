@@ -65,8 +65,8 @@ Policy pack_ops(const std::string& caller, const std::vector<std::string>& ops,
   const auto listed = std::make_shared<const OpNameSet>(OpNameSet::parse(caller, ops));
   const auto regions = std::make_shared<OpenRegions>(std::move(enter_region));
   return ready_made(
-      caller, Policy::per_region([listed, regions] {
-        Policy::Instance instance;
+      caller, policy_per_region([listed, regions] {
+        PolicyInstance instance;
         instance.by_operator = [listed, region = regions->here()](const c10::OperatorHandle& op) -> PolicyDecision {
           if (!listed->contains(op.operator_name())) return CheckpointPolicy::PREFER_RECOMPUTE;
           return region->decide(op);
