@@ -236,10 +236,21 @@ class Value {
   // The value has no form, no copy and no replay beside the bytes that forward computed.
   bool is_only_original() const { return form_ == nullptr && !is_held_privately() && !is_there(); }
 
-  CountedBytes counted_bytes() const {
-    return {.saved = is_offloaded() ? 0 : held_bytes(),
-            .offloaded = is_offloaded() ? bytes() : 0,
-            .recomputed = is_replayed() ? bytes() : 0};
+  // The bytes for which the value counts, if Held is one of `held` and There one of `there`. Where the sets are constants
+  // the compiler leaves out the questions that they answer.
+  C10_ALWAYS_INLINE CountedBytes counted_bytes(uint8_t held, uint8_t there) const {
+    const bool may_be_held = (held & ~set_of(Held::kNot)) != 0;
+    const bool is_in_a_storage = (held & ~kInAStorage) == 0;
+    CountedBytes counted;
+    if (may_be_held && !is_in_a_storage && is_offloaded()) {
+      counted.offloaded = bytes();
+    } else if (may_be_held) {
+      counted.saved = is_in_a_storage ? bytes() : held_bytes();
+    }
+    if (contains(there, There::kReplayed) && is_replayed()) {
+      counted.recomputed = bytes();
+    }
+    return counted;
   }
 
  private:

@@ -111,6 +111,21 @@ C10_ALWAYS_INLINE constexpr std::optional<ValueState> state_after(ValueState sta
   return ValueState{row.to_held.value_or(state.held), row.to_there.value_or(state.there)};
 }
 
+// The states that a change may begin in, and those to which it may lead; no state of a part that the change is not
+// about.
+struct StateSets {
+  uint8_t held = 0;
+  uint8_t there = 0;
+};
+constexpr StateSets states_before(StateChange change) {
+  const StateRow& row = kStateTable[static_cast<size_t>(change)];
+  return {row.to_held ? row.from_held : uint8_t{0}, row.to_there ? row.from_there : uint8_t{0}};
+}
+constexpr StateSets states_after(StateChange change) {
+  const StateRow& row = kStateTable[static_cast<size_t>(change)];
+  return {row.to_held ? set_of(*row.to_held) : uint8_t{0}, row.to_there ? set_of(*row.to_there) : uint8_t{0}};
+}
+
 // Which part of the state a change is about.
 constexpr bool changes_held(StateChange change) {
   return kStateTable[static_cast<size_t>(change)].to_held.has_value();

@@ -110,8 +110,8 @@ class BudgetShare {
       uncount(value.budget_.there, value.bytes());
     }
   }
-  // Where the bytes are has changed. ValueBytes tells of each StateChange. Three callers tell of what is none: the
-  // original has died, or was overwritten, or the value waits for a replay. And recount() tells once tracking starts.
+  // Where the bytes are has changed. ValueBytes alone tells of it: of each StateChange, and of an original that has
+  // died or was overwritten. And recount() tells once tracking starts.
   void update_place(const Value& value) {
     if (value.budget().tracked) {
       tell_place(value);

@@ -2,22 +2,37 @@
 
 namespace ac2::internal {
 
-void ByteLedger::held(const Value& value) {
-  const CountedBytes counted = value.counted_bytes();
-  offloaded_bytes_ += counted.offloaded;
-  if (value.is_packed()) {
-    tell(value, value.bytes(), value.is_offloaded() ? ByteChange::Kind::kOffload : ByteChange::Kind::kPack);
+void ByteLedger::tell_change(const Value& value, StateChange what, ValueState old, const CountedBytes& before,
+                             const CountedBytes& now) const {
+  const ValueState state = value.state();
+  const auto counts_as_saved = [&](Held held) {
+    const bool is_offload = held == Held::kPacked && value.packed_form()->is_offload;
+    return held != Held::kNot && held != Held::kWhole && !is_offload;
+  };
+  // The sums as each event leaves them.
+  int64_t saved = saved_bytes_ - (now.saved - before.saved);
+  int64_t recomputed = recomputed_bytes_ - (now.recomputed - before.recomputed);
+  const auto tell_sums = [&](int64_t bytes, ByteChange::Kind kind) {
+    observers_.tell([&](Observer& observer) { observer.bytes_changed({value, kind, bytes, saved, recomputed}); });
+  };
+  if (changes_held(what) && counts_as_saved(old.held)) {
+    saved -= before.saved;
+    tell_sums(before.saved, ByteChange::Kind::kRelease);
   }
-  if (value.state().held != Held::kWhole && !value.is_offloaded()) {
-    saved(value, counted.saved, ByteChange::Kind::kHold);
+  if (changes_there(what) && old.there == There::kReplayed) {
+    recomputed -= before.recomputed;
+    tell_sums(before.recomputed, ByteChange::Kind::kDrop);
   }
-}
-
-void ByteLedger::held_no_more(const Value& value) {
-  const CountedBytes counted = value.counted_bytes();
-  offloaded_bytes_ -= counted.offloaded;
-  if (value.state().held != Held::kWhole && !value.is_offloaded()) {
-    saved(value, -counted.saved, ByteChange::Kind::kRelease);
+  if (changes_there(what) && state.there == There::kReplayed) {
+    recomputed += now.recomputed;
+    tell_sums(now.recomputed, ByteChange::Kind::kReplay);
+  }
+  if (changes_held(what) && state.held == Held::kPacked) {
+    tell_sums(value.bytes(), value.is_offloaded() ? ByteChange::Kind::kOffload : ByteChange::Kind::kPack);
+  }
+  if (changes_held(what) && counts_as_saved(state.held)) {
+    saved += now.saved;
+    tell_sums(now.saved, ByteChange::Kind::kHold);
   }
 }
 

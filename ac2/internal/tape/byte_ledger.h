@@ -19,15 +19,18 @@ class ByteLedger {
  public:
   explicit ByteLedger(const Observers& observers) : observers_(observers) {}
 
-  // The tape holds `value` from now on, or it is about to hold it no more.
-  void held(const Value& value);
-  void held_no_more(const Value& value);
-  // The value's bytes are there for a backward; or they are about to be there no more.
-  C10_ALWAYS_INLINE void is_there(const Value& value) {
-    recomputed(value, value.counted_bytes().recomputed, ByteChange::Kind::kReplay);
-  }
-  C10_ALWAYS_INLINE void there_no_more(const Value& value) {
-    recomputed(value, -value.counted_bytes().recomputed, ByteChange::Kind::kDrop);
+  // The value's state has changed from `old`. The value counted for `before`, as far as `what` changes that, and counts
+  // for `now`. An observer hears of the end of the old state and of the beginning of the new one.
+  C10_ALWAYS_INLINE void changed(const Value& value, StateChange what, ValueState old, const CountedBytes& before,
+                                 const CountedBytes& now) {
+    saved_bytes_ += now.saved - before.saved;
+    offloaded_bytes_ += now.offloaded - before.offloaded;
+    recomputed_bytes_ += now.recomputed - before.recomputed;
+    most_recomputed_bytes_ = std::max(most_recomputed_bytes_, recomputed_bytes_);
+    peak_bytes_ = std::max(peak_bytes_, saved_bytes_ + recomputed_bytes_);
+    if (!observers_.empty()) {
+      tell_change(value, what, old, before, now);
+    }
   }
   void copied(const Value& value) {
     copied_bytes_ += value.bytes();
@@ -50,21 +53,8 @@ class ByteLedger {
   void write_to(TraceStats& stats) const;
 
  private:
-  void saved(const Value& value, int64_t bytes, ByteChange::Kind kind) {
-    saved_bytes_ += bytes;
-    note_peak();
-    tell(value, bytes < 0 ? -bytes : bytes, kind);
-  }
-  void recomputed(const Value& value, int64_t bytes, ByteChange::Kind kind) {
-    if (!value.is_replayed()) {
-      return;
-    }
-    recomputed_bytes_ += bytes;
-    most_recomputed_bytes_ = std::max(most_recomputed_bytes_, recomputed_bytes_);
-    note_peak();
-    tell(value, bytes < 0 ? -bytes : bytes, kind);
-  }
-  void note_peak() { peak_bytes_ = std::max(peak_bytes_, saved_bytes_ + recomputed_bytes_); }
+  void tell_change(const Value& value, StateChange what, ValueState old, const CountedBytes& before,
+                   const CountedBytes& now) const;
   void tell(const Value& value, int64_t bytes, ByteChange::Kind kind) const {
     observers_.tell([&](Observer& observer) {
       observer.bytes_changed({value, kind, bytes, saved_bytes_, recomputed_bytes_});

@@ -9,10 +9,10 @@ LockedTape::LockedTape()
       ledger_(observers_),
       bytes_(ledger_, budget_, trash_, observers_),
       lifetimes_(memory_, bytes_, budget_, trash_, observers_),
-      pins_(bytes_, budget_),
+      pins_(bytes_),
       decisions_(lifetimes_, bytes_, observers_),
       offloading_(decisions_),
-      storages_(lifetimes_, bytes_, budget_, offloading_),
+      storages_(lifetimes_, bytes_, offloading_),
       foreign_copies_(lifetimes_),
       anchors_(lifetimes_, storages_, ledger_, observers_),
       kept_(bytes_, pins_, decisions_, offloading_, budget_, ledger_) {}
@@ -20,8 +20,7 @@ LockedTape::LockedTape()
 void LockedTape::forget_origin(Value* value) {
   observers_.tell([&](Observer& observer) { observer.overwritten(*value); });
   kept_.drop_before_overwrite(value);
-  value->forget_original();
-  budget_.update_place(*value);
+  bytes_.lose_original(value);
 }
 
 void LockedTape::expose(Value* value, c10::StorageImpl* storage) {

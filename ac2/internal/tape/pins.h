@@ -14,7 +14,7 @@ namespace ac2::internal {
 
 class Pins {
  public:
-  Pins(ValueBytes& bytes, BudgetShare& budget) : bytes_(bytes), budget_(budget) {}
+  explicit Pins(ValueBytes& bytes) : bytes_(bytes) {}
 
   void pin(Value* value) { pin(value, /*original_goes=*/false); }
   void unpin(Value* value);
@@ -28,7 +28,6 @@ class Pins {
   void pin(Value* root, bool original_goes);
 
   ValueBytes& bytes_;
-  BudgetShare& budget_;
 };
 
 }  // namespace ac2::internal

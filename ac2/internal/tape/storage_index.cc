@@ -182,13 +182,7 @@ void StorageIndex::forget_dead(Value* value) {
       !names_decide_) {
     lifetimes_.detach_producer(value);
   }
-  budget_.update_place(*value);
-  // Bytes that are no more cannot change, and the storage's own memory is freed. An offloaded value may have been
-  // changed while the storage lived.
-  if (!value->is_packed()) {
-    value->forget_original();
-    value->versions().release();
-  }
+  bytes_.original_died(value);
   lifetimes_.unref(value);
 }
 

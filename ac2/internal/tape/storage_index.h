@@ -28,8 +28,8 @@ namespace ac2::internal {
 
 class StorageIndex {
  public:
-  StorageIndex(Lifetimes& lifetimes, ValueBytes& bytes, BudgetShare& budget, Offloading& offloading)
-      : lifetimes_(lifetimes), bytes_(bytes), budget_(budget), offloading_(offloading) {}
+  StorageIndex(Lifetimes& lifetimes, ValueBytes& bytes, Offloading& offloading)
+      : lifetimes_(lifetimes), bytes_(bytes), offloading_(offloading) {}
 
   // A saved value from outside is made if the tape does not know the tensor's storage, or if that has changed unseen.
   // `tensor` must be defined.
@@ -95,7 +95,6 @@ class StorageIndex {
 
   Lifetimes& lifetimes_;
   ValueBytes& bytes_;
-  BudgetShare& budget_;
   Offloading& offloading_;
   StorageMap map_;
   c10::SmallVector<Value*, 8> dead_;  // that were in map_

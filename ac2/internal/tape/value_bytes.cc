@@ -13,22 +13,18 @@ namespace ac2::internal {
 C10_ALWAYS_INLINE void ValueBytes::tell_before(Value& value, StateChange what) {
   if (changes_held(what) && value.state().held != Held::kNot) {
     observers_.tell([&](Observer& observer) { observer.before_drop(value); });
-    ledger_.held_no_more(value);
     budget_.uncount_held(value);
   }
   if (changes_there(what) && value.is_there()) {
-    ledger_.there_no_more(value);
     budget_.uncount_there(value);
   }
 }
 
 C10_ALWAYS_INLINE void ValueBytes::tell_after(Value& value, StateChange what) {
   if (changes_there(what) && value.is_there()) {
-    ledger_.is_there(value);
     budget_.count_there(value);
   }
   if (changes_held(what) && value.state().held != Held::kNot) {
-    ledger_.held(value);
     budget_.count_held(value);
   }
   budget_.update_place(value);
@@ -40,13 +36,16 @@ C10_ALWAYS_INLINE void ValueBytes::change(Value* value, StateChange what, Move&&
   TORCH_INTERNAL_ASSERT(next.has_value(), "a value that is held as ", static_cast<int>(value->state().held),
                         " and there as ", static_cast<int>(value->state().there), " cannot change by ",
                         static_cast<int>(what));
+  const ValueState old = value->state();
+  const CountedBytes before = value->counted_bytes(states_before(what).held, states_before(what).there);
   tell_before(*value, what);
   move();
   value->state_ = *next;
+  ledger_.changed(*value, what, old, before, value->counted_bytes(states_after(what).held, states_after(what).there));
   tell_after(*value, what);
 }
 
-void ValueBytes::throw_held_away(Value& value) {
+C10_ALWAYS_INLINE void ValueBytes::throw_held_away(Value& value) {
   if (value.held_) {
     trash_.put(value.held_);
   }
@@ -239,6 +238,20 @@ bool ValueBytes::take_original(Value* value) {
   }
   change(value, StateChange::kTakeOriginal, [&] { value->there_ = c10::Storage(std::move(original)); });
   return true;
+}
+
+void ValueBytes::lose_original(Value* value) {
+  value->forget_original();
+  budget_.update_place(*value);
+}
+
+void ValueBytes::original_died(Value* value) {
+  budget_.update_place(*value);
+  // Bytes that are no more cannot change, and the storage's own memory is freed.
+  if (!value->is_packed()) {
+    value->forget_original();
+    value->versions().release();
+  }
 }
 
 void ValueBytes::drop_there(Value* value) {

@@ -3,10 +3,10 @@
 // Each of them is a StateChange, which only change() makes. change() looks the next state up, moves the bytes, and
 // tells the ledger, the budget and the observers. Nothing is freed before the lock is released.
 //
-// A change is told as the end of the old state and the beginning of the new one, and not as one difference in bytes:
-// observers write both down (a copy takes the place of a storage: one is released, the other is held), and a budget
-// counts a value in one sum before the change and in another after it (droppable bytes, fixed bytes, bytes from
-// outside).
+// The ledger adds the difference in bytes. An observer hears of the end of the old state and of the beginning of the
+// new one, because it writes both down (a copy takes the place of a storage: one is released, the other is held). So
+// does the budget, which counts a value in one sum before the change and in another after it (droppable bytes, fixed
+// bytes, bytes from outside).
 //
 // Threads: guarded by the tape's lock.
 #pragma once
@@ -67,6 +67,13 @@ class ValueBytes {
   void set_replayed(Value* value, c10::Storage storage, at::Tensor replayed);
   // Takes the original for a pin, if it is still there and unchanged. False if it is not.
   bool take_original(Value* value);
+  // The original may have died, or the value waits although it is there: the budget learns where the bytes are now.
+  void wait_for_replay(const Value& value) { budget_.update_place(value); }
+  // The original is about to have other bytes.
+  void lose_original(Value* value);
+  // The original has died. A packed value keeps its address and versions: it may have been changed while the storage
+  // lived.
+  void original_died(Value* value);
   // The region has a collective that is replayed. All processes must replay it, so nothing that one of them may see and
   // another not may decide on a replay from now on: which originals are there, and who else has a storage, depends on
   // threads of collectives, which let go of what they have sent at any time.
