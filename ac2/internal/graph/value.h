@@ -236,8 +236,8 @@ class Value {
   // The value has no form, no copy and no replay beside the bytes that forward computed.
   bool is_only_original() const { return form_ == nullptr && !is_held_privately() && !is_there(); }
 
-  // The bytes for which the value counts, if Held is one of `held` and There one of `there`. Where the sets are constants
-  // the compiler leaves out the questions that they answer.
+  // The bytes for which the value counts, if Held is one of `held` and There one of `there`. Where the sets are
+  // constants the compiler leaves out the questions that they answer.
   C10_ALWAYS_INLINE CountedBytes counted_bytes(uint8_t held, uint8_t there) const {
     const bool may_be_held = (held & ~set_of(Held::kNot)) != 0;
     const bool is_in_a_storage = (held & ~kInAStorage) == 0;
