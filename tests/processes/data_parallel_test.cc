@@ -1,8 +1,13 @@
 // Data-parallel training with two real processes: regions change no bit and no collective.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/socket.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <unistd.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -102,6 +107,71 @@ TEST(DataParallelTest, RegionsAroundBlocksStepsAndTheWholeLoopTrainBitForBitAlik
       expect_same_on_all_ranks(options, trainer->model()->parameters());
     }
     EXPECT_EQ(live_node_count(), 0);
+  });
+}
+
+// The buckets are those of the order in which the first backward made the gradients.
+TEST(DataParallelTest, ABucketIsReducedWhileBackwardStillRuns) {
+  in_ranks(2, [](const gpt::Job& job) {
+    constexpr int64_t kDim = 600;  // so that a weight fills the first bucket, of 1 MiB
+    at::set_num_threads(1);
+    std::vector<at::Tensor> weights;
+    for (int i = 0; i < 3; ++i) weights.push_back(at::full({kDim, kDim}, 0.001 * (i + 1)).requires_grad_());
+    gpt::DataParallel parallel(job.connect(), weights);
+    const at::Tensor x = at::full({4, kDim}, 1. + job.rank);
+    for (const bool is_first : {true, false}) {
+      const int64_t before = parallel.reduced().calls;
+      int64_t reduced_by_then = 0;
+      parallel.before_forward();
+      at::Tensor loss;
+      {
+        PolicyScope scope("recompute_all");
+        const at::Tensor first = at::mm(x, weights[0]).tanh();
+        first.register_hook([&](const at::Tensor&) { reduced_by_then = parallel.reduced().calls - before; });
+        loss = at::mm(at::mm(first, weights[1]).tanh(), weights[2]).tanh().sum();
+      }
+      parallel.before_backward();
+      loss.backward();
+      if (!is_first) {
+        EXPECT_GE(reduced_by_then, 1);
+      }
+      EXPECT_EQ(parallel.reduced().calls - before, 2);
+    }
+    EXPECT_EQ(parallel.reduced().bytes, 2 * 3 * kDim * kDim * 4);
+  });
+}
+
+int free_port() {
+  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  EXPECT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), length), 0);
+  EXPECT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length), 0);
+  ::close(listener);
+  return ntohs(address.sin_port);
+}
+
+TEST(DataParallelTest, RanksMeetAtTheAddressThatTorchrunSets) {
+  in_ranks(2, [](const gpt::Job& job) {
+    const auto of_run_ranks = job.store();
+    if (job.rank == 0) {
+      const std::string port = std::to_string(free_port());
+      of_run_ranks->set("port", std::vector<uint8_t>(port.begin(), port.end()));
+    }
+    const std::vector<uint8_t> port = of_run_ranks->get("port");
+    ::unsetenv(testing::kStoreVariable);
+    ::setenv("MASTER_ADDR", "127.0.0.1", 1);
+    ::setenv("MASTER_PORT", std::string(port.begin(), port.end()).c_str(), 1);
+    const std::optional<gpt::Job> of_torchrun = gpt::Job::of_environment();
+    ASSERT_TRUE(of_torchrun);
+    EXPECT_EQ(of_torchrun->rank, job.rank);
+    EXPECT_EQ(of_torchrun->ranks, 2);
+    EXPECT_EQ(of_torchrun->ranks_here, 2);
+    std::vector<at::Tensor> sum = {at::full({4}, job.rank + 1.)};
+    of_torchrun->connect()->allreduce(sum)->wait();
+    EXPECT_TRUE(same_bits(sum[0], at::full({4}, 3.)));
   });
 }
 
