@@ -32,7 +32,7 @@ class RecomputeScope {
   std::shared_ptr<internal::ScopeState> state_;  // null outside a region
 };
 
-// MUST_SAVE: of what the calls compute, what backward needs is held.
+// MUST_SAVE: the tape holds all results of the calls that backward needs.
 class SaveScope {
  public:
   SaveScope();

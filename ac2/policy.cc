@@ -64,15 +64,15 @@ const char* to_string(CheckpointPolicy policy) {
   return "(no CheckpointPolicy)";
 }
 
-PolicyDecision::PolicyDecision(SaveWithHooks hooks)
-    : PolicyDecision(std::make_shared<const SaveWithHooks>(std::move(hooks))) {
+PolicyDecision::PolicyDecision(SaveWithHooks functions)
+    : PolicyDecision(std::make_shared<const SaveWithHooks>(std::move(functions))) {
   may_drop_tensors.store(true, std::memory_order_relaxed);
 }
 
-PolicyDecision::PolicyDecision(std::shared_ptr<const SaveWithHooks> hooks)
-    : policy_(CheckpointPolicy::MUST_SAVE), hooks_(std::move(hooks)) {
-  TORCH_CHECK(hooks_->pack && hooks_->unpack, "SaveWithHooks needs both functions, but ",
-              hooks_->pack ? "unpack" : "pack", " is empty. Give it one, or use CheckpointPolicy::MUST_SAVE.");
+PolicyDecision::PolicyDecision(std::shared_ptr<const SaveWithHooks> functions)
+    : policy_(CheckpointPolicy::MUST_SAVE), functions_(std::move(functions)) {
+  TORCH_CHECK(functions_->pack && functions_->unpack, "SaveWithHooks needs both functions, but ",
+              functions_->pack ? "unpack" : "pack", " is empty. Give it one, or use CheckpointPolicy::MUST_SAVE.");
 }
 
 void PolicyDecision::refuse(CheckpointPolicy policy) {

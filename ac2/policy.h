@@ -74,7 +74,7 @@ class PolicyDecision {
       refuse(policy);
     }
   }
-  PolicyDecision(SaveWithHooks hooks);  // NOLINT(google-explicit-constructor)
+  PolicyDecision(SaveWithHooks functions);  // NOLINT(google-explicit-constructor)
   // A template, so that pointers and lambdas, which convert to bool, are not taken for one.
   template <std::same_as<bool> Bool>
   PolicyDecision(Bool save)  // NOLINT(google-explicit-constructor)
@@ -83,9 +83,9 @@ class PolicyDecision {
   // MUST_SAVE for SaveWithHooks.
   CheckpointPolicy policy() const { return policy_; }
   // Null unless the decision was made from SaveWithHooks. Copies of a decision share it.
-  const std::shared_ptr<const SaveWithHooks>& save_with_hooks() const { return hooks_; }
+  const std::shared_ptr<const SaveWithHooks>& save_with_hooks() const { return functions_; }
   // The old name of save_with_hooks(), which stays for this release.
-  const std::shared_ptr<const SaveWithHooks>& hooks() const { return hooks_; }
+  const std::shared_ptr<const SaveWithHooks>& hooks() const { return functions_; }
 
   bool is_must() const {
     return policy_ == CheckpointPolicy::MUST_SAVE || policy_ == CheckpointPolicy::MUST_RECOMPUTE ||
@@ -99,18 +99,18 @@ class PolicyDecision {
   }
   // Equal decisions have the same policy and share one SaveWithHooks.
   friend bool operator==(const PolicyDecision& a, const PolicyDecision& b) {
-    return a.policy_ == b.policy_ && a.hooks_ == b.hooks_;
+    return a.policy_ == b.policy_ && a.functions_ == b.functions_;
   }
 
  private:
   friend class internal::DecisionAccess;
 
-  explicit PolicyDecision(std::shared_ptr<const SaveWithHooks> hooks);
+  explicit PolicyDecision(std::shared_ptr<const SaveWithHooks> functions);
   [[noreturn]] static void refuse(CheckpointPolicy policy);
   static bool any_may_drop_tensors();
 
   CheckpointPolicy policy_;
-  std::shared_ptr<const SaveWithHooks> hooks_;
+  std::shared_ptr<const SaveWithHooks> functions_;
 };
 
 // An op as a policy sees it, after the op ran. Valid only during the call.
@@ -160,7 +160,7 @@ using OperatorPolicyFn = std::function<PolicyDecision(const c10::OperatorHandle&
 using NamePolicyFn = std::function<std::optional<PolicyDecision>(const NamedTensor&)>;
 
 // Decides op by op. A policy is not asked about views, nor about ops that return no tensor: they have nothing to save.
-// A policy that is made of policies: ac2/policy_instance.h.
+// ac2/policy_instance.h has the parts for a policy that is made of other policies.
 class Policy {
  public:
   // The ready-made policy of this name: "recompute_all", "must_save_all", and, in a program that links policies/ too,

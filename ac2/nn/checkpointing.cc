@@ -36,7 +36,7 @@ void Checkpointing::offload(const at::Tensor& input) {
   if (input.defined() && !input.is_inference()) tag_with_policy(input, CheckpointPolicy::MUST_CPU_OFFLOAD);
 }
 
-void Checkpointing::keep(const at::Tensor& output) {
+void Checkpointing::save(const at::Tensor& output) {
   // Nothing of inference mode is ever needed by a backward.
   if (output.defined() && !output.is_inference()) tag_with_policy(output, CheckpointPolicy::MUST_SAVE);
 }

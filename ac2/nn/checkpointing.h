@@ -55,8 +55,8 @@ class Checkpointing {
   void set_on(bool on) { on_ = on; }
 
   // The trace of the last forward; inside another region it is that region's trace. Null before the first forward.
-  // Until the next forward it keeps the memory of the recording itself (64 KiB, and more after some hundred ops), but
-  // no tensor.
+  // Until the next forward the module holds the memory of the trace itself (64 KiB, and more after some hundred ops),
+  // but no tensor.
   std::shared_ptr<const Trace> last_trace() const;
 
   // Calls forward() with `inputs`, which it may move from, in a region if the options say so.
@@ -77,11 +77,11 @@ class Checkpointing {
   bool opens_region(bool is_training) const;
   void remember(std::shared_ptr<const Trace> trace);
   static void offload(const at::Tensor& input);
-  static void keep(const at::Tensor& output);
+  static void save(const at::Tensor& output);
 
   template <class Result>
   Result finish(Result&& result) const {
-    if (options_.keep_output) internal::for_each_tensor(result, &Checkpointing::keep);
+    if (options_.keep_output) internal::for_each_tensor(result, &Checkpointing::save);
     return std::forward<Result>(result);
   }
 

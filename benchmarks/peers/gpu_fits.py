@@ -9,7 +9,8 @@ Needs ac2 as installed, and the GPT of examples/python/train_gpt.py. The memory 
 for plain training. For plain training, torch.utils.checkpoint around each block, and each of these parts it prints the median
 time of the last steps, its ratio to plain training, the memory that was reserved, how often the allocator had to empty its cache,
 and for each step how many ops were computed again.
-Ends with an error if a loss differs from that of plain training in one bit.
+Ends with an error if a loss under whatever_fits() differs from that of plain training in one bit. A part in which memory runs out
+is printed, and is no error.
 """
 
 import argparse
@@ -82,7 +83,7 @@ def emptied():
 
 @contextlib.contextmanager
 def room(reserved, by):
-    """The process may reserve so many bytes, beside those of the filler, of which it tells how many they are."""
+    """Lets the process reserve so many bytes. Yields the bytes of the filler, which come on top."""
     free, total = torch.cuda.mem_get_info()
     here = torch.cuda.memory_reserved()  # cuBLAS's workspace and the like
     if by == "fraction":

@@ -7,7 +7,8 @@
     torchrun --nproc-per-node=2 train_fsdp.py --regions after               fully_shard() first, then a region for each block
     torchrun --nproc-per-node=2 train_fsdp.py --region model                one region around the whole forward, hooks included
 
-Several machines are torchrun's affair: `--nnodes`, `--rdzv-endpoint`. Needs torch, ac2 and tqdm.
+Several machines are torchrun's affair: `--nnodes`, `--rdzv-endpoint`. Each of them must have enough GPUs, or none of them.
+Needs torch, ac2 and tqdm.
 """
 
 import argparse

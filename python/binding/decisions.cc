@@ -24,12 +24,12 @@ constexpr std::array kDecisions{CheckpointPolicy::MUST_SAVE,        CheckpointPo
                                 CheckpointPolicy::MUST_CPU_OFFLOAD, CheckpointPolicy::PREFER_CPU_OFFLOAD};
 
 SaveWithHooks call_python(HeldObject pack, HeldObject unpack) {
-  SaveWithHooks hooks;
-  hooks.pack = [pack = std::move(pack)](const at::Tensor& tensor) {
+  SaveWithHooks functions;
+  functions.pack = [pack = std::move(pack)](const at::Tensor& tensor) {
     const py::gil_scoped_acquire gil;
     return calling_python([&] { return pack_object(pack.get()(tensor)); });
   };
-  hooks.unpack = [unpack = std::move(unpack)](const c10::IValue& packed) {
+  functions.unpack = [unpack = std::move(unpack)](const c10::IValue& packed) {
     const py::gil_scoped_acquire gil;
     return calling_python([&] {
       const py::object tensor = unpack.get()(unpack_object(packed));
@@ -40,7 +40,7 @@ SaveWithHooks call_python(HeldObject pack, HeldObject unpack) {
       return THPVariable_Unpack(tensor.ptr());
     });
   };
-  return hooks;
+  return functions;
 }
 
 // The enumeration's members by name, made once; both enumerations have names alone in common.

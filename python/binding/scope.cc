@@ -177,7 +177,7 @@ void add_trace(py::module_& module) {
       .def("__repr__", &repr_of);
   py::class_<PyTrace> trace(
       module, "Trace",
-      "The recording of one region, which all its scopes share. It may outlive them and backward, keeps no\n"
+      "The record of one region, which all its scopes share. It may outlive them and backward, keeps no\n"
       "tensor alive, and may be asked from any thread.");
   is_not_pickled(copy_is_itself(trace))
       .def(

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import traceback
 from typing import Optional
 
 import pytest
@@ -459,6 +460,8 @@ def test_a_child_finds_the_locks_of_other_threads_free(kind):
                 try:
                     in_child()
                     os._exit(0)
+                except BaseException:
+                    traceback.print_exc()
                 finally:
                     os._exit(1)  # else the child would go on with the tests
             assert os.waitpid(child, 0)[1] == 0

@@ -5,13 +5,16 @@
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <string>
 #include <vector>
 #if __has_include(<c10/core/AllocatorConfig.h>)
 #include <c10/core/AllocatorConfig.h>
+#include <c10/util/ScopeExit.h>
 #endif
 
 #include "ac2/internal/budget/whatever_fits.h"
 #include "ac2/internal/eviction/step_store.h"
+#include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/memory_budget.h"
 #include "ac2/scope.h"
 #include "tests/support/fake_cuda_memory.h"
@@ -157,15 +160,20 @@ TEST_F(CudaShortageTest, NothingIsDroppedWhereThereIsRoom) {
 }
 
 #if __has_include(<c10/core/AllocatorConfig.h>)
-// To map their pages anew would take longer than all replays. Other segments are given back, so that the next step can
-// cut them in another way.
+// Segments that grow stay mapped, because mapping their pages anew costs a part of each step. Other segments are given
+// back, so that the next step can cut them in another way.
 TEST_F(CudaShortageTest, IdleMemoryIsGivenBackAfterAShortageUnlessSegmentsGrow) {
+  const std::string setting_before =
+      internal::has_expandable_segments() ? "expandable_segments:True" : "expandable_segments:False";
+  const auto restore = c10::make_scope_exit([&] { c10::CachingAllocator::setAllocatorSettings(setting_before); });
   const auto emptied_with = [&](const char* setting) {
     c10::CachingAllocator::setAllocatorSettings(setting);
     budget().start_limit_anew();
     const FakeCudaMemory memory({.limit = int64_t{13} << 30, .scale = kScale});
     Gpt gpt(fake_.device(), /*head_in_region=*/true);
+    const int64_t drops = budget().hurried_drops();
     for (int i = 0; i < 3; ++i) step_of(gpt);
+    EXPECT_GT(budget().hurried_drops(), drops);
     return memory.emptied();
   };
   const int64_t growing = emptied_with("expandable_segments:True");

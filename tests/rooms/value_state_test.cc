@@ -1,4 +1,4 @@
-// The table of how a value's state changes, row by row, and what values say of themselves in each state.
+// The table of how a value's state changes, row by row.
 #include "ac2/internal/graph/value_state.h"
 
 #include <gtest/gtest.h>

@@ -44,8 +44,9 @@ std::optional<AcceleratorRoom> room_by_libtorch(c10::DeviceIndex device) {
     return std::nullopt;
   }
   const auto limit = static_cast<int64_t>(fraction_of(device) * static_cast<double>(memory->total));
-  // CUDA's allocator gives back whole pages of a segment that grows, of 20 MiB. A free block that does not fill its
-  // pages is no room for a block elsewhere.
+  // CUDA's allocator gives back only whole pages, of 20 MiB, of a segment that grows. A free block that does not fill
+  // its pages is no room for a block elsewhere. How much of what is idle fills whole pages is not known, so half
+  // counts.
   const int64_t idle = has_expandable_segments() ? memory->idle / 2 : memory->idle;
   return AcceleratorRoom{.limit = limit,
                          .reserved = memory->reserved,
@@ -84,7 +85,7 @@ bool make_room_on(c10::Device device) {
     return false;
   }
   const HeldValues held = held_values();
-  // While a graph is captured, what is dropped may not be given back to the device.
+  // While a graph is captured, dropped memory may not be given back to the device.
   if (held.bytes == 0 || is_capturing_graph()) {
     return false;
   }

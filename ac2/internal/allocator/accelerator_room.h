@@ -36,8 +36,8 @@ std::optional<AcceleratorRoom> room_of_accelerator(c10::DeviceIndex device);
 //
 // After a shortage the segments are cut as it suited a step that held more. Pieces of large ones are in use, by an
 // optimizer's state for ever, and what is dropped next is nowhere a whole segment. Without what was cached the next
-// step takes segments as it needs them. Segments that grow have no such pieces, and mapping their memory anew would
-// take longer than all else: the allocator keeps them.
+// step takes segments as it needs them. Segments that grow have no such pieces. To map their memory anew takes up to
+// 9 % of a step (docs/gpu.md), so the allocator keeps that memory.
 void give_back_idle_memory();
 
 // The allocator is about to take a segment of the device, or to fail. Drops values until there is enough room for it.

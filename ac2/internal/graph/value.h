@@ -99,17 +99,24 @@ class Value {
   explicit Value(const c10::Storage& storage)
       : nbytes_(storage.unsafeGetStorageImpl()->nbytes()), original_(storage.getWeakStorageImpl()) {}
 
-  // The storage that forward computed. It may have died: then the address is all that is left of it.
+  // The storage that forward computed. Of a storage that has died the address is all that is left.
   c10::StorageImpl* original_address() const { return original_._unsafe_get_target(); }
   bool original_is_alive() const { return !original_.expired(); }
   // Null if it has died.
   c10::intrusive_ptr<c10::StorageImpl> lock_original() const { return original_.lock(); }
   const c10::weak_intrusive_ptr<c10::StorageImpl>& weak_original() const { return original_; }
-  // The storage has other bytes from now on, or has died.
-  void forget_original() { original_.reset(); }
 
   const WatchedVersions& versions() const { return versions_; }
-  WatchedVersions& versions() { return versions_; }
+  // The versions are to be noted anew.
+  void forget_versions() { versions_ = WatchedVersions(); }
+  // Nobody has written to the value, although a counter that it watches has gone up.
+  void catch_up_versions() { versions_.catch_up(); }
+  // The value takes the place of `old`, whose bytes a write has changed that moves no counter; or one that has written
+  // to `tensor`.
+  void watch_versions_as(const Value& old) { versions_.watch_as(old.versions_); }
+  void watch_versions_after_write(const Value& old, const at::Tensor& tensor) {
+    versions_.watch_after_write(old.versions_, tensor);
+  }
 
   // The stream on which a replay made the bytes that are there, or on which they were last used since.
   c10::StreamId stream() const { return stream_; }
@@ -121,11 +128,8 @@ class Value {
 
   // A value without a form is simply a storage.
   bool has_form() const { return form_ != nullptr; }
-  void set_form(ValueForm form) { form_ = std::make_unique<ValueForm>(std::move(form)); }
-  void clear_form() { form_.reset(); }
 
   const BudgetedValue& budget() const { return budget_; }
-  void set_droppable(bool droppable) { budget_.droppable = droppable; }
 
   // The node that computed it; null for values from outside the region.
   Node* producer() const { return producer_; }
@@ -153,8 +157,6 @@ class Value {
 
   // StorageMap finds it by its storage.
   bool is_in_map() const { return map_index_ != kNotInMap; }
-  // The program has let go of the bytes; the storage index has a reference of its own until it has looked at the value.
-  bool was_let_go() const { return was_let_go_; }
   // Its bytes lie in memory that others may write to; see libtorch/foreign_memory.h.
   bool is_foreign() const { return is_foreign_; }
   // Surely no graph led to it where an op made it, or took it last.
@@ -169,15 +171,14 @@ class Value {
   bool counts_on_replay() const { return counts_on_replay_; }
 
   // Null if it has no such form.
-  PackedForm* packed_form() { return std::get_if<PackedForm>(form_.get()); }
   const PackedForm* packed_form() const { return std::get_if<PackedForm>(form_.get()); }
-  OpaqueForm* opaque_form() { return std::get_if<OpaqueForm>(form_.get()); }
   const OpaqueForm* opaque_form() const { return std::get_if<OpaqueForm>(form_.get()); }
-
   const ManagedForm* managed_form() const { return std::get_if<ManagedForm>(form_.get()); }
 
   bool is_opaque() const { return opaque_form() != nullptr; }
   bool is_managed() const { return managed_form() != nullptr; }
+  // The value is packed, or will be when it is held.
+  bool has_packed_form() const { return packed_form() != nullptr; }
   bool is_packed() const { return state_.held == Held::kPacked; }
   bool is_offloaded() const { return is_packed() && packed_form()->is_offload; }
   // Beside the storage that is held there is a copy of it on the host.
@@ -211,7 +212,9 @@ class Value {
     };
     return is_it(held_) + is_it(there_) + (replayed_.defined() ? is_it(replayed_.storage()) : 0);
   }
-  // The bytes that the tape holds of it, in whatever form but as a whole tensor.
+  // The tape has bytes of it, in whatever form but as a whole tensor.
+  bool has_held_bytes() const { return is_held_in_a_storage() || is_packed(); }
+  // How many these are.
   int64_t held_bytes() const {
     return is_packed() ? packed_form()->packed_bytes : is_held_in_a_storage() ? bytes() : 0;
   }
@@ -231,13 +234,19 @@ class Value {
   bool is_lost_by_a_write() const { return !counts_on_replay_ && !is_packed() && !is_held_privately(); }
   // The value can be had even when its storage is overwritten: something holds it, or computes it again.
   bool outlives_a_write() const { return counts_on_replay_ || is_used() || is_packed(); }
+  // A replay that has so many of the pins may write into the replayed bytes themselves: nobody else waits for them. A
+  // value with a packed form is not written into, because unpack may have returned the very tensor that pack returned.
+  bool may_be_overwritten_in_place(int64_t own_pins) const {
+    return !is_held_in_a_storage() && is_replayed() && !has_packed_form() && is_pinned_only_by(own_pins);
+  }
   // The value is held for what autograd saved, and for nothing else.
   bool is_held_for_hooks_alone() const { return !counts_on_replay_ && is_held_by_reference() && users_ == hooks_; }
   // The value has no form, no copy and no replay beside the bytes that forward computed.
   bool is_only_original() const { return form_ == nullptr && !is_held_privately() && !is_there(); }
 
-  // The bytes for which the value counts, if Held is one of `held` and There one of `there`. Where the sets are
-  // constants the compiler leaves out the questions that they answer.
+  // The bytes for which the value counts. The caller knows that its Held is in the set `held` and its There in `there`;
+  // an empty set means that this part does not count here. Where the sets are constants, the compiler leaves out the
+  // questions that they answer.
   C10_ALWAYS_INLINE CountedBytes counted_bytes(uint8_t held, uint8_t there) const {
     const bool may_be_held = (held & ~set_of(Held::kNot)) != 0;
     const bool is_in_a_storage = (held & ~kInAStorage) == 0;
@@ -256,19 +265,26 @@ class Value {
  private:
   static constexpr uint32_t kNotInMap = ~uint32_t{0};
 
-  friend class ValueBytes;    // all that changes state_; was_let_go_ and its reference
-  friend class Decisions;     // decided_, is_tagged_
+  friend class ValueBytes;    // all that changes state_; original_, versions_, form_; was_let_go_ and its reference
+  friend class Decisions;     // decided_, is_tagged_, form_
   friend class KeptValues;    // decided_, budget_
-  friend class Budget;        // budget_
+  friend class Budget;        // budget_: its evictor gives the value an id, and notes that it knows the value
   friend class BudgetShare;   // budget_
   friend class Lifetimes;     // producer_, refs_, users_, and counts_on_replay_, with which a node's inputs come to be
                               // used, or cease to be
-  friend class TapeHook;      // hooks_
+  friend class TapeHook;      // hooks_, the alias and the parts in form_
   friend class Pins;          // pins_, waits_
-  friend class StorageIndex;  // is_foreign_, was_let_go_, nbytes_
+  friend class StorageIndex;  // is_foreign_, was_let_go_, nbytes_, versions_, form_
   friend class StorageMap;    // map_index_
   friend class TrashCan;      // next_dead_
   friend struct Trash;        // next_dead_
+
+  // The storage has other bytes from now on, or has died.
+  void forget_original() { original_.reset(); }
+  void set_form(ValueForm form) { form_ = std::make_unique<ValueForm>(std::move(form)); }
+  void clear_form() { form_.reset(); }
+  PackedForm* changeable_packed_form() { return std::get_if<PackedForm>(form_.get()); }
+  OpaqueForm* changeable_opaque_form() { return std::get_if<OpaqueForm>(form_.get()); }
 
   ValueState state_;
   Decided decided_ = Decided::kSave;

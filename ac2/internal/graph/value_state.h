@@ -7,6 +7,10 @@
 // Held and There change together or alone, by one of the StateChanges. kStateTable says which change is possible where,
 // and what it leads to. ValueBytes makes the changes; nothing else does.
 //
+// Two things are no states: a copy on the host beside the storage that is held, which only takes the storage's place
+// once there is no room (kHoldPacked), and that a pack function is running without the lock
+// (ValueBytes::begin_packing()). Neither changes what is held.
+//
 // Example:
 //   if (std::optional<ValueState> next = state_after(value.state(), StateChange::kHoldCopy)) …
 #pragma once
@@ -111,8 +115,8 @@ C10_ALWAYS_INLINE constexpr std::optional<ValueState> state_after(ValueState sta
   return ValueState{row.to_held.value_or(state.held), row.to_there.value_or(state.there)};
 }
 
-// The states that a change may begin in, and those to which it may lead; no state of a part that the change is not
-// about.
+// The states in which a change may begin, or to which it may lead. The set of a part that the change is not about is
+// empty.
 struct StateSets {
   uint8_t held = 0;
   uint8_t there = 0;

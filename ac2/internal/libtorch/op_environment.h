@@ -68,7 +68,7 @@ struct OpEnvironment {
   bool flushes_denormals = false;
   Reach reach = Reach::kDtype;
   bool grad_mode = false;  // some kernels look at it: oneDNN's RNN keeps a workspace only if it is on
-  // The dispatch state around the call. The recorder fills it in: by the time of here() it has changed the thread's.
+  // The dispatch state around the call. Recording fills it in: by the time of here() it has changed the thread's.
   c10::impl::PODLocalDispatchKeySet dispatch_state = {};
 
   static OpEnvironment here(Reach reach);

@@ -118,7 +118,7 @@ bool is_capturing_graph();
 // Gives idle memory of the accelerators back. Waits for them. Does nothing before 2.9, and while a graph is captured.
 void empty_cache_of_accelerators();
 // Whether the allocators of accelerators have segments that grow, in place of many (PYTORCH_ALLOC_CONF=
-// expandable_segments:True). False before 2.9.
+// expandable_segments:True). False before 2.9. 2.9 may not tell of a setting that the program makes while it runs.
 bool has_expandable_segments();
 
 // How precise LibTorch lets products of float32 be: its settings for each backend and kind of op, in the order in which

@@ -76,7 +76,7 @@ class Collection {
     }
     HeldValue held;
     if (value.is_packed()) {
-      held.bytes = value.packed_form()->packed_bytes;
+      held.bytes = value.held_bytes();
       held.alone = true;
     } else if (const c10::Storage& storage =
                    value.is_held_in_a_storage() ? value.held_storage() : value.there_storage()) {

@@ -2,7 +2,7 @@
 // parameters, inputs, what the program or another region has too. A memory budget does not count them.
 //
 //   shared.held(value);            // each value that the tape holds from now on
-//   shared.held_no_more(value);    // before it lets go of it
+//   shared.held_no_more(value);    // when it has let go of it
 //   … shared.bytes() …
 //
 // LibTorch does not tell when the program drops a tensor. bytes() looks at up to 64 of them a call, so that with more a

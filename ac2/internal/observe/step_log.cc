@@ -107,7 +107,7 @@ void StepLog::look_outside() {
 }
 
 void StepLog::look_at(const Value& value, uint32_t id) {
-  if (value.producer() == nullptr && (value.is_held_in_a_storage() || value.is_packed())) {
+  if (value.producer() == nullptr && value.has_held_bytes()) {
     graph_.values[id].ours = value.is_packed() || value.is_held_by_us_alone();
   }
 }

@@ -76,7 +76,7 @@ class Timeline::TimedCall final : public CallObservation {
     });
   }
 
-  // The op's time ends here: the recorder's work after it is not counted.
+  // The op's time ends here: the recording of it is not counted.
   void ran() override { end_ = now(); }
 
   void recorded(c10::ArrayRef<c10::IValue> results, c10::ArrayRef<at::Tensor> written) override {
@@ -176,7 +176,7 @@ void Timeline::log_what_is_held(LockedTape& tape) {
   absl::flat_hash_set<const Value*> seen;
   int64_t held_bytes = 0;
   const auto visit = [&](const Value* value) {
-    if (value == nullptr || !(value->is_held_in_a_storage() || value->is_packed()) || !seen.insert(value).second) {
+    if (value == nullptr || !value->has_held_bytes() || !seen.insert(value).second) {
       return;
     }
     const int64_t bytes = value->held_bytes();

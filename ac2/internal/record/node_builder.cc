@@ -222,7 +222,7 @@ class NodeBuilder {
         if (C10_UNLIKELY(call_.facts.communicates)) {
           // The collective may be about to write there. The version is noted when the tensor has been waited for, or
           // used.
-          value->versions() = WatchedVersions();
+          value->forget_versions();
         }
         attach(value, {.flat_result = flat_index}, tensor, decision);
       }

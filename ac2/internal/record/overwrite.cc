@@ -74,7 +74,7 @@ void Overwrites::copy_whole() {
       const Unrecorded unrecorded;
       copy = whole.tensor.clone();
     } catch (const c10::NotImplementedError&) {
-      continue;  // held by reference: if backward needs it, it says that it has changed
+      continue;  // held by reference: a backward that needs it says that it has changed
     }
     const Tape::Lock locked(tape_);
     locked->bytes().hold_whole_copy(whole.value, std::move(copy));

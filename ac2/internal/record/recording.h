@@ -3,7 +3,7 @@
 //   Recording recording(region, facts, keys, tls_keys, index, arguments);
 //   recording.run(watch, [&] { …run the op…; return results; });
 //
-// If something throws on the way, what was run is simply not in the tape.
+// If something throws on the way, the op is simply not in the tape.
 #pragma once
 
 #include <ATen/core/Generator.h>

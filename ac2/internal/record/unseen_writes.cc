@@ -3,7 +3,7 @@
 namespace ac2::internal {
 
 bool follows_unseen_writes(const Value& old) {
-  return old.producer() == nullptr && old.is_held_by_reference() && old.packed_form() == nullptr &&
+  return old.producer() == nullptr && old.is_held_by_reference() && !old.has_packed_form() &&
          old.is_known_to_index_and_hooks_alone();
 }
 
@@ -13,7 +13,7 @@ void follow_unseen_write(LockedTape& tape, Value* old, const at::Tensor& tensor)
   }
   Value* next = tape.storages().add_written(tensor);
   // The write moves no counter, so what would tell of a change before it does so after it.
-  next->versions().watch_as(old->versions());
+  next->watch_versions_as(*old);
   for (TapeHook* hook = tape.hooks().first(); hook != nullptr && old->has_hooks(); hook = hook->next()) {
     if (hook->value() == old && !hook->is_pinned()) {
       hook->move_to(tape, next);

@@ -12,7 +12,7 @@
 
 #include "ac2/internal/libtorch/storage_copy.h"
 #include "ac2/internal/libtorch/stream_order.h"
-#include "ac2/internal/replay/kept_results.h"
+#include "ac2/internal/replay/held_results.h"
 #include "ac2/internal/replay/replay_call.h"
 #include "ac2/internal/replay/value_tensor.h"
 
@@ -30,9 +30,7 @@ struct PrivateWrites {
 bool may_take(const Node& node, const Value& old) {
   const auto own_pins = std::count_if(node.inputs.begin(), node.inputs.end(),
                                       [&old](const NodeInput& input) { return input.value == &old; });
-  // A value with a packed form is not written into: unpack may have returned the very tensor that pack returned.
-  return !old.is_held_in_a_storage() && old.is_replayed() && old.packed_form() == nullptr &&
-         old.is_pinned_only_by(own_pins);
+  return old.may_be_overwritten_in_place(own_pins);
 }
 
 PrivateWrites prepare_writes(Tape& tape, Node* node) {
@@ -101,11 +99,11 @@ void publish(LockedTape& tape, Node* node, Storages storages, ReplayTensors& res
     }
   }
   tape.pins().realized(node);
-  keep_results_instead_of_inputs(tape, node);
+  hold_results_instead_of_inputs(tape, node);
 }
 
 // The bytes of the results that stand beside the op's inputs when it has run.
-int64_t bytes_of_results(Tape& tape, const Node& node) {
+int64_t bytes_beside_inputs(Tape& tape, const Node& node) {
   int64_t bytes = 0;
   const Tape::Lock lock(tape);
   for (const NodeOutput& output : node.outputs) {
@@ -239,14 +237,14 @@ void replay_in_room(Tape& tape, Node* node) {
 void replay(Tape& tape, Node* node, int64_t enough_budget) {
   if (Budget* budget = tape.budget()) {
     budget->make_room_to_replay(
-        bytes_of_results(tape, *node), [&] { return name_of_replay(*node); }, enough_budget);
+        bytes_beside_inputs(tape, *node), [&] { return name_of_replay(*node); }, enough_budget);
   }
   replay_in_room(tape, node);
 }
 
 bool replay_if_there_is_room(Tape& tape, Node* node) {
   if (Budget* budget = tape.budget()) {
-    if (!budget->find_room_to_replay(bytes_of_results(tape, *node), [&] { return name_of_replay(*node); })) {
+    if (!budget->find_room_to_replay(bytes_beside_inputs(tape, *node), [&] { return name_of_replay(*node); })) {
       return false;
     }
   }

@@ -53,12 +53,11 @@ struct Packing {
 
 Packing begin_packing(Tape& tape, Value* value) {
   const Tape::Lock lock(tape);
-  PackedForm* form = value->packed_form();
-  if (!value->is_held_in_a_storage() || form == nullptr || form->is_being_packed) {
+  if (!lock->bytes().begin_packing(value)) {
     return {};
   }
-  form->is_being_packed = true;
-  return {form->functions, form->meta.over(value->held_storage())};
+  const PackedForm& form = *value->packed_form();
+  return {form.functions, form.meta.over(value->held_storage())};
 }
 
 c10::IValue call_pack(Tape& tape, const Value& value, const Packing& packing) {
@@ -68,14 +67,11 @@ c10::IValue call_pack(Tape& tape, const Value& value, const Packing& packing) {
 }
 
 void end_packing(LockedTape& tape, Value* value, const Packing& packing, c10::IValue packed) {
-  PackedForm& form = *value->packed_form();
-  form.is_being_packed = false;
-  if (form.is_offload && packed.isNone()) {
-    tape.decisions().keep_in_place(value);
+  const bool is_offload = value->packed_form()->is_offload;
+  tape.bytes().end_packing(value, is_offload ? kNoStream : current_stream(packing.tensor.storage()));
+  if (is_offload && packed.isNone()) {
+    tape.decisions().leave_on_device(value);
     return;
-  }
-  if (!form.is_offload) {
-    form.packed_on = current_stream(packing.tensor.storage());
   }
   const int64_t packed_bytes = bytes_of_tensors_in(packed);
   tape.bytes().hold_packed(value, std::move(packed), packed_bytes);
@@ -105,9 +101,7 @@ void pack_values(Tape& tape, const c10::SmallVector<Value*, 2>& values) {
     }
   } catch (...) {
     const Tape::Lock locked(tape);
-    if (PackedForm* form = values[done]->packed_form(); form != nullptr) {
-      form->is_being_packed = false;
-    }
+    locked->bytes().end_packing(values[done]);
     for (; done < values.size(); ++done) {
       locked->lifetimes().unref(values[done]);
     }

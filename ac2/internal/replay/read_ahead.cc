@@ -64,7 +64,7 @@ Offloaded next_of(LockedTape& tape) {
     if (hook == nullptr) {
       return {};
     }
-    // In a backward under way, one that is not pinned has been taken out.
+    // In a backward under way, a hook that is not pinned has been taken out.
     if (!active || hook->is_pinned()) {
       find_below(hook->value(), state);
     }

@@ -14,7 +14,7 @@ const sharedBound = (() => {
 })();
 
 // For each of the events, which are in order, the bytes that count against the budget after it; and the most that was
-// held, with what of it did not count. What an op made counts once room was made for it: before the region's next bytes
+// held, with what of it did not count. An op's results count once room was made for them: before the region's next bytes
 // come.
 function countedAfter(events, sign) {
   const shared = new Map(), next = new Map(), settled = new Array(events.length);
@@ -41,7 +41,7 @@ function limitSteps() {
 }
 const mostOf = numbers => numbers.reduce((most, n) => Math.max(most, n ?? 0), 0);
 
-// The largest number of bytes that the picture shows of the budget. One that is far above all that is held is not shown.
+// The largest number of bytes that the picture shows of the budget. A bound far above all that is held is not shown.
 function shownOfBound(peak) {
   if (!sharedBound) return 0;
   const allocated = mostOf(regions.flatMap(r => r.events.map(e => e.allocated)));

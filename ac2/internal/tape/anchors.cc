@@ -39,7 +39,7 @@ bool may_be_anchored(const Value& value) {
 
 // Whether more than `most_nodes` or `most_bytes` are there for the sake of `value`. Nodes behind a value that autograd
 // wants are there for autograd and do not count.
-bool keeps_more(const Value& value, size_t most_nodes, int64_t most_bytes) {
+bool reaches_more(const Value& value, size_t most_nodes, int64_t most_bytes) {
   c10::SmallVector<const Node*, Anchors::kReach + 1> nodes{value.producer()};
   int64_t bytes = 0;
   for (size_t i = 0; i < nodes.size(); ++i) {
@@ -80,7 +80,7 @@ void Anchors::look() {
     // Most training has no such value.
     if (any) {
       anchor_where(
-          [](const Value& value) { return value.is_without_gradient() && keeps_more(value, kReach, value.bytes()); });
+          [](const Value& value) { return value.is_without_gradient() && reaches_more(value, kReach, value.bytes()); });
       if (looks_through_graphs_) {
         anchor_carried_over();
       }
@@ -102,7 +102,7 @@ void Anchors::look() {
 }
 
 void Anchors::anchor_for_room() {
-  anchor_where([](const Value& value) { return keeps_more(value, kReach, 0); });
+  anchor_where([](const Value& value) { return reaches_more(value, kReach, 0); });
 }
 
 void Anchors::anchor_where(c10::function_ref<bool(const Value&)> condition) {

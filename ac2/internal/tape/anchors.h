@@ -6,7 +6,7 @@
 // wants already. Values become anchors on three occasions:
 //
 //   anchors.backward_ended();                      // the values that only the program keeps: all of them
-//   if (anchors.node_finished()) anchors.look();   // the values that keep too much and require no gradient
+//   if (anchors.node_finished()) anchors.look();   // the values that reach too much and require no gradient
 //   if (anchors.state_seen()) anchors.look();      // the same
 //   anchors.anchor_for_room();                     // the values that keep bytes for their own replays, under a budget
 //
@@ -44,7 +44,7 @@ namespace ac2::internal {
 
 class Anchors {
  public:
-  // A tape with fewer nodes and fewer bytes than this is not searched for values that keep too much.
+  // A tape with fewer nodes and fewer bytes than this is not searched for values that reach too much.
   static constexpr int64_t kNodes = 1024;
   static constexpr int64_t kBytes = int64_t{1} << 20;
   // A value keeps too much if more nodes than this, or more bytes than its own, are there for its sake alone. Behind
@@ -84,7 +84,7 @@ class Anchors {
   // A linear congruential generator (Knuth, The Art of Computer Programming 2, 3.3.4).
   bool draw(uint64_t below) { return (draws_ = draws_ * 1664525 + 1013904223) < below; }
   void anchor_where(c10::function_ref<bool(const Value&)> condition);
-  // Makes anchors of the values that keep too much behind what graphs want.
+  // Makes anchors of the values that reach too much behind what graphs want.
   void anchor_carried_over();
   void anchor(Value* value);
 

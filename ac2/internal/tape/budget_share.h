@@ -85,7 +85,7 @@ class BudgetShare {
     if (value.budget().tracked) {
       budget_->make_outside(value);
     }
-    value.set_droppable(false);
+    value.budget_.droppable = false;
   }
 
   // The tape holds the value from now on, or it is about to hold it no more.
@@ -110,8 +110,8 @@ class BudgetShare {
       uncount(value.budget_.there, value.bytes());
     }
   }
-  // Where the bytes are has changed. ValueBytes alone tells of it: of each StateChange, and of an original that has
-  // died or was overwritten. And recount() tells once tracking starts.
+  // Where the bytes are may have changed. Beside recount(), which tells once tracking starts, only ValueBytes calls
+  // this: at each StateChange, and when an original has died or was overwritten, or a value waits for a replay.
   void update_place(const Value& value) {
     if (value.budget().tracked) {
       tell_place(value);

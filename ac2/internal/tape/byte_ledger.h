@@ -19,8 +19,9 @@ class ByteLedger {
  public:
   explicit ByteLedger(const Observers& observers) : observers_(observers) {}
 
-  // The value's state has changed from `old`. The value counted for `before`, as far as `what` changes that, and counts
-  // for `now`. An observer hears of the end of the old state and of the beginning of the new one.
+  // The value's state has changed from `old` by `what`. `before` and `now` are the bytes for which the value counted
+  // and counts, of the parts of the state that the change is about. An observer hears of the end of the old state and
+  // of the beginning of the new one.
   C10_ALWAYS_INLINE void changed(const Value& value, StateChange what, ValueState old, const CountedBytes& before,
                                  const CountedBytes& now) {
     saved_bytes_ += now.saved - before.saved;

@@ -120,10 +120,10 @@ void Decisions::set_form(Value* value, std::shared_ptr<const SaveWithHooks> func
 void Decisions::set_offload_form(Value* value, std::shared_ptr<const SaveWithHooks> functions,
                                  const at::Tensor& tensor) {
   set_form(value, std::move(functions), tensor);
-  value->packed_form()->is_offload = true;
+  value->changeable_packed_form()->is_offload = true;
 }
 
-void Decisions::keep_in_place(Value* value) {
+void Decisions::leave_on_device(Value* value) {
   const PackedForm* form = value->packed_form();
   if (form != nullptr && form->is_offload && !value->is_packed()) {
     value->clear_form();

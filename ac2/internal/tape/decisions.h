@@ -36,7 +36,7 @@ class Decisions {
   // The same for offloading.
   void set_offload_form(Value* value, std::shared_ptr<const SaveWithHooks> functions, const at::Tensor& tensor);
   // `value`, which was to leave its device, stays there as a saved value like any other.
-  void keep_in_place(Value* value);
+  void leave_on_device(Value* value);
 
  private:
   Lifetimes& lifetimes_;

@@ -114,6 +114,7 @@ class Observer {
   virtual void overwritten(const Value& /*value*/) {}
   // The bytes that the tape holds of `value`, if any, are about to go.
   virtual void before_drop(const Value& /*value*/) {}
+  // Called after the change: the value is in its new state already, for kRelease and kDrop too.
   virtual void bytes_changed(const ByteChange& /*change*/) {}
   // Called after Value::hooks has changed.
   virtual void hook_added(const TapeHook& /*hook*/, const Value& /*value*/) {}

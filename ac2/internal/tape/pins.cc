@@ -40,7 +40,7 @@ void Pins::pin(Value* root, bool original_goes) {
     Node* node = value->producer();
     TORCH_INTERNAL_ASSERT(node != nullptr, "a value is neither kept nor computable");
     value->waits_ = true;
-    bytes_.wait_for_replay(*value);
+    bytes_.note_waits(*value);
     if (node->waiting_outputs++ == 0) {
       add_inputs(work, *node);
     }

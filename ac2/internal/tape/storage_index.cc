@@ -24,7 +24,7 @@ C10_NOINLINE bool catch_up(Value& value) {
   if (value.changed_outside()) {
     return false;
   }
-  value.versions().catch_up();
+  value.catch_up_versions();
   return true;
 }
 
@@ -42,9 +42,9 @@ C10_ALWAYS_INLINE Value* StorageIndex::find_plain(const at::Tensor& tensor) {
     return nullptr;
   }
   if (!value->versions().noted()) {
-    value->versions().note(tensor);
+    value->versions_.note(tensor);
   } else {
-    value->versions().note_also(tensor);
+    value->versions_.note_also(tensor);
   }
   return value;
 }
@@ -70,7 +70,7 @@ Value* StorageIndex::current_plain(const at::Tensor& tensor) {
 
 C10_NOINLINE Value* StorageIndex::add_outside(const at::Tensor& tensor) {
   Value* value = lifetimes_.make_value(tensor.unsafeGetTensorImpl()->unsafe_storage());
-  value->versions().note(tensor);
+  value->versions_.note(tensor);
   lifetimes_.ref(value);
   map_.add(value);
   c10::StorageImpl& storage = *value->original_address();
@@ -94,7 +94,7 @@ Value* StorageIndex::add_made(const at::Tensor& tensor) {
     lifetimes_.discard(value);
     return nullptr;
   }
-  value->versions().note(tensor);
+  value->versions_.note(tensor);
   add_young(value);
   return value;
 }
@@ -112,8 +112,8 @@ void StorageIndex::has_come(const at::Tensor& tensor) {
   Value* value = map_.find(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
   // A value from outside may be the result of a collective that ran there, if the region met it before it had come.
   if (value != nullptr && (value->producer() == nullptr || value->producer()->facts->communicates)) {
-    value->versions() = WatchedVersions();
-    value->versions().note(tensor);
+    value->forget_versions();
+    value->versions_.note(tensor);
   }
 }
 
@@ -168,7 +168,7 @@ Value* StorageIndex::current_opaque(const at::Tensor& tensor, bool create) {
   form.origin = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
   Value* value = lifetimes_.make_value();
   value->set_form(std::move(form));
-  value->versions().note(tensor);
+  value->versions_.note(tensor);
   opaque_.emplace(impl, value);
   lifetimes_.ref(value);
   return value;
@@ -255,7 +255,7 @@ void StorageIndex::close() {
     lifetimes_.unref(value);
   }
   map_.for_each([this](Value* value) {
-    value->versions().note_late();
+    value->versions_.note_late();
     value->map_index_ = Value::kNotInMap;
     lifetimes_.unref(value);
   });

@@ -11,8 +11,8 @@ namespace ac2::internal {
 void TapeHook::attach(LockedTape& tape, const at::Tensor& tensor, const OpaqueForm* made) {
   value_ = tape.storages().current(tensor);
   if (made != nullptr && value_->is_opaque() && !value_->is_used()) {
-    value_->opaque_form()->alias = made->alias;
-    value_->opaque_form()->parts = made->parts;
+    value_->changeable_opaque_form()->alias = made->alias;
+    value_->changeable_opaque_form()->parts = made->parts;
   }
   if (!value_->is_opaque()) {
     meta_ = tape.intern(tensor);

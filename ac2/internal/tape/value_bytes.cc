@@ -52,10 +52,10 @@ C10_ALWAYS_INLINE void ValueBytes::throw_held_away(Value& value) {
   if (C10_LIKELY(!value.has_form())) {
     return;
   }
-  if (OpaqueForm* form = value.opaque_form()) {
+  if (OpaqueForm* form = value.changeable_opaque_form()) {
     trash_.put(form->held);
     trash_.put(form->parts);
-  } else if (PackedForm* packed = value.packed_form(); packed != nullptr && !packed->packed.isNone()) {
+  } else if (PackedForm* packed = value.changeable_packed_form(); packed != nullptr && !packed->packed.isNone()) {
     trash_.put(packed->packed);
   }
 }
@@ -88,7 +88,7 @@ void ValueBytes::hold_origin(Value* value) {
 }
 
 void ValueBytes::hold_with_form(Value* value) {
-  if (OpaqueForm* form = value->opaque_form()) {
+  if (OpaqueForm* form = value->changeable_opaque_form()) {
     hold_whole(value, *form);
     return;
   }
@@ -137,14 +137,14 @@ void ValueBytes::hold_copy(Value* value, c10::Storage copy) {
 }
 
 void ValueBytes::hold_whole_copy(Value* value, at::Tensor copy) {
-  OpaqueForm* form = value->opaque_form();
+  OpaqueForm* form = value->changeable_opaque_form();
   if (!form->held.defined()) {
     return;
   }
   change(value, StateChange::kHoldWhole, [&] {
     trash_.put(form->held);
     form->held = std::move(copy);
-    value->versions().release();
+    value->versions_.release();
   });
 }
 
@@ -178,9 +178,21 @@ void ValueBytes::hold_packed(Value* value, c10::IValue packed, int64_t packed_by
   change(value, StateChange::kHoldPacked, [&] {
     note_let_go(value);
     throw_held_away(*value);
-    value->packed_form()->packed = std::move(packed);
-    value->packed_form()->packed_bytes = packed_bytes;
+    value->changeable_packed_form()->packed = std::move(packed);
+    value->changeable_packed_form()->packed_bytes = packed_bytes;
   });
+}
+
+bool ValueBytes::begin_packing(Value* value) {
+  PackedForm* form = value->changeable_packed_form();
+  return value->is_held_in_a_storage() && form != nullptr && !std::exchange(form->is_being_packed, true);
+}
+
+void ValueBytes::end_packing(Value* value, c10::StreamId stream) {
+  if (PackedForm* form = value->changeable_packed_form()) {
+    form->is_being_packed = false;
+    form->packed_on = stream;
+  }
 }
 
 void ValueBytes::note_host_copy(Value* value, PackedForm form, c10::IValue copy) {
@@ -189,7 +201,7 @@ void ValueBytes::note_host_copy(Value* value, PackedForm form, c10::IValue copy)
 }
 
 void ValueBytes::hold_host_copy(Value* value) {
-  hold_packed(value, std::exchange(value->packed_form()->packed, {}), 0);
+  hold_packed(value, std::exchange(value->changeable_packed_form()->packed, {}), 0);
 }
 
 const c10::Storage& ValueBytes::managed_storage(const ManagedForm& form) {
@@ -250,7 +262,7 @@ void ValueBytes::original_died(Value* value) {
   // Bytes that are no more cannot change, and the storage's own memory is freed.
   if (!value->is_packed()) {
     value->forget_original();
-    value->versions().release();
+    value->versions_.release();
   }
 }
 

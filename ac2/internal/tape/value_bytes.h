@@ -1,7 +1,8 @@
 // Where the bytes of values are, and every way in which they come and go: held for backward, packed, made by a replay.
 //
 // Each of them is a StateChange, which only change() makes. change() looks the next state up, moves the bytes, and
-// tells the ledger, the budget and the observers. Nothing is freed before the lock is released.
+// tells the ledger, the budget and the observers. Nothing is freed before the lock is released. The fate of an original
+// is no StateChange: lose_original() and original_died() tell the budget of it.
 //
 // The ledger adds the difference in bytes. An observer hears of the end of the old state and of the beginning of the
 // new one, because it writes both down (a copy takes the place of a storage: one is released, the other is held). So
@@ -34,10 +35,10 @@ class ValueBytes {
   ValueBytes(ByteLedger& ledger, BudgetShare& budget, TrashCan& trash, const Observers& observers)
       : ledger_(ledger), budget_(budget), trash_(trash), observers_(observers) {}
 
-  // From now on the tape holds what forward computed, which must still exist. If the value has a form to be packed in,
-  // it waits for that in take_pending_packs(). Does nothing to a value that is held.
+  // From now on the tape holds the bytes that forward computed, which must still exist. A value with a form to be
+  // packed in is then one of take_pending_packs(). Does nothing to a value that is held.
   void hold(Value* value);
-  // From now on it holds `copy`, which nobody else can write to.
+  // From now on the tape holds `copy`, which nobody else can write to.
   void hold_copy(Value* value, c10::Storage copy);
   // The same for a tensor without plain storage, if it is held.
   void hold_whole_copy(Value* value, at::Tensor copy);
@@ -53,6 +54,10 @@ class ValueBytes {
   c10::SmallVector<Value*, 2> take_let_go() { return std::exchange(let_go_, {}); }
   // Puts back those whose storages are still there.
   void put_back_let_go(c10::ArrayRef<Value*> values) { let_go_.append(values.begin(), values.end()); }
+  // A pack function is about to be called, without the lock. False if there is nothing to pack any more.
+  bool begin_packing(Value* value);
+  // The function has returned, or thrown; its work is on `stream`.
+  void end_packing(Value* value, c10::StreamId stream = kNoStream);
   // The packed form takes the place of the storage that is held.
   void hold_packed(Value* value, c10::IValue packed, int64_t packed_bytes);
   // `copy` has the bytes of the value, which is held in a storage and has no form; `form` is without it.
@@ -67,8 +72,9 @@ class ValueBytes {
   void set_replayed(Value* value, c10::Storage storage, at::Tensor replayed);
   // Takes the original for a pin, if it is still there and unchanged. False if it is not.
   bool take_original(Value* value);
-  // The original may have died, or the value waits although it is there: the budget learns where the bytes are now.
-  void wait_for_replay(const Value& value) { budget_.update_place(value); }
+  // The value waits for a replay from now on, which the caller has noted. Its original may have died since the budget
+  // was last told where the bytes are, so the budget is told again.
+  void note_waits(const Value& value) { budget_.update_place(value); }
   // The original is about to have other bytes.
   void lose_original(Value* value);
   // The original has died. A packed value keeps its address and versions: it may have been changed while the storage
@@ -83,7 +89,7 @@ class ValueBytes {
   void drop_there(Value* value);
   // The replayed bytes, which nobody but the caller needs from now on.
   c10::Storage take_replayed(Value* value);
-  // If a pin has the original, it has `copy` from now on.
+  // A pin that has the original has `copy` from now on.
   void copy_original(Value* value, c10::Storage copy);
   // The replayed bytes are held from now on. The caller makes the value a saved one.
   void hold_replayed(Value* value);

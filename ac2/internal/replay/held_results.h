@@ -10,6 +10,6 @@ namespace ac2::internal {
 
 // `node` has just been replayed. If the graph of the backward under way is not kept, and the saved values that only
 // this node uses hold at least as many bytes as its results, these are saved values from now on.
-void keep_results_instead_of_inputs(LockedTape& tape, Node* node);
+void hold_results_instead_of_inputs(LockedTape& tape, Node* node);
 
 }  // namespace ac2::internal

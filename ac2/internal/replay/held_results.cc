@@ -1,4 +1,4 @@
-#include "ac2/internal/replay/kept_results.h"
+#include "ac2/internal/replay/held_results.h"
 
 #include <torch/csrc/autograd/graph_task.h>
 
@@ -17,7 +17,7 @@ bool all_replayed(const Node& node) {
   });
 }
 
-size_t bytes_of_results(const Node& node) {
+size_t bytes_of_recomputed_results(const Node& node) {
   size_t bytes = 0;
   for (const NodeOutput& output : node.outputs) {
     bytes += output.value != nullptr && output.value->counts_on_replay() ? output.value->nbytes() : 0;
@@ -44,14 +44,14 @@ size_t bytes_of_own_inputs(const Node& node) {
 
 }  // namespace
 
-void keep_results_instead_of_inputs(LockedTape& tape, Node* node) {
+void hold_results_instead_of_inputs(LockedTape& tape, Node* node) {
   // A budget drops values by itself, and must know what made them.
   if (torch::autograd::get_current_graph_task_keep_graph() || tape.budget().get() != nullptr ||
       tape.bytes().repeats_collectives() || !all_replayed(*node)) {
     return;
   }
   const size_t freed = bytes_of_own_inputs(*node);
-  if (freed == 0 || freed < bytes_of_results(*node)) {
+  if (freed == 0 || freed < bytes_of_recomputed_results(*node)) {
     return;
   }
   for (const NodeOutput& output : node->outputs) {
