@@ -130,6 +130,7 @@ class Value {
   bool has_form() const { return form_ != nullptr; }
 
   const BudgetedValue& budget() const { return budget_; }
+  void set_droppable(bool droppable) { budget_.droppable = droppable; }
 
   // The node that computed it; null for values from outside the region.
   Node* producer() const { return producer_; }

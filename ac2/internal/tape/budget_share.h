@@ -85,7 +85,7 @@ class BudgetShare {
     if (value.budget().tracked) {
       budget_->make_outside(value);
     }
-    value.budget_.droppable = false;
+    value.set_droppable(false);
   }
 
   // The tape holds the value from now on, or it is about to hold it no more.
