@@ -23,7 +23,8 @@
 // error, a c10::Error, which says with which budget it would have.
 //
 // Not guaranteed: the memory that kernels use besides, and, for an op in backward, the tensors that autograd has just
-// taken out. Where regions hold more than 64 tensors from outside, one that the program drops may count some ops later.
+// taken out. Where regions hold more than 64 tensors from outside, a tensor that the program drops may count some ops
+// later.
 //
 // If memory runs out in an op of a region or in a replay, the budget drops all that it can, and the op is tried once
 // more. From then on the budget is three quarters of what was held, so that a budget larger than the machine's memory
@@ -78,9 +79,9 @@ class MemoryBudget;
 // With the first shortage, glibc's malloc is told to map blocks of 128 KiB and more by themselves.
 //
 // On CUDA the caching allocator asks before it takes memory of the device, without saying how much. A fraction of the
-// device that was set with setMemoryFraction() is seen in a build with --config=cuda, and from Python. Where what is
-// dropped lies in pieces of segments in which other tensors lie too, it may not be enough; docs/gpu.md says what to
-// set. Other accelerators have nothing of the kind: there ops of regions and replays are tried again, and kernels of
+// device that was set with setMemoryFraction() is seen in a build with --config=cuda, and from Python. Dropped
+// memory may lie in pieces of segments in which other tensors lie too, and then not be enough; docs/gpu.md has more on
+// that. Other accelerators have nothing of the kind: there ops of regions and replays are tried again, and kernels of
 // backward and ops outside of regions are not.
 MemoryBudget whatever_fits(bool modelled_costs = false);
 

@@ -36,7 +36,7 @@ struct OffloadOptions {
 // Pinned memory of the host.
 struct OffloadMemory {
   int64_t bytes = 0;         // in the pool
-  int64_t bytes_in_use = 0;  // of these, what has values in it
+  int64_t bytes_in_use = 0;  // those of them with values in them
 };
 
 }  // namespace ac2

@@ -22,7 +22,7 @@ struct AcceleratorRoom {
   int64_t limit = 0;      // the most that the allocator may have in all
   int64_t reserved = 0;   // the bytes that it has
   int64_t untouched = 0;  // the bytes that it has not, may have, and others have left free
-  int64_t idle = 0;       // of what it has, what it would give back
+  int64_t idle = 0;       // those that it has and would give back
 
   int64_t left() const { return untouched + idle; }
   // Kernels may take as much beside their results.

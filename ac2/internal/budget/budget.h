@@ -202,7 +202,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   struct Shortage {
     int64_t budget;
     int64_t least;  // bytes that must be held at once
-    int64_t fixed;  // of those, what a budget does not decide
+    int64_t fixed;  // those of them that a budget does not decide
   };
 
   // While it lives, more may be held than the limit. Without a budget it does nothing.

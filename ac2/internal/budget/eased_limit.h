@@ -37,7 +37,7 @@ class EasedLimit {
       return kManyTimes * nodes_;  // needed_ sufficed before
     }
     const int64_t now = std::max(limit, bytes_);
-    // If so little is held, it is not the limit that keeps the backward from holding more.
+    // If so little is held, the limit is not the reason why the backward holds no more.
     if (held >= now / 2) {
       bytes_ = std::max(now + now / 2, held);
     }

@@ -11,9 +11,9 @@
 // that this step has held, or of the limit if that is less: a replay may hold more than the limit for a while.
 //
 // A limit that was learned of something that does not come back would stay for ever. So after some backwards without a
-// shortage, 8 at first, it rises by an eighth, and by twice as much each time that no shortage has followed, to double.
-// A shortage after an attempt shows that the attempt was too much: the limit is what it was before, and the next
-// attempt is of an eighth again, and comes after twice as many backwards. A program that repeats its step has few
+// shortage, 8 at first, the limit rises by an eighth, and by twice as much each time that no shortage has followed, to
+// double. A shortage after an attempt shows that the attempt was too much: the limit is what it was before, and the
+// next attempt is of an eighth again, and comes after twice as many backwards. A program that repeats its step has few
 // attempts, and ever fewer.
 //
 // An accelerator tells what a step has left of its memory. There the limit rises by half of that and by nothing else,

@@ -111,8 +111,7 @@ class Value {
   void forget_versions() { versions_ = WatchedVersions(); }
   // Nobody has written to the value, although a counter that it watches has gone up.
   void catch_up_versions() { versions_.catch_up(); }
-  // The value takes the place of `old`, whose bytes a write has changed that moves no counter; or one that has written
-  // to `tensor`.
+  // The value is `old` after a write that moves no counter, or after one to `tensor`.
   void watch_versions_as(const Value& old) { versions_.watch_as(old.versions_); }
   void watch_versions_after_write(const Value& old, const at::Tensor& tensor) {
     versions_.watch_after_write(old.versions_, tensor);
@@ -213,7 +212,7 @@ class Value {
     };
     return is_it(held_) + is_it(there_) + (replayed_.defined() ? is_it(replayed_.storage()) : 0);
   }
-  // The tape has bytes of it, in whatever form but as a whole tensor.
+  // The tape has bytes of the value, in whatever form but as a whole tensor.
   bool has_held_bytes() const { return is_held_in_a_storage() || is_packed(); }
   // How many these are.
   int64_t held_bytes() const {

@@ -71,8 +71,8 @@ class EngineInFront<Base> : public EngineInFrontBase<Base> {
 };
 
 // Whether the tensor has an object in Python that no Python code refers to, and that PyTorch keeps for code that asks
-// for it next. From 2.10 on such an object counts as one use of the tensor; before, it counts as none, and this is
-// false. May take Python's lock: not to be called under one of ours.
+// for it next. From 2.10 on such an object counts as one use of the tensor. Before 2.10 the object counts as none, and
+// the answer is false. May take Python's lock: not to be called under one of ours.
 template <class Impl>
 bool is_used_by_idle_python_object(Impl& impl) {
   if constexpr (requires { impl.pyobj_slot()->has_unique_reference(); }) {

@@ -142,8 +142,8 @@ class BoundarySearch {
     return (plan.bytes - sums_[plan.boundary].replayed_bytes + sums_[count_].replayed_bytes) / bytes_per_state_;
   }
 
-  // Whether the stages after `plan` up to `last` can be replayed while `also_held` bytes are held besides. Once it is
-  // false for a `last`, it is false for all later ones.
+  // Whether the stages after `plan` up to `last` can be replayed while `also_held` bytes are held besides. If the
+  // answer is false for a `last`, the answer is false for all later ones.
   bool fits(const PartialPlan& plan, uint32_t last, int64_t also_held) const {
     const uint32_t first = plan.boundary + 1;
     if (first > last) {

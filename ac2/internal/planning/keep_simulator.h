@@ -20,9 +20,9 @@
 // replays more than its plan says; plan_test compares bytes and replays, and runs steps with exactly the bytes of their
 // plans. A change of how the tape pins, holds or replays values is made here too.
 //
-// Where it differs from the tape, it counts too much rather than too little: an op is taken to be wanted while the
-// program has its result, though the result itself could be used then, and all results of an op count before the op is
-// replayed, wanted or not.
+// Where the simulator differs from the tape, the simulator counts too much rather than too little: an op is taken to be
+// wanted while the program has its result, though the result itself could be used then, and all results of an op count
+// before the op is replayed, wanted or not.
 //
 // A run takes O(events + edges). Threads: not thread-safe.
 #pragma once

@@ -4,8 +4,8 @@
 //   StagedStep step = staging.cut(staging.spans()[0]);
 //   staging.choose(step, price);
 //
-// The values that cross such a place are its *boundary*. If they are kept, what must be computed again before the place
-// and what must be computed again after it have nothing to do with each other. Within a stage the choice is a minimum
+// The values that cross such a place are its *boundary*. If they are kept, the ops that must run again before the place
+// and those that must run again after it have nothing to do with each other. Within a stage the choice is a minimum
 // cut: a wanted result is either kept, at a price per byte, or its op runs again and wants its inputs. The cut is exact
 // for the sum of the price and the cost of replays.
 //

@@ -31,8 +31,8 @@ namespace ac2::internal {
 
 class Overwrites {
  public:
-  // Whether, and for whom, what the op found in a target can be had again, so that the op's results can be computed
-  // again.
+  // Whether, and for whom, the bytes that the op found in a target can be had again, so that the op's results can be
+  // computed again.
   enum class OldBytes : uint8_t {
     kLost,               // no
     kRecoverable,        // yes

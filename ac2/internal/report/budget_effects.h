@@ -41,7 +41,7 @@ struct BudgetEffects {
   // When most was held, counted or not.
   int64_t most_held = 0;
   int64_t most_held_at = 0;
-  int64_t shared_then = 0;      // of that, what does not count
+  int64_t shared_then = 0;      // the part of that which does not count
   int64_t most_allocated = 0;   // as far as the region has seen, where that is bounded
   std::vector<Effect> effects;  // the most bytes first
 };

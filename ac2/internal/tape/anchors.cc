@@ -94,7 +94,7 @@ void Anchors::look() {
     through_below_per_node_ = (kLooksThrough << 32) / static_cast<uint64_t>(lifetimes_.live_nodes() + living + kReach);
   }
   // The next look does not wait for twice as many nodes, because it may find what this one has missed. If fewer are
-  // left by then, it comes sooner.
+  // left by then, the next look comes sooner.
   nodes_limit_ = std::min(nodes_limit_, lifetimes_.live_nodes() + most_nodes_between_);
   const int64_t left = ledger_.saved_bytes();
   bytes_limit_ = std::min(bytes_limit_, left + std::max(kBytes, left / 4));

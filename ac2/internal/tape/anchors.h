@@ -1,9 +1,9 @@
 // Forgets producers while a region is open, so that a region that lasts as long as its program does not grow.
 //
-// A living tensor keeps the nodes that computed it: autograd may come to want it, and it may die before backward does.
-// An anchor is a living value whose producer the region has forgotten. From then on it is like a value from outside the
-// region: hooks and nodes hold it by reference, and replays begin at it. Nothing changes for what autograd or a node
-// wants already. Values become anchors on three occasions:
+// A living tensor keeps the nodes that computed it: autograd may come to want the tensor, which may also die before
+// backward. An anchor is a living value whose producer the region has forgotten. From then on the anchor is like a
+// value from outside the region: hooks and nodes hold the anchor by reference, and replays begin there. Nothing changes
+// for what autograd or a node wants already. Values become anchors on three occasions:
 //
 //   anchors.backward_ended();                      // the values that only the program keeps: all of them
 //   if (anchors.node_finished()) anchors.look();   // the values that reach too much and require no gradient
@@ -47,8 +47,9 @@ class Anchors {
   // A tape with fewer nodes and fewer bytes than this is not searched for values that reach too much.
   static constexpr int64_t kNodes = 1024;
   static constexpr int64_t kBytes = int64_t{1} << 20;
-  // A value keeps too much if more nodes than this, or more bytes than its own, are there for its sake alone. Behind
-  // what graphs want it does so if more nodes than this are in a row, and kNodes nodes or kBytes bytes along the way.
+  // A value reaches too much if more nodes than this, or more bytes than its own, are there for its sake alone. A value
+  // behind those that graphs want does so if more nodes than this are in a row, and kNodes nodes or kBytes bytes along
+  // the way.
   static constexpr size_t kReach = 64;
 
   Anchors(Lifetimes& lifetimes, StorageIndex& storages, const ByteLedger& ledger, const Observers& observers)

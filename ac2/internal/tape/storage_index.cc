@@ -89,7 +89,7 @@ Value* StorageIndex::add_made(const at::Tensor& tensor) {
   Value* value = lifetimes_.make_value(tensor.unsafeGetTensorImpl()->unsafe_storage());
   // Most storages that an op returns have just been made: nothing but this value refers to them weakly, so no other
   // value stands for them.
-  const bool is_new = value->weak_original().weak_use_count() == 2;  // one stands for all strong references
+  const bool is_new = value->weak_original().weak_use_count() == 2;  // all strong references together count as one
   if (!is_new && map_.find(value->original_address()) != nullptr) {
     lifetimes_.discard(value);
     return nullptr;

@@ -14,7 +14,7 @@
 
 namespace ac2::nn {
 
-// Where M's forward has no single signature (an overload set or a template), it is called through Base's. The second
+// A forward of M's without a single signature (an overload set or a template) is called through Base's. The second
 // parameter is there for the specialisations.
 template <class M, class Forward = internal::ForwardOf<M>>
 class Checkpointed : public internal::CheckpointedCalls<M> {

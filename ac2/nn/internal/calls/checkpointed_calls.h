@@ -86,7 +86,7 @@ class CheckpointedState
   }
 
  private:
-  // name() is the type's, and kept from the first time it is asked for: asked here, it is M's.
+  // name() is the type's, and kept from the first call on. The call here makes it M's.
   static const M& with_name(const M& module) {
     module.name();
     return module;
