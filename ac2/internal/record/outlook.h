@@ -4,8 +4,8 @@
 //   …the op runs, and policies see the call…
 //   outlook = Outlook::of(&decision, …);       // once more: a policy has decided, or the op has opened a scope
 //
-// NodeBuilder has the last word, result by result: a result from which none can be recomputed is saved whatever the
-// outlook says, and one that offloading leaves on its device stays in place.
+// NodeBuilder has the last word, result by result. A result that no replay could compute again is saved, whatever the
+// outlook says. A result that offloading leaves on its device stays in place.
 //
 // Threads: a value.
 #pragma once
