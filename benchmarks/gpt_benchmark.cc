@@ -29,8 +29,8 @@
 #include <vector>
 
 #include "ac2/ac2.h"
-#include "benchmarks/device_meter.h"
 #include "examples/checkpointing.h"
+#include "examples/device_meter.h"
 #include "examples/gpt_model.h"
 #include "examples/table.h"
 
@@ -112,7 +112,7 @@ class Bench {
   Step step(const gpt::Checkpointing& checkpointing) {
     blocks_->zero_grad();
     torch::manual_seed(1);
-    const ac2::benchmarks::DeviceMeter& memory = memory_;
+    const gpt::DeviceMeter& memory = memory_;
     memory.synchronize();
     const int64_t before = memory.current_bytes();
     memory.reset_peak();
@@ -155,7 +155,7 @@ class Bench {
  private:
   gpt::Blocks blocks_;
   at::Tensor input_;
-  ac2::benchmarks::DeviceMeter memory_;
+  gpt::DeviceMeter memory_;
   bool on_cpu_;
 };
 

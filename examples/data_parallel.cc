@@ -64,7 +64,7 @@ std::unique_ptr<Reducer> make_reducer(const std::vector<at::Tensor>& parameters,
 }  // namespace
 
 DataParallel::DataParallel(Group group, std::vector<at::Tensor> parameters)
-    : group_(std::move(group)), reduced_(std::make_shared<Reduced>()) {
+    : group_(std::move(group)), device_(parameters.at(0).device()), reduced_(std::make_shared<Reduced>()) {
   c10d::verify_params_across_processes(group_, parameters, std::nullopt);
   std::vector<at::Tensor> data;
   for (const at::Tensor& parameter : parameters) data.push_back(parameter.detach());
@@ -91,7 +91,7 @@ void DataParallel::before_backward() {
 }
 
 float DataParallel::mean(float value) {
-  std::vector<at::Tensor> sum = {at::full({}, value)};
+  std::vector<at::Tensor> sum = {at::full({}, value, device_)};
   group_->allreduce(sum)->wait();
   return sum[0].item<float>() / static_cast<float>(group_->getSize());
 }

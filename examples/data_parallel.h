@@ -37,6 +37,7 @@ struct Reduced {
 
 class DataParallel {
  public:
+  // The parameters lie on one device, for whose tensors the group has a backend.
   DataParallel(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<at::Tensor> parameters);
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
@@ -44,13 +45,14 @@ class DataParallel {
 
   void before_forward();
   void before_backward();
-  // The mean of the numbers that the ranks have.
+  // The mean of the numbers that the ranks have; exchanged on the parameters' device.
   float mean(float value);
 
   const Reduced& reduced() const { return *reduced_; }
 
  private:
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  c10::Device device_;
   std::shared_ptr<Reduced> reduced_;
   std::unique_ptr<c10d::Reducer> reducer_;
 };

@@ -25,11 +25,12 @@ std::string generate(Gpt model, const TextData& text, const std::string& prompt,
   model->eval();
   std::mt19937_64 random(seed);
   std::string result = prompt;
+  const c10::Device device = model->parameters().front().device();
   const auto context = static_cast<size_t>(model->options().context);
   for (int64_t i = 0; i < length; ++i) {
     const std::string_view seen = std::string_view(result).substr(result.size() - std::min(result.size(), context));
-    const at::Tensor logits = model->forward(text.encode(seen), std::nullopt).select(1, -1).flatten();
-    const at::Tensor sums = at::softmax(logits.to(at::kDouble) / temperature, 0).cumsum(0);
+    const at::Tensor logits = model->forward(text.encode(seen).to(device), std::nullopt).select(1, -1).flatten();
+    const at::Tensor sums = at::softmax(logits.to(at::kCPU, at::kDouble) / temperature, 0).cumsum(0);
     const double* const begin = sums.const_data_ptr<double>();
     const double* const last = begin + sums.numel() - 1;
     const double drawn = static_cast<double>(random() >> 11) * 0x1p-53;

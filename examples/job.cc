@@ -1,5 +1,6 @@
 #include "examples/job.h"
 
+#include <ATen/DeviceAccelerator.h>
 #include <c10/util/Exception.h>
 
 #include <cstdint>
@@ -12,6 +13,7 @@
 
 #include "absl/strings/numbers.h"
 #include "ac2/testing/run_ranks.h"
+#include "examples/nccl_backend.h"
 
 // The header of ProcessGroupGloo asks for it. LibTorch's wheels have the class.
 #define USE_C10D_GLOO
@@ -46,6 +48,7 @@ std::optional<Job> Job::of_environment() {
   job.ranks = number("WORLD_SIZE", 1, std::numeric_limits<int>::max());
   job.rank = number("RANK", 0, job.ranks - 1);
   if (variable("LOCAL_WORLD_SIZE") != nullptr) job.ranks_here = number("LOCAL_WORLD_SIZE", 1, job.ranks);
+  if (variable("LOCAL_RANK") != nullptr) job.rank_here = number("LOCAL_RANK", 0, job.ranks_here - 1);
   return job;
 }
 
@@ -69,8 +72,26 @@ c10::intrusive_ptr<c10d::Store> Job::store() const {
                                                 c10::make_intrusive<c10d::TCPStore>(address, options));
 }
 
-c10::intrusive_ptr<c10d::ProcessGroup> Job::connect() const {
-  return connect_group(store(), rank, ranks);
+c10::Device Job::device(c10::DeviceType kind) const {
+  if (kind == c10::kCPU) return c10::kCPU;
+  const int devices = at::accelerator::deviceCount();
+  return {kind, static_cast<c10::DeviceIndex>(devices == 0 ? 0 : rank_here % devices)};
+}
+
+c10::intrusive_ptr<c10d::ProcessGroup> Job::connect(c10::Device device) const {
+  const c10::intrusive_ptr<c10d::Store> meeting = store();
+  c10::intrusive_ptr<c10d::ProcessGroup> group = connect_group(meeting, rank, ranks);
+  if (device.is_cpu()) return group;
+  TORCH_CHECK(device.is_cuda(), "The processes of a job train on ", device,
+              ", and only tensors of the CPU and of CUDA can be exchanged. Use --device=cpu or --device=cuda.");
+  if (ranks_here > at::accelerator::deviceCount()) {
+    group->setBackend(c10::kCUDA, c10d::ProcessGroup::BackendType::GLOO, group->getBackend(c10::kCPU));
+    return group;
+  }
+  const auto of_gpus = c10::make_intrusive<c10d::PrefixStore>("gpus", meeting);
+  group->setBackend(c10::kCUDA, c10d::ProcessGroup::BackendType::NCCL, nccl_backend(of_gpus, rank, ranks));
+  group->setDefaultBackend(c10d::ProcessGroup::BackendType::NCCL);
+  return group;
 }
 
 c10::intrusive_ptr<c10d::ProcessGroup> connect_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int ranks,

@@ -8,6 +8,7 @@
 // those of ac2::testing::run_ranks, which starts all processes of a job on one machine.
 #pragma once
 
+#include <c10/core/Device.h>
 #include <c10/util/intrusive_ptr.h>
 
 #include <functional>
@@ -23,13 +24,19 @@ struct Job {
   int rank = 0;
   int ranks = 1;
   int ranks_here = 1;  // on this machine
+  int rank_here = 0;   // among those
 
   // Null if this process belongs to no job. Throws c10::Error for variables that contradict each other or are no
   // numbers.
   static std::optional<Job> of_environment();
 
-  // Waits for all processes of the job. They exchange bytes by gloo, on the CPU.
-  c10::intrusive_ptr<c10d::ProcessGroup> connect() const;
+  // The device of this process among those of its kind on this machine, in turn: `kind` itself on the CPU.
+  c10::Device device(c10::DeviceType kind) const;
+
+  // Waits for all processes of the job. Tensors of the CPU are exchanged by gloo, those of a GPU by NCCL. NCCL refuses
+  // two processes on one GPU: where a machine has more processes than GPUs, gloo exchanges their tensors too.
+  // Throws c10::Error for the tensors of any other device.
+  c10::intrusive_ptr<c10d::ProcessGroup> connect(c10::Device device = c10::kCPU) const;
 
   // Where the processes find each other, for groups of some of them. To be asked for once, and not beside connect().
   c10::intrusive_ptr<c10d::Store> store() const;

@@ -9,12 +9,14 @@
 //   train_gpt --policy=spill:/scratch          saves everything in files
 //   train_gpt --compare                        every policy side by side: time, memory, the same losses
 //   train_gpt --region=loop                    one region around all steps instead of one around each block
-//   train_gpt --processes=2                    two processes, each with its own batches, and the mean of their
-//   gradients train_gpt --report=out.html                a page that shows what the regions of one step held and
-//   recomputed
+//   train_gpt --processes=2                    data-parallel: each process has its own batches, gradients are means
+//   train_gpt --device=cuda                    on a GPU, in a build for CUDA; a GPU a process with --processes
+//   train_gpt --report=out.html                a page about what the regions of one step held and recomputed
 //
 // On several machines torchrun starts the processes: torchrun --no-python --nnodes=2 --nproc-per-node=8 … train_gpt.
-// Bytes are counted exactly, by an allocator of its own beneath LibTorch's tensors.
+// Bytes are counted exactly: on the CPU by an allocator beneath LibTorch's tensors, on a GPU by LibTorch's own.
+#include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
 #include <absl/flags/flag.h>
 #include <absl/flags/parse.h>
 #include <absl/flags/usage.h>
@@ -35,6 +37,7 @@
 #include "ac2/testing/run_ranks.h"
 #include "examples/checkpointing.h"
 #include "examples/compare.h"
+#include "examples/device_meter.h"
 #include "examples/generate.h"
 #include "examples/job.h"
 #include "examples/loss_curve.h"
@@ -55,6 +58,7 @@ ABSL_FLAG(std::vector<std::string>, memory_budget, {},
           "place of a policy; with --compare, a list of them");
 ABSL_FLAG(std::string, region, "block", "what one region lies around: block, step or loop (all steps)");
 ABSL_FLAG(bool, compare, false, "train the same steps under every policy and print one table");
+ABSL_FLAG(std::string, device, "cpu", "where to train: cpu, or cuda in a build for it (bazel run --config=cuda)");
 ABSL_FLAG(std::string, report, "", "write a page about one step's regions to this file");
 ABSL_FLAG(std::optional<int64_t>, steps, std::nullopt, "training steps; default: 1200, or 30 with --compare");
 ABSL_FLAG(int64_t, layers, 4, "Transformer blocks");
@@ -180,7 +184,11 @@ void train(const TextData& text, const TrainOptions& options) {
   for (const auto& parameter : trainer.model()->parameters()) parameters += parameter.numel();
   std::cout << "Model: " << options.model.layers << " layers, " << options.model.dim << " channels, " << parameters
             << " parameters; policy " << policy;
-  if (options.group != nullptr) std::cout << "; " << options.group->getSize() << " processes";
+  if (!options.device.is_cpu()) std::cout << "; on " << options.device;
+  if (options.group != nullptr) {
+    std::cout << "; " << options.group->getSize() << " processes, which exchange gradients by "
+              << options.group->getBackend(options.device.type())->getBackendName();
+  }
   std::cout << '\n';
 
   // With other gradients than without the policy: the same steps without it, to see what that comes to.
@@ -236,6 +244,22 @@ bool compare(const TextData& text, const TrainOptions& options) {
   return print_comparison(std::cout, compared);
 }
 
+// Counts the bytes of every tensor from now on. Throws c10::Error if the program or the machine has no such device.
+void use_device(c10::Device device) {
+  const DeviceMeter there(device);
+  if (device.is_cpu()) return;
+  if (device.has_index()) at::accelerator::setDeviceIndex(device.index());
+  // Kernels that add in no fixed order would make two equal trainings differ. CUDA's matrix products are among them
+  // unless this variable is set.
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
+  // The first product of a thread allocates a workspace that stays. Without this one, which runs on autograd's thread
+  // too, the first policy of a comparison would be said to hold it.
+  const at::Tensor warm = at::ones({8, 8}, at::TensorOptions(device)).requires_grad_();
+  at::mm(warm, warm).sum().backward();
+}
+
 // The processes of a job share the machine's cores.
 void set_threads(const std::optional<Job>& job) {
   int64_t threads = absl::GetFlag(FLAGS_threads);
@@ -264,14 +288,16 @@ bool run(const std::vector<std::string>& command) {
   }
   check_report();
   span_from_flags();
+  const c10::Device device(absl::GetFlag(FLAGS_device));
   const std::optional<Job> job = Job::of_environment();
   if (ran_as_job(command, job)) return true;
   // The first process of a job speaks for all.
   if (job && job->rank > 0) std::cout.rdbuf(nullptr);
   set_threads(job);
   // Before any tensor, so that every tensor is counted.
-  ac2::testing::CountingAllocator::install();
-  if (job) options.group = job->connect();
+  options.device = job && !device.has_index() ? job->device(device.type()) : device;
+  use_device(options.device);
+  if (job) options.group = job->connect(options.device);
   const TextData text = load_text();
   if (absl::GetFlag(FLAGS_compare)) return compare(text, options);
   train(text, options);

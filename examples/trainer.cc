@@ -1,6 +1,6 @@
 #include "examples/trainer.h"
 
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 
 #include <algorithm>
 #include <chrono>
@@ -19,10 +19,11 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// While one lives, the default generator continues from `state`, which then takes over how far it came.
+// While one lives, the device's default generator continues from `state`, which then takes over how far it came.
 class GeneratorTurn {
  public:
-  explicit GeneratorTurn(at::Tensor& state) : state_(state), generator_(at::detail::getDefaultCPUGenerator()) {
+  GeneratorTurn(c10::Device device, at::Tensor& state)
+      : state_(state), generator_(at::globalContext().defaultGenerator(device)) {
     const std::lock_guard lock(generator_.mutex());
     generator_.set_state(state_);
   }
@@ -50,7 +51,8 @@ Gpt initial_model(const TextData& text, TrainOptions& options, at::Tensor& gener
   Gpt model(options.model);
   // Other dropout than the other processes have.
   if (options.group != nullptr) torch::manual_seed(seed_of(options));
-  generator_state = at::detail::getDefaultCPUGenerator().get_state();
+  generator_state = at::globalContext().defaultGenerator(options.device).get_state();
+  model->to(options.device);
   return model;
 }
 
@@ -67,7 +69,7 @@ void check_options(const TrainOptions& options) {
 Trainer::Trainer(const TextData& text, TrainOptions options, const std::string& checkpointing, RegionSpan span)
     : options_(options),
       checkpointing_(checkpointing_by_name(checkpointing, options.group != nullptr)),
-      memory_(ac2::testing::CountingAllocator::install()),
+      memory_(options.device),
       model_(initial_model(text, options_, generator_state_)),
       parallel_(options.group == nullptr ? nullptr
                                          : std::make_unique<DataParallel>(options.group, model_->parameters())),
@@ -108,8 +110,9 @@ StepResult Trainer::forward_backward(const Checkpointing& checkpointing) {
 }
 
 StepResult Trainer::step() {
-  const GeneratorTurn turn(generator_state_);
+  const GeneratorTurn turn(options_.device, generator_state_);
   batch_ = sampler_.next();
+  batch_ = {.tokens = batch_.tokens.to(options_.device), .next_tokens = batch_.next_tokens.to(options_.device)};
   set_learning_rate();
   const auto start = Clock::now();
   std::unique_ptr<ac2::PolicyScope> step_region;
@@ -119,6 +122,7 @@ StepResult Trainer::step() {
   optimizer_.step();
   optimizer_.zero_grad();
   step_region.reset();
+  memory_.synchronize();
   result.seconds = seconds_since(start);
   ++steps_done_;
   return result;
@@ -126,12 +130,13 @@ StepResult Trainer::step() {
 
 StepResult Trainer::measure(const Checkpointing& checkpointing) {
   at::Tensor draws_of_its_own = generator_state_.clone();
-  const GeneratorTurn turn(draws_of_its_own);
+  const GeneratorTurn turn(options_.device, draws_of_its_own);
   const auto start = Clock::now();
   const std::unique_ptr<ac2::PolicyScope> region =
       checkpointing.span == RegionSpan::kBlock ? nullptr : open_region(checkpointing);
   StepResult result = forward_backward(checkpointing);
   optimizer_.zero_grad();
+  memory_.synchronize();
   result.seconds = seconds_since(start);
   return result;
 }

@@ -8,7 +8,7 @@
 // Trainers with equal options and text train equally, bit by bit, whatever their policies are and however their steps
 // are interleaved: each has its own model, batches, and state of the default generator.
 //
-// Threads: one thread, for all trainers of the process: they share the default generator and the byte counter.
+// Threads: one thread, for all trainers of the process: they share the device's default generator and byte counter.
 #pragma once
 
 #include <torch/torch.h>
@@ -19,8 +19,8 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "ac2/scope.h"
-#include "ac2/testing/counting_allocator.h"
 #include "examples/data_parallel.h"
+#include "examples/device_meter.h"
 #include "examples/gpt_model.h"
 #include "examples/text_data.h"
 
@@ -35,6 +35,8 @@ struct TrainOptions {
   // Of a job of several processes, or null. Each process has batches and dropout of its own, the parameters of rank 0,
   // and the mean of all gradients.
   c10::intrusive_ptr<c10d::ProcessGroup> group = {};
+  // The device of parameters and batches, which are made on the CPU: they are the same on every device.
+  c10::Device device = c10::kCPU;
 };
 
 // Throws c10::Error for options that cannot be trained with.
@@ -73,7 +75,7 @@ class Trainer {
 
   TrainOptions options_;
   Checkpointing checkpointing_;
-  ac2::testing::CountingAllocator& memory_;
+  DeviceMeter memory_;
   at::Tensor generator_state_;
   Gpt model_;
   std::unique_ptr<DataParallel> parallel_;  // in a job

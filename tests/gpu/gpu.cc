@@ -4,7 +4,7 @@
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
-#include "ac2/internal/libtorch/torch_compat.h"
+#include "examples/device_meter.h"
 #include "tests/support/wait_for_engine.h"
 
 namespace ac2::test {
@@ -38,12 +38,20 @@ at::Tensor gpu_sample(at::IntArrayRef sizes, at::ScalarType type) {
   return gpu_constant(sizes, type).requires_grad_(true);
 }
 
+namespace {
+
+c10::Device current_gpu() {
+  return {at::kCUDA, at::accelerator::getDeviceIndex()};
+}
+
+}  // namespace
+
 bool tells_requested_bytes() {
-  return internal::requested_of_accelerator(at::accelerator::getDeviceIndex()).has_value();
+  return gpt::DeviceMeter::can_count(current_gpu());
 }
 
 int64_t requested_bytes() {
-  return internal::requested_of_accelerator(at::accelerator::getDeviceIndex()).value().current;
+  return gpt::DeviceMeter(current_gpu()).current_bytes();
 }
 
 }  // namespace ac2::test

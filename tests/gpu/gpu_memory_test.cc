@@ -9,6 +9,7 @@
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/memory_budget.h"
 #include "ac2/scope.h"
+#include "examples/device_meter.h"
 #include "tests/gpu/device_limit.h"
 #include "tests/gpu/gpu.h"
 #include "tests/support/training_step.h"
@@ -60,10 +61,11 @@ class GpuMemoryTest : public GpuTest {
   int64_t peak_of_plain_step() const {
     TrainingStep step(device_, sizes());
     step.run(plain);
-    at::accelerator::synchronizeDevice(device_.index());
-    internal::reset_peak_of_accelerator(device_.index());
+    const gpt::DeviceMeter meter(device_);
+    meter.synchronize();
+    meter.reset_peak();
     step.run(plain);
-    return internal::requested_of_accelerator(device_.index())->peak;
+    return meter.peak_bytes();
   }
   int64_t free_memory() const { return internal::memory_of_accelerator(device_.index())->free; }
 

@@ -47,25 +47,6 @@ c10::KernelFunction lookup(const Handle& op, c10::DispatchKeySet keys) {
 
 // The functions that these two call are looked up where they are instantiated, so that they need not exist.
 template <class Index>
-std::optional<RequestedBytes> requested_of(Index device) {
-  using namespace at::accelerator;  // NOLINT(google-build-using-namespace)
-  if constexpr (requires { getDeviceStats(device); }) {
-    const auto requested = getDeviceStats(device).requested_bytes.at(0);  // 0: of all pools
-    return RequestedBytes{.current = requested.current, .peak = requested.peak};
-  } else {
-    return std::nullopt;
-  }
-}
-
-template <class Index>
-void reset_peak_of(Index device) {
-  using namespace at::accelerator;  // NOLINT(google-build-using-namespace)
-  if constexpr (requires { resetPeakStats(device); }) {
-    resetPeakStats(device);
-  }
-}
-
-template <class Index>
 std::optional<DeviceMemory> memory_of(Index device) {
   using namespace at::accelerator;  // NOLINT(google-build-using-namespace)
   if constexpr (requires { getMemoryInfo(device); }) {
@@ -245,14 +226,6 @@ bool is_in_fake_mode() {
 #else
   return false;
 #endif
-}
-
-std::optional<RequestedBytes> requested_of_accelerator(c10::DeviceIndex device) {
-  return requested_of(device);
-}
-
-void reset_peak_of_accelerator(c10::DeviceIndex device) {
-  reset_peak_of(device);
 }
 
 std::optional<DeviceMemory> memory_of_accelerator(c10::DeviceIndex device) {

@@ -92,17 +92,6 @@ bool has_python_object(Impl& impl) {
   }
 }
 
-// The bytes that programs have asked the allocator of an accelerator for and not given back.
-struct RequestedBytes {
-  int64_t current = 0;
-  int64_t peak = 0;  // since reset_peak_of_accelerator()
-};
-
-// Null before LibTorch 2.9: there each kind of accelerator told these numbers in its own way.
-std::optional<RequestedBytes> requested_of_accelerator(c10::DeviceIndex device);
-// Does nothing before 2.9.
-void reset_peak_of_accelerator(c10::DeviceIndex device);
-
 // The memory of an accelerator.
 struct DeviceMemory {
   int64_t free = 0;  // taken by no program

@@ -1,4 +1,4 @@
-// Bytes and time on one device, for benchmarks: the CPU's by ac2::testing::CountingAllocator, those of an accelerator
+// Bytes and time on one device: the CPU's by ac2::testing::CountingAllocator, those of an accelerator
 // as its allocator counts what was requested from it.
 //
 //   DeviceMeter meter(c10::Device(at::kCUDA));
@@ -13,12 +13,15 @@
 
 #include <cstdint>
 
-namespace ac2::benchmarks {
+namespace gpt {
 
 class DeviceMeter {
  public:
-  // Throws c10::Error if the program or the machine has no such device.
+  // Throws c10::Error if the program or the machine has no such device, or if its bytes cannot be counted.
   explicit DeviceMeter(c10::Device device);
+
+  // False for accelerators before LibTorch 2.9.
+  static bool can_count(c10::Device device);
 
   // Until all that was queued on the device is done.
   void synchronize() const;
@@ -30,4 +33,4 @@ class DeviceMeter {
   c10::Device device_;
 };
 
-}  // namespace ac2::benchmarks
+}  // namespace gpt
