@@ -1,4 +1,4 @@
-// The module of the rows that are about modules.
+// The module of the entries that are about modules.
 #pragma once
 
 #include <torch/nn/module.h>

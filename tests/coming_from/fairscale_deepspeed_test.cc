@@ -1,4 +1,4 @@
-// Rows of docs/coming_from.md: fairscale and DeepSpeed.
+// Entries of docs/coming_from.md: fairscale and DeepSpeed.
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/library.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "policies/policies.h"
-#include "tests/coming_from/row.h"
+#include "tests/coming_from/entry.h"
 
 namespace ac2::test {
 namespace {
 
-using FairscaleTest = RowTest;
-using DeepSpeedTest = RowTest;
+using FairscaleTest = EntryTest;
+using DeepSpeedTest = EntryTest;
 
 struct BlockImpl : torch::nn::Module {
   explicit BlockImpl(int64_t dim)
@@ -185,7 +185,7 @@ TEST_F(DeepSpeedTest, RandomOpsReplayOnTheStateOfTheGeneratorTheyDrewFrom) {
       },
       fn, {x});
   EXPECT_TRUE(same_bits(states[0], states[1]));
-  EXPECT_EQ(stats.forward.saved_bytes, kRowBytes);  // x, and no random numbers
+  EXPECT_EQ(stats.forward.saved_bytes, kTensorBytes);  // x, and no random numbers
   EXPECT_GT(stats.backward.recomputed_ops, 0);
 }
 

@@ -1,4 +1,4 @@
-// Rows of docs/coming_from.md: jax.checkpoint and its policies, Flax.
+// Entries of docs/coming_from.md: jax.checkpoint and its policies, Flax.
 #include <torch/nn/modules/linear.h>
 
 #include <functional>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "policies/policies.h"
-#include "tests/coming_from/row.h"
+#include "tests/coming_from/entry.h"
 
 namespace ac2::test {
 namespace {
@@ -18,7 +18,7 @@ at::Tensor attend(const at::Tensor& x, const at::Tensor& w) {
   return name_tensor(scores, "out").cos().squeeze(0);
 }
 
-class JaxTest : public RowTest {
+class JaxTest : public EntryTest {
  protected:
   Stats run_attend(const Policy& policy) {
     return expect_same(
@@ -33,7 +33,7 @@ class JaxTest : public RowTest {
   void expect_attend(const Policy& policy, int64_t replayed, int64_t held) {
     const Stats stats = run_attend(policy);
     EXPECT_EQ(stats.backward.recomputed_ops, replayed);
-    EXPECT_EQ(stats.forward.saved_bytes, (2 + held) * kRowBytes);
+    EXPECT_EQ(stats.forward.saved_bytes, (2 + held) * kTensorBytes);
   }
 };
 
@@ -115,7 +115,7 @@ TEST_F(JaxTest, WhatRecursiveCheckpointsAreForABudgetDoes) {
     for (int i = 0; i < 20; ++i) y = y.sin();
     return y;
   };
-  const int64_t bytes = 4 * kRowBytes;
+  const int64_t bytes = 4 * kTensorBytes;
   const Stats stats = expect_same(
       [&] {
         ac2::PolicyScope scope({.memory_budget = bytes});
@@ -123,7 +123,7 @@ TEST_F(JaxTest, WhatRecursiveCheckpointsAreForABudgetDoes) {
         return chain();
       },
       chain, {x});
-  EXPECT_LE(stats.forward.saved_bytes, bytes + kRowBytes);  // x is the program's own
+  EXPECT_LE(stats.forward.saved_bytes, bytes + kTensorBytes);  // x is the program's own
 }
 
 TEST_F(JaxTest, AModuleTypeIsCheckpointed) {

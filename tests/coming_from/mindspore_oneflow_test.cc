@@ -1,17 +1,17 @@
-// Rows of docs/coming_from.md: MindSpore and OneFlow.
+// Entries of docs/coming_from.md: MindSpore and OneFlow.
 #include <torch/nn/modules/linear.h>
 
 #include <utility>
 
 #include "policies/policies.h"
 #include "tests/coming_from/block.h"
-#include "tests/coming_from/row.h"
+#include "tests/coming_from/entry.h"
 
 namespace ac2::test {
 namespace {
 
-using MindSporeTest = RowTest;
-using OneFlowTest = RowTest;
+using MindSporeTest = EntryTest;
+using OneFlowTest = EntryTest;
 
 torch::nn::Sequential two_layers() {
   torch::nn::Sequential model;
@@ -142,9 +142,9 @@ TEST_F(OneFlowTest, AFunctionIsCheckpointedAndDrawsTheSame) {
 }
 
 TEST_F(OneFlowTest, RegionsShareABudget) {
-  // Of seven rows that backward wants. The last regions hold three that they took from those before, and a replay adds
-  // one: with less than four, whether there is room would depend on how long the ops took.
-  const int64_t bytes = 4 * kRowBytes;
+  // Of seven tensors that backward wants. The last regions hold three that they took from those before, and a replay
+  // adds one: with less than four, whether there is room would depend on how long the ops took.
+  const int64_t bytes = 4 * kTensorBytes;
   ac2::MemoryBudget budget(bytes);
   expect_same(
       [&] {

@@ -1,4 +1,4 @@
-// docs/coming_from.md is what the tests compile and run: each row's code must be in a test of its section's file.
+// docs/coming_from.md is what the tests compile and run: each entry's code must be in a test of its section's file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,18 +33,29 @@ std::string code_of_tests(const std::string& source) {
   return first == std::string::npos ? "" : without_space(code.substr(first));
 }
 
-struct Row {
-  std::string line, theirs, ours, remarks;
+// What a framework has, ac2's code for it, and a remark, as parts of a list:
+//   - `theirs`
+//     - `ours`
+//     - remarks
+struct Entry {
+  std::string theirs;
+  Strings parts = {};  // ours, and remarks if there are any
 };
 
 struct Section {
   std::string name;
   std::string test_file = {};
-  std::vector<Row> rows = {};
+  std::vector<Entry> entries = {};
 };
 
-// Sections are "## name"; the file is in "Tests: [path](…)"; rows are what follows a table's head. What is not
-// understood goes to `problems`.
+// The text to which an indented line adds its own: the last part of the section's last entry.
+std::string& last_text_of(Section& section) {
+  Entry& entry = section.entries.back();
+  return entry.parts.empty() ? entry.theirs : entry.parts.back();
+}
+
+// Sections are "## name"; the file is in "Tests: [path](…)"; entries are the items of lists. What is not understood
+// goes to `problems`.
 std::vector<Section> sections_of(const std::string& page, Strings& problems) {
   std::vector<Section> sections;
   for (const std::string& line : lines_of(page)) {
@@ -52,75 +63,81 @@ std::vector<Section> sections_of(const std::string& page, Strings& problems) {
     if (sections.empty()) continue;
     Section& section = sections.back();
     if (absl::StartsWith(line, "Tests: [")) section.test_file = line.substr(8, line.find(']') - 8);
-    if (!absl::StartsWith(line, "|") || absl::StartsWith(line, "|---")) continue;
-    Strings cells = absl::StrSplit(line, '|');
-    for (std::string& cell : cells) absl::StripAsciiWhitespace(&cell);
-    if (cells.size() != 5 || !cells[4].empty()) {
-      problems.push_back("not three cells: " + line);
-    } else if (cells[2] != "ours") {
-      section.rows.push_back({line, cells[1], cells[2], cells[3]});
-    } else if (cells[3] != "remarks") {
-      problems.push_back("not a head of our tables: " + line);
+    if (absl::StartsWith(line, "|")) problems.push_back("a table, not an entry of a list: " + line);
+    if (absl::StartsWith(line, "- ")) {
+      section.entries.push_back({.theirs = line.substr(2)});
+    } else if (!section.entries.empty() && absl::StartsWith(line, "  - ")) {
+      section.entries.back().parts.push_back(line.substr(4));
+    } else if (!section.entries.empty() && absl::StartsWith(line, "  ")) {
+      absl::StrAppend(&last_text_of(section), " ", absl::StripLeadingAsciiWhitespace(line));
+    } else if (absl::StartsWith(line, " ")) {
+      problems.push_back("indented, and in no entry: " + line);
     }
   }
   return sections;
 }
 
-// Of each code the page has in this section, how many rows have it.
+// Of each code the page has in this section, how many entries have it.
 std::map<std::string, size_t> codes_of(const Section& section, Strings& problems) {
-  std::map<std::string, size_t> rows_with;
-  for (const Row& row : section.rows) {
-    const Strings codes = code_spans(row.ours);
-    const bool none = absl::StartsWith(row.ours, "none: ");
-    if (code_spans(row.theirs).empty()) problems.push_back("nothing of theirs in: " + row.line);
-    if (none && !codes.empty()) problems.push_back("\"none\" with code in: " + row.line);
-    if (!none && codes.empty()) problems.push_back("neither code nor \"none: \" and why in: " + row.line);
-    for (const std::string& code : codes) ++rows_with[code];
-    for (const std::string& code : code_spans(row.remarks)) {
-      if (absl::StrContains(code, "ac2::")) ++rows_with[code];
+  std::map<std::string, size_t> entries_with;
+  for (const Entry& entry : section.entries) {
+    if (code_spans(entry.theirs).empty()) problems.push_back("nothing of theirs in: " + entry.theirs);
+    if (entry.parts.empty() || entry.parts.size() > 2) {
+      problems.push_back("not ours, and remarks or none, in: " + entry.theirs);
+      continue;
+    }
+    const std::string& ours = entry.parts[0];
+    const Strings codes = code_spans(ours);
+    const bool none = absl::StartsWith(ours, "none: ");
+    if (none && !codes.empty()) problems.push_back("\"none\" with code in: " + ours);
+    if (!none && codes.empty()) problems.push_back("neither code nor \"none: \" and why in: " + ours);
+    for (const std::string& code : codes) ++entries_with[code];
+    if (entry.parts.size() < 2) continue;
+    for (const std::string& code : code_spans(entry.parts[1])) {
+      if (absl::StrContains(code, "ac2::")) ++entries_with[code];
     }
   }
-  return rows_with;
+  return entries_with;
 }
 
 // What is wrong with the page, a line each. `read` returns a file's text, or "" if there is none.
 Strings problems_of(const std::string& page, const ReadFile& read) {
   Strings problems;
   for (const Section& section : sections_of(page, problems)) {
-    if (section.rows.empty()) {
-      problems.push_back("no rows in: " + section.name);
+    if (section.entries.empty()) {
+      problems.push_back("no entries in: " + section.name);
       continue;
     }
     const std::string tests = section.test_file.empty() ? "" : code_of_tests(read(section.test_file));
     if (tests.empty()) problems.push_back(absl::StrCat("no tests at \"", section.test_file, "\" of: ", section.name));
-    for (const auto& [code, rows] : codes_of(section, problems)) {
+    for (const auto& [code, entries] : codes_of(section, problems)) {
       const size_t found = occurrences(tests, without_space(code));
-      if (found < rows) {
+      if (found < entries) {
         problems.push_back(
-            absl::StrCat(section.test_file, " has ", found, " of ", rows, " of ", section.name, ": ", code));
+            absl::StrCat(section.test_file, " has ", found, " of ", entries, " of ", section.name, ": ", code));
       }
     }
   }
   return problems;
 }
 
-constexpr const char* kHead = "## One\n\nTests: [one_test.cc](x)\n\n| theirs | ours | remarks |\n|---|---|---|\n";
+constexpr const char* kHead = "## One\n\nTests: [one_test.cc](x)\n\n";
 
-Strings problems_of_rows(const std::string& rows, const std::string& source) {
-  return problems_of(kHead + rows, [&](const std::string& path) { return path == "one_test.cc" ? source : ""; });
+Strings problems_of_entries(const std::string& entries, const std::string& source) {
+  return problems_of(kHead + entries, [&](const std::string& path) { return path == "one_test.cc" ? source : ""; });
 }
 
-TEST(ComingFromPageTest, EachRowIsInATestOfItsSection) {
+TEST(ComingFromPageTest, EachEntryIsInATestOfItsSection) {
   const Strings problems = problems_of(read_file("docs/coming_from.md"), read_file);
   EXPECT_THAT(problems, IsEmpty()) << absl::StrJoin(problems, "\n");
 }
 
-TEST(ComingFromPageTest, HasRowsForEachFramework) {
+TEST(ComingFromPageTest, HasEntriesForEachFramework) {
   Strings problems;
   Strings names;
   for (const Section& section : sections_of(read_file("docs/coming_from.md"), problems)) {
     names.push_back(section.name);
-    EXPECT_GE(section.rows.size(), 4u) << section.name;
+    EXPECT_GE(section.entries.size(), 4u) << section.name;
   }
   EXPECT_THAT(names, ElementsAre("torch.utils.checkpoint", "Selective policies of torch.utils.checkpoint",
                                  "Saved-tensor hooks and memory budgets of PyTorch", "The Python AC2", "fairscale",
@@ -128,42 +145,54 @@ TEST(ComingFromPageTest, HasRowsForEachFramework) {
 }
 
 TEST(ComingFromPageTest, CodeMayBeBrokenIntoLinesInTheTest) {
-  EXPECT_THAT(problems_of_rows("| `a` | `f(1, 2);` | |\n", "TEST_F(A, B) {\n  f(1,\n    2);\n}\n"), IsEmpty());
+  EXPECT_THAT(problems_of_entries("- `a`\n  - `f(1, 2);`\n", "TEST_F(A, B) {\n  f(1,\n    2);\n}\n"), IsEmpty());
+}
+
+TEST(ComingFromPageTest, AnEntryMayBeBrokenIntoLines) {
+  const std::string entry = "- `a` and\n  `b`\n  - `f(1,\n    2);`\n  - Said of\n    `ac2::g`.\n";
+  EXPECT_THAT(problems_of_entries(entry, "TEST_F(A, B) { f(1, 2); ac2::g(); }"), IsEmpty());
+  EXPECT_THAT(problems_of_entries(entry, "TEST_F(A, B) { f(1); }"),
+              ElementsAre(HasSubstr("ac2::g"), HasSubstr("f(1, 2);")));
 }
 
 TEST(ComingFromPageTest, CodeThatNoTestRunsIsAProblem) {
-  const std::string row = "| `a` | `f(1);` | |\n";
+  const std::string entry = "- `a`\n  - `f(1);`\n";
   const auto missing = ElementsAre(HasSubstr("one_test.cc has 0 of 1 of One: f(1);"));
-  EXPECT_THAT(problems_of_rows(row, "TEST_F(A, B) { f(2); }"), missing);
-  EXPECT_THAT(problems_of_rows(row, "TEST_F(A, B) {\n  // f(1);\n}"), missing);
-  EXPECT_THAT(problems_of_rows(row, "void g() { f(1); }\nTEST_F(A, B) {}"), missing);
+  EXPECT_THAT(problems_of_entries(entry, "TEST_F(A, B) { f(2); }"), missing);
+  EXPECT_THAT(problems_of_entries(entry, "TEST_F(A, B) {\n  // f(1);\n}"), missing);
+  EXPECT_THAT(problems_of_entries(entry, "void g() { f(1); }\nTEST_F(A, B) {}"), missing);
 }
 
-TEST(ComingFromPageTest, EachRowWantsCodeOfItsOwn) {
-  const std::string rows = "| `a` | `f(1);` | |\n| `b` | `f(1);` | |\n";
-  EXPECT_THAT(problems_of_rows(rows, "TEST_F(A, B) { f(1); }"), ElementsAre(HasSubstr("1 of 2")));
-  EXPECT_THAT(problems_of_rows(rows, "TEST_F(A, B) { f(1); }\nTEST_F(A, C) { f(1); }"), IsEmpty());
+TEST(ComingFromPageTest, EachEntryWantsCodeOfItsOwn) {
+  const std::string entries = "- `a`\n  - `f(1);`\n- `b`\n  - `f(1);`\n";
+  EXPECT_THAT(problems_of_entries(entries, "TEST_F(A, B) { f(1); }"), ElementsAre(HasSubstr("1 of 2")));
+  EXPECT_THAT(problems_of_entries(entries, "TEST_F(A, B) { f(1); }\nTEST_F(A, C) { f(1); }"), IsEmpty());
 }
 
-TEST(ComingFromPageTest, ARowWithoutCodeSaysNoneAndWhy) {
+TEST(ComingFromPageTest, AnEntryWithoutCodeSaysNoneAndWhy) {
   const std::string source = "TEST_F(A, B) {}";
-  EXPECT_THAT(problems_of_rows("| `a` | none: no such thing | |\n", source), IsEmpty());
-  EXPECT_THAT(problems_of_rows("| `a` | as ever | |\n", source), ElementsAre(HasSubstr("neither code nor")));
-  EXPECT_THAT(problems_of_rows("| `a` | none | |\n", source), ElementsAre(HasSubstr("neither code nor")));
-  EXPECT_THAT(problems_of_rows("| `a` | none: but `f()` | |\n", source), Contains(HasSubstr("\"none\" with code")));
+  EXPECT_THAT(problems_of_entries("- `a`\n  - none: no such thing\n", source), IsEmpty());
+  EXPECT_THAT(problems_of_entries("- `a`\n  - as ever\n", source), ElementsAre(HasSubstr("neither code nor")));
+  EXPECT_THAT(problems_of_entries("- `a`\n  - none\n", source), ElementsAre(HasSubstr("neither code nor")));
+  EXPECT_THAT(problems_of_entries("- `a`\n  - none: but `f()`\n", source), Contains(HasSubstr("\"none\" with code")));
 }
 
 TEST(ComingFromPageTest, NamesOfOursInRemarksAreInTheTestToo) {
-  EXPECT_THAT(problems_of_rows("| `a` | none: it | see `ac2::g()` |\n", "TEST_F(A, B) {}"),
+  EXPECT_THAT(problems_of_entries("- `a`\n  - none: it\n  - see `ac2::g()`\n", "TEST_F(A, B) {}"),
               ElementsAre(HasSubstr("ac2::g()")));
 }
 
-TEST(ComingFromPageTest, WhatIsNoTableOfOursIsAProblem) {
+TEST(ComingFromPageTest, WhatIsNoEntryOfOursIsAProblem) {
   const std::string source = "TEST_F(A, B) { f(); }";
-  EXPECT_THAT(problems_of_rows("| `a` | `f();` |\n", source), Contains(HasSubstr("not three cells")));
-  EXPECT_THAT(problems_of_rows("| a | `f();` | |\n", source), Contains(HasSubstr("nothing of theirs")));
-  EXPECT_THAT(problems_of("## One\n", read_file), ElementsAre("no rows in: One"));
-  EXPECT_THAT(problems_of_rows("| `a` | none: it | |\n", ""), ElementsAre(HasSubstr("no tests at \"one_test.cc\"")));
+  EXPECT_THAT(problems_of_entries("- `a`\n", source), ElementsAre(HasSubstr("not ours")));
+  EXPECT_THAT(problems_of_entries("- `a`\n  - `f();`\n  - b\n  - c\n", source), ElementsAre(HasSubstr("not ours")));
+  EXPECT_THAT(problems_of_entries("- a\n  - `f();`\n", source), ElementsAre(HasSubstr("nothing of theirs")));
+  EXPECT_THAT(problems_of_entries("- `a`\n  - `f();`\n| `b` | `f();` | |\n", source),
+              ElementsAre(HasSubstr("a table")));
+  EXPECT_THAT(problems_of_entries("  - `g();`\n- `a`\n  - `f();`\n", source), ElementsAre(HasSubstr("in no entry")));
+  EXPECT_THAT(problems_of_entries("- `a`\n  - `f();`\n - `g();`\n", source), ElementsAre(HasSubstr("in no entry")));
+  EXPECT_THAT(problems_of("## One\n", read_file), ElementsAre("no entries in: One"));
+  EXPECT_THAT(problems_of_entries("- `a`\n  - none: it\n", ""), ElementsAre(HasSubstr("no tests at \"one_test.cc\"")));
 }
 
 }  // namespace

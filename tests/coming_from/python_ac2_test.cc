@@ -1,16 +1,16 @@
-// Rows of docs/coming_from.md: the Python AC2.
+// Entries of docs/coming_from.md: the Python AC2.
 #include <torch/csrc/autograd/autograd.h>
 
 #include "policies/policies.h"
-#include "tests/coming_from/row.h"
+#include "tests/coming_from/entry.h"
 
 namespace ac2::test {
 namespace {
 
-using PythonAc2Test = RowTest;
+using PythonAc2Test = EntryTest;
 
 // Of products(): x and w. Three results besides are wanted by backward.
-constexpr int64_t kInputs = 2 * kRowBytes;
+constexpr int64_t kInputs = 2 * kTensorBytes;
 
 TEST_F(PythonAc2Test, ARegionIsAScope) {
   const Policy policy = policies::save_ops({"aten::mm"});
@@ -130,7 +130,7 @@ TEST_F(PythonAc2Test, HooksSaveInAFormOfTheirOwn) {
         return products(x, w);
       },
       [&] { return products(x, w); }, {x, w});
-  EXPECT_EQ(stats.forward.saved_bytes, kInputs + 3 * 2 * kRowBytes);
+  EXPECT_EQ(stats.forward.saved_bytes, kInputs + 3 * 2 * kTensorBytes);
   EXPECT_EQ(stats.backward.recomputed_ops, 0);
 }
 
@@ -146,7 +146,7 @@ TEST_F(PythonAc2Test, ATagMayHaveHooks) {
         return z.sin().mm(w).cos();
       },
       [&] { return products(x, w); }, {x, w});
-  EXPECT_EQ(stats.forward.saved_bytes, kInputs + 2 * kRowBytes);
+  EXPECT_EQ(stats.forward.saved_bytes, kInputs + 2 * kTensorBytes);
 }
 
 TEST_F(PythonAc2Test, TellsWhetherARegionIsOpen) {

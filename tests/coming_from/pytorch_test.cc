@@ -1,4 +1,4 @@
-// Rows of docs/coming_from.md: torch.utils.checkpoint, saved-tensor hooks, memory budgets.
+// Entries of docs/coming_from.md: torch.utils.checkpoint, saved-tensor hooks, memory budgets.
 #include <torch/nn/modules/linear.h>
 
 #include <cstdlib>
@@ -8,12 +8,12 @@
 
 #include "policies/policies.h"
 #include "tests/coming_from/block.h"
-#include "tests/coming_from/row.h"
+#include "tests/coming_from/entry.h"
 
 namespace ac2::test {
 namespace {
 
-using PytorchTest = RowTest;
+using PytorchTest = EntryTest;
 
 torch::nn::Sequential four_blocks() {
   return torch::nn::Sequential(Block(4), Block(4), Block(4), Block(4));
@@ -47,7 +47,7 @@ TEST_F(PytorchTest, CheckpointTakesAndReturnsAnything) {
 }
 
 TEST_F(PytorchTest, WhatNestedCheckpointsAreForABudgetDoes) {
-  const int64_t bytes = 4 * kRowBytes;
+  const int64_t bytes = 4 * kTensorBytes;
   const Stats stats = expect_same(
       [&] {
         ac2::PolicyScope scope({.memory_budget = bytes});
@@ -55,7 +55,7 @@ TEST_F(PytorchTest, WhatNestedCheckpointsAreForABudgetDoes) {
         return sines(x, 20);
       },
       [&] { return sines(x, 20); }, {x});
-  EXPECT_LE(stats.forward.saved_bytes, bytes + kRowBytes);  // x is the program's own
+  EXPECT_LE(stats.forward.saved_bytes, bytes + kTensorBytes);  // x is the program's own
   EXPECT_GE(stats.backward.recomputed_ops, 15);
 }
 
@@ -69,7 +69,7 @@ TEST_F(PytorchTest, RandomNumbersAreDrawnAgainFromTheStateThatTheOpFound) {
       },
       fn, {x});
   EXPECT_GT(stats.backward.recomputed_ops, 0);
-  EXPECT_EQ(stats.forward.saved_bytes, kRowBytes);  // x alone: no mask, no random numbers
+  EXPECT_EQ(stats.forward.saved_bytes, kTensorBytes);  // x alone: no mask, no random numbers
 }
 
 TEST_F(PytorchTest, VerifyComparesEachReplayWithForwardBitForBit) {
@@ -132,7 +132,7 @@ TEST_F(PytorchTest, OnlyWhatIsNeededIsReplayed) {
       },
       fn, {x});
   EXPECT_EQ(trace->stats().recomputed_ops, 1);
-  EXPECT_EQ(stats.forward.saved_bytes, kRowBytes);
+  EXPECT_EQ(stats.forward.saved_bytes, kTensorBytes);
 }
 
 TEST_F(PytorchTest, ASequentialInSegmentsRunsAllButTheLastInRegions) {
@@ -200,7 +200,7 @@ TEST_F(PytorchTest, OffloadingSavesWhereItIsOnTheCpu) {
         return wave(x);
       },
       [&] { return wave(x); }, {x});
-  EXPECT_EQ(stats.forward.saved_bytes, 2 * kRowBytes);
+  EXPECT_EQ(stats.forward.saved_bytes, 2 * kTensorBytes);
   EXPECT_EQ(stats.forward.offloaded_bytes, 0);
   EXPECT_EQ(stats.backward.recomputed_ops, 0);
 }
@@ -226,7 +226,7 @@ TEST_F(PytorchTest, WhatBackwardNeedsMayBeOverwritten) {
 
 TEST_F(PytorchTest, APlanFindsWhatToKeepInSoManyBytes) {
   const auto step = [&] { sines(x, 11).sum().backward(); };
-  const int64_t bytes = 5 * kRowBytes;
+  const int64_t bytes = 5 * kTensorBytes;
   const ac2::Policy policy = ac2::plan(step, bytes);
   const Stats stats = expect_same(
       [&] {
@@ -236,7 +236,7 @@ TEST_F(PytorchTest, APlanFindsWhatToKeepInSoManyBytes) {
       },
       [&] { return sines(x, 11).sum(); }, {x});
   EXPECT_EQ(stats.backward.recomputed_ops, 5);
-  EXPECT_LE(stats.forward.saved_bytes, bytes + kRowBytes);  // x is the program's own
+  EXPECT_LE(stats.forward.saved_bytes, bytes + kTensorBytes);  // x is the program's own
 }
 
 TEST_F(PytorchTest, CostsComeFromShapesAndEveryBudgetHasItsPrice) {
@@ -244,7 +244,7 @@ TEST_F(PytorchTest, CostsComeFromShapesAndEveryBudgetHasItsPrice) {
   ac2::StepPlanner planner(step, {.modelled_costs = true});
   double cost = -1;
   for (const int64_t values : {10, 8, 6}) {
-    const int64_t bytes = values * kRowBytes;
+    const int64_t bytes = values * kTensorBytes;
     const ac2::PlanSummary summary = planner.plan(bytes).summary;
     EXPECT_LE(summary.peak_bytes, bytes);
     EXPECT_GT(summary.replay_cost, cost);

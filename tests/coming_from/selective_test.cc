@@ -1,21 +1,21 @@
-// Rows of docs/coming_from.md: selective policies of torch.utils.checkpoint.
+// Entries of docs/coming_from.md: selective policies of torch.utils.checkpoint.
 #include <utility>
 #include <vector>
 
 #include "ac2/testing/counting_allocator.h"
 #include "policies/policies.h"
-#include "tests/coming_from/row.h"
+#include "tests/coming_from/entry.h"
 
 namespace ac2::test {
 namespace {
 
-class SelectiveTest : public RowTest {
+class SelectiveTest : public EntryTest {
  protected:
   testing::CountingAllocator& memory = testing::CountingAllocator::install();
 };
 
 // products() has three results that backward wants, and x and w.
-constexpr int64_t kInputs = 2 * kRowBytes;
+constexpr int64_t kInputs = 2 * kTensorBytes;
 
 TEST_F(SelectiveTest, EachDecisionDoesWhatItsNameSays) {
   const std::vector<std::pair<CheckpointPolicy, int64_t>> replays = {
@@ -27,7 +27,7 @@ TEST_F(SelectiveTest, EachDecisionDoesWhatItsNameSays) {
     EXPECT_EQ(static_cast<size_t>(policy), i);  // as in Python
     const Stats stats = run_products(policy);
     EXPECT_EQ(stats.backward.recomputed_ops, ops) << to_string(policy);
-    EXPECT_EQ(stats.forward.saved_bytes, kInputs + (ops == 0 ? 3 * kRowBytes : 0)) << to_string(policy);
+    EXPECT_EQ(stats.forward.saved_bytes, kInputs + (ops == 0 ? 3 * kTensorBytes : 0)) << to_string(policy);
   }
 }
 
@@ -53,7 +53,7 @@ TEST_F(SelectiveTest, AListOfOpsIsSaved) {
         return products(x, w);
       },
       [&] { return products(x, w); }, {x, w});
-  EXPECT_EQ(stats.forward.saved_bytes, kInputs + 2 * kRowBytes);
+  EXPECT_EQ(stats.forward.saved_bytes, kInputs + 2 * kTensorBytes);
   EXPECT_EQ(stats.backward.recomputed_ops, 1);  // sin
 }
 
@@ -135,8 +135,8 @@ TEST_F(SelectiveTest, ASavedResultThatIsOverwrittenIsCopiedFirst) {
         return fn();
       },
       fn, {x, w});
-  EXPECT_EQ(stats.forward.copied_bytes, kRowBytes);
-  EXPECT_EQ(trace->stats().copied_bytes, kRowBytes);
+  EXPECT_EQ(stats.forward.copied_bytes, kTensorBytes);
+  EXPECT_EQ(trace->stats().copied_bytes, kTensorBytes);
 }
 
 }  // namespace

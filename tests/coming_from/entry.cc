@@ -1,4 +1,4 @@
-#include "tests/coming_from/row.h"
+#include "tests/coming_from/entry.h"
 
 namespace ac2::test {
 
@@ -39,7 +39,7 @@ at::Tensor products(const at::Tensor& x, const at::Tensor& w) {
   return x.mm(w).sin().mm(w).cos();
 }
 
-Stats RowTest::expect_same(const Program& ours, const Program& plain, const Tensors& leaves) {
+Stats EntryTest::expect_same(const Program& ours, const Program& plain, const Tensors& leaves) {
   trace = nullptr;
   const Outcome actual = run(ours, leaves, trace);
   const Outcome expected = run(plain, leaves, nullptr);
@@ -52,14 +52,14 @@ Stats RowTest::expect_same(const Program& ours, const Program& plain, const Tens
   return actual.stats;
 }
 
-void RowTest::expect_same_and_replays(const Program& ours, const Program& plain, const Tensors& leaves,
-                                      int64_t recomputed_ops) {
+void EntryTest::expect_same_and_replays(const Program& ours, const Program& plain, const Tensors& leaves,
+                                        int64_t recomputed_ops) {
   const Stats stats = expect_same(ours, plain, leaves);
   EXPECT_NE(trace, nullptr) << "no region was watched";
   EXPECT_EQ(stats.backward.recomputed_ops, recomputed_ops);
 }
 
-Stats RowTest::run_products(const Policy& policy) {
+Stats EntryTest::run_products(const Policy& policy) {
   return expect_same(
       [&] {
         const PolicyScope scope(policy);

@@ -1,4 +1,4 @@
-// What the tests of docs/coming_from.md share: a row's program with a region, and without one.
+// What the tests of docs/coming_from.md share: an entry's program with a region, and without one.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -11,9 +11,9 @@
 
 namespace ac2::test {
 
-constexpr int64_t kRowBytes = 4 * 4 * 4;  // of x, w, and each result below
+constexpr int64_t kTensorBytes = 4 * 4 * 4;  // of x, w, and each result below
 
-class RowTest : public CleanTest {
+class EntryTest : public CleanTest {
  protected:
   using Program = std::function<at::Tensor()>;
 
