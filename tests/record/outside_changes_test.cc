@@ -1,6 +1,8 @@
 // Values that change after the region, or behind its back.
 #include <ATen/core/grad_mode.h>
 
+#include <torch/csrc/autograd/custom_function.h>
+
 #include "tests/support/regions.h"
 
 namespace ac2::test {
@@ -435,6 +437,7 @@ TEST_F(OutsideChangesTest, AStateThatIsSetInARegionOfEachRoundIsReadAsItWas) {
 
 TEST_F(OutsideChangesTest, OfATensorThatWasMovedTooOftenEveryWriteCountsAsFromOutside) {
   at::Tensor x = sample({4}), s = constant({4});
+  const at::Tensor stays = s.detach();
   const at::Tensor y = apply_ac_policy_fn(
       [&] {
         const at::Tensor sum = (x + s).sin();
@@ -445,6 +448,21 @@ TEST_F(OutsideChangesTest, OfATensorThatWasMovedTooOftenEveryWriteCountsAsFromOu
       },
       "recompute_all");
   expect_error([&] { gradient_of(y, x); }, {kModified});
+}
+
+TEST_F(OutsideChangesTest, ATensorOfWhichNoAliasHasStayedMayBeMovedAnyNumberOfTimes) {
+  at::Tensor x = sample({4}), s = constant({4});
+  const at::Tensor old = s.clone();
+  const at::Tensor y = apply_ac_policy_fn(
+      [&] {
+        const at::Tensor sum = (x + s).sin();
+        for (int round = 0; round < 5000; ++round) {
+          move_and_write(s);
+        }
+        return sum;
+      },
+      "recompute_all");
+  EXPECT_TRUE(same_bits(gradient_of(y, x), gradient_of((x + old).sin(), x)));
 }
 
 TEST_F(OutsideChangesTest, ASavedResultThatIsSetIsReadAsItWas) {
@@ -500,6 +518,59 @@ TEST_F(OutsideChangesTest, AWriteToTheOldBytesOfATensorThatWasSetIsSeenInTheRegi
         policy);
     EXPECT_TRUE(same_bits(gradient_of(y, x), gradient_of((x + old).sin() * (x + (old + 1)).cos(), x))) << policy;
   }
+}
+
+class Halve : public torch::autograd::Function<Halve> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, at::Tensor x) {
+    x.mul_(0.5);
+    context->mark_dirty({x});
+    return x;
+  }
+  static std::vector<at::Tensor> backward(torch::autograd::AutogradContext*, const std::vector<at::Tensor>& gradients) {
+    return {gradients[0] * 0.5};
+  }
+};
+
+// mark_dirty() counts up the version once more than the op that writes.
+TEST_F(OutsideChangesTest, AFunctionThatMarksAMovedTensorDirtyLeavesTheOldBytesAsTheyAre) {
+  for (const char* policy : kPolicies) {
+    for (const bool by_set_data : {false, true}) {
+      at::Tensor x = sample({4});
+      const at::Tensor w = constant({4});
+      const at::Tensor y = apply_ac_policy_fn(
+          [&] {
+            at::Tensor z = w.sin();
+            const at::Tensor product = (x * z.detach()).cos();
+            const at::NoGradGuard guard;
+            if (by_set_data) {
+              z.set_data(at::ones_like(z));
+            } else {
+              z.set_(at::ones_like(z));
+            }
+            Halve::apply(z);
+            return product;
+          },
+          policy);
+      EXPECT_TRUE(same_bits(gradient_of(y, x), gradient_of((x * w.sin()).cos(), x))) << policy << by_set_data;
+    }
+  }
+}
+
+// The region cannot know that it was not the alias that was written to.
+TEST_F(OutsideChangesTest, AFunctionThatMarksAMovedTensorDirtyIsAnErrorWhereAnAliasHasStayed) {
+  at::Tensor x = sample({4}), s = constant({4});
+  const at::Tensor stays = s.detach();
+  const at::Tensor y = apply_ac_policy_fn(
+      [&] {
+        const at::Tensor sum = (x + s).sin();
+        const at::NoGradGuard guard;
+        s.set_(at::ones_like(s));
+        Halve::apply(s);
+        return sum;
+      },
+      "recompute_all");
+  expect_error([&] { gradient_of(y, x); }, {kModified});
 }
 
 }  // namespace

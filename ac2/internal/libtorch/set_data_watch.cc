@@ -25,8 +25,7 @@ class HooksInFrontBase : public Hooks {
   HooksInFrontBase(const Hooks& behind, SetDataWatch watch) : behind_(behind), watch_(watch) {}
 
   void set_data(const TensorBase& tensor, const TensorBase& data) const override {
-    watch_(tensor);
-    behind_.set_data(tensor, data);
+    watch_(tensor, [&] { behind_.set_data(tensor, data); });
   }
 
   TensorBase tensor_data(const TensorBase& tensor) const override { return behind_.tensor_data(tensor); }

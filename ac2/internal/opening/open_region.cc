@@ -12,8 +12,10 @@
 #include "ac2/internal/opening/region_observers.h"
 #include "ac2/internal/record/held_arguments.h"
 #include "ac2/internal/record/interceptor.h"
+#include "ac2/internal/record/left_storage.h"
 #include "ac2/internal/region/budget_access.h"
 #include "ac2/internal/region/engine.h"
+#include "ac2/internal/region/region.h"
 #include "ac2/internal/replay/saved_tensor_hook.h"
 #include "ac2/memory_budget.h"
 #include "ac2/policy_instance.h"
@@ -45,6 +47,15 @@ std::vector<std::shared_ptr<RegionObserver>> observers_for(const OpeningOptions&
   return observers;
 }
 
+void set_data_in_regions(const at::TensorBase& tensor, SetData set_data) {
+  SavedTensorHook::before_set_data(tensor);
+  const LeftStorage left(tensor);
+  set_data();
+  if (const Region* region = ThreadRegions::here().innermost()) {
+    left.stop_watching(*region->tape);
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<ScopeState> open_region(Policy policy, OpeningOptions options) {
@@ -53,7 +64,7 @@ std::shared_ptr<ScopeState> open_region(Policy policy, OpeningOptions options) {
   install_interceptor();
   install_holding();
   install_engine();
-  watch_set_data(&SavedTensorHook::before_set_data);
+  watch_set_data(&set_data_in_regions);
   set_out_of_memory_note([](const c10::Error& error) { return explain_held(error.what_without_backtrace()); });
   PolicyInstance instance = enter_policy(policy);
   if (const auto budget = BudgetOption(instance.memory_budget).budget(instance.modelled_costs)) {

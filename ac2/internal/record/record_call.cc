@@ -11,6 +11,7 @@
 #include "ac2/internal/libtorch/for_each_tensor.h"
 #include "ac2/internal/operators/op_tables.h"
 #include "ac2/internal/operators/random_replay.h"
+#include "ac2/internal/record/left_storage.h"
 #include "ac2/internal/record/overwrite.h"
 #include "ac2/internal/record/recording.h"
 
@@ -55,15 +56,22 @@ void change_metadata(Tape& tape, const OpFacts& facts, c10::DispatchKeySet keys,
     note_detached(tape, stack->back().toTensor());
   }
   c10::SmallVector<SeenWrites::Write, 1> writes;
+  c10::SmallVector<LeftStorage, 1> left;
   if (facts.bumps_version_only && !c10::InferenceMode::is_enabled()) {
     const c10::ArrayRef<c10::IValue> arguments = top(*stack, facts.num_arguments);
     for (const uint16_t i : facts.written) {
-      for_each_tensor(arguments.slice(i, 1), [&](const at::Tensor& tensor) { writes.emplace_back(tensor, nullptr); });
+      for_each_tensor(arguments.slice(i, 1), [&](const at::Tensor& tensor) {
+        writes.emplace_back(tensor, nullptr);
+        left.emplace_back(tensor);
+      });
     }
   }
   facts.op.redispatchBoxed(keys, stack);
   for (const SeenWrites::Write& write : writes) {
     seen_writes().note(write);
+  }
+  for (const LeftStorage& storage : left) {
+    storage.stop_watching(tape);
   }
 }
 

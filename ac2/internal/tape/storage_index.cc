@@ -142,6 +142,17 @@ void StorageIndex::forget(c10::StorageImpl* storage) {
   }
 }
 
+void StorageIndex::was_left(const c10::StorageImpl* storage) {
+  Value* value = map_.find(storage);
+  if (value == nullptr) {
+    return;
+  }
+  const bool is_ours = !value->original_is_alive() || (value->is_held_by_reference() && value->is_held_by_us_alone());
+  if (is_ours && !value->changed_outside()) {
+    value->versions_.release();
+  }
+}
+
 void StorageIndex::forget_opaque(const at::Tensor& tensor) {
   if (const auto it = opaque_.find(tensor.unsafeGetTensorImpl()); it != opaque_.end()) {
     Value* value = it->second;

@@ -51,7 +51,10 @@ class StorageIndex {
   // The storage is about to be written, so the value that it held is no longer there.
   void forget(c10::StorageImpl* storage);
 
-  // The same for a tensor without plain storage.
+  // A tensor has been given another storage than this. If nobody but the tape has the old one, no write comes there.
+  void was_left(const c10::StorageImpl* storage);
+
+  // The same as forget() for a tensor without plain storage.
   void forget_opaque(const at::Tensor& tensor);
 
   // A name may yet decide that a saved value is recomputed, so what computed a saved value is known even after it died.
