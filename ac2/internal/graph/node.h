@@ -76,6 +76,8 @@ struct Node {
   std::unique_ptr<NodeExtras> extras;  // null if it has none
   CheckpointPolicy decision = CheckpointPolicy::PREFER_SAVE;
   bool replayable = true;
+  // Replays of it may go far back, behind values that graphs want. Only looks for such values set it (Anchors).
+  bool reaches_far_back = false;
 
   int32_t live_outputs = 0;        // the node is freed with the last
   int32_t recomputed_outputs = 0;  // live and not saved; while there is one, the node uses its inputs

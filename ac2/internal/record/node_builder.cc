@@ -185,6 +185,7 @@ class NodeBuilder {
   }
 
   C10_NOINLINE void ask_for_gradient(const at::Tensor& tensor, Value* value) {
+    node_->reaches_far_back |= value->producer() != nullptr && value->producer()->reaches_far_back;
     if (!tensor.requires_grad()) {
       tape_.set_without_gradient(value);
       return;

@@ -27,7 +27,7 @@ namespace {
 // For each recorded node, looks examine this many values on average.
 constexpr uint64_t kLooks = 4;
 // For each recorded node, looks through graphs examine this many nodes on average.
-constexpr uint64_t kLooksThrough = 4;  // until one finds the state alive, the tape grows by a quarter for each look
+constexpr int64_t kLooksThrough = 4;
 
 // Whether the bytes that forward computed are still there, and no replay is about to read them. A value that is wanted
 // in another form is in that form already.
@@ -63,11 +63,43 @@ bool reaches_more(const Value& value, size_t most_nodes, int64_t most_bytes) {
 }  // namespace
 
 void Anchors::backward_ended() {
+  anchor_far_back();
   // Only the index refers to these values, and the list of those that were let go.
   anchor_where([](const Value& value) { return value.is_known_to_index_alone(); });
 }
 
+void Anchors::note_far_back(Value* value) {
+  lifetimes_.ref(value);
+  far_back_.push_back(value);
+}
+
+void Anchors::anchor_far_back() {
+  for (Value* value : far_back_) {
+    if (may_be_anchored(*value) && value->producer()->reaches_far_back) {
+      anchor(value);
+    }
+  }
+  let_go_of_far_back();
+}
+
+void Anchors::let_go_of_far_back() {
+  for (Value* value : far_back_) {
+    lifetimes_.unref(value);
+  }
+  far_back_.clear();
+}
+
+void Anchors::plan_look_through(bool has_looked_through, int64_t living) {
+  if (!looks_again_) {
+    through_at_ = kNever;
+  } else if (has_looked_through || through_at_ == kNever) {
+    const int64_t most = 2 * (lifetimes_.live_nodes() + living + static_cast<int64_t>(kReach)) / kLooksThrough;
+    through_at_ = finished_ + (most * static_cast<int64_t>(next_draw()) >> 32);
+  }
+}
+
 void Anchors::look() {
+  anchor_far_back();
   const int64_t nodes = lifetimes_.live_nodes();
   const int64_t bytes = ledger_.saved_bytes();
   if (nodes >= nodes_limit_ || bytes >= bytes_limit_ || std::exchange(is_due_, false)) {
@@ -77,21 +109,21 @@ void Anchors::look() {
       ++living;
       any |= value->is_without_gradient() && value->producer() != nullptr;
     });
+    const bool looks_through = finished_ >= through_at_;
     // Most training has no such value.
     if (any) {
       anchor_where(
           [](const Value& value) { return value.is_without_gradient() && reaches_more(value, kReach, value.bytes()); });
-      if (looks_through_graphs_) {
+      if (looks_through) {
         anchor_carried_over();
       }
     }
-    looks_through_graphs_ = false;
     most_nodes_between_ = std::max(kNodes, living);
     nodes_limit_ = bytes_limit_ = std::numeric_limits<int64_t>::max();
     looks_again_ =
         lifetimes_.live_nodes() > std::max(kNodes, nodes) / 2 || ledger_.saved_bytes() > std::max(kBytes, bytes) / 2;
     below_per_node_ = (kLooks << 32) / static_cast<uint64_t>(living + 1);
-    through_below_per_node_ = (kLooksThrough << 32) / static_cast<uint64_t>(lifetimes_.live_nodes() + living + kReach);
+    plan_look_through(looks_through, living);
   }
   // The next look does not wait for twice as many nodes, because it may find what this one has missed. If fewer are
   // left by then, the next look comes sooner.

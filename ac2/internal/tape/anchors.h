@@ -7,7 +7,7 @@
 //
 //   anchors.backward_ended();                      // the values that only the program keeps: all of them
 //   if (anchors.node_finished()) anchors.look();   // the values that reach too much and require no gradient
-//   if (anchors.state_seen()) anchors.look();      // the same
+//   if (anchors.state_seen(value)) anchors.look(); // the same
 //   anchors.anchor_for_room();                     // the values that keep bytes for their own replays, under a budget
 //
 // A living tensor that requires a gradient keeps its graph in plain PyTorch too. Beside those, and beside what
@@ -23,15 +23,20 @@
 //
 // Graphs may overlap from round to round, so that one of them always wants the state before the one that is carried
 // over. So some looks go through what graphs want, too (carried_over.h). These walk over all nodes, so the more nodes
-// there are the fewer such looks are drawn.
+// there are the fewer such looks are taken: the next one comes, where a tensor without a gradient appears, after at
+// most half as many nodes as there are, drawn at random. Such a look may miss the state, too. So the look marks the
+// nodes from which the state must come, what is made from a marked node is marked, and marked values without a gradient
+// become anchors when they appear.
 //
 // Threads: guarded by the tape's lock. node_finished() by the recording thread.
 #pragma once
 
 #include <c10/util/FunctionRef.h>
+#include <c10/util/SmallVector.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "ac2/internal/graph/node.h"
@@ -62,14 +67,17 @@ class Anchors {
   // refers to what stood there until it is over.
   bool node_finished() { return ++finished_ % kInterval == 0; }
   // A tensor that requires no gradient has been made or taken, or detached. True if look() is due because of it.
-  bool state_seen() {
+  bool state_seen(Value* value) {
     if (!looks_again_) {
       return false;
     }
+    if (value->producer() != nullptr && value->producer()->reaches_far_back) {
+      note_far_back(value);
+    }
     const auto nodes = static_cast<uint64_t>(finished_ - std::exchange(finished_when_seen_, finished_));
     is_due_ |= draw(std::min(nodes * below_per_node_, kOneInTwo));
-    is_due_ |= looks_through_graphs_ |= draw(nodes * through_below_per_node_);
-    return is_due_;
+    is_due_ |= finished_ >= through_at_;
+    return is_due_ || !far_back_.empty();
   }
   void look();
   // A look is near, and wants to know of each value whether it requires a gradient. Asking every tensor of every op
@@ -77,16 +85,25 @@ class Anchors {
   bool asks_for_gradients() const { return asks_for_gradients_; }
   // A memory budget cannot be met otherwise: bytes that are kept for replays of living values alone go.
   void anchor_for_room();
+  // The region is over.
+  void close() { let_go_of_far_back(); }
 
  private:
   static constexpr int64_t kInterval = 64;
+  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
   static constexpr uint64_t kOneInTwo = uint64_t{1} << 31;  // of 2^32
 
   // A linear congruential generator (Knuth, The Art of Computer Programming 2, 3.3.4).
-  bool draw(uint64_t below) { return (draws_ = draws_ * 1664525 + 1013904223) < below; }
+  uint32_t next_draw() { return draws_ = draws_ * 1664525 + 1013904223; }
+  bool draw(uint64_t below) { return next_draw() < below; }
   void anchor_where(c10::function_ref<bool(const Value&)> condition);
   // Makes anchors of the values that reach too much behind what graphs want.
   void anchor_carried_over();
+  void note_far_back(Value* value);
+  void anchor_far_back();
+  void let_go_of_far_back();
+  // After a look: when the next one through graphs comes.
+  void plan_look_through(bool has_looked_through, int64_t living);
   void anchor(Value* value);
 
   Lifetimes& lifetimes_;
@@ -97,10 +114,10 @@ class Anchors {
   bool looks_again_ = false;
   bool is_due_ = false;
   uint32_t draws_ = 0;
-  int64_t finished_when_seen_ = 0;       // nodes, when a tensor without a gradient was seen last
-  uint64_t below_per_node_ = 0;          // of 2^32, for each that has been finished since
-  bool looks_through_graphs_ = false;    // when the next look is taken
-  uint64_t through_below_per_node_ = 0;  // as below_per_node_
+  int64_t finished_when_seen_ = 0;        // nodes, when a tensor without a gradient was seen last
+  uint64_t below_per_node_ = 0;           // of 2^32, for each that has been finished since
+  int64_t through_at_ = kNever;           // as finished_: from then on a look goes through graphs
+  c10::SmallVector<Value*, 4> far_back_;  // marked values that have appeared since the last look; referenced
   bool asks_for_gradients_ = false;
   int64_t most_nodes_between_ = kNodes;  // two looks: as many as there are living values, if that is more
   int64_t nodes_limit_ = kNodes;

@@ -32,18 +32,14 @@ int64_t bytes_of_our_own(const Value& value) {
 
 std::vector<Value*> carried_over(const StorageIndex& storages, const LongStretch& limits,
                                  c10::function_ref<bool(const Value&)> condition) {
-  std::vector<const Node*> nodes;
+  std::vector<Node*> nodes;
   absl::flat_hash_map<const Node*, size_t> places;
   const auto visit = [&](const Value* value) {
     if (value != nullptr && value->producer() != nullptr && places.emplace(value->producer(), 0).second) {
       nodes.push_back(value->producer());
     }
   };
-  storages.for_each([&](const Value* value) {
-    if (condition(*value)) {
-      visit(value);
-    }
-  });
+  storages.for_each(visit);
   for (size_t i = 0; i < nodes.size(); ++i) {
     for (const NodeInput& input : nodes[i]->inputs) {
       visit(input.value);
@@ -80,6 +76,7 @@ std::vector<Value*> carried_over(const StorageIndex& storages, const LongStretch
     }
     ++stretch.length;
     stretch.bytes += own_bytes;
+    nodes[i]->reaches_far_back = stretch.has_long_one_behind;
     if (!stretch.has_long_one_behind) {
       continue;
     }

@@ -36,7 +36,10 @@ int64_t bytes_of_our_own(const Value& value);
 
 // Of the living values for which `condition` holds, those whose producers have a long stretch somewhere before them,
 // behind a value that a hook wants. If a value's only way to the stretch leads through an older such value, only the
-// older one is returned. The oldest value comes first. The cost is a constant for each node. Nothing recurses.
+// older one is returned. The oldest value comes first.
+//
+// Of the nodes behind living values, those that will have a long stretch before them when the values found are cut off
+// get Node::reaches_far_back; the others lose it. The cost is a constant for each node. Nothing recurses.
 std::vector<Value*> carried_over(const StorageIndex& storages, const LongStretch& limits,
                                  c10::function_ref<bool(const Value&)> condition);
 

@@ -112,6 +112,7 @@ void LockedTape::tidy() {
 
 void LockedTape::close() {
   closed_ = true;
+  anchors_.close();
   foreign_copies_.close();
   storages_.close();
   observers_.tell([](Observer& observer) { observer.region_closed(); });

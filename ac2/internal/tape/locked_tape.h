@@ -82,7 +82,7 @@ class LockedTape {
   // The program has `value` as a tensor without a gradient.
   void set_without_gradient(Value* value) {
     value->set_without_gradient(true);
-    tidying_is_due_ |= anchors_.state_seen();
+    tidying_is_due_ |= anchors_.state_seen(value);
   }
   void anchor_for_room() { anchors_.anchor_for_room(); }
   // A write is about to destroy the original, which forward computed.
