@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ac2/names.h"
 #include "ac2/op_scopes.h"
 #include "ac2/policy.h"
 #include "ac2/scope.h"
@@ -193,6 +194,76 @@ TEST_F(CollectivesTest, NobodyLooksAtWhatACollectiveReturnsBeforeItIsUsed) {
   at::Tensor result = call("_c10d_functional::ac2_exchange", x.detach());
   *result.data_ptr<float>() = 1;
   EXPECT_NO_THROW(result.sin());
+}
+
+// A collective writes from another thread, and may do so between any two looks at what it has returned.
+void arrive(const at::Tensor& result) {
+  const DisableCheckpointing unseen;
+  const at::NoGradGuard no_grad;
+  result.detach().copy_(result.detach());
+}
+
+at::Tensor wait_for(const at::Tensor& result) {
+  return c10::Dispatcher::singleton()
+      .findSchemaOrThrow("_c10d_functional::wait_tensor", "")
+      .typed<at::Tensor(const at::Tensor&)>()
+      .call(result);
+}
+
+class ArrivalTest : public CollectivesTest, public testing::WithParamInterface<CheckpointPolicy> {};
+
+TEST_P(ArrivalTest, AResultThatArrivesAfterItWasNamedIsWhatTheCollectiveReturned) {
+  const at::Tensor factor = sample({4});
+  at::Tensor product;
+  const PolicyScope scope([](const OpContext& op) {
+    return op.is("_c10d_functional::ac2_exchange") ? GetParam() : CheckpointPolicy::PREFER_RECOMPUTE;
+  });
+  {
+    const at::Tensor result = call("_c10d_functional::ac2_exchange", sample({4}).detach());
+    name_tensor(result, "result");
+    arrive(result);
+    product = result * factor;
+    wait_for(result);
+  }
+  product.sum().backward();
+  EXPECT_EQ(exchanges, GetParam() == CheckpointPolicy::MUST_RECOMPUTE ? 2 : 1);
+}
+
+TEST_P(ArrivalTest, AResultMayArriveBetweenTwoUsesThatComeBeforeTheWait) {
+  const bool again = GetParam() == CheckpointPolicy::MUST_RECOMPUTE;
+  const at::Tensor x = sample({4});
+  const at::Tensor factor = sample({4});
+  {
+    const PolicyScope scope([](const OpContext& op) {
+      return op.is("_c10d_functional::ac2_exchange") ? GetParam() : CheckpointPolicy::PREFER_RECOMPUTE;
+    });
+    at::Tensor product;
+    {
+      const at::Tensor result = call("_c10d_functional::ac2_exchange", x.detach().sin());
+      product = result * factor;  // autograd saves the result
+      arrive(result);
+      product = result * product + result.view({2, 2}).flatten() * factor;
+      wait_for(result);
+    }
+    product.sum().backward();
+  }
+  const at::Tensor result = x.detach().sin() * 2;
+  EXPECT_TRUE(at::equal(factor.grad(), result * result + result));
+  EXPECT_EQ(exchanges, again ? 2 : 1);
+}
+INSTANTIATE_TEST_SUITE_P(, ArrivalTest,
+                         testing::Values(CheckpointPolicy::PREFER_RECOMPUTE, CheckpointPolicy::MUST_RECOMPUTE),
+                         [](const auto& info) {
+                           return info.param == CheckpointPolicy::MUST_RECOMPUTE ? "ReplayedOnRequest" : "Saved";
+                         });
+
+TEST_F(CollectivesTest, AWriteAfterTheWaitIsSeen) {
+  const at::Tensor factor = sample({4});
+  const PolicyScope scope;
+  const at::Tensor result = wait_for(call("_c10d_functional::ac2_exchange", sample({4}).detach()));
+  const at::Tensor product = result * factor;
+  arrive(result);
+  EXPECT_THROW(product.sum().backward(), c10::Error);
 }
 
 }  // namespace

@@ -159,6 +159,9 @@ class Value {
   bool is_in_map() const { return map_index_ != kNotInMap; }
   // Its bytes lie in memory that others may write to; see libtorch/foreign_memory.h.
   bool is_foreign() const { return is_foreign_; }
+  // A collective has returned the value, and nobody has waited for it. Until then whatever writes there is the
+  // collective, so that no versions are noted.
+  bool is_on_its_way() const { return is_on_its_way_; }
   // Surely no graph led to it where an op made it, or took it last.
   bool is_without_gradient() const { return is_without_gradient_; }
   void set_without_gradient(bool without) { is_without_gradient_ = without; }
@@ -274,7 +277,7 @@ class Value {
                               // used, or cease to be
   friend class TapeHook;      // hooks_, the alias and the parts in form_
   friend class Pins;          // pins_, waits_
-  friend class StorageIndex;  // is_foreign_, was_let_go_, nbytes_, versions_, form_
+  friend class StorageIndex;  // is_foreign_, is_on_its_way_, was_let_go_, nbytes_, versions_, form_
   friend class StorageMap;    // map_index_
   friend class TrashCan;      // next_dead_
   friend struct Trash;        // next_dead_
@@ -293,6 +296,7 @@ class Value {
   bool waits_ = false;
   bool was_let_go_ = false;
   bool is_foreign_ = false;
+  bool is_on_its_way_ = false;
   bool is_without_gradient_ = false;
 
   Node* producer_ = nullptr;  // owned

@@ -161,6 +161,7 @@ void OpFacts::note_results(const c10::FunctionSchema& schema) {
 void OpFacts::note_communication(const c10::FunctionSchema& schema) {
   const std::vector<c10::Argument>& arguments = schema.arguments();
   communicates = is_collective(schema.name()) || std::any_of(arguments.begin(), arguments.end(), is_process_group);
+  returns_early = returns_before_results_come(schema.name());
   // A replay would have nothing of its own to write to, or to wait for.
   never_recompute |= communicates && (!written.empty() || waits_for_collective(schema.name()));
 }

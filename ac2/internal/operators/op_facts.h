@@ -65,6 +65,8 @@ struct OpFacts {
   // MUST_RECOMPUTE, and never if it is never_recompute too: if it writes into an argument, or waits for another op. Its
   // results may be on their way when it returns, so ac2 does not look at their bytes.
   bool communicates = false;
+  // The results of a collective are there when wait_tensor() has waited for them.
+  bool returns_early = false;
 
   // Indices of the results into which a backward kernel writes: these are handed out as copies.
   c10::SmallVector<uint16_t, 1> clobbered_results;

@@ -280,6 +280,11 @@ bool waits_for_collective(std::string_view op) {
   return contains(kWaits, op);
 }
 
+bool returns_before_results_come(std::string_view op) {
+  return op.starts_with("_c10d_functional::") && !waits_for_collective(op) &&
+         op != "_c10d_functional::_wrap_tensor_autograd";
+}
+
 bool is_clobbered_result(std::string_view op, int result) {
   return contains(kClobbered, op, result);
 }

@@ -52,6 +52,8 @@ bool computes_products(std::string_view op);
 bool is_collective(std::string_view op);
 // Returns when what a collective writes has come.
 bool waits_for_collective(std::string_view op);
+// A collective for whose results wait_tensor() waits.
+bool returns_before_results_come(std::string_view op);
 // A backward kernel uses the op's result number `result` as scratch memory.
 bool is_clobbered_result(std::string_view op, int result);
 // The op leaves bytes of a result undefined on purpose. `tensor` counts the tensors among its results: if an op also

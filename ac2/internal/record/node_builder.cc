@@ -221,8 +221,8 @@ class NodeBuilder {
       }
       if (Value* value = tape_.storages().add_made(tensor)) {
         if (C10_UNLIKELY(call_.facts.communicates)) {
-          // The collective may be about to write there. The version is noted when the tensor has been waited for, or
-          // used.
+          // The collective may be about to write there. The version is noted when the tensor has been waited for, or,
+          // if nothing waits for results of the op, when it is used.
           value->forget_versions();
         }
         attach(value, {.flat_result = flat_index}, tensor, decision);

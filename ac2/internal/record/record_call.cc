@@ -31,6 +31,15 @@ void note_detached(Tape& tape, const at::Tensor& tensor) {
   }
 }
 
+C10_NOINLINE void note_departure(Tape& tape, c10::ArrayRef<c10::IValue> results) {
+  const Tape::Lock locked(tape);
+  for_each_tensor(results, [&](const at::Tensor& tensor) {
+    if (tensor.defined()) {
+      locked->storages().is_coming(tensor);
+    }
+  });
+}
+
 // The results of a wait are complete. Gloo writes what a collective has returned late, on another thread or in the
 // wait, and counts up the version of the very tensor that was returned.
 C10_NOINLINE void note_arrival(Tape& tape, c10::ArrayRef<c10::IValue> results) {
@@ -125,8 +134,13 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
   }
   if (facts.never_recompute || (C10_UNLIKELY(facts.communicates) && !may_be_repeated(region, facts))) {
     run_unrecorded(region, facts, keys, stack);
-    if (C10_UNLIKELY(facts.communicates) && waits_for_collective(facts.op.schema().name())) {
-      note_arrival(*tape, top(*stack, facts.num_returns));
+    if (C10_UNLIKELY(facts.communicates)) {
+      const c10::ArrayRef<c10::IValue> results = top(*stack, facts.num_returns);
+      if (facts.returns_early) {
+        note_departure(*tape, results);
+      } else if (waits_for_collective(facts.op.schema().name())) {
+        note_arrival(*tape, results);
+      }
     }
     watch.ran();
     watch.recorded(top(*stack, facts.num_returns), nullptr);
@@ -153,6 +167,9 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
     }
     return top(*stack, facts.num_returns);
   });
+  if (C10_UNLIKELY(facts.returns_early)) {
+    note_departure(*tape, top(*stack, facts.num_returns));
+  }
 }
 
 }  // namespace ac2::internal

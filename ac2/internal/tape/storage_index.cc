@@ -42,7 +42,9 @@ C10_ALWAYS_INLINE Value* StorageIndex::find_plain(const at::Tensor& tensor) {
     return nullptr;
   }
   if (!value->versions().noted()) {
-    value->versions_.note(tensor);
+    if (C10_LIKELY(!value->is_on_its_way())) {
+      value->versions_.note(tensor);
+    }
   } else {
     value->versions_.note_also(tensor);
   }
@@ -69,6 +71,14 @@ Value* StorageIndex::current_plain(const at::Tensor& tensor) {
 }
 
 C10_NOINLINE Value* StorageIndex::add_outside(const at::Tensor& tensor) {
+  Value* value = add_without_offloading(tensor);
+  if (!value->is_managed()) {
+    offloading_.offload_input(value, tensor);
+  }
+  return value;
+}
+
+Value* StorageIndex::add_without_offloading(const at::Tensor& tensor) {
   Value* value = lifetimes_.make_value(tensor.unsafeGetTensorImpl()->unsafe_storage());
   value->versions_.note(tensor);
   lifetimes_.ref(value);
@@ -81,7 +91,6 @@ C10_NOINLINE Value* StorageIndex::add_outside(const at::Tensor& tensor) {
     return value;
   }
   value->is_foreign_ = is_foreign_memory(storage);
-  offloading_.offload_input(value, tensor);
   return value;
 }
 
@@ -105,6 +114,18 @@ Value* StorageIndex::add_written(const at::Tensor& tensor) {
   return value;
 }
 
+void StorageIndex::is_coming(const at::Tensor& tensor) {
+  if (!has_plain_storage(*tensor.unsafeGetTensorImpl())) {
+    return;
+  }
+  Value* value = find_plain(tensor);
+  if (value == nullptr) {
+    value = add_without_offloading(tensor);
+  }
+  value->forget_versions();
+  value->is_on_its_way_ = true;
+}
+
 void StorageIndex::has_come(const at::Tensor& tensor) {
   if (!has_plain_storage(*tensor.unsafeGetTensorImpl())) {
     return;
@@ -114,6 +135,10 @@ void StorageIndex::has_come(const at::Tensor& tensor) {
   if (value != nullptr && (value->producer() == nullptr || value->producer()->facts->communicates)) {
     value->forget_versions();
     value->versions_.note(tensor);
+    const bool was_on_its_way = std::exchange(value->is_on_its_way_, false);
+    if (was_on_its_way && value->producer() == nullptr && !value->is_used()) {
+      offloading_.offload_input(value, tensor);
+    }
   }
 }
 

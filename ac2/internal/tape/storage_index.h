@@ -46,6 +46,9 @@ class StorageIndex {
   // A new value for a storage that an op has just written, and that the index has forgotten. Its version is noted when
   // it is first used: ADInplaceOrView counts it only after the op.
   Value* add_written(const at::Tensor& tensor);
+  // A collective has returned the tensor and may not have written it yet. The tensor is known until it has come,
+  // because a value that was made anew at each look would be another one for each hook.
+  void is_coming(const at::Tensor& tensor);
   // The tensor has been waited for, so that a collective has written all of it: from now on a write shows.
   void has_come(const at::Tensor& tensor);
   // The storage is about to be written, so the value that it held is no longer there.
@@ -84,6 +87,7 @@ class StorageIndex {
   // The same as find(), for a tensor with a plain storage.
   Value* find_plain(const at::Tensor& tensor);
   Value* add_outside(const at::Tensor& tensor);
+  Value* add_without_offloading(const at::Tensor& tensor);
   Value* current_opaque(const at::Tensor& tensor, bool create);
   void add_young(Value* value);
   void remove(Value* value);
