@@ -4,7 +4,8 @@ A region records the ops on their parts. So autograd saves the parts of such a t
 recomputed as the policy says, and put together again in backward by ``__tensor_unflatten__``.
 
 The ragged dimension of a jagged tensor is known by the very tensor object that has its offsets: with another one of the same
-contents it would be another dimension, and shapes would differ. So all but the values of such a tensor is kept as it is.
+contents it would be another dimension, and shapes would differ. So all but the values of such a tensor is kept as it is. A part
+that is no tensor is kept as it is too: from torch 2.15 on the mesh of a DTensor is a part.
 """
 
 import sys
@@ -20,10 +21,11 @@ def take_apart(tensor: torch.Tensor) -> Optional[Tuple[List[torch.Tensor], Any]]
         return None
     names, context = flatten()
     parts = {name: getattr(tensor, name) for name in names}
-    if not parts or not all(isinstance(part, torch.Tensor) for part in parts.values()):
-        return None
-    kept = {name: part for name, part in parts.items() if name != "_values"} if _is_jagged(tensor) else {}
+    is_jagged = _is_jagged(tensor)
+    kept = {name: part for name, part in parts.items() if not isinstance(part, torch.Tensor) or (is_jagged and name != "_values")}
     names = tuple(name for name in names if name not in kept)
+    if not names:
+        return None
     return [parts[name] for name in names], (type(tensor), names, kept, context, tensor.size(), tensor.stride())
 
 

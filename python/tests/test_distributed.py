@@ -4,6 +4,7 @@ import contextlib
 import gc
 import json
 import os
+import re
 import time
 from collections import Counter
 
@@ -18,6 +19,7 @@ from torch.distributed.fsdp._fully_shard._fsdp_state import FSDPState
 import ac2
 
 WIDTH, BATCH, LAYERS, STEPS = 16, 6, 3, 2
+ROWS = 64  # where bytes are counted
 
 
 @pytest.fixture(scope="module")
@@ -276,17 +278,24 @@ def bytes_left_by(forward):
     return sum(event.nbytes() for event in profile.kineto_results.events() if event.name() == "[memory]"), result
 
 
-def measure_fsdp(ways):
-    """What a forward leaves on this rank, by way, and what one activation takes."""
+@contextlib.contextmanager
+def mesh_without_threads():
+    """Gloo's thread lets go of what it has gathered, now before and now after the profiler looks. This mesh has no thread."""
     import torch.testing._internal.distributed.fake_pg  # noqa: F401
     from torch.distributed.device_mesh import DeviceMesh
 
-    width, batch = 128, 32
-    # Gloo's thread lets go of what it has gathered, now before and now after the profiler looks. This one has no thread.
     group = dist.new_group(backend="fake")
-    mesh = DeviceMesh.from_group(group, "cpu", mesh=torch.arange(2), mesh_dim_names=("shard",))
+    try:  # The name is its own: DTensor keeps what it has found out for a mesh for others that are equal, of a group that has ended.
+        yield DeviceMesh.from_group(group, "cpu", mesh=torch.arange(2), mesh_dim_names=(f"of group {group.group_name}",))
+    finally:
+        dist.destroy_process_group(group)
 
-    def left_by(way):
+
+def measure_fsdp(ways):
+    """What a forward leaves on this rank, by way, and what one activation takes."""
+    width, batch = 128, 32
+
+    def left_by(mesh, way):
         torch.manual_seed(0)
         model = shard(Model(width), way, mesh=mesh)
         x = torch.randn(batch, width)
@@ -302,9 +311,8 @@ def measure_fsdp(ways):
             y.sum().backward()
         return left[-1]
 
-    left = [left_by(way) for way in ways]
-    dist.destroy_process_group(group)
-    return left, batch * width * 4
+    with mesh_without_threads() as mesh:
+        return [left_by(mesh, way) for way in ways], batch * width * 4
 
 
 def test_what_fsdp_holds_is_what_plain_training_holds_and_what_the_policy_saves(ranks):
@@ -345,14 +353,10 @@ def test_a_replay_that_needs_parameters_which_are_not_there_names_them(ranks):
 # --- Tensor parallel, pipelines, experts -----------------------------------------------------------------------------
 
 
-def train_tensor_parallel(way, sequence):
-    from torch.distributed.device_mesh import init_device_mesh
+def split_over_tensor_axis(model, mesh, sequence):
     from torch.distributed.tensor import Shard
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
 
-    model = Model().eval()  # without dropout, whose masks are of the local shards
-    way.prepare(model)
-    mesh = init_device_mesh("cpu", (2,))
     for block in model.blocks:
         plan = {"up": ColwiseParallel(), "down": RowwiseParallel()}
         if sequence:
@@ -362,6 +366,14 @@ def train_tensor_parallel(way, sequence):
                 "down": RowwiseParallel(output_layouts=Shard(0)),
             }
         parallelize_module(block, mesh, plan)
+
+
+def train_tensor_parallel(way, sequence):
+    from torch.distributed.device_mesh import init_device_mesh
+
+    model = Model().eval()  # without dropout, whose masks are of the local shards
+    way.prepare(model)
+    split_over_tensor_axis(model, init_device_mesh("cpu", (2,)), sequence)
     way.finish(model)
     losses = []
     x = inputs(3) if sequence else torch.randn(BATCH, WIDTH, generator=torch.Generator().manual_seed(3))
@@ -376,6 +388,57 @@ def train_tensor_parallel(way, sequence):
 @pytest.mark.parametrize("sequence", [False, True])
 def test_tensor_parallel(ranks, sequence):
     ranks.run(same_as_plain, train_tensor_parallel, FEW if sequence else WAYS, sequence)
+
+
+sees_inside_of_dtensors = pytest.mark.skipif(
+    tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13),
+    reason="before 2.13 regions do not see what DTensor runs and waits for, and save DTensors whole",
+)
+
+
+def measure_tensor_parallel(ways, sequence):
+    """What a forward leaves on this rank, by way, and what a region around a block says of all the values that it holds."""
+
+    def left_by(mesh, way):
+        torch.manual_seed(0)
+        model, x = Model(layers=4).eval(), torch.randn(ROWS, WIDTH)
+        way.prepare(model)
+        split_over_tensor_axis(model, mesh, sequence)
+        way.finish(model)
+
+        def forward():
+            with way.around():
+                return model(x)
+
+        forward().sum().backward()  # in the first one DTensor finds out how to shard
+        left, y = bytes_left_by(forward)
+        block = ac2.last_trace(model.blocks[1]) if way.where == "before" else None
+        explained = ac2.explain(block) if block else ""
+        y.sum().backward()
+        return left, explained
+
+    with mesh_without_threads() as mesh:
+        return [left_by(mesh, way) for way in ways]
+
+
+@sees_inside_of_dtensors
+@pytest.mark.parametrize("sequence", [False, True])
+def test_a_tensor_parallel_model_holds_the_inputs_of_its_blocks_and_what_collectives_return(ranks, sequence):
+    unit = ROWS * WIDTH * 4  # of a hidden state
+    ways = [Way(), Way("before", "must_save_all"), Way("inside"), Way("before"), Way("model")]
+    # By norm and by gelu with its input; with the sequence split, what is gathered in between has the rows of both ranks.
+    norm, gathered, gelu = 2 * ROWS * 4, 2 * unit if sequence else 0, 8 * unit if sequence else 4 * unit
+    up_takes = gathered or unit
+    ends = 2 * unit  # what head takes, and what it returns
+    by_block = ends + 4 * (unit + gathered)
+    # The region around the model has the sums of the rows' products, which collectives return, in place of the blocks' inputs.
+    expected = [*[ends + 4 * (unit + norm + up_takes + gelu)] * 2, by_block, by_block, by_block - unit]
+    for measured in ranks.run(measure_tensor_parallel, ways, sequence):
+        assert [left for left, _ in measured] == expected
+        shapes = re.findall(r"(\[[0-9, ]+\]) float", measured[3][1])
+        parameters = [[WIDTH, 2 * WIDTH], [2 * WIDTH, WIDTH], [2 * WIDTH], [WIDTH], [WIDTH]]  # up's, down's, up's bias, norm's
+        assert list(map(json.loads, shapes)) == [*([[2 * ROWS, WIDTH]] if sequence else []), [ROWS, WIDTH], *parameters]
+        assert "Saved whole" not in measured[3][1]
 
 
 def gather_again(ctx, op, *args, **kwargs):
@@ -396,10 +459,7 @@ def same_with_gathers_again():
         assert count == communicated + STEPS * LAYERS, f"{where}: {count} collectives, {communicated} without regions"
 
 
-@pytest.mark.skipif(
-    tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13),
-    reason="before 2.13 regions do not see what DTensor waits for, and processes may differ in what they replay",
-)
+@sees_inside_of_dtensors
 def test_tensor_parallel_that_gathers_the_sequence_again_in_backward(ranks):
     ranks.run(same_with_gathers_again)
 

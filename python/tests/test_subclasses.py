@@ -240,6 +240,44 @@ def test_a_wrapper_subclass_is_recomputed_by_its_parts(timeline):
     assert region.trace.stats().saved_bytes == 0
 
 
+class Placed(torch.Tensor):
+    """A wrapper subclass of whose parts one is no tensor, as the mesh of a DTensor is none."""
+
+    @staticmethod
+    def __new__(cls, inner, place):
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+    def __init__(self, inner, place):
+        self.inner, self.place = inner, place
+
+    def __tensor_flatten__(self):
+        return ["inner", "place"], None
+
+    @staticmethod
+    def __tensor_unflatten__(parts, context, outer_size, outer_stride):
+        return Placed(parts["inner"], parts["place"])
+
+    @classmethod
+    def __torch_dispatch__(cls, op, types, args=(), kwargs=None):
+        places = {id(x.place): x.place for x in args if isinstance(x, Placed)}
+        unwrapped = torch.utils._pytree.tree_map(lambda x: x.inner if isinstance(x, Placed) else x, (args, kwargs or {}))
+        (place,) = places.values()  # of all arguments, and the very same object
+        return Placed(op(*unwrapped[0], **unwrapped[1]), place)
+
+
+def test_a_wrapper_subclass_of_whose_parts_one_is_no_tensor_is_recomputed_by_its_tensors():
+    inner = torch.randn(8, 8)
+    x = Placed(inner.clone(), object()).requires_grad_()
+    with ac2.PolicyScope() as scope:
+        loss = x.sin().cos().exp().sum()
+    assert scope.trace.stats().saved_bytes == 8 * 8 * 4
+    assert "Saved whole" not in ac2.explain(scope.trace)
+    loss.backward()
+    plain = inner.clone().requires_grad_()
+    plain.sin().cos().exp().sum().backward()
+    assert same_bits(x.grad.inner, plain.grad)
+
+
 class Closed(torch.Tensor):
     """A wrapper subclass that does not say of what parts it is made."""
 
