@@ -11,6 +11,7 @@
 #include "benchmarks/networks/networks.h"
 #include "policies/policies.h"
 #include "tests/support/allocation_log.h"
+#include "tests/support/holding_hooks.h"
 #include "tests/support/regions.h"
 
 namespace ac2::test {
@@ -139,6 +140,36 @@ INSTANTIATE_TEST_SUITE_P(Of, SavingAllBackwardTest, ::testing::ValuesIn(peers::n
 // Not lstm: without gradients its kernel makes no workspace.
 INSTANTIATE_TEST_SUITE_P(Of, SameKernelsWithoutGradientsTest,
                          ::testing::Values("chain", "gpt", "resnet18", "lstm_cells", "tree"), name_of);
+
+// In the second derivative autograd computes a gradient for such a view if a hook has saved it, whatever the hook does,
+// and none if autograd has saved the view itself: SavedVariable::unpack() makes what a hook returns a leaf of its own.
+TEST_F(EarlyReleaseTest, AViewOfALeafMadeWithoutGradientHoldsInASecondDerivativeWhatItHoldsUnderAnyHook) {
+  const at::Tensor w = sample({4, 4}), x = sample({4, 4});
+  const auto step = [&] {
+    return log_.during([&] {
+      at::Tensor view;
+      {
+        const torch::NoGradGuard no_grad;
+        view = w.view_as(w);
+      }
+      const at::Tensor y = x * view;
+      const at::Tensor slope = torch::autograd::grad({y.sum()}, {x}, {}, true, /*create_graph=*/true)[0];
+      torch::autograd::grad({slope.sum()}, {w}, {}, false, false, /*allow_unused=*/true);
+    });
+  };
+  const Bytes plain = step();
+  Bytes hooked, in_region;
+  {
+    const HoldingHooks hooks;
+    hooked = step();
+  }
+  {
+    const PolicyScope scope(CheckpointPolicy::PREFER_SAVE);
+    in_region = step();
+  }
+  EXPECT_EQ(in_region, hooked);
+  EXPECT_NE(hooked, plain);
+}
 
 // What a replay needed, and nothing else does, makes room for its result.
 TEST_F(EarlyReleaseTest, AfterTheLastReplayItsResultIsKeptInsteadOfItsInput) {
