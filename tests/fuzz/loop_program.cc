@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 
+#include <algorithm>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -11,6 +12,8 @@
 namespace ac2::test {
 
 namespace {
+
+constexpr int kWithoutRegion = 3;  // of LoopProgram::Step::inner_scope
 
 class Drawing {
  public:
@@ -104,10 +107,14 @@ void LoopProgram::run_steps(LoopState& state, int round) const {
     if (is_checkpoint_enabled()) {
       if (step.inner_scope == 1) inner.emplace(CheckpointPolicy::PREFER_SAVE);
       if (step.inner_scope == 2) inner.emplace(CheckpointPolicy::PREFER_RECOMPUTE);
-      if (step.inner_scope == 3) disabled.emplace();
+      if (step.inner_scope == kWithoutRegion) disabled.emplace();
     }
     step.step.run(state, round);
   }
+}
+
+bool LoopProgram::leaves_region() const {
+  return std::any_of(steps.begin(), steps.end(), [](const Step& step) { return step.inner_scope == kWithoutRegion; });
 }
 
 std::string LoopProgram::words() const {

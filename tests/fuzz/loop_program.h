@@ -35,6 +35,8 @@ struct LoopProgram {
   void round(LoopState& state, int round) const;
   // A line for each step.
   std::string words() const;
+  // Whether some step computes without the region.
+  bool leaves_region() const;
 
  private:
   void run_steps(LoopState& state, int round) const;

@@ -190,8 +190,14 @@ LoopVerdict judge(const LoopProgram& program, uint32_t policy) {
   if (!verdict.counts || !verdict.difference.empty()) return verdict;
   verdict.is_exact = ends_all_graphs(few);
   if (verdict.is_exact) {
-    verdict.difference += changes(few, kPeriods);
-    return verdict;
+    const std::string changed = changes(few, kPeriods);
+    // A region is not told of a backward that wants nothing of it, because the whole graph was made without the region.
+    // Then the region grows until it looks.
+    if (changed.empty() || !program.leaves_region()) {
+      verdict.difference += changed;
+      return verdict;
+    }
+    verdict.is_exact = false;
   }
   const int64_t ops = few.recorded_ops / (2 * kPeriods);
   if (ops == 0) return verdict;
