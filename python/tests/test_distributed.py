@@ -1,4 +1,5 @@
-"""Several processes: losses, gradients, parameters and the order of collectives are those of the same run without regions."""
+"""Several processes: losses, gradients, parameters, and collectives with their order and bytes, are those of the same run without
+regions."""
 
 import contextlib
 import gc
@@ -11,7 +12,7 @@ from collections import Counter
 import pytest
 import torch
 import torch.distributed as dist
-from processes import RankFailed, Ranks, collectives, communication_of
+from processes import RankFailed, Ranks, bytes_communicated_by, collectives, communication_of
 from support import assert_same, same_bits
 from torch import nn
 from torch.distributed.fsdp._fully_shard._fsdp_state import FSDPState
@@ -327,8 +328,9 @@ def test_what_fsdp_holds_is_what_plain_training_holds_and_what_the_policy_saves(
             assert held == pytest.approx(expected, rel=0.01)
 
 
-def crossing():
-    """A replay that is made to cross into a unit whose parameters are not there."""
+def crossing(scope, gathers):
+    """A replay that is made to cross into a unit whose parameters are not there, unless they are gathered for it."""
+    torch.manual_seed(0)
     model = shard(Model(), Way())
     kept = []
 
@@ -336,18 +338,37 @@ def crossing():
         kept.append(module.up.weight.sum())  # of the unsharded weight, and not what the unit returns
 
     model.blocks[0].register_forward_hook(keep, prepend=True)
-    with ac2.PolicyScope():
+    with scope:
         loss = model(inputs(0)).sum() * kept.pop().exp().exp()
+    before = collectives()
+    if gathers:
+        model.blocks[0].unshard()
+    loss.backward()
+    return {name: local(parameter.grad) for name, parameter in model.named_parameters()}, collectives() - before
+
+
+def error_of_crossing():
     try:
-        loss.backward()
+        crossing(ac2.PolicyScope(), False)
     except RuntimeError as error:
         return str(error)
     return "no error"
 
 
+def crossing_into_a_unit_that_was_gathered():
+    expected, communicated = crossing(contextlib.nullcontext(), False)
+    gradients, count = crossing(ac2.PolicyScope(), True)
+    assert_same(gradients, expected)
+    assert count == communicated
+
+
 def test_a_replay_that_needs_parameters_which_are_not_there_names_them(ranks):
-    for error in ranks.run(crossing):
+    for error in ranks.run(error_of_crossing):
         assert "blocks.0.up.weight (of the FSDP unit blocks.0)" in error
+
+
+def test_a_replay_reads_the_parameters_of_a_unit_that_was_gathered_before_backward(ranks):
+    ranks.run(crossing_into_a_unit_that_was_gathered)
 
 
 # --- Tensor parallel, pipelines, experts -----------------------------------------------------------------------------
@@ -594,6 +615,129 @@ def test_ranks_with_other_loads_communicate_in_one_order_under_a_budget(ranks):
     ways = [Way("model", None, memory_budget=size, modelled_costs=modelled) for size in sizes for modelled in (True, False)]
     first, second = ranks.run(same_as_plain, train_experts, ways)
     assert first == second
+
+
+# --- A sequence that is split over the ranks --------------------------------------------------------------------------
+
+
+class Attention(nn.Module):
+    """Causal attention of a rank's part of the sequence to all of it. The keys and values of the others are gathered, or come one
+    rank after the other in a ring: the two ways of PyTorch's context_parallel(), whose attention has no kernel for CPUs."""
+
+    def __init__(self, ring):
+        super().__init__()
+        self.ring, self.heads = ring, 2
+        self.norm, self.projection, self.out = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.region_inside = contextlib.nullcontext
+
+    def forward(self, x):
+        with self.region_inside():
+            q, k, v = self.projection(self.norm(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+            attended = (self.by_ring if self.ring else self.by_gathering)(q, k, v)
+            return x + self.out(attended.transpose(1, 2).flatten(2))
+
+    def by_gathering(self, q, k, v):
+        from torch.distributed._functional_collectives import all_gather_tensor_autograd
+
+        k, v = (all_gather_tensor_autograd(part.contiguous(), 2, dist.group.WORLD) for part in (k, v))
+        return nn.functional.scaled_dot_product_attention(q, k, v, sees(q.size(2), k.size(2), dist.get_rank(), 0))
+
+    def by_ring(self, q, k, v):
+        from torch.distributed._functional_collectives import all_to_all_single_autograd
+
+        rank, count, rows = dist.get_rank(), dist.get_world_size(), q.size(2)
+        parts, weights, both = [], [], torch.stack([k, v])
+        for turn in range(count):
+            source = (rank - turn) % count
+            scores = (q @ both[0].mT) * q.size(-1) ** -0.5
+            scores = scores.masked_fill(~sees(rows, rows, rank, source), -1e9)
+            weights.append(scores.logsumexp(-1, keepdim=True))
+            parts.append(scores.softmax(-1) @ both[1])
+            if turn + 1 < count:
+                to, of = ([int(other == (rank + step) % count) * both.numel() for other in range(count)] for step in (1, -1))
+                both = all_to_all_single_autograd(both.flatten(), of, to, dist.group.WORLD).view_as(both)
+        return (torch.stack(parts) * torch.stack(weights).softmax(0)).sum(0)
+
+
+def sees(queries, keys, rank, source):
+    """The keys that each query of a rank sees, of those that begin with the part of another rank."""
+    return torch.arange(queries).unsqueeze(1) + queries * rank >= torch.arange(keys) + queries * source
+
+
+def train_context_parallel(way, ring):
+    model = nn.Module()
+    model.blocks = nn.ModuleList(Attention(ring) for _ in range(2))
+    way.prepare(model)
+    way.finish(model)
+    rank, rows = dist.get_rank(), 4
+    losses = []
+    for step in range(STEPS):
+        whole = torch.randn(2, rows * dist.get_world_size(), WIDTH, generator=torch.Generator().manual_seed(step))
+        with way.around():
+            x = whole[:, rows * rank : rows * (rank + 1)]
+            for block in model.blocks:
+                x = block(x)
+            loss = x.square().mean()
+        loss.backward()
+        losses.append(loss.detach())
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad)
+    return results_of(model, losses)
+
+
+@pytest.mark.parametrize("ring", [False, True], ids=["gathered", "ring"])
+def test_context_parallel(ranks, ring):
+    ranks.run(same_as_plain, train_context_parallel, WAYS, ring)
+
+
+def compare_the_two_ways_of_context_parallel():
+    def run(ring):
+        torch.manual_seed(0)
+        return train_context_parallel(Way("before"), ring)
+
+    gathered, ring = run(False), run(True)
+    assert gathered.keys() == ring.keys()
+    for name, expected in gathered.items():
+        torch.testing.assert_close(ring[name], expected)
+
+
+def test_the_two_ways_of_context_parallel_compute_the_same(ranks):
+    ranks.run(compare_the_two_ways_of_context_parallel)
+
+
+# --- Bytes that are communicated --------------------------------------------------------------------------------------
+
+
+def bytes_with_and_without_regions(train, *args):
+    def run(way):
+        torch.manual_seed(0)
+        return bytes_communicated_by(lambda: train(way, *args))
+
+    expected = run(Way())
+    for way in (Way("before"), Way("model")):
+        assert run(way) == expected, way
+    totals = Counter()
+    for op, nbytes in expected:
+        totals[op] += nbytes
+    return totals
+
+
+def test_the_bytes_of_each_collective_are_those_without_regions(ranks):
+    model = Model()
+    parameters, of_blocks = (sum(p.nbytes for p in module.parameters()) for module in (model, model.blocks))
+    for of_ddp in ranks.run(bytes_with_and_without_regions, train_ddp, False, 1):
+        assert of_ddp["c10d::allreduce_"] == STEPS * parameters
+    for of_fsdp in ranks.run(bytes_with_and_without_regions, train_fsdp):
+        # Whole and as one of two shards: the root's once a step, those of blocks once more in backward. Gradients once.
+        assert of_fsdp["c10d::_allgather_base_"] == STEPS * (parameters + of_blocks) * 3 // 2
+        assert of_fsdp["c10d::_reduce_scatter_base_"] == STEPS * parameters * 3 // 2
+    for of_tensors in ranks.run(bytes_with_and_without_regions, train_tensor_parallel, False):
+        # Sums of the products of rows in forward, and of the gradients of what columns take in backward.
+        assert of_tensors["c10d::allreduce_"] == STEPS * LAYERS * 2 * BATCH * WIDTH * 4
+    for of_pipeline in ranks.run(bytes_with_and_without_regions, train_pipeline):
+        micro_batches = STEPS * 4 * 2 * WIDTH * 4  # in each step four of two rows, and before the first step what is to come
+        for op in ("c10d::send", "c10d::recv_"):
+            assert micro_batches <= of_pipeline[op] < micro_batches + 2 * WIDTH * 4
 
 
 # --- Decisions -------------------------------------------------------------------------------------------------------
