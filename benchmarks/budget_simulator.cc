@@ -4,6 +4,7 @@
 //   budget_simulator densenet121.log --budget 0.5 --known_step
 //   budget_simulator densenet121.log --budget 0.3,0.2 --link 25
 //   budget_simulator densenet121.log --budget 0.5 --repeat 40
+//   budget_simulator densenet121.log lstm.log --budget 0.5,0.3,0.15 --compare_rules --repeat 5
 //
 // TRACE is a file of the DTR prototype (arXiv 2006.09616; see dtr_trace.h). A budget is a fraction of the bytes that
 // the step holds at its peak without one, what comes from outside (weights, inputs) included. Printed for each: the
@@ -20,6 +21,9 @@
 // cheaper for a value, all with the step known; and as the library does it in the first and in the fifth step. The time
 // is that of the device, "waited" is the part of it in which it waited for copies, and "copied" has both ways.
 //
+// --compare_rules sets the library's rule beside those of DTR and simple ones, on one trace or more: compare_rules.h
+// says what the columns are. --repeat is then how often the library runs the step.
+//
 // Exit status: 0; 1 if the trace cannot be read or a budget cannot be met; 2 for a wrong command line.
 #include <absl/flags/flag.h>
 #include <absl/flags/parse.h>
@@ -34,6 +38,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
+#include "benchmarks/compare_rules.h"
 #include "benchmarks/dtr_trace.h"
 #include "benchmarks/simulator/rule_search.h"
 #include "benchmarks/simulator/step_simulator.h"
@@ -47,6 +52,7 @@ ABSL_FLAG(
 ABSL_FLAG(double, link, 0,
           "GB a second between the device and the host's memory, each way; 0: values are only computed again");
 ABSL_FLAG(int, repeat, 1, "how often the step runs; with more than one, a line for each");
+ABSL_FLAG(bool, compare_rules, false, "the rules of DTR and simple ones beside the library's, on one trace or more");
 
 namespace {
 
@@ -173,8 +179,10 @@ int main(int argc, char** argv) {
   absl::SetProgramUsageMessage(
       "what a memory budget would cost on a recorded step\n\n  budget_simulator TRACE --budget 0.7,0.5");
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
-  if (arguments.size() != 2) {
-    absl::FPrintF(stderr, "budget_simulator: expected one trace, got %d. See --help.\n", arguments.size() - 1);
+  const bool compares = absl::GetFlag(FLAGS_compare_rules);
+  if (compares ? arguments.size() < 2 : arguments.size() != 2) {
+    absl::FPrintF(stderr, "budget_simulator: expected one trace%s, got %d. See --help.\n", compares ? " or more" : "",
+                  arguments.size() - 1);
     return 2;
   }
   std::vector<double> fractions;
@@ -194,11 +202,6 @@ int main(int argc, char** argv) {
     absl::FPrintF(stderr, "budget_simulator: --budget is empty; expected fractions above 0 and at most 1\n");
     return 2;
   }
-  const absl::StatusOr<RecordedStep> step = ac2::benchmarks::read_dtr_trace(arguments[1]);
-  if (!step.ok()) {
-    absl::FPrintF(stderr, "budget_simulator: %s\n", std::string(step.status().message()));
-    return 1;
-  }
   const bool known_step = absl::GetFlag(FLAGS_known_step);
   const int repeat = absl::GetFlag(FLAGS_repeat);
   if (repeat < 1 || (repeat > 1 && known_step)) {
@@ -214,6 +217,23 @@ int main(int argc, char** argv) {
                   "budget_simulator: --link is %g%s; expected GB a second, and neither --known_step nor --repeat\n",
                   link, link > 0 ? " with another way to know the step" : "");
     return 2;
+  }
+  if (compares && (link > 0 || known_step)) {
+    absl::FPrintF(stderr, "budget_simulator: expected neither --known_step nor --link with --compare_rules\n");
+    return 2;
+  }
+  if (compares) {
+    const absl::Status status =
+        ac2::benchmarks::compare_rules({arguments.begin() + 1, arguments.end()}, fractions, repeat);
+    if (!status.ok()) {
+      absl::FPrintF(stderr, "budget_simulator: %s\n", std::string(status.message()));
+    }
+    return status.ok() ? 0 : 1;
+  }
+  const absl::StatusOr<RecordedStep> step = ac2::benchmarks::read_dtr_trace(arguments[1]);
+  if (!step.ok()) {
+    absl::FPrintF(stderr, "budget_simulator: %s\n", std::string(step.status().message()));
+    return 1;
   }
   const StepResult plain = ac2::internal::simulate(*step, {});
   const int64_t peak = plain.peak_bytes;

@@ -121,6 +121,7 @@ void Simulation::handle(const RecordedStep::Event& event) {
     case RecordedStep::Event::kReleased:
       if (!options_.step_known) {
         evictor_.remove_hook(id_of(event.index));
+        released(event.index);
         drop_unneeded();
       }
       break;
@@ -245,6 +246,7 @@ void Simulation::make_results(uint32_t index, const absl::InlinedVector<ValueId,
       foresight_.set_cost_factor(value.id, options_.bias[made]);
     }
     evictor_.set_place(value.id, Place::kHeld);
+    came(value.id);
     if (options_.step_known && !value.uses.empty()) {
       evictor_.add_hook(value.id);
       foresight_.set_next_use(value.id, value.uses[0]);

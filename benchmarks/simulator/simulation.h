@@ -44,6 +44,19 @@ class Simulation {
   virtual void come_here(uint32_t) {}
   // The op of the program has run.
   virtual void op_ended(uint32_t) {}
+  // The value to drop next, or kNoId; by the evictor.
+  virtual ValueId choose_victim();
+  virtual void drop(ValueId victim);
+  // The value's bytes have been computed, for the first time or again.
+  virtual void came(ValueId) {}
+  // An op of the program, or one that is replayed, is about to have its inputs brought back.
+  virtual void gathers(uint32_t) {}
+  // The program has one name less for the tensor.
+  virtual void released(uint32_t) {}
+  // Whether the value's bytes stay that its op has made again.
+  virtual bool keeps(ValueId value) const { return evictor_.is_needed(value); }
+  // Drops the values that nothing needs.
+  virtual void drop_unneeded();
 
   // --- for those ---
 
@@ -52,10 +65,8 @@ class Simulation {
   bool is_there(uint32_t value) const { return evictor_.place(values_[value].id) != Place::kNowhere; }
   // Of the op's results.
   int64_t made_bytes(uint32_t op) const { return op_values_[op].made_bytes; }
-  // The evictor's choice, or kNoId; and the simulation's number of a value of the evictor's.
-  ValueId choose_victim();
+  // The simulation's number of a value of the evictor's.
   uint32_t number_of(ValueId id) const { return numbers_[id]; }
-  void drop(ValueId victim);
   // Ends the simulation: `bytes` more do not fit.
   [[noreturn]] void fail(int64_t bytes, uint32_t op);
   void note_peak(int64_t more);
@@ -92,7 +103,6 @@ class Simulation {
   void handle(const RecordedStep::Event& event);
   void appear(uint32_t tensor);
   void finish();
-  void drop_unneeded();
   void spend(double cost);
   void run_first(uint32_t index);
   void make_results(uint32_t index, const absl::InlinedVector<ValueId, 4>& inputs);

@@ -17,9 +17,10 @@ void Simulation::run_again(const Frame& frame) {
   spend(step_.ops[frame.op].cost);
   for (const uint32_t made : values.made) {
     ValueState& value = values_[made];
-    if (!is_there(made) && evictor_.is_needed(value.id)) {
+    if (!is_there(made) && keeps(value.id)) {
       ++value.epoch;
       evictor_.set_place(value.id, Place::kHeld);
+      came(value.id);
     }
   }
   for (const uint32_t tensor : step_.ops[frame.op].results) {
@@ -43,6 +44,7 @@ void Simulation::bring_back(uint32_t tensor) {
 }
 
 void Simulation::pin_those_there(Frame& frame) {
+  gathers(frame.op);
   for (const uint32_t value : op_values_[frame.op].inputs) {
     choose_way(value);
     if (is_there(value)) {

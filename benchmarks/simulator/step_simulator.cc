@@ -4,6 +4,7 @@
 
 #include "benchmarks/simulator/host_copies_simulation.h"
 #include "benchmarks/simulator/offload_simulation.h"
+#include "benchmarks/simulator/other_rule_simulation.h"
 #include "benchmarks/simulator/simulation.h"
 
 namespace ac2::internal {
@@ -17,6 +18,12 @@ double RecordedStep::cost() const {
 }
 
 StepResult simulate(const RecordedStep& step, const SimulatorOptions& options) {
+  if (options.other_rule != OtherRuleName::kNone) {
+    if (options.step_known || options.store != nullptr || !options.bias.empty() || options.link_bytes_per_ns != 0) {
+      throw std::logic_error("another rule knows no step, no bias and no copies");
+    }
+    return OtherRuleSimulation(step, options).run();
+  }
   if (options.link_bytes_per_ns == 0) {
     return Simulation(step, options).run();
   }

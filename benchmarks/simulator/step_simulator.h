@@ -68,11 +68,17 @@ struct RecordedStep {
   double cost() const;
 };
 
+// Rules that are compared with the library's: see dtr_rule.h, dtr_class_rule.h and local_rules.h.
+enum class OtherRuleName : uint8_t { kNone, kDtr, kDtrClasses, kDtrLocal, kLru, kLargest };
+
 struct SimulatorOptions {
   int64_t budget = std::numeric_limits<int64_t>::max();  // bytes
   // Whether the evictor is told when each value will be used. If not, it learns what the program does when it does it.
   bool step_known = false;
   RuleConstants rule = {};
+  // Unless it is kNone, this rule names the victims in place of the library's (other_rule_simulation.h). For a step
+  // that is not known, without store, bias and copies.
+  OtherRuleName other_rule = OtherRuleName::kNone;
   // By value of the step: a factor for the cost of dropping it. Empty: 1 for all.
   std::vector<double> bias = {};
   // The steps that were simulated before, of which this one may be a repetition; or null. The rule is then the one that

@@ -503,6 +503,27 @@ TEST_F(BudgetSimulatorTest, RefusesALinkThatIsNoneAndOtherWaysBesideIt) {
   }
 }
 
+TEST_F(BudgetSimulatorTest, ComparesRulesWithALineForEachTraceAndBudget) {
+  const Printed run = run_program(absl::StrCat(path_, " ", path_, " --budget 1,0.5,0.01 --compare_rules --repeat 5"));
+  EXPECT_EQ(run.status, 0) << run.output;
+  EXPECT_THAT(run.output,
+              AllOf(HasSubstr("   step 1    step 5       DTR    DTR-eq     local       LRU   largest"),
+                    HasSubstr("\nbudget_simulator_test      1    1.0000    1.0000    1.0000    1.0000    1.0000"
+                              "    1.0000    1.0000    +0.00    +0.00\n"),
+                    HasSubstr("\nbudget_simulator_test    0.5    1."),
+                    HasSubstr("\nbudget_simulator_test   0.01   not met   not met   not met")));
+}
+
+TEST_F(BudgetSimulatorTest, RefusesToCompareRulesOfNothingOrWithOtherWaysToKnowTheStep) {
+  EXPECT_THAT(run_program("--compare_rules").output, HasSubstr("expected one trace or more, got 0"));
+  for (const std::string other : {"--known_step", "--link 25"}) {
+    const Printed run = run_program(absl::StrCat(path_, " --compare_rules ", other));
+    EXPECT_EQ(run.status, 2) << other;
+    EXPECT_THAT(run.output, HasSubstr("expected neither --known_step nor --link with --compare_rules")) << other;
+  }
+  EXPECT_EQ(run_program(path_ + " /nowhere/at_all.log --compare_rules --budget 1").status, 1);
+}
+
 TEST_F(BudgetSimulatorTest, ABudgetThatCannotBeMetNamesTheSmallestThatCan) {
   const Printed run = run_program(path_ + " --budget 0.01");
   EXPECT_EQ(run.status, 1);
