@@ -22,7 +22,7 @@ using internal::StepResult;
 
 constexpr double kNotMet = std::numeric_limits<double>::infinity();
 
-// A step that takes longer has not met its budget in any useful way, and simulating it takes long, too.
+// A step that takes longer under another rule has not met its budget in any useful way, and simulating it takes long.
 constexpr double kGiveUpAt = 5;
 
 constexpr std::array<std::pair<OtherRuleName, const char*>, 5> kOthers = {{
@@ -59,7 +59,7 @@ void print_line(const std::string& name, const RecordedStep& step, double fracti
   double first = kNotMet;
   double last = kNotMet;
   for (int i = 0; i < steps; ++i) {
-    last = overhead(step, internal::simulate(step, {.budget = budget, .store = &store, .give_up_at = kGiveUpAt}));
+    last = overhead(step, internal::simulate(step, {.budget = budget, .store = &store}));
     first = i == 0 ? last : first;
   }
   absl::PrintF("%-16s %6g %9s %9s", name, fraction, text(first), text(last));

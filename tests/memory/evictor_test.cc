@@ -127,21 +127,36 @@ TEST(EvictorTest, AnAncestorThatMustRunAnywayIsNotPaidTwice) {
   EXPECT_EQ(program.drop_next(), other);
 }
 
-TEST(EvictorTest, ASecondResultOfAnOpThatMustRunAnywayIsFree) {
-  Program program;
+// Runs an op of cost 100 with results of these bytes, and drops the first.
+std::vector<ValueId> run_and_drop_first(Program& program, const std::vector<int64_t>& bytes) {
   program.evictor.ran(100);
   const NodeId node = program.evictor.add_node(100, {program.input});
-  ValueId results[2];
-  for (ValueId& result : results) {
-    result = program.evictor.add_result(node, 10, Retention::kPreferSave);
-    program.evictor.set_place(result, Place::kHeld);
-    program.evictor.add_hook(result);
+  std::vector<ValueId> results;
+  for (const int64_t each : bytes) {
+    results.push_back(program.evictor.add_result(node, each, Retention::kPreferSave));
+    program.evictor.set_place(results.back(), Place::kHeld);
+    program.evictor.add_hook(results.back());
   }
+  program.evictor.set_place(results[0], Place::kNowhere);
+  return results;
+}
+
+TEST(EvictorTest, ASecondResultOfAnOpThatMustRunAnywayIsNearlyFreeWhileThereIsRoomForBoth) {
+  Program program;
+  const std::vector<ValueId> results = run_and_drop_first(program, {10, 10});
   const ValueId other = program.run(50, {program.input}, 10);
   program.pass_time(1e9);
-  program.evictor.set_place(results[0], Place::kNowhere);
-  EXPECT_EQ(program.drop_next(), results[1]);
+  EXPECT_EQ(program.drop_next(), results[1]);  // half of 100, times 20 bytes of 1000
   EXPECT_EQ(program.drop_next(), other);
+}
+
+TEST(EvictorTest, ASmallResultOfAnOpThatMustRunAnywayCostsWhatTheOthersLeaveNoRoomFor) {
+  Program program;
+  const std::vector<ValueId> results = run_and_drop_first(program, {790, 10});
+  const ValueId other = program.run(39, {program.input}, 10);
+  program.pass_time(1e9);
+  EXPECT_EQ(program.drop_next(), other);  // half of 100, times 800 bytes of 1000
+  EXPECT_EQ(program.drop_next(), results[1]);
 }
 
 TEST(EvictorTest, DropsWhatNobodyNeedsFirstAndTheLargestOfThat) {

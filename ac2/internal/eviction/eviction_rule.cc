@@ -50,6 +50,14 @@ double EvictionRule::cost_of_dropping(const EvictorGraph& graph, ValueId root) {
   visit_node(producer);
   if (graph.node(producer).missing == 0) {
     forced += graph.node(producer).cost;
+  } else {
+    // When the op runs for its other results, this one stays only if there is room for all of them.
+    shared += graph.node(producer).cost;
+    for (const ValueId result : graph.node(producer).results) {
+      if (!graph.value(result).resident && graph.is_needed(result)) {
+        bytes += static_cast<double>(graph.value(result).bytes);
+      }
+    }
   }
   visit_inputs(graph.node(producer));
   while (!work_.empty()) {

@@ -8,10 +8,11 @@
 //
 //   own + forced + share · min(1, b / budget) · shared
 //
-//   own      the cost of the op that makes v, or 0 if that op must run again anyway
+//   own      the cost of the op that makes v, unless that op must run again anyway
 //   forced   the cost of the ops that would run again for v alone: its ancestors that are neither there nor needed
-//   shared   the cost of v's other ancestors and descendants that must run again. While they fit into the budget they
-//            run once, whatever becomes of v. b is their bytes and those of v
+//   shared   the cost of the op that makes v, if that op must run again anyway for other results, and of v's other
+//            ancestors and descendants that must run again. While they fit into the budget they run once, whatever
+//            becomes of v. b is the bytes of all these and of v
 //
 // and is divided by bytes · w(D). D is the time since v was last used, or until it is used next if that is known.
 //
