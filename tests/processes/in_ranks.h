@@ -5,39 +5,18 @@
 //   }
 #pragma once
 
-#include <c10/util/Exception.h>
-#include <gtest/gtest.h>
-
-#include <filesystem>
 #include <functional>
 #include <string>
 
-#include "ac2/testing/run_ranks.h"
 #include "examples/job.h"
 
 namespace ac2::test {
 
-// What run_ranks() throws when the present test runs in `ranks` processes, or "". In one of them: calls `body`, which
+// The error of run_ranks() when the present test runs in `ranks` processes, or "". In one of them: calls `body`, which
 // must not throw, and returns "".
-inline std::string error_in_ranks(int ranks, const std::function<void(const gpt::Job&)>& body) {
-  if (testing::rank_of_environment()) {
-    body(*gpt::Job::of_environment());
-    return "";
-  }
-  const ::testing::TestInfo& test = *::testing::UnitTest::GetInstance()->current_test_info();
-  try {
-    // The file by which Bazel knows that a test ended too early is this process's alone.
-    testing::run_ranks(ranks, {"env", "-u", "TEST_PREMATURE_EXIT_FILE", std::filesystem::read_symlink("/proc/self/exe"),
-                               std::string("--gtest_filter=") + test.test_suite_name() + "." + test.name(),
-                               "--gtest_output=", "--gtest_brief=1"});
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
-  return "";
-}
+std::string error_in_ranks(int ranks, const std::function<void(const gpt::Job&)>& body);
 
-inline void in_ranks(int ranks, const std::function<void(const gpt::Job&)>& body) {
-  EXPECT_EQ(error_in_ranks(ranks, body), "");
-}
+// Fails the test if there is such an error.
+void in_ranks(int ranks, const std::function<void(const gpt::Job&)>& body);
 
 }  // namespace ac2::test
