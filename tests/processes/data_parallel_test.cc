@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ac2/ac2.h"
+#include "ac2/testing/run_ranks.h"
 #include "examples/compare.h"
 #include "examples/data_parallel.h"
 #include "examples/job.h"
