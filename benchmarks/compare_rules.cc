@@ -48,10 +48,10 @@ std::string text(double overhead) {
 
 // In percent.
 std::string difference(double ours, double other) {
-  return ours == kNotMet || other == kNotMet ? (ours == other     ? ""
-                                                : ours == kNotMet ? "above"
-                                                                  : "below")
-                                             : absl::StrFormat("%+.2f", 100 * (ours / other - 1));
+  if (ours == kNotMet) {
+    return other == kNotMet ? "" : "above";
+  }
+  return other == kNotMet ? "below" : absl::StrFormat("%+.2f", 100 * (ours / other - 1));
 }
 
 void print_line(const std::string& name, const RecordedStep& step, double fraction, int64_t budget, int steps) {

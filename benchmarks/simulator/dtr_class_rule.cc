@@ -1,7 +1,6 @@
 #include "benchmarks/simulator/dtr_class_rule.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 namespace ac2::internal {
@@ -63,8 +62,7 @@ double DtrClassRule::score(ValueId value, double) {
   for (const uint32_t beside : classes_beside(value)) {
     numerator += elements_[beside].cost;
   }
-  const double denominator = bytes(value) * staleness(value);
-  return denominator > 0 ? numerator / denominator : std::numeric_limits<double>::infinity();
+  return rate(numerator, value);
 }
 
 }  // namespace ac2::internal

@@ -1,18 +1,13 @@
 #include "benchmarks/simulator/dtr_rule.h"
 
-#include <limits>
-
 namespace ac2::internal {
 
 double DtrRule::score(ValueId value, double limit) {
-  const double denominator = bytes(value) * staleness(value);
-  if (!(denominator > 0)) {
-    return std::numeric_limits<double>::infinity();
-  }
+  const double most = limit * (bytes(value) * staleness(value));
   sum_ = cost(value);
-  add_cost_above(value, limit * denominator);
-  add_cost_below(value, limit * denominator);
-  return sum_ / denominator;
+  add_cost_above(value, most);
+  add_cost_below(value, most);
+  return rate(sum_, value);
 }
 
 void DtrRule::begin_walk(ValueId value) {

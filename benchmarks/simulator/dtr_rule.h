@@ -8,7 +8,7 @@
 // the ops of its views, the results of one op cost that op each, and a value that the program has released counts as
 // evicted for good.
 //
-// What follows from the rule is in OtherRuleSimulation: how values are released and brought back.
+// OtherRuleSimulation releases values and brings them back as the rule's runtime does.
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,6 @@
 // 2006.09616) is compared with them too, under the same names: h_DTR^local, h_LRU and h_size.
 #pragma once
 
-#include <limits>
-
 #include "benchmarks/simulator/other_rule.h"
 
 namespace ac2::internal {
@@ -14,10 +12,7 @@ class DtrLocalRule final : public OtherRule {
   using OtherRule::OtherRule;
 
  protected:
-  double score(ValueId value, double) override {
-    const double denominator = bytes(value) * staleness(value);
-    return denominator > 0 ? cost(value) / denominator : std::numeric_limits<double>::infinity();
-  }
+  double score(ValueId value, double) override { return rate(cost(value), value); }
 };
 
 // The value that was last used longest ago.

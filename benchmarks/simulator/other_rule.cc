@@ -25,6 +25,11 @@ ValueId OtherRule::next_victim() {
   return best;
 }
 
+double OtherRule::rate(double cost, ValueId value) const {
+  const double denominator = bytes(value) * staleness(value);
+  return denominator > 0 ? cost / denominator : std::numeric_limits<double>::infinity();
+}
+
 OtherRule::Value& OtherRule::value_of(ValueId value) {
   if (value >= values_.size()) {
     values_.resize(value + 1);

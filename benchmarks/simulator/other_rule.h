@@ -45,6 +45,8 @@ class OtherRule {
   double bytes(ValueId value) const { return static_cast<double>(graph().value(value).bytes); }
   // The time since the value was last used.
   double staleness(ValueId value) const { return evictor_.time() - values_[value].last_use; }
+  // `cost` over the bytes of the value and the time since its last use; infinite if either is 0.
+  double rate(double cost, ValueId value) const;
   // Of the op that makes the value, and of those that make views of it.
   double cost(ValueId value) const { return values_[value].cost; }
 
