@@ -1,4 +1,4 @@
-// What the tests of docs/coming_from.md share: an entry's program with a region, and without one.
+// The fixture of the tests of docs/coming_from.md: it runs an entry's program with a region, and without one.
 #pragma once
 
 #include <torch/nn/module.h>

@@ -33,7 +33,7 @@ std::string code_of_tests(const std::string& source) {
   return first == std::string::npos ? "" : without_space(code.substr(first));
 }
 
-// What a framework has, ac2's code for it, and a remark, as parts of a list:
+// An entry of a list: the words of a framework, ac2's code for them, and a remark:
 //   - `theirs`
 //     - `ours`
 //     - remarks
