@@ -435,10 +435,9 @@ TEST_F(OutsideChangesTest, AStateThatIsSetInARegionOfEachRoundIsReadAsItWas) {
   }
 }
 
-TEST_F(OutsideChangesTest, OfATensorThatWasMovedTooOftenEveryWriteCountsAsFromOutside) {
-  at::Tensor x = sample({4}), s = constant({4});
-  const at::Tensor stays = s.detach();
-  const at::Tensor y = apply_ac_policy_fn(
+// sin(x + s) in a region that then moves and writes s more often than such writes are told apart.
+at::Tensor sine_before_many_moves(const at::Tensor& x, const at::Tensor& s) {
+  return apply_ac_policy_fn(
       [&] {
         const at::Tensor sum = (x + s).sin();
         for (int round = 0; round < 5000; ++round) {
@@ -447,21 +446,19 @@ TEST_F(OutsideChangesTest, OfATensorThatWasMovedTooOftenEveryWriteCountsAsFromOu
         return sum;
       },
       "recompute_all");
+}
+
+TEST_F(OutsideChangesTest, OfATensorThatWasMovedTooOftenEveryWriteCountsAsFromOutside) {
+  at::Tensor x = sample({4}), s = constant({4});
+  const at::Tensor stays = s.detach();
+  const at::Tensor y = sine_before_many_moves(x, s);
   expect_error([&] { gradient_of(y, x); }, {kModified});
 }
 
 TEST_F(OutsideChangesTest, ATensorOfWhichNoAliasHasStayedMayBeMovedAnyNumberOfTimes) {
   at::Tensor x = sample({4}), s = constant({4});
   const at::Tensor old = s.clone();
-  const at::Tensor y = apply_ac_policy_fn(
-      [&] {
-        const at::Tensor sum = (x + s).sin();
-        for (int round = 0; round < 5000; ++round) {
-          move_and_write(s);
-        }
-        return sum;
-      },
-      "recompute_all");
+  const at::Tensor y = sine_before_many_moves(x, s);
   EXPECT_TRUE(same_bits(gradient_of(y, x), gradient_of((x + old).sin(), x)));
 }
 
