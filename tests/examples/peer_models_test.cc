@@ -2,10 +2,8 @@
 // answered.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +11,8 @@
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "tests/support/run_program.h"
 
 namespace ac2 {
 namespace {
@@ -22,21 +22,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
-
-struct Ran {
-  int status = 0;
-  std::string output;
-};
-
-Ran run(const std::string& command) {
-  Ran ran;
-  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
-  char buffer[256];
-  while (fgets(buffer, sizeof buffer, pipe) != nullptr) ran.output += buffer;
-  const int status = pclose(pipe);
-  ran.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return ran;
-}
 
 std::string content(const std::string& path) {
   std::ostringstream text;
@@ -51,7 +36,7 @@ std::vector<Json> ask_lines(const std::vector<std::string>& lines) {
     std::ofstream file(path);
     for (const std::string& line : lines) file << line << '\n';
   }
-  const Ran ran = run("benchmarks/peer_models --tiny < " + path);
+  const test::Printed ran = test::run_program("benchmarks/peer_models --tiny < " + path);
   EXPECT_EQ(ran.status, EXIT_SUCCESS) << ran.output;
   std::vector<Json> answers;
   std::istringstream output(ran.output);
@@ -135,18 +120,18 @@ TEST_F(PeerModelsTest, ABadRequestIsAnsweredAndTheNextOneSucceeds) {
 }
 
 TEST(ListReplaysTest, NamesEachReplayedOpAndWhoAskedForIt) {
-  const Ran ran = run("benchmarks/list_replays --tiny --region=0");
+  const test::Printed ran = test::run_program("benchmarks/list_replays --tiny --region=0");
   EXPECT_EQ(ran.status, EXIT_SUCCESS);
   EXPECT_THAT(ran.output, AllOf(HasSubstr("gpt under recompute_all, region 0 of 2.\n27 ops recorded, 8 replayed:\n"),
                                 HasSubstr("| aten::gelu (op 21)"), HasSubstr("AddmmBackward0 |\n")));
-  EXPECT_THAT(run("benchmarks/list_replays --tiny --explain").output, HasSubstr("\nRecomputed: 8 ops"));
+  EXPECT_THAT(test::run_program("benchmarks/list_replays --tiny --explain").output, HasSubstr("\nRecomputed: 8 ops"));
 }
 
 TEST(ListReplaysTest, RefusesWhatThereIsNot) {
   for (const auto& [arguments, phrase] :
        {std::pair("--policy=none", "opens no region"), std::pair("--region=2", "region is 2; gpt has regions 0 to 1"),
         std::pair("--model=gtp", "Unknown model \"gtp\"")}) {
-    const Ran ran = run(std::string("benchmarks/list_replays --tiny ") + arguments);
+    const test::Printed ran = test::run_program(std::string("benchmarks/list_replays --tiny ") + arguments);
     EXPECT_EQ(ran.status, EXIT_FAILURE);
     EXPECT_THAT(ran.output, HasSubstr(phrase));
   }
@@ -154,10 +139,10 @@ TEST(ListReplaysTest, RefusesWhatThereIsNot) {
 
 TEST(ComparePeersTest, SaysThatThereIsNoPython) {
   const std::string script = std::filesystem::path(__FILE__).parent_path() / "../../benchmarks/compare_peers";
-  const Ran ran = run("PYTHON=/no/such/python " + script + " --quick");
+  const test::Printed ran = test::run_program("PYTHON=/no/such/python " + script + " --quick");
   EXPECT_EQ(ran.status, EXIT_FAILURE);
   EXPECT_THAT(ran.output, HasSubstr("no Python found as \"/no/such/python\"; install python3, or set PYTHON"));
-  const Ran without_venv = run("PYTHON=false " + script);
+  const test::Printed without_venv = test::run_program("PYTHON=false " + script);
   EXPECT_EQ(without_venv.status, EXIT_FAILURE);
   EXPECT_THAT(without_venv.output, HasSubstr("false has no venv; install python3-venv"));
 }

@@ -1,10 +1,8 @@
 // The main job, tiny: every policy trains bit for bit alike and holds less, and bad input is named.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <torch/torch.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -20,9 +18,15 @@
 #include "examples/text_data.h"
 #include "examples/trainer.h"
 #include "policies/by_name.h"
+#include "tests/support/run_program.h"
+#include "tests/support/some_text.h"
 
 namespace gpt {
 namespace {
+
+using ac2::test::Printed;
+using ac2::test::run_program;
+using ac2::test::some_text;
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -32,12 +36,6 @@ const bool one_thread = [] {
   at::set_num_threads(1);
   return true;
 }();
-
-TextData some_text() {
-  std::string text;
-  for (int i = 0; i < 200; ++i) text += "line " + std::to_string(i * 7) + "\n";
-  return TextData(std::move(text));
-}
 
 TrainOptions tiny_options() {
   TrainOptions options;
@@ -206,19 +204,8 @@ TEST(TrainGptTest, ReadsAFileAndADirectory) {
   EXPECT_EQ(TextData::load(directory).text(), "first last");
 }
 
-struct Printed {
-  int status = 0;
-  std::string output;
-};
-
-Printed run_program(const std::string& arguments) {
-  Printed run;
-  FILE* pipe = popen(("examples/train_gpt --threads=1 " + arguments + " 2>&1").c_str(), "r");
-  char buffer[256];
-  while (fgets(buffer, sizeof buffer, pipe) != nullptr) run.output += buffer;
-  const int status = pclose(pipe);
-  run.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return run;
+Printed train_by_program(const std::string& arguments) {
+  return run_program("examples/train_gpt --threads=1 " + arguments);
 }
 
 nlohmann::json report_data(const std::string& path) {
@@ -233,7 +220,7 @@ TEST(TrainGptTest, WritesAReport) {
   const std::string path = ::testing::TempDir() + "train_gpt_test.html";
   const std::string flags = "--steps=2 --layers=2 --dim=16 --heads=2 --context=16 --batch=2 --sample=0 --text=" +
                             temporary_file("report.txt", some_text().text().data()) + " --report=";
-  const Printed run = run_program(flags + path);
+  const Printed run = train_by_program(flags + path);
   EXPECT_EQ(run.status, 0) << run.output;
   EXPECT_THAT(run.output, HasSubstr("What the regions of the first step did: " + path));
   const auto data = report_data(path);
@@ -245,42 +232,42 @@ TEST(TrainGptTest, WritesAReport) {
     EXPECT_EQ(region.at("backwards").at("rows").size(), 1U);
   }
 
-  const Printed budgeted = run_program(flags + path + " --memory_budget=64KiB");
+  const Printed budgeted = train_by_program(flags + path + " --memory_budget=64KiB");
   EXPECT_EQ(budgeted.status, 0) << budgeted.output;
   const auto one_region = report_data(path).at("regions");
   ASSERT_EQ(one_region.size(), 1U);  // with a budget, all blocks in one
   EXPECT_GT(one_region.at(0).at("stats").at("evicted_values"), 0);
 
-  const Printed fits = run_program(flags + path + " --memory_budget=auto");
+  const Printed fits = train_by_program(flags + path + " --memory_budget=auto");
   EXPECT_EQ(fits.status, 0) << fits.output;
   ASSERT_EQ(report_data(path).at("regions").size(), 1U);
   EXPECT_EQ(report_data(path).at("regions").at(0).at("stats").at("recomputed_ops"), 0);
 
-  const Printed unwritable = run_program(flags + "/nowhere/at_all.html");
+  const Printed unwritable = train_by_program(flags + "/nowhere/at_all.html");
   EXPECT_NE(unwritable.status, 0);
   EXPECT_THAT(unwritable.output, HasSubstr("Cannot write the report to \"/nowhere/at_all.html\""));
-  EXPECT_THAT(run_program(flags + path + " --policy=none").output, HasSubstr("--policy=none opens none"));
-  EXPECT_THAT(run_program(flags + path + " --compare").output, HasSubstr("--policy instead of --compare"));
+  EXPECT_THAT(train_by_program(flags + path + " --policy=none").output, HasSubstr("--policy=none opens none"));
+  EXPECT_THAT(train_by_program(flags + path + " --compare").output, HasSubstr("--policy instead of --compare"));
 
-  const Printed loop = run_program(flags + path + " --region=loop");
+  const Printed loop = train_by_program(flags + path + " --region=loop");
   EXPECT_EQ(loop.status, 0) << loop.output;
   EXPECT_THAT(loop.output, HasSubstr("The last step, under this policy: "));
   EXPECT_EQ(report_data(path).at("regions").size(), 1U);
-  EXPECT_THAT(run_program(flags + path + " --region=epoch").output, HasSubstr("it must be block, step or loop"));
+  EXPECT_THAT(train_by_program(flags + path + " --region=epoch").output, HasSubstr("it must be block, step or loop"));
 }
 
 TEST(TrainGptTest, SeveralProcessesTrainTogether) {
   const std::string flags = "--steps=4 --layers=2 --dim=16 --heads=2 --context=16 --batch=2 --sample=0 --text=" +
                             temporary_file("processes.txt", some_text().text().data());
-  const Printed run = run_program(flags + " --processes=2 --policy=speed");
+  const Printed run = train_by_program(flags + " --processes=2 --policy=speed");
   EXPECT_EQ(run.status, 0) << run.output;
   EXPECT_THAT(run.output, AllOf(HasSubstr("policy speed; 2 processes"), HasSubstr("in 1 buckets")));
-  const Printed compared = run_program(flags + " --processes=2 --compare --memory_budget=64KiB");
+  const Printed compared = train_by_program(flags + " --processes=2 --compare --memory_budget=64KiB");
   EXPECT_EQ(compared.status, 0) << compared.output;
   EXPECT_THAT(compared.output, AllOf(HasSubstr(" all-reduces |"), HasSubstr("All policies trained equally")));
   EXPECT_EQ(compared.output.find("Text: "), compared.output.rfind("Text: "));  // one process speaks
-  EXPECT_THAT(run_program(flags + " --processes=0").output, HasSubstr("processes is 0; it must be at least 1"));
-  EXPECT_THAT(run_program(flags + " --processes=2 --policy=sped").output,
+  EXPECT_THAT(train_by_program(flags + " --processes=0").output, HasSubstr("processes is 0; it must be at least 1"));
+  EXPECT_THAT(train_by_program(flags + " --processes=2 --policy=sped").output,
               AllOf(HasSubstr("sped"), ::testing::Not(HasSubstr("Rank"))));  // before any process is started
 }
 
@@ -288,15 +275,15 @@ TEST(TrainGptTest, AFormThatChangesGradientsTrainsBesideTheExactOne) {
   const std::string flags = "--steps=4 --layers=2 --dim=16 --heads=2 --context=16 --batch=2 --sample=0 --text=" +
                             temporary_file("forms.txt", some_text().text().data());
   for (const std::string policy : {"quantize8", "quantize4", "bfloat16", "float8"}) {
-    const Printed run = run_program(flags + " --policy=" + policy);
+    const Printed run = train_by_program(flags + " --policy=" + policy);
     EXPECT_EQ(run.status, 0) << run.output;
     EXPECT_THAT(run.output, AllOf(HasSubstr("(none: "), HasSubstr("Mean losses"), HasSubstr(policy),
                                   HasSubstr("largest of a step"), HasSubstr("4 to 4")));
   }
-  const Printed exact = run_program(flags + " --policy=spill:" + ::testing::TempDir());
+  const Printed exact = train_by_program(flags + " --policy=spill:" + ::testing::TempDir());
   EXPECT_EQ(exact.status, 0) << exact.output;
   EXPECT_THAT(exact.output, ::testing::Not(HasSubstr("Mean losses")));
-  EXPECT_THAT(run_program(flags + " --policy=spill:/nowhere/at_all").output,
+  EXPECT_THAT(train_by_program(flags + " --policy=spill:/nowhere/at_all").output,
               AllOf(HasSubstr("/nowhere/at_all"), HasSubstr("No such file or directory")));
 }
 

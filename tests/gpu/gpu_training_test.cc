@@ -13,15 +13,10 @@
 #include "tests/gpu/gpu.h"
 #include "tests/processes/in_ranks.h"
 #include "tests/support/regions.h"
+#include "tests/support/some_text.h"
 
 namespace ac2::test {
 namespace {
-
-gpt::TextData some_text() {
-  std::string text;
-  for (int i = 0; i < 200; ++i) text += "line " + std::to_string(i * 7) + "\n";
-  return gpt::TextData(std::move(text));
-}
 
 class GpuTrainingTest : public GpuTest {
  protected:

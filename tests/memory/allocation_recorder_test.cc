@@ -3,17 +3,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <torch/torch.h>
 
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "tests/support/run_program.h"
 
 namespace ac2::benchmarks {
 namespace {
@@ -94,23 +94,12 @@ TEST_F(AllocationRecorderTest, AStepOfTrainingIsReservedAsTheAllocatorWould) {
 
 // --- the program ---
 
-struct Ran {
-  int status = 0;
-  std::string output;
-};
-
-Ran run(const std::string& arguments) {
-  Ran ran;
-  FILE* pipe = popen(("benchmarks/reserved_benchmark " + arguments + " 2>&1").c_str(), "r");
-  char buffer[256];
-  while (fgets(buffer, sizeof buffer, pipe) != nullptr) ran.output += buffer;
-  const int status = pclose(pipe);
-  ran.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return ran;
+test::Printed run(const std::string& arguments) {
+  return test::run_program("benchmarks/reserved_benchmark " + arguments);
 }
 
 TEST(ReservedBenchmarkTest, EveryModelTrainsInEveryForm) {
-  const Ran ran = run("--tiny --steps=2");
+  const test::Printed ran = run("--tiny --steps=2");
   EXPECT_EQ(ran.status, EXIT_SUCCESS) << ran.output;
   for (const char* model : {"gpt", "resnet50", "mobilenet_v2", "densenet121", "lstm"}) {
     EXPECT_THAT(ran.output, HasSubstr(model));
@@ -126,7 +115,7 @@ TEST(ReservedBenchmarkTest, WrongCommandLinesAreErrorsThatSayWhatIsRight) {
            {"--tiny --models=gpt --forms=recompute_all@loop", "around each block or each step"},
            {"--steps=0", "steps is 0"},
            {"--threads=0", "threads is 0"}}) {
-    const Ran ran = run(arguments);
+    const test::Printed ran = run(arguments);
     EXPECT_EQ(ran.status, EXIT_FAILURE) << arguments;
     EXPECT_THAT(ran.output, HasSubstr(message));
   }

@@ -1,7 +1,6 @@
 // Small traces, written here, through the reader and the simulator; and the program's own messages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <cmath>
 #include <cstdint>
@@ -22,6 +21,7 @@
 #include "benchmarks/simulator/rule_search.h"
 #include "benchmarks/simulator/step_foresight.h"
 #include "benchmarks/simulator/step_simulator.h"
+#include "tests/support/run_program.h"
 
 namespace ac2 {
 namespace {
@@ -431,22 +431,8 @@ TEST(DtrTraceTest, AFileWithoutAStepIsAnError) {
   EXPECT_THAT(Trace().constant("w", 1).error(), HasSubstr("the step is empty"));
 }
 
-// What the program prints, both streams, and its exit status.
-struct Printed {
-  int status = 0;
-  std::string output;
-};
-
-Printed run_program(const std::string& arguments) {
-  Printed run;
-  FILE* pipe = popen(absl::StrCat("benchmarks/budget_simulator ", arguments, " 2>&1").c_str(), "r");
-  char buffer[256];
-  while (fgets(buffer, sizeof buffer, pipe) != nullptr) {
-    run.output += buffer;
-  }
-  const int status = pclose(pipe);
-  run.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return run;
+test::Printed simulate_by_program(const std::string& arguments) {
+  return test::run_program("benchmarks/budget_simulator " + arguments);
 }
 
 class BudgetSimulatorTest : public ::testing::Test {
@@ -458,7 +444,7 @@ class BudgetSimulatorTest : public ::testing::Test {
 };
 
 TEST_F(BudgetSimulatorTest, PrintsARowForEachBudget) {
-  const Printed run = run_program(path_ + " --budget 1,0.5,0.25");
+  const test::Printed run = simulate_by_program(path_ + " --budget 1,0.5,0.25");
   EXPECT_EQ(run.status, 0) << run.output;
   EXPECT_THAT(run.output, HasSubstr("201 ops"));
   EXPECT_THAT(run.output,
@@ -468,13 +454,13 @@ TEST_F(BudgetSimulatorTest, PrintsARowForEachBudget) {
 }
 
 TEST_F(BudgetSimulatorTest, RunsTheStepKnown) {
-  const Printed run = run_program(path_ + " --budget 0.5 --known_step");
+  const test::Printed run = simulate_by_program(path_ + " --budget 0.5 --known_step");
   EXPECT_EQ(run.status, 0) << run.output;
   EXPECT_THAT(run.output, AllOf(HasSubstr("step known"), HasSubstr("51500")));
 }
 
 TEST_F(BudgetSimulatorTest, RepeatsTheStepWithALineForEach) {
-  const Printed run = run_program(path_ + " --budget 0.5,0.25 --repeat 5");
+  const test::Printed run = simulate_by_program(path_ + " --budget 0.5,0.25 --repeat 5");
   EXPECT_EQ(run.status, 0) << run.output;
   EXPECT_THAT(run.output, AllOf(HasSubstr("\n   0.5     1           51000"), HasSubstr(": plain\n"),
                                 HasSubstr("\n   0.5     5"), HasSubstr("\n  0.25     5")));
@@ -482,14 +468,14 @@ TEST_F(BudgetSimulatorTest, RepeatsTheStepWithALineForEach) {
 
 TEST_F(BudgetSimulatorTest, RefusesToRepeatNothingAndAKnownStep) {
   for (const std::string arguments : {"--repeat 0", "--repeat=-1", "--repeat 2 --known_step"}) {
-    const Printed run = run_program(absl::StrCat(path_, " ", arguments));
+    const test::Printed run = simulate_by_program(absl::StrCat(path_, " ", arguments));
     EXPECT_EQ(run.status, 2) << arguments;
     EXPECT_THAT(run.output, HasSubstr("expected a number from 1 on")) << arguments;
   }
 }
 
 TEST_F(BudgetSimulatorTest, MeetsABudgetInThreeWaysWithTheHostsMemoryBehindTheDevice) {
-  const Printed run = run_program(path_ + " --budget 0.5 --link 25");
+  const test::Printed run = simulate_by_program(path_ + " --budget 0.5 --link 25");
   EXPECT_EQ(run.status, 0) << run.output;
   EXPECT_THAT(run.output, AllOf(HasSubstr("step known"), HasSubstr("\n   0.5 recompute            51000"),
                                 HasSubstr("\n   0.5 offload "), HasSubstr("\n   0.5 both ")));
@@ -497,14 +483,15 @@ TEST_F(BudgetSimulatorTest, MeetsABudgetInThreeWaysWithTheHostsMemoryBehindTheDe
 
 TEST_F(BudgetSimulatorTest, RefusesALinkThatIsNoneAndOtherWaysBesideIt) {
   for (const std::string arguments : {"--link=-1", "--link nan", "--link 25 --repeat 2", "--link 25 --known_step"}) {
-    const Printed run = run_program(absl::StrCat(path_, " ", arguments));
+    const test::Printed run = simulate_by_program(absl::StrCat(path_, " ", arguments));
     EXPECT_EQ(run.status, 2) << arguments;
     EXPECT_THAT(run.output, HasSubstr("expected GB a second")) << arguments;
   }
 }
 
 TEST_F(BudgetSimulatorTest, ComparesRulesWithALineForEachTraceAndBudget) {
-  const Printed run = run_program(absl::StrCat(path_, " ", path_, " --budget 1,0.5,0.01 --compare_rules --repeat 5"));
+  const test::Printed run =
+      simulate_by_program(absl::StrCat(path_, " ", path_, " --budget 1,0.5,0.01 --compare_rules --repeat 5"));
   EXPECT_EQ(run.status, 0) << run.output;
   EXPECT_THAT(run.output,
               AllOf(HasSubstr("   step 1    step 5       DTR    DTR-eq     local       LRU   largest"),
@@ -515,17 +502,17 @@ TEST_F(BudgetSimulatorTest, ComparesRulesWithALineForEachTraceAndBudget) {
 }
 
 TEST_F(BudgetSimulatorTest, RefusesToCompareRulesOfNothingOrWithOtherWaysToKnowTheStep) {
-  EXPECT_THAT(run_program("--compare_rules").output, HasSubstr("expected one trace or more, got 0"));
+  EXPECT_THAT(simulate_by_program("--compare_rules").output, HasSubstr("expected one trace or more, got 0"));
   for (const std::string other : {"--known_step", "--link 25"}) {
-    const Printed run = run_program(absl::StrCat(path_, " --compare_rules ", other));
+    const test::Printed run = simulate_by_program(absl::StrCat(path_, " --compare_rules ", other));
     EXPECT_EQ(run.status, 2) << other;
     EXPECT_THAT(run.output, HasSubstr("expected neither --known_step nor --link with --compare_rules")) << other;
   }
-  EXPECT_EQ(run_program(path_ + " /nowhere/at_all.log --compare_rules --budget 1").status, 1);
+  EXPECT_EQ(simulate_by_program(path_ + " /nowhere/at_all.log --compare_rules --budget 1").status, 1);
 }
 
 TEST_F(BudgetSimulatorTest, ABudgetThatCannotBeMetNamesTheSmallestThatCan) {
-  const Printed run = run_program(path_ + " --budget 0.01");
+  const test::Printed run = simulate_by_program(path_ + " --budget 0.01");
   EXPECT_EQ(run.status, 1);
   // Input, the two arguments of an op, and its result.
   EXPECT_THAT(run.output, AllOf(HasSubstr("a budget of 0.01 (1030 bytes) cannot be met: op (op 0) needs"),
@@ -534,16 +521,16 @@ TEST_F(BudgetSimulatorTest, ABudgetThatCannotBeMetNamesTheSmallestThatCan) {
 
 TEST_F(BudgetSimulatorTest, RefusesBudgetsOutOfRange) {
   for (const std::string budget : {"0", "-0.5", "1.5", "half", "nan", "''", "0.5,2"}) {
-    const Printed run = run_program(path_ + " --budget=" + budget);
+    const test::Printed run = simulate_by_program(path_ + " --budget=" + budget);
     EXPECT_EQ(run.status, 2) << budget << run.output;
     EXPECT_THAT(run.output, HasSubstr("above 0 and at most 1")) << budget;
   }
 }
 
 TEST_F(BudgetSimulatorTest, RefusesAWrongNumberOfTracesAndOneThatIsMissing) {
-  EXPECT_THAT(run_program("").output, HasSubstr("expected one trace, got 0"));
-  EXPECT_EQ(run_program("a b").status, 2);
-  const Printed run = run_program("/nowhere/at_all.log");
+  EXPECT_THAT(simulate_by_program("").output, HasSubstr("expected one trace, got 0"));
+  EXPECT_EQ(simulate_by_program("a b").status, 2);
+  const test::Printed run = simulate_by_program("/nowhere/at_all.log");
   EXPECT_EQ(run.status, 1);
   EXPECT_THAT(run.output, HasSubstr("cannot read the trace /nowhere/at_all.log"));
 }

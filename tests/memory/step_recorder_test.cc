@@ -3,11 +3,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <torch/torch.h>
 
 #include <cstdint>
-#include <cstdio>
 #include <functional>
 #include <sstream>
 #include <stdexcept>
@@ -18,6 +16,7 @@
 #include "benchmarks/dtr_trace.h"
 #include "benchmarks/networks/branching_networks.h"
 #include "benchmarks/simulator/step_simulator.h"
+#include "tests/support/run_program.h"
 
 namespace ac2 {
 namespace {
@@ -90,26 +89,13 @@ TEST(StepRecorderTest, AStepThatRunsOtherOpsEachTimeIsAnError) {
   EXPECT_THROW(recorded([&] { ++run == 1 ? x.exp() : x.sin(); }), std::runtime_error);
 }
 
-struct Printed {
-  int status = 0;
-  std::string output;
-};
-
-Printed run_program(const std::string& arguments) {
-  Printed run;
-  FILE* pipe = popen(absl::StrCat("benchmarks/record_step ", arguments, " 2>&1").c_str(), "r");
-  char buffer[256];
-  while (fgets(buffer, sizeof buffer, pipe) != nullptr) {
-    run.output += buffer;
-  }
-  const int status = pclose(pipe);
-  run.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return run;
+test::Printed record_by_program(const std::string& arguments) {
+  return test::run_program("benchmarks/record_step " + arguments);
 }
 
 TEST(RecordStepTest, RecordsABranchingNetworkSoThatItCanBeSimulated) {
   for (const std::string& name : peers::branching_network_names()) {
-    const Printed run = run_program(absl::StrCat("--tiny --runs=1 --model=", name));
+    const test::Printed run = record_by_program(absl::StrCat("--tiny --runs=1 --model=", name));
     ASSERT_EQ(run.status, 0) << run.output;
     const RecordedStep step = read(run.output);
     EXPECT_GT(step.ops.size(), 20U) << name;
@@ -118,7 +104,7 @@ TEST(RecordStepTest, RecordsABranchingNetworkSoThatItCanBeSimulated) {
 }
 
 TEST(RecordStepTest, AnUnknownModelIsAnErrorThatListsThoseThereAre) {
-  const Printed run = run_program("--model=none");
+  const test::Printed run = record_by_program("--model=none");
   EXPECT_EQ(run.status, 1);
   EXPECT_THAT(run.output, HasSubstr("Unknown model \"none\". Choose one of: chain, gpt"));
   EXPECT_THAT(run.output, HasSubstr("unet, inception, tree_lstm, gan"));
