@@ -129,7 +129,9 @@ class Budget : public std::enable_shared_from_this<Budget> {
   // Drops values until `bytes` more may be held. If that cannot be, throws c10::Error with what `at` says in it, or
   // goes over a soft budget.
   void make_room(int64_t bytes, c10::function_ref<std::string()> at) {
-    make_room(bytes, at, /*enough=*/0, RaisedLimit());
+    if (C10_UNLIKELY(!has_room_untracked(bytes))) {
+      make_room(bytes, at, /*enough=*/0, RaisedLimit());
+    }
   }
   // The same for a replay, which may hold more than a soft budget where it would otherwise be one of very many.
   // `enough` is a budget that would have done, if it is more than what must be held at once now.
@@ -236,6 +238,23 @@ class Budget : public std::enable_shared_from_this<Budget> {
   void set_limit();
   // Held bytes that are never dropped.
   int64_t fixed_bytes() const { return fixed_bytes_ + outside_.last_ours(); }
+  // Whether `bytes` more fit and the budget does not track yet. Relaxed: threads that look at once may each find the
+  // same room. The next look of one of them counts what all of them hold, and starts to track.
+  bool has_room_untracked(int64_t bytes) {
+    if (tracking_.load(std::memory_order_acquire)) {
+      return false;
+    }
+    const int64_t held = untracked_bytes_.load(std::memory_order_relaxed) + bytes;
+    const int64_t limit = limit_.load(std::memory_order_relaxed);
+    const bool copies = expects_copies_.load(std::memory_order_relaxed);
+    if (C10_UNLIKELY(held > (copies ? HostCopies::most_without(limit) : limit))) {
+      return false;
+    }
+    if (has_no_number()) {
+      note_held(held);
+    }
+    return true;
+  }
   // False if there is room for `bytes` already; else the budget tracks from now on.
   bool is_short_of(int64_t bytes);
   // Begins copies if `bytes` more would take most of the room.

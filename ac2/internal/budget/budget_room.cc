@@ -50,20 +50,10 @@ bool Budget::drop_next(c10::function_ref<ValueId()> choose) {
 }
 
 C10_ALWAYS_INLINE bool Budget::is_short_of(int64_t bytes) {
-  if (!tracking_.load(std::memory_order_acquire)) {
-    // Relaxed: threads that look at once may each find the same room. The next look of one of them counts what all of
-    // them hold, and starts to track.
-    const int64_t held = untracked_bytes_.load(std::memory_order_relaxed) + bytes;
-    const int64_t limit = limit_.load(std::memory_order_relaxed);
-    const bool copies = expects_copies_.load(std::memory_order_relaxed);
-    if (C10_LIKELY(held <= (copies ? HostCopies::most_without(limit) : limit))) {
-      if (has_no_number()) {
-        note_held(held);
-      }
-      return false;
-    }
-    start_tracking();
+  if (has_room_untracked(bytes)) {
+    return false;
   }
+  start_tracking();
   if (C10_UNLIKELY(expects_copies_.load(std::memory_order_relaxed))) {
     copy_ahead(bytes);
   }
