@@ -28,7 +28,11 @@ class Pool {
 
   template <class... Args>
   T* make(Args&&... args) {
-    return ::new (allocate()) T(std::forward<Args>(args)...);
+    if constexpr (sizeof...(args) == 0) {
+      return ::new (allocate()) T;  // T() would fill the memory with zeros before its members are made
+    } else {
+      return ::new (allocate()) T(std::forward<Args>(args)...);
+    }
   }
 
   void destroy(T* object) {

@@ -79,9 +79,11 @@ struct OpEnvironment {
            default_dtype == other.default_dtype;
   }
   bool operator==(const OpEnvironment& other) const {
+    // Where nothing else is looked at, the rest is as it was made.
     return dispatch_state.included_ == other.dispatch_state.included_ &&
-           dispatch_state.excluded_ == other.dispatch_state.excluded_ && is_same_process_as(other) &&
-           flushes_denormals == other.flushes_denormals && grad_mode == other.grad_mode && reach == other.reach;
+           dispatch_state.excluded_ == other.dispatch_state.excluded_ && default_dtype == other.default_dtype &&
+           flushes_denormals == other.flushes_denormals && grad_mode == other.grad_mode && reach == other.reach &&
+           (reach == Reach::kDtype || is_same_process_as(other));
   }
 };
 

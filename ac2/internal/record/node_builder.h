@@ -21,19 +21,23 @@ namespace ac2::internal {
 
 // A call as it is being recorded. Facts that are not known before the op runs are filled in as they become known.
 struct RecordedCall {
+  // A constructor, because the compiler would fill an aggregate with zeros before it sets the members.
+  RecordedCall(const OpFacts& facts, c10::DispatchKeySet keys, int64_t index, c10::ArrayRef<c10::IValue> arguments)
+      : facts(facts), keys(keys), index(index), arguments(arguments) {}
+
   const OpFacts& facts;
   c10::DispatchKeySet keys;  // those below kRecordKey
   int64_t index;
   c10::ArrayRef<c10::IValue> arguments;
-  Outlook outlook = {};
+  Outlook outlook;
   const Overwrites* writes = nullptr;  // null if it writes nothing
-  RandomState random_state = {};       // before the op, if it draws and may have to be replayed
+  RandomState random_state;            // before the op, if it draws and may have to be replayed
 
   // Known when the op has run.
-  OpEnvironment environment = {};
-  c10::ArrayRef<c10::IValue> results = {};
+  OpEnvironment environment;
+  c10::ArrayRef<c10::IValue> results;
   // Results that have an idle object in Python: is_used_by_idle_python_object().
-  c10::ArrayRef<const c10::TensorImpl*> idle_in_python = {};
+  c10::ArrayRef<const c10::TensorImpl*> idle_in_python;
   double cost = 0;                              // if the tape has a budget or a step log
   const ForeignReads* foreign_reads = nullptr;  // null until build_node() has said that it takes one
 };

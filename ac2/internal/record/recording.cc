@@ -54,7 +54,7 @@ Recording::Recording(Region& region, const OpFacts& facts, c10::DispatchKeySet k
       region_(region),
       tls_keys_(tls_keys),
       budget_(tape_->budget()),
-      call_{.facts = facts, .keys = keys, .index = index, .arguments = arguments} {
+      call_(facts, keys, index, arguments) {
   const PolicyDecision* decision = nullptr;
   if (const ResolvedDecision* resolved = region.policies.known(facts)) {
     decision = &known_.emplace(*resolved).decision;
