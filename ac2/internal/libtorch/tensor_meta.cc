@@ -19,9 +19,10 @@ TensorMeta::TensorMeta(const c10::TensorImpl& impl)
   sizes_and_strides_.resize(sizes.size());
   sizes_and_strides_.set_sizes(sizes);
   sizes_and_strides_.set_strides(impl.strides());
+  needed_bytes_ = count_needed_bytes();
 }
 
-size_t TensorMeta::needed_bytes() const {
+size_t TensorMeta::count_needed_bytes() const {
   int64_t last = storage_offset_;
   for (size_t d = 0; d < sizes_and_strides_.size(); ++d) {
     const int64_t size = sizes_and_strides_.size_at_unchecked(d);
@@ -131,6 +132,7 @@ TensorMeta TensorMeta::flattened(size_t nbytes) const {
   flat.sizes_and_strides_.resize(1);
   flat.sizes_and_strides_.size_at_unchecked(0) = static_cast<int64_t>(nbytes / dtype_.itemsize());
   flat.sizes_and_strides_.stride_at_unchecked(0) = 1;
+  flat.needed_bytes_ = flat.count_needed_bytes();
   return flat;
 }
 

@@ -52,7 +52,7 @@ class TensorMeta {
   // TypeMeta's own toScalarType() is not const in all versions.
   c10::ScalarType dtype() const { return c10::typeMetaToScalarType(dtype_); }
   // The bytes of the storage up to the end of the last element.
-  size_t needed_bytes() const;
+  size_t needed_bytes() const { return needed_bytes_; }
   // Whether sizes, strides and offset are those of `impl`.
   bool has_layout_of(const c10::TensorImpl& impl) const {
     const c10::IntArrayRef sizes = impl.sizes(), strides = impl.strides();
@@ -87,8 +87,11 @@ class TensorMeta {
   at::Tensor over(const c10::Storage& storage) const;
 
  private:
+  size_t count_needed_bytes() const;
+
   c10::impl::SizesAndStrides sizes_and_strides_;
   int64_t storage_offset_ = 0;
+  size_t needed_bytes_ = 0;  // counted once, because each unpack asks for it
   c10::DispatchKeySet key_set_;
   caffe2::TypeMeta dtype_;
   c10::Device device_ = c10::kCPU;
