@@ -41,19 +41,35 @@ C10_NOINLINE void check_argument_was_not_dropped(const at::Tensor& tensor, size_
 
 }  // namespace
 
+SavedTensorHook::Leaf::Leaf(const at::Tensor& saved)
+    : tensor(saved.getIntrusivePtr()),
+      storage(saved.storage().getWeakStorageImpl()),
+      version(version_of(saved.unsafeGetTensorImpl()->version_counter())) {}
+
+SavedTensorHook::Leaf::~Leaf() {
+  if (is_held) {
+    c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim(tensor._unsafe_get_target());
+  }
+}
+
+void SavedTensorHook::Leaf::hold(const at::TensorBase& self) {
+  if (!std::exchange(is_held, true)) {
+    at::Tensor(self).unsafeReleaseIntrusivePtr().release();  // taken back by the destructor
+  }
+}
+
 std::unique_ptr<SavedTensorHook> SavedTensorHook::make(std::shared_ptr<Tape> tape) {
   static_assert(sizeof(SavedTensorHook) <= sizeof(Tape::HookMemory));
   void* memory = tape->allocate_hook();
   return std::unique_ptr<SavedTensorHook>(::new (memory) SavedTensorHook(std::move(tape)));
 }
 
-SavedTensorHook::~SavedTensorHook() {
-  const Tape::Lock tape(*tape_);
-  detach(*tape);
-}
-
 void SavedTensorHook::operator delete(SavedTensorHook* hook, std::destroying_delete_t) {
-  const std::shared_ptr<Tape> tape = hook->tape_;  // and with it the memory
+  const std::shared_ptr<Tape> tape = std::move(hook->tape_);  // and with it the memory
+  {
+    const Tape::Lock locked(*tape);
+    hook->detach(*locked);
+  }
   hook->~SavedTensorHook();
   tape->free_hook(reinterpret_cast<Tape::HookMemory*>(hook));
 }
@@ -121,9 +137,7 @@ void SavedTensorHook::call_pack_hook(const at::Tensor& tensor) {
     return;
   }
   if (is_leaf(*tensor.unsafeGetTensorImpl())) {
-    leaf_ = std::make_unique<Leaf>(Leaf{.tensor = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr()),
-                                        .storage = tensor.storage().getWeakStorageImpl(),
-                                        .version = version_of(tensor.unsafeGetTensorImpl()->version_counter())});
+    leaf_ = std::make_unique<Leaf>(tensor);
   }
   pack(tensor, nullptr);
 }
@@ -188,7 +202,7 @@ void SavedTensorHook::before_set_data(const at::TensorBase& tensor) {
     for (TapeHook* hook = locked->hooks().first(); hook != nullptr; hook = hook->next()) {
       Leaf* const leaf = static_cast<SavedTensorHook*>(hook)->leaf_.get();
       if (leaf != nullptr && leaf->tensor._unsafe_get_target() == tensor.unsafeGetTensorImpl()) {
-        leaf->exchanged = at::Tensor(tensor);
+        leaf->hold(tensor);
       }
     }
   });

@@ -24,8 +24,8 @@ namespace ac2::internal {
 class SavedTensorHook final : public torch::autograd::SavedVariableHooks, public TapeHook {
  public:
   static std::unique_ptr<SavedTensorHook> make(std::shared_ptr<Tape> tape);
-  ~SavedTensorHook() override;
-  // A hook's memory is the tape's.
+  ~SavedTensorHook() override = default;
+  // Lets go of the value, and gives the memory back to the tape, whose it is.
   static void operator delete(SavedTensorHook* hook, std::destroying_delete_t);
 
   void call_pack_hook(const at::Tensor& tensor) override;
@@ -71,11 +71,19 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks, public
   // accumulates there. The hook holds one without a gradient from the moment at which it is given other data; before, a
   // strong reference would keep the bytes of what the region computes again.
   struct Leaf {
+    explicit Leaf(const at::Tensor& saved);
+    ~Leaf();
+    Leaf(const Leaf&) = delete;
+    Leaf& operator=(const Leaf&) = delete;
+
+    // `self`, which is the leaf, is held from now on.
+    void hold(const at::TensorBase& self);
+
     c10::weak_intrusive_ptr<c10::TensorImpl> tensor;
     // Where it lay when it was saved. The reference keeps the address from being another storage's.
     c10::weak_intrusive_ptr<c10::StorageImpl> storage;
-    uint32_t version;           // when it was saved
-    at::Tensor exchanged = {};  // the tensor itself, once it has been given other data
+    uint32_t version;      // when it was saved
+    bool is_held = false;  // the hook has a strong reference, which a member of its own would make 16 bytes more
   };
 
   std::shared_ptr<Tape> tape_;
