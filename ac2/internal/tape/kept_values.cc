@@ -44,20 +44,24 @@ void KeptValues::add_call(Node* node, double cost) {
   budget_.add_call(*node);
 }
 
-void KeptValues::keep(Value* value) {
-  if (value->decided() != Decided::kKeep || value->state().held != Held::kNot || value->changed_outside()) {
+void KeptValues::keep(Value* value, const c10::Storage* original) {
+  if (value->decided() != Decided::kKeep || value->state().held != Held::kNot) {
     return;
   }
-  auto original = value->lock_original();
-  if (original && original->nbytes() == value->nbytes()) {
-    bytes_.hold(value);
+  if (original != nullptr) {
+    bytes_.hold(value, original);
+    return;
+  }
+  const c10::Storage found(value->lock_original());
+  if (found && !value->changed_outside() && found.nbytes() == value->nbytes()) {
+    bytes_.hold(value, &found);
   }
 }
 
-void KeptValues::add_hook(Value* value) {
+void KeptValues::add_hook(Value* value, const c10::Storage* original) {
   if (value->budget().droppable) {
     budget_.add_hook(*value);
-    keep(value);
+    keep(value, original);
   }
 }
 

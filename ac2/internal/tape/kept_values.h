@@ -27,8 +27,9 @@ class KeptValues {
 
   // A finished node whose results can all be computed again, at `cost`: they are kept as its decision says.
   void add_call(Node* node, double cost);
-  // A hook has come to want the value, after Value::hooks was counted up; or it does so no more.
-  void add_hook(Value* value);
+  // A hook has come to want the value, after Value::hooks was counted up; or it does so no more. `original` is the
+  // value's storage, if the caller has it in its hands and has found it unchanged.
+  void add_hook(Value* value, const c10::Storage* original = nullptr);
   void remove_hook(Value* value);
   // A tag decides anew how a droppable value is kept.
   void decide_again(Value* value, const PolicyDecision& decision);
@@ -43,7 +44,7 @@ class KeptValues {
   void drop_before_overwrite(Value* value);
 
  private:
-  void keep(Value* value);
+  void keep(Value* value, const c10::Storage* original = nullptr);
   void drop_kept(Value* value);
   // `original_goes`: as Pins::need_again().
   void drop_all_bytes(Value* value, bool original_goes = false);

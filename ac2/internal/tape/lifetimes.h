@@ -34,9 +34,10 @@ class Lifetimes {
 
   void ref(Value* value) { ++value->refs_; }
   void unref(Value* value);
-  void use(Value* value) {
+  // `original`: as ValueBytes::hold().
+  void use(Value* value, const c10::Storage* original = nullptr) {
     if (value->users_++ == 0 && !value->counts_on_replay()) {
-      bytes_.hold(value);
+      bytes_.hold(value, original);
     }
   }
   void unuse(Value* value) {

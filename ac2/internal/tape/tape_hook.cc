@@ -25,8 +25,10 @@ void TapeHook::attach(LockedTape& tape, const at::Tensor& tensor, const OpaqueFo
       observer.tensor_seen(*value_, tensor);
     }
   });
-  tape.lifetimes().use(value_);
-  tape.kept().add_hook(value_);
+  // current() has found the value by its storage, unchanged.
+  const c10::Storage& original = tensor.unsafeGetTensorImpl()->unsafe_storage();
+  tape.lifetimes().use(value_, &original);
+  tape.kept().add_hook(value_, &original);
   tape.hooks().insert(this);
 }
 

@@ -69,34 +69,38 @@ void ValueBytes::throw_there_away(Value& value) {
   }
 }
 
-void ValueBytes::hold(Value* value) {
+void ValueBytes::hold(Value* value, const c10::Storage* original) {
   if (value->state().held != Held::kNot) {
     return;
   }
   if (value->has_form()) {
-    hold_with_form(value);
+    hold_with_form(value, original);
   } else {
-    hold_origin(value);
+    hold_origin(value, original);
   }
 }
 
-void ValueBytes::hold_origin(Value* value) {
+void ValueBytes::hold_origin(Value* value, const c10::Storage* original) {
   change(value, StateChange::kHold, [&] {
-    value->held_ = c10::Storage(value->lock_original());
+    if (original != nullptr) {
+      value->held_ = *original;
+    } else {
+      value->held_ = c10::Storage(value->lock_original());
+    }
     TORCH_INTERNAL_ASSERT(value->held_, "a storage died before it was saved");
   });
 }
 
-void ValueBytes::hold_with_form(Value* value) {
+void ValueBytes::hold_with_form(Value* value, const c10::Storage* original) {
   if (OpaqueForm* form = value->changeable_opaque_form()) {
     hold_whole(value, *form);
     return;
   }
   if (const ManagedForm* form = value->managed_form()) {
-    hold_managed(value, *form);
+    hold_managed(value, *form, original);
     return;
   }
-  hold_origin(value);
+  hold_origin(value, original);
   if (!value->packed_form()->is_being_packed) {
     pending_packs_.push_back(value);
     ++value->refs_;
@@ -104,9 +108,9 @@ void ValueBytes::hold_with_form(Value* value) {
 }
 
 // The storage itself has no bytes while they are not there. A tensor that moves is all that knows where they are.
-void ValueBytes::hold_managed(Value* value, const ManagedForm& form) {
+void ValueBytes::hold_managed(Value* value, const ManagedForm& form, const c10::Storage* original) {
   if (!form.tensor->moves) {
-    hold_origin(value);
+    hold_origin(value, original);
     return;
   }
   change(value, StateChange::kHold, [] {});
@@ -156,10 +160,7 @@ void ValueBytes::note_let_go(Value* value) {
   }
 }
 
-void ValueBytes::drop_held(Value* value) {
-  if (value->state().held == Held::kNot) {
-    return;
-  }
+void ValueBytes::drop_what_is_held(Value* value) {
   change(value, StateChange::kDropHeld, [&] {
     note_let_go(value);
     throw_held_away(*value);
@@ -266,10 +267,8 @@ void ValueBytes::original_died(Value* value) {
   }
 }
 
-void ValueBytes::drop_there(Value* value) {
-  if (value->is_there()) {
-    change(value, StateChange::kDropThere, [&] { throw_there_away(*value); });
-  }
+void ValueBytes::drop_what_is_there(Value* value) {
+  change(value, StateChange::kDropThere, [&] { throw_there_away(*value); });
 }
 
 c10::Storage ValueBytes::take_replayed(Value* value) {

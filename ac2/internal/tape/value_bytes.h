@@ -36,14 +36,20 @@ class ValueBytes {
       : ledger_(ledger), budget_(budget), trash_(trash), observers_(observers) {}
 
   // From now on the tape holds the bytes that forward computed, which must still exist. A value with a form to be
-  // packed in is then one of take_pending_packs(). Does nothing to a value that is held.
-  void hold(Value* value);
+  // packed in is then one of take_pending_packs(). Does nothing to a value that is held. A caller that has the value's
+  // storage in its hands passes `original`: to make sure by a weak reference that the storage lives costs more than the
+  // rest.
+  void hold(Value* value, const c10::Storage* original = nullptr);
   // From now on the tape holds `copy`, which nobody else can write to.
   void hold_copy(Value* value, c10::Storage copy);
   // The same for a tensor without plain storage, if it is held.
   void hold_whole_copy(Value* value, at::Tensor copy);
   // Drops the held bytes, in whatever form they are.
-  void drop_held(Value* value);
+  void drop_held(Value* value) {
+    if (value->state().held != Held::kNot) {
+      drop_what_is_held(value);
+    }
+  }
 
   // Values whose SaveWithHooks must be packed, with a reference to each: the caller packs them without the lock.
   bool has_pending_packs() const { return !pending_packs_.empty(); }
@@ -86,7 +92,11 @@ class ValueBytes {
   void note_repeated_collective() { repeats_collectives_ = true; }
   bool repeats_collectives() const { return repeats_collectives_; }
   // Nothing is there from now on.
-  void drop_there(Value* value);
+  void drop_there(Value* value) {
+    if (value->is_there()) {
+      drop_what_is_there(value);
+    }
+  }
   // The replayed bytes, which nobody but the caller needs from now on.
   c10::Storage take_replayed(Value* value);
   // A pin that has the original has `copy` from now on.
@@ -100,10 +110,12 @@ class ValueBytes {
   void change(Value* value, StateChange what, Move&& move);
   void tell_before(Value& value, StateChange what);
   void tell_after(Value& value, StateChange what);
-  void hold_origin(Value* value);
-  C10_NOINLINE void hold_with_form(Value* value);
+  void drop_what_is_held(Value* value);
+  void drop_what_is_there(Value* value);
+  void hold_origin(Value* value, const c10::Storage* original);
+  C10_NOINLINE void hold_with_form(Value* value, const c10::Storage* original);
   void hold_whole(Value* value, OpaqueForm& form);
-  void hold_managed(Value* value, const ManagedForm& form);
+  void hold_managed(Value* value, const ManagedForm& form, const c10::Storage* original);
   // Where its bytes are now. Throws if they are not there.
   static const c10::Storage& managed_storage(const ManagedForm& form);
   // Its storage, its whole tensor or what was packed.
