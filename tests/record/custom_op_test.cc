@@ -323,6 +323,48 @@ TEST_F(CustomOpTest, AFunctionsSavedTensorsAreSavedIfThePolicySaysSo) {
   EXPECT_EQ(stats.backward.recomputed_ops, 0);
 }
 
+// Returns a tensor that it saved as the gradient, as losses do that compute their gradients in forward.
+struct SavedGradient : torch::autograd::Function<SavedGradient> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& gradient) {
+    context->save_for_backward({gradient});
+    return (x * gradient).sum();
+  }
+  static variable_list backward(AutogradContext* context, const variable_list&) {
+    return {context->get_saved_variables()[0], at::Tensor()};
+  }
+};
+
+TEST_F(CustomOpTest, AGradientThatAFunctionHasSavedIsThereAgainForTheNextBackward) {
+  const at::Tensor source = constant({4});
+  for (const char* policy : {"must_save_all", "recompute_all"}) {
+    at::Tensor x = sample({4});
+    at::Tensor loss;
+    {
+      PolicyScope scope(policy);
+      loss = SavedGradient::apply(x, source.exp().sin());
+    }
+    for (int i = 0; i < 3; ++i) {
+      loss.backward({}, /*retain_graph=*/i < 2);
+    }
+    EXPECT_TRUE(at::equal(x.grad(), source.exp().sin() * 3)) << policy;
+  }
+}
+
+TEST_F(CustomOpTest, AGradientThatAFunctionHasSavedIsNotCopiedWhereNothingReadsItAgain) {
+  const at::Tensor source = constant({4});
+  at::Tensor x = sample({4});
+  at::Tensor loss;
+  const void* saved = nullptr;
+  {
+    PolicyScope scope("must_save_all");
+    at::Tensor gradient = source.exp();
+    saved = gradient.const_data_ptr();
+    loss = SavedGradient::apply(x, gradient);
+  }
+  loss.backward();
+  EXPECT_EQ(x.grad().const_data_ptr(), saved);
+}
+
 // A region opened inside backward: the function's own checkpoint, as in reversible networks.
 struct RegionInBackward : torch::autograd::Function<RegionInBackward> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x) {

@@ -1,6 +1,7 @@
 #include "ac2/internal/replay/saved_tensor_hook.h"
 
 #include <c10/macros/Macros.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -37,6 +38,17 @@ C10_NOINLINE void check_argument_was_not_dropped(const at::Tensor& tensor, size_
   TORCH_CHECK(uses_before == 1 || tensor.use_count() > 1,
               "A pack function dropped the program's last reference to a tensor of shape ", tensor.sizes(),
               ", which an op that is about to run takes as its argument. Drop it after the op, or in a policy.");
+}
+
+// The node that backward is in is no derivative of LibTorch's. Those return no tensor that they have saved.
+bool is_in_function_of_program() {
+  const auto node = torch::autograd::get_current_node();
+  return node != nullptr && dynamic_cast<const torch::autograd::TraceableFunction*>(&*node) == nullptr;
+}
+
+at::Tensor copy_of(const at::Tensor& tensor) {
+  const Unrecorded unrecorded;
+  return tensor.clone();
 }
 
 }  // namespace
@@ -229,14 +241,27 @@ at::Tensor SavedTensorHook::new_data_of_leaf() {
 
 // Under no lock: the leaf may be Python's.
 C10_NOINLINE at::Tensor SavedTensorHook::leaf_itself(at::Tensor unpacked) {
-  if (auto leaf = leaf_->tensor.lock();
-      leaf && !leaf->requires_grad() && unpacked.has_storage() && meta() != nullptr && meta()->describes(*leaf)) {
+  auto leaf = leaf_->tensor.lock();
+  if (leaf && leaf->requires_grad()) {
+    return unpacked;  // autograd makes a tensor of its own over these bytes
+  }
+  if (leaf && unpacked.has_storage() && meta() != nullptr && meta()->describes(*leaf)) {
     at::Tensor tensor(std::move(leaf));
     if (tensor.storage().is_alias_of(unpacked.storage())) {
       return tensor;
     }
   }
-  return unpacked;
+  return is_read_again_as_gradient(unpacked) ? copy_of(unpacked) : unpacked;
+}
+
+bool SavedTensorHook::is_read_again_as_gradient(const at::Tensor& unpacked) {
+  // A gradient of another layout is copied by autograd itself.
+  if (meta() == nullptr || unpacked.use_count() > 1 || !unpacked.is_non_overlapping_and_dense() ||
+      unpacked.storage().use_count() == 1 || !is_in_function_of_program()) {
+    return false;
+  }
+  const Tape::Lock tape(*tape_);
+  return torch::autograd::get_current_graph_task_keep_graph() || !value()->is_used_only_by(1);
 }
 
 at::Tensor SavedTensorHook::call_unpack_hook() {
