@@ -10,6 +10,7 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <string>
 #include <utility>
 
 namespace ac2::python {
@@ -29,6 +30,28 @@ decltype(auto) calling_python(Fn&& fn) {
     return std::forward<Fn>(fn)();
   } catch (pybind11::error_already_set& error) {
     error.restore();
+  } catch (const pybind11::builtin_exception& error) {
+    error.set_error();
+  }
+  throw_python_error();
+}
+
+// As calling_python(), for a function of the program's that an op calls. Python's operators on tensors (`a @ b`) put an
+// error of their own, "unsupported operand type(s)", in the place of every TypeError. So a TypeError is thrown as the
+// cause of a RuntimeError, and a TypeError of ours about an answer of the function as a ValueError.
+template <class Fn>
+decltype(auto) calling_python_in_op(Fn&& fn) {
+  try {
+    return std::forward<Fn>(fn)();
+  } catch (pybind11::error_already_set& error) {
+    const bool is_type_error = error.matches(PyExc_TypeError);
+    const std::string text = is_type_error ? pybind11::str(error.value()).cast<std::string>() : std::string();
+    error.restore();
+    if (is_type_error) {
+      pybind11::raise_from(PyExc_RuntimeError, ("A policy or pack function raised a TypeError: " + text).c_str());
+    }
+  } catch (const pybind11::type_error& error) {
+    PyErr_SetString(PyExc_ValueError, error.what());
   } catch (const pybind11::builtin_exception& error) {
     error.set_error();
   }

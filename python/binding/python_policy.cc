@@ -51,7 +51,7 @@ py::object holding(Policy policy, py::object held) {
 py::object callable_policy(const py::object& functions) {
   Policy policy = [weak = Functions(functions)](const OpContext& op) {
     const py::gil_scoped_acquire gil;
-    return calling_python([&] {
+    return calling_python_in_op([&] {
       const py::object functions = weak.get();
       const CallArguments call = call_arguments(op.op(), op.inputs());
       py::tuple results(op.outputs().size());
@@ -69,7 +69,7 @@ py::object callable_policy(const py::object& functions) {
 py::object by_operator_policy(const py::object& functions) {
   Policy policy = Policy::by_operator([weak = Functions(functions)](const c10::OperatorHandle& op) {
     const py::gil_scoped_acquire gil;
-    return calling_python([&] {
+    return calling_python_in_op([&] {
       const py::object functions = weak.get();
       const py::object context = functions.attr("make_context")(py::none());
       return to_decision(functions.attr("policy_fn")(context, op_overload(op)), answer_for(op));

@@ -348,8 +348,35 @@ def test_what_a_hook_raises_arrives_as_itself(where):
 def test_an_answer_that_is_no_decision_is_an_error_that_names_op_and_answer(answer):
     x = torch.randn(4, requires_grad=True)
     with ac2.PolicyScope(lambda ctx, op, *args, **kwargs: answer):
-        with pytest.raises(TypeError, match="returned for aten::sin is .*expected a member of ac2.CheckpointPolicy"):
+        with pytest.raises(ValueError, match="returned for aten::sin is .*expected a member of ac2.CheckpointPolicy"):
             x.sin()
+
+
+@pytest.mark.parametrize("where", ["policy", "by_operator", "pack"])
+@pytest.mark.parametrize("call", [lambda x: x @ x, lambda x: 2 - x, lambda x: x == x])
+def test_operators_of_python_show_a_type_error_of_a_policy_or_pack_function(where, call):
+    error = TypeError("from the " + where)
+
+    def fail(*args, **kwargs):
+        raise error
+
+    policies = {
+        "policy": fail,
+        "by_operator": ac2.by_operator(lambda ctx, op: fail()),
+        "pack": lambda ctx, op, *args, **kwargs: ac2.SaveWithHooks(fail, fail),
+    }
+    x = torch.randn(4, 4, requires_grad=True)
+    with pytest.raises(RuntimeError, match="raised a TypeError: from the " + where) as caught:
+        with ac2.PolicyScope(policies[where]):
+            call(x.exp() if where == "pack" else x).float().sum()
+    assert caught.value.__cause__ is error
+
+
+def test_operators_of_python_show_the_error_about_an_answer_that_is_no_decision():
+    x = torch.randn(4, 4, requires_grad=True)
+    with ac2.PolicyScope(lambda ctx, op, *args, **kwargs: None):
+        with pytest.raises(ValueError, match="returned for aten::mm is None; expected a member of ac2.CheckpointPolicy"):
+            x @ x
 
 
 def test_errors_of_the_runtime_have_no_backtrace_of_c():
