@@ -350,6 +350,24 @@ TEST_F(CustomOpTest, AGradientThatAFunctionHasSavedIsThereAgainForTheNextBackwar
   }
 }
 
+TEST_F(CustomOpTest, AGradientThatAFunctionHasSavedStaysAsItIsForAnotherFunctionThatSavedIt) {
+  const at::Tensor source = constant({4});
+  for (const char* policy : {"must_save_all", "recompute_all"}) {
+    at::Tensor x = sample({4}), y = sample({4});
+    at::Tensor loss, other;
+    {
+      PolicyScope scope(policy);
+      const at::Tensor gradient = source.exp().sin();
+      loss = SavedGradient::apply(x, gradient);
+      other = (y * gradient).sum();
+    }
+    loss.backward();
+    x.mutable_grad().mul_(7);
+    other.backward();
+    EXPECT_TRUE(at::equal(y.grad(), source.exp().sin())) << policy;
+  }
+}
+
 TEST_F(CustomOpTest, AGradientThatAFunctionHasSavedIsNotCopiedWhereNothingReadsItAgain) {
   const at::Tensor source = constant({4});
   at::Tensor x = sample({4});
