@@ -4,8 +4,9 @@
 
 namespace ac2::internal {
 
-HostCopiesSimulation::HostCopiesSimulation(const RecordedStep& step, const SimulatorOptions& options)
-    : Simulation(step, options) {
+HostCopiesSimulation::HostCopiesSimulation(const RecordedStep& step, const StepStructure& structure,
+                                           const SimulatorOptions& options)
+    : Simulation(step, structure, options) {
   copies_.set_speed(options.link_bytes_per_ns);
 }
 

@@ -21,7 +21,7 @@ namespace ac2::internal {
 
 class HostCopiesSimulation final : public Simulation {
  public:
-  HostCopiesSimulation(const RecordedStep& step, const SimulatorOptions& options);
+  HostCopiesSimulation(const RecordedStep& step, const StepStructure& structure, const SimulatorOptions& options);
 
  private:
   void make_room(int64_t bytes, uint32_t op) override;

@@ -15,8 +15,9 @@ constexpr double kAhead = 16;
 
 }  // namespace
 
-OffloadSimulation::OffloadSimulation(const RecordedStep& step, const SimulatorOptions& options)
-    : Simulation(step, options), rule_(options.rule, options.budget), host_(step.values.size()) {}
+OffloadSimulation::OffloadSimulation(const RecordedStep& step, const StepStructure& structure,
+                                     const SimulatorOptions& options)
+    : Simulation(step, structure, options), rule_(options.rule, options.budget), host_(step.values.size()) {}
 
 double OffloadSimulation::until_use(uint32_t value) const {
   return std::max(0.0, foresight_.next_use(values_[value].id) - foresight_.now());
@@ -28,11 +29,11 @@ double OffloadSimulation::copy_time(uint32_t value) const {
 
 bool OffloadSimulation::may_leave(uint32_t value) const {
   const ValueState& state = values_[value];
-  return state.producer != kNoId && evictor_.may_drop(state.id) && evictor_.is_needed(state.id);
+  return structure_.producer(value) != kNoId && evictor_.may_drop(state.id) && evictor_.is_needed(state.id);
 }
 
 double OffloadSimulation::score(uint32_t value, double cost) const {
-  return cost / (static_cast<double>(step_.values[value].bytes) * rule_.weight(until_use(value), step_cost_));
+  return cost / (static_cast<double>(step_.values[value].bytes) * rule_.weight(until_use(value), structure_.cost()));
 }
 
 double OffloadSimulation::cost_of_return(uint32_t value) const {
@@ -203,7 +204,7 @@ double OffloadSimulation::start_back(uint32_t value) {
 // not here has to be copied.
 void OffloadSimulation::choose_way(uint32_t value) {
   const ValueState& state = values_[value];
-  if (!options_.recomputes || state.producer == kNoId || evictor_.place(state.id) != Place::kElsewhere) {
+  if (!options_.recomputes || structure_.producer(value) == kNoId || evictor_.place(state.id) != Place::kElsewhere) {
     return;
   }
   double again = rule_.cost_of_dropping(evictor_.graph(), state.id);

@@ -33,7 +33,7 @@ class OffloadSimulation final : public Simulation {
   // What a copy takes beside its bytes.
   static constexpr double kCopyNs = 10'000;
 
-  OffloadSimulation(const RecordedStep& step, const SimulatorOptions& options);
+  OffloadSimulation(const RecordedStep& step, const StepStructure& structure, const SimulatorOptions& options);
 
  private:
   struct HostState {

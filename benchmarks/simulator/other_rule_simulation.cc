@@ -5,8 +5,9 @@
 
 namespace ac2::internal {
 
-OtherRuleSimulation::OtherRuleSimulation(const RecordedStep& step, const SimulatorOptions& options)
-    : Simulation(step, options), rule_(make_other_rule(options.other_rule, evictor_)) {}
+OtherRuleSimulation::OtherRuleSimulation(const RecordedStep& step, const StepStructure& structure,
+                                         const SimulatorOptions& options)
+    : Simulation(step, structure, options), rule_(make_other_rule(options.other_rule, evictor_)) {}
 
 ValueId OtherRuleSimulation::choose_victim() {
   return rule_->next_victim();

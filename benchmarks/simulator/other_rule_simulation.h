@@ -21,7 +21,7 @@ namespace ac2::internal {
 
 class OtherRuleSimulation final : public Simulation {
  public:
-  OtherRuleSimulation(const RecordedStep& step, const SimulatorOptions& options);
+  OtherRuleSimulation(const RecordedStep& step, const StepStructure& structure, const SimulatorOptions& options);
 
  private:
   ValueId choose_victim() override;

@@ -3,19 +3,26 @@
 //   const RuleChoice choice = best_rule(step, budget);
 //   const StepResult result = simulate(step, choice.options);
 //
-// It simulates the step again and again: with constants of the rule from a fixed set, with constants around the best of
-// these, with the cost of all values of one kind raised or lowered (for the kinds with the most bytes), and with that
-// of single stretches of the step (bias_search.h), which takes the most time.
+// It simulates the step again and again, and keeps what is cheapest: first with constants of the rule from a fixed set,
+// then with constants drawn around the best of these, and then with factors for the cost of dropping each single value
+// too (rule_moves.h), until it has done so much work.
+//
+// Guaranteed: the same step and budget give the same result on every machine. Random numbers come from a generator that
+// the C++ standard defines, and the length of the search is counted in simulated ops, not in seconds.
 #pragma once
 
 #include <cstdint>
 
-#include "benchmarks/simulator/bias_search.h"
+#include "benchmarks/simulator/step_attempts.h"
 #include "benchmarks/simulator/step_simulator.h"
 
 namespace ac2::internal {
 
-// If no simulation completes, the choice with the default constants.
-RuleChoice best_rule(const RecordedStep& step, int64_t budget);
+// If no simulation completes, the choice with the default constants. The work may be `effort` times the usual.
+RuleChoice best_rule(const RecordedStep& step, int64_t budget, double effort = 1);
+
+// Goes on from `choice`, whose options know the step. Returns `choice` itself if it does not complete, if nothing is
+// replayed, or if nothing cheaper is found.
+RuleChoice improve_rule(const RecordedStep& step, RuleChoice choice);
 
 }  // namespace ac2::internal

@@ -6,20 +6,25 @@
 #include <string>
 #include <utility>
 
+#include "absl/types/span.h"
+
 namespace ac2::internal {
 
 namespace {
 
-// Thrown inside run(), which catches it.
+// Thrown inside run() and run_until(), which catch it.
 struct Stopped {};
+
+// Sums of costs are right to this share.
+constexpr double kRounding = 1e-9;
 
 }  // namespace
 
-Simulation::Simulation(const RecordedStep& step, const SimulatorOptions& options)
+Simulation::Simulation(const RecordedStep& step, const StepStructure& structure, const SimulatorOptions& options)
     : step_(step),
+      structure_(structure),
       options_(options),
-      step_cost_(step.cost()),
-      foresight_(evictor_, options.step_known ? step_cost_ : 0),
+      foresight_(evictor_, options.step_known && options.by_next_use ? structure.cost() : 0),
       evictor_({.budget = options.budget,
                 .rule = options.rule,
                 .foresight = options.store != nullptr ? static_cast<const Foresight*>(&memory_) : &foresight_,
@@ -28,17 +33,14 @@ Simulation::Simulation(const RecordedStep& step, const SimulatorOptions& options
               StepMemory::Wants::kPerhapsLonger),
       copies_(evictor_, options.store != nullptr ? static_cast<const Foresight&>(memory_) : foresight_),
       values_(step.values.size()),
-      tensors_(step.tensors.size()),
-      op_values_(step.ops.size()) {
-  note_structure();
-}
+      tensors_(step.tensors.size()) {}
 
 StepResult Simulation::run() {
+  run_until(step_.events.size());
   try {
-    for (const RecordedStep::Event& event : step_.events) {
-      handle(event);
+    if (!has_stopped_) {
+      finish();
     }
-    finish();
   } catch (const Stopped&) {
   }
   if (options_.store != nullptr) {
@@ -51,6 +53,41 @@ StepResult Simulation::run() {
   return std::move(result_);
 }
 
+void Simulation::run_until(size_t event) {
+  try {
+    while (!has_stopped_ && event_ < event) {
+      handle(step_.events[event_]);
+      ++event_;
+    }
+  } catch (const Stopped&) {
+    has_stopped_ = true;
+  }
+}
+
+void Simulation::go_on_from(const Simulation& other) {
+  evictor_.take_over(other.evictor_);
+  evictor_.set_rule(options_.rule);
+  foresight_.take_over(other.foresight_);
+  values_ = other.values_;
+  tensors_ = other.tensors_;
+  numbers_ = other.numbers_;
+  result_ = other.result_;
+  event_ = other.event_;
+  has_chosen_ = other.has_chosen_;
+  has_stopped_ = other.has_stopped_;
+  for (uint32_t value = 0; !has_chosen_ && value < values_.size(); ++value) {
+    if (values_[value].id != kNoId) {
+      set_bias(value);
+    }
+  }
+}
+
+void Simulation::set_bias(uint32_t value) {
+  if (!options_.bias.empty()) {
+    foresight_.set_cost_factor(values_[value].id, options_.bias[value]);
+  }
+}
+
 // Brings all values that still have a name back, together.
 void Simulation::finish() {
   for (const uint32_t tensor : step_.alive_at_end) {
@@ -59,40 +96,6 @@ void Simulation::finish() {
       memory_.took(id_of(tensor));
     }
     evictor_.pin(id_of(tensor));
-  }
-}
-
-void Simulation::note_structure() {
-  for (uint32_t i = 0; i < step_.ops.size(); ++i) {
-    const RecordedStep::Op& op = step_.ops[i];
-    OpValues& values = op_values_[i];
-    for (const uint32_t tensor : op.arguments) {
-      if (std::find(values.inputs.begin(), values.inputs.end(), value_of(tensor)) == values.inputs.end()) {
-        values.inputs.push_back(value_of(tensor));
-      }
-    }
-    for (const uint32_t tensor : op.results) {
-      if (step_.tensors[tensor].viewed == kNoId) {
-        values.made.push_back(value_of(tensor));
-        values.made_bytes += step_.values[value_of(tensor)].bytes;
-        values_[value_of(tensor)].producer = i;
-      }
-    }
-  }
-  if (!options_.step_known) {
-    return;
-  }
-  double time = 0;
-  for (const RecordedStep::Event& event : step_.events) {
-    if (event.kind == RecordedStep::Event::kRuns) {
-      for (const uint32_t value : op_values_[event.index].inputs) {
-        values_[value].uses.push_back(time);
-      }
-      time += step_.ops[event.index].cost;
-    }
-  }
-  for (const uint32_t tensor : step_.alive_at_end) {
-    values_[value_of(tensor)].uses.push_back(time);
   }
 }
 
@@ -112,6 +115,9 @@ void Simulation::handle(const RecordedStep::Event& event) {
     case RecordedStep::Event::kRuns:
       run_first(event.index);
       op_ended(event.index);
+      if (options_.step_known && least_cost() > options_.give_up_at * structure_.cost()) {
+        give_up();
+      }
       break;
     case RecordedStep::Event::kNamed:
       if (!options_.step_known) {
@@ -155,6 +161,7 @@ ValueId Simulation::choose_victim() {
   if (options_.store != nullptr) {
     memory_.about_to_choose();
   }
+  has_chosen_ = true;
   const ValueId victim = evictor_.next_victim();
   result_.evictor_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return victim;
@@ -187,10 +194,19 @@ void Simulation::drop_unneeded() {
 void Simulation::pass(double time) {
   result_.cost += time;
   // The rest of the program has to run, too.
-  if (result_.cost + (step_cost_ - foresight_.now()) > options_.give_up_at * step_cost_) {
-    result_.outcome = StepResult::kGivenUp;
-    throw Stopped();
+  if (result_.cost + (structure_.cost() - foresight_.now()) > options_.give_up_at * structure_.cost()) {
+    give_up();
   }
+}
+
+double Simulation::least_cost() const {
+  const double certain = structure_.cost() - foresight_.now() + evictor_.graph().missing_cost();
+  return result_.cost + certain * (1 - kRounding);
+}
+
+void Simulation::give_up() {
+  result_.outcome = StepResult::kGivenUp;
+  throw Stopped();
 }
 
 // The cost of an op, in the program or in a replay.
@@ -201,7 +217,7 @@ void Simulation::spend(double cost) {
 
 void Simulation::run_first(uint32_t index) {
   bring_inputs(index);
-  const OpValues& values = op_values_[index];
+  const StepStructure::Op& values = structure_.op(index);
   make_room(values.made_bytes, index);
   note_peak(values.made_bytes);
   foresight_.program_ran(step_.ops[index].cost);
@@ -226,7 +242,7 @@ void Simulation::run_first(uint32_t index) {
   for (const uint32_t value : values.inputs) {
     evictor_.used(values_[value].id);
     if (options_.step_known) {
-      pass_use(values_[value]);
+      pass_use(value);
     }
     evictor_.unpin(values_[value].id);
   }
@@ -235,32 +251,32 @@ void Simulation::run_first(uint32_t index) {
 
 void Simulation::make_results(uint32_t index, const absl::InlinedVector<ValueId, 4>& inputs) {
   const NodeId node = evictor_.add_node(step_.ops[index].cost, inputs);
-  for (const uint32_t made : op_values_[index].made) {
+  for (const uint32_t made : structure_.op(index).made) {
     ValueState& value = values_[made];
     note_number(evictor_.add_result(node, step_.values[made].bytes, Retention::kPreferSave), made);
     value.epoch = 1;
     if (options_.store != nullptr) {
       memory_.made(node, value.id);
     }
-    if (!options_.bias.empty()) {
-      foresight_.set_cost_factor(value.id, options_.bias[made]);
-    }
+    set_bias(made);
     evictor_.set_place(value.id, Place::kHeld);
     came(value.id);
-    if (options_.step_known && !value.uses.empty()) {
+    if (options_.step_known && !structure_.uses(made).empty()) {
       evictor_.add_hook(value.id);
-      foresight_.set_next_use(value.id, value.uses[0]);
+      foresight_.set_next_use(value.id, structure_.uses(made)[0]);
       evictor_.foresight_changed(value.id);
     }
   }
 }
 
-void Simulation::pass_use(ValueState& value) {
-  const bool is_last = ++value.next_use >= value.uses.size();
-  foresight_.set_next_use(value.id, is_last ? StepForesight::kNever : value.uses[value.next_use]);
-  evictor_.foresight_changed(value.id);
+void Simulation::pass_use(uint32_t value) {
+  ValueState& state = values_[value];
+  const absl::Span<const double> uses = structure_.uses(value);
+  const bool is_last = ++state.next_use >= uses.size();
+  foresight_.set_next_use(state.id, is_last ? StepForesight::kNever : uses[state.next_use]);
+  evictor_.foresight_changed(state.id);
   if (is_last) {
-    evictor_.remove_hook(value.id);
+    evictor_.remove_hook(state.id);
   }
 }
 

@@ -4,6 +4,7 @@
 // Threads: one at a time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -13,25 +14,37 @@
 #include "ac2/internal/eviction/step_memory.h"
 #include "benchmarks/simulator/step_foresight.h"
 #include "benchmarks/simulator/step_simulator.h"
+#include "benchmarks/simulator/step_structure.h"
 
 namespace ac2::internal {
 
 class Simulation {
  public:
-  Simulation(const RecordedStep& step, const SimulatorOptions& options);
+  // All three must outlive the simulation.
+  Simulation(const RecordedStep& step, const StepStructure& structure, const SimulatorOptions& options);
   virtual ~Simulation() = default;
   Simulation(const Simulation&) = delete;
   Simulation& operator=(const Simulation&) = delete;
 
   StepResult run();
+  // Runs events as far as to the first that is not below `event`, or to the end of the simulation.
+  void run_until(size_t event);
+  // Goes on from where `other` stands, which has the same step and budget. `other` has no store and no copies, and its
+  // options differ from those of this one at most in what has made no difference yet:
+  // - the bias of values that it has not made;
+  // - the constants of the rule and the bias of any value, if it has not chosen a victim.
+  void go_on_from(const Simulation& other);
+  // The next event, and whether the evictor has been asked for a victim.
+  size_t event() const { return event_; }
+  bool has_chosen() const { return has_chosen_; }
+  // So far. run() takes it away.
+  const StepResult& result() const { return result_; }
 
  protected:
   struct ValueState {
     ValueId id = kNoId;
-    uint32_t producer = kNoId;
     uint32_t epoch = 0;  // how often its bytes were computed
-    std::vector<double> uses;
-    size_t next_use = 0;
+    uint32_t next_use = 0;
   };
 
   // --- what a device does in its own way ---
@@ -64,7 +77,7 @@ class Simulation {
   ValueId id_of(uint32_t tensor) const { return values_[value_of(tensor)].id; }
   bool is_there(uint32_t value) const { return evictor_.place(values_[value].id) != Place::kNowhere; }
   // Of the op's results.
-  int64_t made_bytes(uint32_t op) const { return op_values_[op].made_bytes; }
+  int64_t made_bytes(uint32_t op) const { return structure_.op(op).made_bytes; }
   // The simulation's number of a value of the evictor's.
   uint32_t number_of(ValueId id) const { return numbers_[id]; }
   // Ends the simulation: `bytes` more do not fit.
@@ -74,8 +87,8 @@ class Simulation {
   void pass(double time);
 
   const RecordedStep& step_;
+  const StepStructure& structure_;
   const SimulatorOptions& options_;
-  const double step_cost_;
   StepForesight foresight_;
   Evictor evictor_;
   StepMemory memory_;
@@ -87,27 +100,25 @@ class Simulation {
   struct TensorState {
     uint32_t epoch = 0;  // that of the bytes which it is a view of; 0: it is a view of none yet
   };
-  struct OpValues {
-    absl::InlinedVector<uint32_t, 4> inputs;  // values, each once
-    absl::InlinedVector<uint32_t, 2> made;
-    int64_t made_bytes = 0;
-  };
   // An op whose inputs are being brought back.
   struct Frame {
     uint32_t op = 0;
-    size_t next = 0;               // argument
-    std::vector<uint32_t> pinned;  // values
+    size_t next = 0;                          // argument
+    absl::InlinedVector<uint32_t, 6> pinned;  // values
   };
 
-  void note_structure();
   void handle(const RecordedStep::Event& event);
   void appear(uint32_t tensor);
   void finish();
+  void set_bias(uint32_t value);
+  // What has run, the rest of the program, and once each op that must run again by now: the step costs no less.
+  double least_cost() const;
+  [[noreturn]] void give_up();
   void spend(double cost);
   void run_first(uint32_t index);
   void make_results(uint32_t index, const absl::InlinedVector<ValueId, 4>& inputs);
   void note_number(ValueId id, uint32_t value);
-  void pass_use(ValueState& value);
+  void pass_use(uint32_t value);
   void run_again(const Frame& frame);
   // Brings the op's inputs back, with the views that it takes, and pins them.
   void bring_inputs(uint32_t op) { bring(op, kNoId); }
@@ -121,8 +132,10 @@ class Simulation {
   void view_again(uint32_t tensor);
 
   std::vector<TensorState> tensors_;
-  std::vector<OpValues> op_values_;
   std::vector<uint32_t> numbers_;  // of the step's values, by the evictor's id
+  size_t event_ = 0;
+  bool has_chosen_ = false;
+  bool has_stopped_ = false;
 };
 
 }  // namespace ac2::internal

@@ -7,7 +7,7 @@ namespace ac2::internal {
 
 // Replays an op whose inputs are there and pinned.
 void Simulation::run_again(const Frame& frame) {
-  const OpValues& values = op_values_[frame.op];
+  const StepStructure::Op& values = structure_.op(frame.op);
   make_room(values.made_bytes, frame.op);
   note_peak(values.made_bytes);
   result_.replayed.push_back(frame.op);
@@ -37,7 +37,7 @@ void Simulation::run_again(const Frame& frame) {
 void Simulation::bring_back(uint32_t tensor) {
   choose_way(value_of(tensor));
   if (!is_there(value_of(tensor))) {
-    bring(values_[value_of(tensor)].producer, value_of(tensor));
+    bring(structure_.producer(value_of(tensor)), value_of(tensor));
   }
   come_here(value_of(tensor));
   view_again(tensor);
@@ -45,7 +45,7 @@ void Simulation::bring_back(uint32_t tensor) {
 
 void Simulation::pin_those_there(Frame& frame) {
   gathers(frame.op);
-  for (const uint32_t value : op_values_[frame.op].inputs) {
+  for (const uint32_t value : structure_.op(frame.op).inputs) {
     choose_way(value);
     if (is_there(value)) {
       pin(frame, value);
@@ -66,12 +66,12 @@ void Simulation::bring(uint32_t op, uint32_t target) {
   pin_those_there(stack.back());
   while (!stack.empty()) {
     Frame& frame = stack.back();
-    const auto& inputs = op_values_[frame.op].inputs;
+    const auto& inputs = structure_.op(frame.op).inputs;
     while (frame.next < inputs.size() && is_there(inputs[frame.next])) {
       pin(frame, inputs[frame.next++]);
     }
     if (frame.next < inputs.size()) {
-      const uint32_t producer = values_[inputs[frame.next]].producer;
+      const uint32_t producer = structure_.producer(inputs[frame.next]);
       stack.emplace_back().op = producer;
       pin_those_there(stack.back());
       continue;
@@ -89,7 +89,7 @@ void Simulation::bring(uint32_t op, uint32_t target) {
     stack.pop_back();
     if (!stack.empty()) {
       Frame& parent = stack.back();
-      pin(parent, op_values_[parent.op].inputs[parent.next]);
+      pin(parent, structure_.op(parent.op).inputs[parent.next]);
     }
     drop_unneeded();
   }

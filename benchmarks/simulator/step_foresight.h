@@ -25,6 +25,11 @@ class StepForesight final : public Foresight {
   // `step_length` is the summed cost of the step's ops, or 0 if only cost factors are known.
   StepForesight(const Evictor& evictor, double step_length) : evictor_(evictor), step_length_(step_length) {}
 
+  // The same as if this foresight had been told all that `other` was told.
+  void take_over(const StepForesight& other) {
+    now_ = other.now_;
+    known_ = other.known_;
+  }
   // kNever: the value only serves to compute others from now on.
   void set_next_use(ValueId value, double time);
   void set_cost_factor(ValueId value, double factor);

@@ -75,6 +75,8 @@ struct SimulatorOptions {
   int64_t budget = std::numeric_limits<int64_t>::max();  // bytes
   // Whether the evictor is told when each value will be used. If not, it learns what the program does when it does it.
   bool step_known = false;
+  // Whether values are then weighed by their next use. If not, they are by their last, as for a step that is not known.
+  bool by_next_use = true;
   RuleConstants rule = {};
   // Unless it is kNone, this rule names the victims in place of the library's (other_rule_simulation.h). For a step
   // that is not known, without store, bias and copies.

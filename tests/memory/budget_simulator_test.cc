@@ -17,8 +17,9 @@
 #include "absl/strings/str_join.h"
 #include "ac2/internal/eviction/evictor.h"
 #include "benchmarks/dtr_trace.h"
-#include "benchmarks/simulator/bias_search.h"
+#include "benchmarks/simulator/rule_moves.h"
 #include "benchmarks/simulator/rule_search.h"
+#include "benchmarks/simulator/step_attempts.h"
 #include "benchmarks/simulator/step_foresight.h"
 #include "benchmarks/simulator/step_simulator.h"
 #include "tests/support/run_program.h"
@@ -332,29 +333,82 @@ TEST(StepForesightTest, ACostFactorIsPositive) {
   EXPECT_THROW(simulate(step, {.bias = std::vector<double>(step.values.size(), 0.0)}), std::logic_error);
 }
 
-TEST(BiasSearchTest, MakesAnIrregularStepCheaperThanTheRuleAloneAndTheSameEachTime) {
+TEST(RuleSearchTest, MakesAnIrregularStepCheaperThanTheRuleAloneAndTheSameEachTime) {
   const RecordedStep step = chain(60, 10, [](int i) { return 100 + i * 37 % 101; }).read();
   const int64_t budget = simulate(step, {}).peak_bytes / 3;
   internal::RuleChoice rule;
   rule.options = {.budget = budget, .step_known = true};
   rule.result = simulate(step, rule.options);
   ASSERT_EQ(rule.result.outcome, StepResult::kCompleted);
-  const internal::RuleChoice found = internal::search_biases(step, rule);
+  const internal::RuleChoice found = internal::improve_rule(step, rule);
   EXPECT_LT(found.result.cost, rule.result.cost);
   EXPECT_LE(found.result.peak_bytes, budget);
   EXPECT_EQ(simulate(step, found.options).cost, found.result.cost);
-  EXPECT_EQ(internal::search_biases(step, rule).options.bias, found.options.bias);
+  EXPECT_EQ(internal::improve_rule(step, rule).options.bias, found.options.bias);
 }
 
-TEST(BiasSearchTest, LeavesAChoiceAloneThatDoesNotComplete) {
+TEST(RuleSearchTest, LeavesAChoiceAloneThatDoesNotComplete) {
   const RecordedStep step = chain(60, 10, 100).read();
   internal::RuleChoice rule;
   rule.options = {.budget = 10, .step_known = true};
   rule.result = simulate(step, rule.options);
   ASSERT_EQ(rule.result.outcome, StepResult::kOutOfMemory);
-  const internal::RuleChoice found = internal::search_biases(step, rule);
+  const internal::RuleChoice found = internal::improve_rule(step, rule);
   EXPECT_EQ(found.result.outcome, StepResult::kOutOfMemory);
   EXPECT_TRUE(found.options.bias.empty());
+}
+
+// Of attempts that go on from copies of earlier simulations, and of those that are cut short.
+TEST(StepAttemptsTest, EachAttemptEndsAsTheSimulationOfItsOptionsDoes) {
+  const RecordedStep step = chain(60, 10, [](int i) { return 100 + i * 37 % 101; }).read();
+  internal::RuleChoice first;
+  first.options = {.budget = simulate(step, {}).peak_bytes / 3, .step_known = true};
+  first.result = simulate(step, first.options);
+  ASSERT_EQ(first.result.outcome, StepResult::kCompleted);
+  internal::StepAttempts attempts(step, first);
+  internal::RuleMoves moves(step);
+  int cheaper = 0;
+  for (int i = 0; i < 300; ++i) {
+    internal::SimulatorOptions options =
+        i % 3 == 0 ? moves.change_constants(attempts.best()) : moves.change_something(attempts.best());
+    options.by_next_use = i % 10 != 9;
+    const double before = attempts.best().result.cost;
+    const StepResult alone = simulate(step, options);
+    const bool is_cheaper = alone.outcome == StepResult::kCompleted && alone.cost < before;
+    ASSERT_EQ(attempts.attempt(options), is_cheaper) << i;
+    ASSERT_EQ(attempts.best().result.cost, is_cheaper ? alone.cost : before) << i;
+    if (is_cheaper) {
+      EXPECT_EQ(attempts.best().result.replayed, alone.replayed) << i;
+    }
+    cheaper += is_cheaper ? 1 : 0;
+  }
+  EXPECT_GT(cheaper, 2);
+}
+
+TEST(StepAttemptsTest, AnAttemptIsLessWorkThanSimulatingTheStep) {
+  const RecordedStep step = chain(200, 10, [](int i) { return 100 + i * 37 % 101; }).read();
+  internal::RuleChoice first;
+  first.options = {.budget = simulate(step, {}).peak_bytes / 3, .step_known = true};
+  first.result = simulate(step, first.options);
+  internal::StepAttempts attempts(step, first);
+  internal::SimulatorOptions options = first.options;
+  options.bias.assign(step.values.size(), 1.0);
+  attempts.attempt(options);
+  const int64_t whole = attempts.work();
+  EXPECT_LT(whole, static_cast<int64_t>(step.events.size()) * 20);
+  // Only what the last op makes has another factor.
+  options.bias[step.tensors[step.ops.back().results.front()].value] = 2;
+  attempts.attempt(options);
+  EXPECT_LT(attempts.work() - whole, whole);
+}
+
+TEST(StepSimulatorTest, AKnownStepMayBeWeighedByLastUses) {
+  const RecordedStep step = chain(60, 10, [](int i) { return 100 + i * 37 % 101; }).read();
+  const int64_t budget = simulate(step, {}).peak_bytes / 3;
+  const StepResult result = simulate(step, {.budget = budget, .step_known = true, .by_next_use = false});
+  EXPECT_EQ(result.outcome, StepResult::kCompleted);
+  EXPECT_LE(result.peak_bytes, budget);
+  EXPECT_NE(result.replayed, simulate(step, {.budget = budget, .step_known = true}).replayed);
 }
 
 TEST(StepSimulatorTest, TheSameStepGivesTheSameRun) {
@@ -464,6 +518,14 @@ TEST_F(BudgetSimulatorTest, RepeatsTheStepWithALineForEach) {
   EXPECT_EQ(run.status, 0) << run.output;
   EXPECT_THAT(run.output, AllOf(HasSubstr("\n   0.5     1           51000"), HasSubstr(": plain\n"),
                                 HasSubstr("\n   0.5     5"), HasSubstr("\n  0.25     5")));
+}
+
+TEST_F(BudgetSimulatorTest, RefusesAnEffortOfNothingOrForAStepThatIsNotKnown) {
+  for (const std::string arguments : {"--effort 2", "--known_step --effort 0", "--known_step --effort nan"}) {
+    const test::Printed run = simulate_by_program(absl::StrCat(path_, " ", arguments));
+    EXPECT_EQ(run.status, 2) << arguments;
+    EXPECT_THAT(run.output, HasSubstr("expected a number above 0 and at most 1000, with --known_step")) << arguments;
+  }
 }
 
 TEST_F(BudgetSimulatorTest, RefusesToRepeatNothingAndAKnownStep) {

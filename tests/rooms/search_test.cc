@@ -86,6 +86,8 @@ TEST(CandidateIndexTest, FindsTheBestUpToTheWidthOfABucketWhateverIsInsertedAndE
       ASSERT_NE(best, kNoId);
       const double found = candidates.all[best].rate / weight(candidates.all[best].key);
       EXPECT_LE(found, least * std::exp2(1.0 / 16) * 1.000001) << round;
+      // Buckets that are passed over hold nothing better.
+      EXPECT_EQ(index.best([&](ValueId value) { return candidates.all[value].key; }, weight, /*most=*/1000), best);
     }
   }
 }

@@ -15,6 +15,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <vector>
 
@@ -36,11 +37,16 @@ class CandidateIndex {
 
   // The candidate with the least rate / weight(key), or kNoId. `weight` falls as the key rises. `key_now(id)` is the
   // value's key at this moment, which may have risen since insert(): a use does not need to be reported to the index.
+  // No weight is more than `most`, so that buckets with rates too high for the best are not looked at.
   template <class KeyNow, class Weight>
-  ValueId best(const KeyNow& key_now, const Weight& weight) {
+  ValueId best(const KeyNow& key_now, const Weight& weight, double most = std::numeric_limits<double>::max()) {
     ValueId best = kNoId;
     double best_score = 0;
+    int32_t last = std::numeric_limits<int32_t>::max();
     for (auto it = buckets_.begin(); it != buckets_.end();) {
+      if (it->first > last) {
+        break;
+      }
       clean(it->second, it->first, key_now);
       if (it->second.entries.empty()) {
         it = buckets_.erase(it);
@@ -51,6 +57,7 @@ class CandidateIndex {
       if (best == kNoId || score < best_score) {
         best = head.id;
         best_score = score;
+        last = bucket_of(best_score * most) + 1;  // one more, for rounding
       }
       ++it;
     }

@@ -152,6 +152,10 @@ void EvictionRule::affected_by(const EvictorGraph& graph, ValueId root, std::vec
   }
 }
 
+double EvictionRule::most_weight(double time) const {
+  return std::max(weight(0, time), 1.0);  // far away it is next to 1
+}
+
 double EvictionRule::weight(double distance, double time) const {
   // Plus one unit of the clock, so that nothing is divided by 0.
   const double horizon = constants_.horizon * time + 1;

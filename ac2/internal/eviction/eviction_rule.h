@@ -51,6 +51,8 @@ class EvictionRule {
   void affected_by(const EvictorGraph& graph, ValueId value, std::vector<ValueId>& affected);
   // w(distance), where T is `horizon` times `time`.
   double weight(double distance, double time) const;
+  // The most that weight() is for any distance.
+  double most_weight(double time) const;
 
   const RuleConstants& constants() const { return constants_; }
   void set_constants(const RuleConstants& constants) { constants_ = constants; }

@@ -15,6 +15,14 @@ Evictor::Evictor(const Options& options)
   evictor_check(options.budget > 0, "a budget must be positive");
 }
 
+void Evictor::take_over(const Evictor& other) {
+  const Foresight* const foresight = foresight_;
+  const CopyCosts* const copies = copies_;
+  *this = other;
+  foresight_ = foresight;
+  copies_ = copies;
+}
+
 void Evictor::set_budget(int64_t budget) {
   evictor_check(budget > 0, "a budget must be positive");
   budget_ = budget;

@@ -74,6 +74,9 @@ class Evictor {
   };
 
   explicit Evictor(const Options& options);
+  // The same as if this evictor had been told all that `other` was told: the graph, the events, the budget and the
+  // rule. The foresight and the costs of copies stay those that this evictor was made with.
+  void take_over(const Evictor& other);
 
   // --- the graph ---
 
@@ -166,6 +169,8 @@ class Evictor {
   const EvictorGraph& graph() const { return graph_; }
 
  private:
+  Evictor& operator=(const Evictor&) = default;
+
   struct State {
     Place place = Place::kNowhere;
     Retention retention = Retention::kPreferSave;
@@ -205,6 +210,8 @@ class Evictor {
   void unindex(ValueId id);
   double key(ValueId id) const;
   double weight(double key) const;
+  // The time that the rule sets distances against.
+  double weighed_time() const;
   ValueId best_of(CandidateIndex& index);
   State& new_state(ValueId id);
   // Adds the value's bytes to the sums (sign 1) or takes them off (-1).
@@ -221,8 +228,8 @@ class Evictor {
   ValueId cursor_ = 0;  // of refresh_some()
 
   int64_t budget_;
-  const Foresight* const foresight_;
-  const CopyCosts* const copies_;
+  const Foresight* foresight_;
+  const CopyCosts* copies_;
   bool is_pressed_ = false;  // next_victim() has been called; nothing is indexed before
   double time_ = 0;
   double pressed_since_ = 0;  // the last time at which every needed value had its bytes

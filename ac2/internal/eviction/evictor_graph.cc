@@ -104,6 +104,7 @@ void EvictorGraph::begin_missing(NodeId id) {
   Node& node = nodes_[id];
   ++missing_;
   if (node.missing++ == 0) {
+    missing_cost_ += node.cost;
     for (const Input& input : node.inputs) {
       work_.push_back(input.value);
     }
@@ -114,6 +115,7 @@ void EvictorGraph::end_missing(NodeId id) {
   Node& node = nodes_[id];
   --missing_;
   if (--node.missing == 0) {
+    missing_cost_ -= node.cost;
     for (const Input& input : node.inputs) {
       work_.push_back(input.value);
     }

@@ -75,6 +75,8 @@ class EvictorGraph {
 
   // How many needed values are absent.
   int64_t missing() const { return missing_; }
+  // The summed cost of the nodes that must run again.
+  double missing_cost() const { return missing_cost_; }
   // Of all values, resident or not.
   int64_t bytes() const { return bytes_; }
   bool is_needed(ValueId id) const { return values_[id].needs > 0; }
@@ -101,6 +103,7 @@ class EvictorGraph {
   std::vector<ValueId> work_;  // values whose `needs` are about to change by one
   std::vector<ValueId> turned_unneeded_;
   int64_t missing_ = 0;
+  double missing_cost_ = 0;
   int64_t bytes_ = 0;
 };
 

@@ -129,15 +129,20 @@ double Evictor::key(ValueId id) const {
 
 double Evictor::weight(double key) const {
   const double distance = knows_uses() ? -key - foresight_->now() : time_ - key;
-  return rule_.weight(std::max(0.0, distance), knows_uses() ? foresight_->step_length() : time_ - pressed_since_);
+  return rule_.weight(std::max(0.0, distance), weighed_time());
+}
+
+double Evictor::weighed_time() const {
+  return knows_uses() ? foresight_->step_length() : time_ - pressed_since_;
 }
 
 ValueId Evictor::best_of(CandidateIndex& index) {
   // Where next uses are known, a change of one marks its value: the key that the index has is still right.
   const auto key_now = [this](ValueId id) { return knows_uses() ? -std::numeric_limits<double>::infinity() : key(id); };
   const auto weight_of = [this](double key) { return weight(key); };
+  const double most = rule_.most_weight(weighed_time());
   for (int i = 0; i < kMaxRescored; ++i) {
-    const ValueId best = index.best(key_now, weight_of);
+    const ValueId best = index.best(key_now, weight_of, most);
     if (best == kNoId) {
       return kNoId;
     }
@@ -147,7 +152,7 @@ ValueId Evictor::best_of(CandidateIndex& index) {
       return best;
     }
   }
-  return index.best(key_now, weight_of);
+  return index.best(key_now, weight_of, most);
 }
 
 ValueId Evictor::next_victim(bool spare_last) {
