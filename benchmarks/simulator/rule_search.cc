@@ -14,7 +14,7 @@ namespace {
 // The constants alone are changed so often before values are.
 constexpr int kConstantMoves = 150;
 
-// The work of a search: a second or two for steps of some thousand ops, and less than a minute for any.
+// The work of a search: one to three seconds for steps of some thousand ops, and less than a minute for 100,000.
 constexpr int64_t kWork = 3'700'000;
 constexpr int64_t kWorkPerOp = 1'100;
 constexpr int64_t kMostWork = 15'000'000;
