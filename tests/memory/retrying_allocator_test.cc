@@ -256,6 +256,9 @@ TEST_F(RetryingAllocatorTest, AnAddressSpaceThatWasLimitedSinceIsLookedAtAtOnce)
   rlimit limited = before;
   limited.rlim_cur = std::min<rlim_t>(before.rlim_max, rlim_t{1} << 46);
   ASSERT_EQ(setrlimit(RLIMIT_AS, &limited), 0);
+  rlimit now{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &now), 0);
+  if (now.rlim_cur != limited.rlim_cur) GTEST_SKIP() << "no such limit can be set here: qemu-user sets none";
   front_.allocate(kMiB);
   EXPECT_EQ(gauge_->asked, 2);
   front_.allocate(kMiB);

@@ -2,11 +2,8 @@
 // fail.
 #include "policies/spill_to_file.h"
 
-#include <ATen/Parallel.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <unistd.h>
 
@@ -19,6 +16,7 @@
 #include <vector>
 
 #include "ac2/testing/counting_allocator.h"
+#include "tests/packing/spill_fixture.h"
 #include "tests/support/limited_allocator.h"
 #include "tests/support/packed.h"
 #include "tests/support/regions.h"
@@ -29,48 +27,8 @@ namespace {
 using policies::spill_to_file;
 using policies::SpillOptions;
 
-// Tests run side by side; the spinning threads of several of them on few cores would take seconds for these products.
-const bool one_thread = [] {
-  at::set_num_threads(1);
-  return true;
-}();
-
-// The ways in which a result gets to its file: by the queue, through one that is always full, and past it.
-const SpillOptions kOptions[] = {{}, {.queue_bytes = 5000, .file_bytes = 1}, {.queue_bytes = 0}};
-
-std::vector<std::string> open_spill_files() {
-  std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;  // the iterator's own
-    const std::string target = std::filesystem::read_symlink(entry.path(), gone);
-    if (target.find("ac2-spill-") != std::string::npos) files.push_back(entry.path());
-  }
-  return files;
-}
-
-class SpillToFileTest : public CleanTest {
- protected:
-  void SetUp() override {
-    CleanTest::SetUp();
-    std::string name = ::testing::TempDir() + "/spill_to_file_test_XXXXXX";
-    directory_ = ::mkdtemp(name.data());
-  }
-  void TearDown() override {
-    CleanTest::TearDown();
-    EXPECT_TRUE(std::filesystem::is_empty(directory_));
-    EXPECT_TRUE(open_spill_files().empty());
-    std::filesystem::remove(directory_);
-  }
-
-  Policy spilling(std::vector<std::string> ops, SpillOptions options = {}) const {
-    return spill_to_file(directory_, ops, options);
-  }
-
-  std::string directory_;
-};
-
 TEST_F(SpillToFileTest, GradientsAreThoseOfPlainAutograd) {
-  for (const SpillOptions& options : kOptions) {
+  for (const SpillOptions& options : kSpillOptions) {
     for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16}) {
       expect_same_gradients(
           [](const Tensors& in) {
@@ -143,7 +101,7 @@ TEST_F(SpillToFileTest, TheQueueHoldsNoMoreThanItsBytes) {
 }
 
 TEST_F(SpillToFileTest, WhatIsOverwrittenAfterwardsWasPackedBefore) {
-  for (const SpillOptions& options : kOptions) {
+  for (const SpillOptions& options : kSpillOptions) {
     const auto run = [&](bool overwrite) {
       at::Tensor x = at::linspace(-1, 1, 500).requires_grad_();
       at::Tensor y;
@@ -160,7 +118,7 @@ TEST_F(SpillToFileTest, WhatIsOverwrittenAfterwardsWasPackedBefore) {
 }
 
 TEST_F(SpillToFileTest, ASecondBackwardReadsAgainAndSecondDerivativesAreExact) {
-  for (const SpillOptions& options : kOptions) {
+  for (const SpillOptions& options : kSpillOptions) {
     at::Tensor x = sample({300}, at::kDouble);
     const auto fn = [&] { return x.sin().cos().exp(); };
     at::Tensor y = apply_ac_policy_fn(fn, spilling({"aten::sin", "aten::cos"}, options));
@@ -176,7 +134,7 @@ TEST_F(SpillToFileTest, ASecondBackwardReadsAgainAndSecondDerivativesAreExact) {
 }
 
 TEST_F(SpillToFileTest, NothingIsLeftOfAGraphThatIsDropped) {
-  for (const SpillOptions& options : kOptions) {
+  for (const SpillOptions& options : kSpillOptions) {
     const Policy policy = spilling({"aten::sin", "aten::cos"}, options);
     at::Tensor x = sample({2000});
     {
@@ -254,37 +212,6 @@ TEST_F(SpillToFileTest, ScopesOfThePolicyNest) {
     y = x.sin().cos();
   }
   EXPECT_TRUE(same_bits(gradient_of(y, x), gradient_of(x.sin().cos(), x)));
-}
-
-// A process of its own takes part of the graph along, and goes on: the thread that writes is not in it.
-TEST_F(SpillToFileTest, AForkedProcessReadsWhatWasSpilledAndSpillsItself) {
-#if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "ThreadSanitizer ends a forked process that starts a thread.";
-#endif
-  if (at::hasCUDA()) GTEST_SKIP() << "where there is a GPU, autograd refuses to run in a forked process";
-  for (const SpillOptions& options : kOptions) {
-    for (const int values : {2, 20}) {
-      const Policy policy = spilling({"aten::sin"}, options);
-      const at::Tensor x = sample({64, 64});
-      const auto forward = [&] {
-        PolicyScope scope(policy);
-        return sines(x, values);
-      };
-      const at::Tensor expected = gradient_of(sines(x, values), x);
-      at::Tensor y = forward();
-      const pid_t child = ::fork();
-      if (child == 0) {
-        const bool first = same_bits(gradient_of(y, x), expected);
-        y = at::Tensor();
-        const bool second = same_bits(gradient_of(forward(), x), expected);
-        ::_exit(first && second ? 0 : 1);
-      }
-      int status = -1;
-      ASSERT_EQ(::waitpid(child, &status, 0), child);
-      EXPECT_EQ(status, 0);
-      EXPECT_TRUE(same_bits(gradient_of(y, x), expected));
-    }
-  }
 }
 
 TEST_F(SpillToFileTest, ChangedBytesAreAnErrorThatNamesOpAndFile) {
