@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "ac2/internal/replay/read_ahead.h"
 #include "ac2/internal/replay/replayed_at_once.h"
@@ -43,6 +44,7 @@ void warn(const std::string& text) noexcept {
 }
 
 void leave(Tape& tape, const EnteredTape& entered) {
+  std::vector<at::Tensor> lent;  // goes after the lock
   const Tape::Lock locked(tape);
   auto& active = locked->active_backwards();
   active.erase(std::remove(active.begin(), active.end(), entered.graph_task), active.end());
@@ -50,6 +52,7 @@ void leave(Tape& tape, const EnteredTape& entered) {
   if (!active.empty()) {
     return;
   }
+  lent.swap(locked->lent_tensors());
   for (TapeHook* hook = locked->hooks().first(); hook != nullptr; hook = hook->next()) {
     hook->unpin(*locked);
   }

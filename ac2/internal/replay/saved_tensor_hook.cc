@@ -1,5 +1,6 @@
 #include "ac2/internal/replay/saved_tensor_hook.h"
 
+#include <ATen/core/grad_mode.h>
 #include <c10/macros/Macros.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -251,17 +252,28 @@ C10_NOINLINE at::Tensor SavedTensorHook::leaf_itself(at::Tensor unpacked) {
       return tensor;
     }
   }
-  return is_read_again_as_gradient(unpacked) ? copy_of(unpacked) : unpacked;
+  return !is_read_again_as_gradient(unpacked) || lend(unpacked) ? unpacked : copy_of(unpacked);
 }
 
 bool SavedTensorHook::is_read_again_as_gradient(const at::Tensor& unpacked) {
-  // A gradient of another layout is copied by autograd itself.
-  if (meta() == nullptr || unpacked.use_count() > 1 || !unpacked.is_non_overlapping_and_dense() ||
-      unpacked.storage().use_count() == 1 || !is_in_function_of_program()) {
+  // Autograd itself copies a gradient of another layout, and each in a backward that makes a graph.
+  if (meta() == nullptr || at::GradMode::is_enabled() || unpacked.use_count() > 1 ||
+      !unpacked.is_non_overlapping_and_dense() || unpacked.storage().use_count() == 1 || !is_in_function_of_program()) {
     return false;
   }
   const Tape::Lock tape(*tape_);
   return torch::autograd::get_current_graph_task_keep_graph() || !value()->is_used_only_by(1);
+}
+
+bool SavedTensorHook::lend(const at::Tensor& unpacked) {
+  const Tape::Lock tape(*tape_);
+  if (tape_->budget() != nullptr || !value()->is_held_in_a_storage() ||
+      !torch::autograd::get_current_graph_task_keep_graph() ||
+      !tape->is_active(torch::autograd::get_current_graph_task_id())) {
+    return false;
+  }
+  tape->lent_tensors().push_back(unpacked);
+  return true;
 }
 
 at::Tensor SavedTensorHook::call_unpack_hook() {

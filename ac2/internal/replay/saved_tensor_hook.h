@@ -43,12 +43,15 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks, public
 
   at::Tensor unpack();
   // A leaf without a gradient, if its bytes are those that were unpacked: plain autograd gives functions the tensor
-  // itself. Else the unpacked tensor, or a copy if is_read_again_as_gradient().
+  // itself. Else the unpacked tensor, lent or copied if is_read_again_as_gradient().
   at::Tensor leaf_itself(at::Tensor unpacked);
   // The bytes of the tensor, which nobody else has, are read again after the function that unpacks it now. The function
   // may return the tensor as a gradient, and autograd takes a gradient that nobody else has for its own, to write into.
   // Plain autograd has the tensor itself until then.
   bool is_read_again_as_gradient(const at::Tensor& unpacked);
+  // Autograd sees until the end of the backward that somebody else has the tensor, so that it needs no copy. False if
+  // its bytes might be let go of before: under a budget, and where the graph is not retained.
+  bool lend(const at::Tensor& unpacked);
   // The short way of most unpacks, under one lock. Undefined if there is more to do.
   at::Tensor unpack_at_hand(int graph_task);
   // Where backwards that share a budget replay the same ops again and again, one of them goes first; see BackwardTurn.

@@ -95,6 +95,8 @@ class LockedTape {
 
   // Graph task ids of the backwards that have unpacked something.
   c10::SmallVector<int, 2>& active_backwards() { return active_backwards_; }
+  // Unpacked tensors to which the tape has a reference until no backward is active, and whose bytes it holds anyway.
+  std::vector<at::Tensor>& lent_tensors() { return lent_tensors_; }
   bool is_active(int graph_task) const {
     return std::find(active_backwards_.begin(), active_backwards_.end(), graph_task) != active_backwards_.end();
   }
@@ -138,6 +140,7 @@ class LockedTape {
   EnvironmentTable environments_;
   ExposedStorages exposed_;
   c10::SmallVector<int, 2> active_backwards_;
+  std::vector<at::Tensor> lent_tensors_;
   AutogradSpan autograd_span_;
   bool tidying_is_due_ = false;  // the recording thread's alone
   bool closed_ = false;
