@@ -153,7 +153,7 @@ Args:
         dtype and device of the one that was packed; strides may differ.
 
 The ops inside both run as if no region were open. What they raise reaches the caller as itself: from the op that
-needed the value, or from backward. A TypeError of ``pack`` is the cause of a RuntimeError. Counts as a MUST decision.)");
+needed the value, or from backward. Counts as a MUST decision.)");
   is_not_pickled(copy_is_itself(hooks))
       .def(py::init<py::function, py::function>(), py::arg("pack"), py::arg("unpack"))
       .def_property_readonly("pack", &PySaveWithHooks::pack)

@@ -36,23 +36,33 @@ decltype(auto) calling_python(Fn&& fn) {
   throw_python_error();
 }
 
-// As calling_python(), for a function of the program's that an op calls. Python's operators on tensors (`a @ b`) put an
-// error of their own, "unsupported operand type(s)", in the place of every TypeError. So a TypeError is thrown as the
-// cause of a RuntimeError, and a TypeError of ours about an answer of the function as a ValueError.
+// Warns of a TypeError that an op is about to throw. With no error set.
+inline void warn_of_type_error(const std::string& text) {
+  const std::string warning =
+      "A policy or pack function ended with a TypeError, which Python's operators on tensors "
+      "(a @ b) replace by one about unsupported operands: " +
+      text;
+  if (PyErr_WarnEx(PyExc_RuntimeWarning, warning.c_str(), 1) != 0) {
+    PyErr_Clear();  // the program makes errors of warnings, and the TypeError is one already
+  }
+}
+
+// As calling_python(), for a function of the program's that an op calls. Python's operators on tensors put an error of
+// their own in the place of every TypeError, so that a warning has to say what it was. Rejected: another type of error,
+// because exceptions of the program's reach the caller as themselves.
 template <class Fn>
 decltype(auto) calling_python_in_op(Fn&& fn) {
   try {
     return std::forward<Fn>(fn)();
   } catch (pybind11::error_already_set& error) {
-    const bool is_type_error = error.matches(PyExc_TypeError);
-    const std::string text = is_type_error ? pybind11::str(error.value()).cast<std::string>() : std::string();
-    error.restore();
-    if (is_type_error) {
-      pybind11::raise_from(PyExc_RuntimeError, ("A policy or pack function raised a TypeError: " + text).c_str());
+    if (error.matches(PyExc_TypeError)) {
+      warn_of_type_error(pybind11::str(error.value()).cast<std::string>());
     }
-  } catch (const pybind11::type_error& error) {
-    PyErr_SetString(PyExc_ValueError, error.what());
+    error.restore();
   } catch (const pybind11::builtin_exception& error) {
+    if (dynamic_cast<const pybind11::type_error*>(&error) != nullptr) {
+      warn_of_type_error(error.what());
+    }
     error.set_error();
   }
   throw_python_error();

@@ -344,21 +344,20 @@ def test_what_a_hook_raises_arrives_as_itself(where):
         y.backward()
 
 
+@pytest.mark.filterwarnings("ignore:A policy or pack function ended")
 @pytest.mark.parametrize("answer", [None, "save", 3, torch.ones(1)])
 def test_an_answer_that_is_no_decision_is_an_error_that_names_op_and_answer(answer):
     x = torch.randn(4, requires_grad=True)
     with ac2.PolicyScope(lambda ctx, op, *args, **kwargs: answer):
-        with pytest.raises(ValueError, match="returned for aten::sin is .*expected a member of ac2.CheckpointPolicy"):
+        with pytest.raises(TypeError, match="returned for aten::sin is .*expected a member of ac2.CheckpointPolicy"):
             x.sin()
 
 
 @pytest.mark.parametrize("where", ["policy", "by_operator", "pack"])
-@pytest.mark.parametrize("call", [lambda x: x @ x, lambda x: 2 - x, lambda x: x == x])
-def test_operators_of_python_show_a_type_error_of_a_policy_or_pack_function(where, call):
-    error = TypeError("from the " + where)
-
+@pytest.mark.parametrize("call", [lambda x: x @ x, lambda x: 2 - x, torch.sin])
+def test_a_warning_has_the_type_error_of_a_policy_or_pack_function_which_operators_of_python_hide(where, call):
     def fail(*args, **kwargs):
-        raise error
+        raise TypeError("from the " + where)
 
     policies = {
         "policy": fail,
@@ -366,17 +365,18 @@ def test_operators_of_python_show_a_type_error_of_a_policy_or_pack_function(wher
         "pack": lambda ctx, op, *args, **kwargs: ac2.SaveWithHooks(fail, fail),
     }
     x = torch.randn(4, 4, requires_grad=True)
-    with pytest.raises(RuntimeError, match="raised a TypeError: from the " + where) as caught:
-        with ac2.PolicyScope(policies[where]):
-            call(x.exp() if where == "pack" else x).float().sum()
-    assert caught.value.__cause__ is error
+    with pytest.warns(RuntimeWarning, match="ended with a TypeError.*: from the " + where):
+        with pytest.raises(TypeError, match="unsupported operand|from the " + where):
+            with ac2.PolicyScope(policies[where]):
+                call(x.exp() if where == "pack" else x).float().sum()
 
 
-def test_operators_of_python_show_the_error_about_an_answer_that_is_no_decision():
+def test_a_warning_has_the_error_about_an_answer_that_is_no_decision_which_operators_of_python_hide():
     x = torch.randn(4, 4, requires_grad=True)
     with ac2.PolicyScope(lambda ctx, op, *args, **kwargs: None):
-        with pytest.raises(ValueError, match="returned for aten::mm is None; expected a member of ac2.CheckpointPolicy"):
-            x @ x
+        with pytest.warns(RuntimeWarning, match="returned for aten::mm is None; expected a member of ac2.CheckpointPolicy"):
+            with pytest.raises(TypeError):
+                x @ x
 
 
 def test_errors_of_the_runtime_have_no_backtrace_of_c():
