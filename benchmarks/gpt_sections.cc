@@ -65,7 +65,7 @@ int main(int argc, char** argv) {
   gpt::Checkpointing checkpointing = gpt::checkpointing_by_name(argv[1]);
   checkpointing.span = gpt::span_by_name(argv[2]);
   Training training(checkpointing, sequences);
-  // What happens once is no cost of a step: look-ups, the first chunks of every pool, the optimizer's state.
+  // Work that happens once is no cost of a step: look-ups, the first chunks of every pool, the optimizer's state.
   training.step();
   std::printf("step 1\n");
   counted_section([&] { training.step(); });

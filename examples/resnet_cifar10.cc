@@ -28,7 +28,8 @@ Cifar10 load(const std::string& path) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// What a program writes: layer1.recompute() is {"layer1"}; relu.recompute() is recompute_ops({"aten::relu"}).
+// A program's calls and their forms here: layer1.recompute() is {"layer1"}; relu.recompute() is
+// recompute_ops({"aten::relu"}).
 void recompute(ResNet& model, const std::vector<std::string>& names, const std::vector<std::string>& ops) {
   if (names.empty()) return;
   ac2::CheckpointSpec spec;

@@ -16,7 +16,7 @@ struct ResnetCifar10Options {
   std::string data;    // as Cifar10::load(); empty: a small set, made for this
   int64_t batch = 16;
   double learning_rate = 0.01;
-  // What is recomputed, as names of ac2::ModuleSelector: "layer1" is one region, "layer1.*" one for each block.
+  // The recomputed modules, as names of ac2::ModuleSelector: "layer1" is one region, "layer1.*" one for each block.
   // Empty: several choices, side by side.
   std::vector<std::string> recompute;
   // In these, the ops that are recomputed ("aten::relu"); empty: all. Never the output, as with Cell.recompute().

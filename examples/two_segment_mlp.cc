@@ -8,7 +8,7 @@ namespace example {
 namespace {
 
 // ---------------------------------------------------------------------------------------------------------------------
-// What a program writes: Checkpointed<Sequential> where it had Sequential.
+// A program writes Checkpointed<Sequential> where it had Sequential.
 struct MlpImpl : torch::nn::Module {
   explicit MlpImpl(int64_t dim)
       : first(register_module(

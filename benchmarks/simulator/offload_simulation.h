@@ -30,7 +30,7 @@ namespace ac2::internal {
 
 class OffloadSimulation final : public Simulation {
  public:
-  // What a copy takes beside its bytes.
+  // The time of a copy beside that of its bytes.
   static constexpr double kCopyNs = 10'000;
 
   OffloadSimulation(const RecordedStep& step, const StepStructure& structure, const SimulatorOptions& options);
@@ -45,7 +45,7 @@ class OffloadSimulation final : public Simulation {
     uint32_t value = 0;
     double done = 0;
   };
-  // What can be done for room, and what it costs for its bytes and time.
+  // The ways to make room, each with its cost in bytes and in time.
   struct Choice {
     uint32_t value = kNoId;
     double score = 0;
@@ -62,7 +62,7 @@ class OffloadSimulation final : public Simulation {
   double copy_time(uint32_t value) const;
   bool may_leave(uint32_t value) const;
   double score(uint32_t value, double cost) const;
-  // What of the way back does not fit beside the ops.
+  // The part of the way back that does not fit beside the ops.
   double cost_of_return(uint32_t value) const;
 
   // Notes copies that are done by now.

@@ -32,7 +32,7 @@ class RuleMoves {
   SimulatorOptions change_something(const RuleChoice& best);
 
  private:
-  // What is done with the costs of one stretch, or of two.
+  // The change of the costs of one stretch, or of two.
   struct StretchMove {
     uint32_t most_ops = 0;
     double largest = 0;  // factors are at most e^largest

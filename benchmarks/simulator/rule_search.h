@@ -3,9 +3,9 @@
 //   const RuleChoice choice = best_rule(step, budget);
 //   const StepResult result = simulate(step, choice.options);
 //
-// It simulates the step again and again, and keeps what is cheapest: first with constants of the rule from a fixed set,
-// then with constants drawn around the best of these, and then with factors for the cost of dropping each single value
-// too (rule_moves.h), until it has done so much work.
+// The search simulates the step again and again, and keeps what is cheapest: first with constants of the rule from a
+// fixed set, then with constants drawn around the best of these, and then with factors for the cost of dropping each
+// single value too (rule_moves.h), until it has done so much work.
 //
 // Guaranteed: the same step and budget give the same result on every machine. Random numbers come from a generator that
 // the C++ standard defines, and the length of the search is counted in simulated ops, not in seconds.

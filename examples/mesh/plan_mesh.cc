@@ -64,8 +64,8 @@ class StagePlanner {
     return step(std::move(name), regions, planner.summarize([](const ac2::StepPlanner::Op&) { return true; }));
   }
 
-  // What tensors take besides what is held is known of the steps before. Without need there is no plan: it holds, for
-  // replays that may come, results of collectives that backward does not want.
+  // The bytes of tensors besides the held ones are known from the steps before. Without need there is no plan: it
+  // holds, for replays that may come, results of collectives that backward does not want.
   PlannedStep within_device(const StagePlan& plan) {
     if (plan.state_bytes() + plan.steps[0].figures.peak_bytes <= options_.device_bytes) {
       PlannedStep none = plan.steps[0];

@@ -1,4 +1,4 @@
-// What each device of a mesh holds, computes again and exchanges in a step of a large model: planned on meta tensors,
+// The bytes, replays and collectives of each device of a mesh in a step of a large model: planned on meta tensors,
 // in one process.
 //
 //   const MeshPlan plan = plan_mesh({.model = llama3_405b(), .mesh = {.data = 8, .tensor = 8, .pipeline = 16}});

@@ -1,4 +1,4 @@
-// What a layer that is split over the processes of a tensor group does beside its own share, as functions of autograd.
+// The exchanges of a layer that is split over the processes of a tensor group, as functions of autograd.
 //
 //   at::Tensor whole = enter_parallel(x, group);                    // each process multiplies it by its own columns
 //   at::Tensor y = leave_parallel(at::linear(…, rows), group);      // the sum of what the processes have

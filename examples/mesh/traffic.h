@@ -1,4 +1,4 @@
-// What a process has exchanged with others: how many collectives of each kind, and how many bytes they were given.
+// The traffic of a process with others: how many collectives of each kind, and how many bytes they were given.
 //
 // Threads: one at a time.
 #pragma once
@@ -31,7 +31,7 @@ struct Traffic {
             sent - other.sent, received - other.received};
   }
   int64_t calls() const { return all_reduce.calls + all_gather.calls + reduce_scatter.calls + sent.calls; }
-  // What each process of a group of `size` sends if its collectives go round a ring.
+  // The bytes that each process of a group of `size` sends if its collectives go round a ring.
   int64_t bytes_by_ring(int64_t size) const {
     return (2 * all_reduce.bytes + all_gather.bytes + reduce_scatter.bytes) / size * (size - 1) + sent.bytes;
   }

@@ -33,7 +33,7 @@ struct BlockImpl : torch::nn::Module {
 };
 TORCH_MODULE(Block);
 
-// What the op below found is_recomputing() to be.
+// The answer of is_recomputing() in the op below.
 std::vector<bool> seen;
 
 TORCH_LIBRARY(ac2_coming_from_test, m) {

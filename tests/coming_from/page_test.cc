@@ -26,7 +26,7 @@ using ::testing::IsEmpty;
 
 using ReadFile = std::function<std::string(const std::string& path)>;
 
-// What the tests of a file run: without comments, white space, and what precedes the first test.
+// The code of a file's tests: without comments, white space, and what precedes the first test.
 std::string code_of_tests(const std::string& source) {
   const std::string code = without_comments(source);
   const size_t first = code.find("TEST_F(");
@@ -100,7 +100,7 @@ std::map<std::string, size_t> codes_of(const Section& section, Strings& problems
   return entries_with;
 }
 
-// What is wrong with the page, a line each. `read` returns a file's text, or "" if there is none.
+// The mistakes of the page, a line each. `read` returns a file's text, or "" if there is none.
 Strings problems_of(const std::string& page, const ReadFile& read) {
   Strings problems;
   for (const Section& section : sections_of(page, problems)) {

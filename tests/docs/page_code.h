@@ -25,7 +25,7 @@ size_t occurrences(const std::string& text, const std::string& part);
 // The `code` within a line or a cell.
 Strings code_spans(const std::string& text);
 
-// What stands between two lines of ```.
+// The text between two lines of ```.
 struct CodeBlock {
   std::string language;  // what follows the first ```; "" if nothing does
   std::string code;

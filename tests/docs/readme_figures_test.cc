@@ -66,7 +66,7 @@ constexpr const char* kPeersInBenchmarks = "Step time over the plain one of the 
 constexpr const char* kStep = "## Training step: `gpt_benchmark`";
 constexpr const char* kBudgets = "## Training step under a memory budget";
 
-// What differs in the tables beside torch.utils.checkpoint, a line each.
+// The differences of the tables beside torch.utils.checkpoint, a line each.
 Strings differences_beside_peers(const std::string& readme, const std::string& benchmarks) {
   const Table here = table_after(readme, kPeersInReadme, "model");
   const Table there = table_after(benchmarks, kPeersInBenchmarks, "model");

@@ -29,7 +29,7 @@ std::string content(const std::string& path) {
   return text.str();
 }
 
-// What peer_models answers, line by line, from one process.
+// The answers of peer_models, line by line, from one process.
 std::vector<Json> ask_lines(const std::vector<std::string>& lines) {
   const std::string path = ::testing::TempDir() + "requests";
   {

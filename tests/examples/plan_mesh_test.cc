@@ -66,7 +66,7 @@ TEST(PlanMeshTest, AStageOfGpt3HoldsAndExchangesWhatItsSizesSay) {
   // In two bytes: both norms' inputs and results; split over the devices, queries, keys, values and what is attended
   // to, and the hidden layer before and after gelu. In four: both norms' means and deviations, and attention's sums.
   const int64_t layer = 2 * tokens * (4 * d + (4 + 8) * d / devices) + 4 * tokens * (4 + 96 / devices);
-  // What was sent last has not been received for sure, and is kept.
+  // The tensor that was sent last has not been received for sure, and is kept.
   EXPECT_EQ(none.held_bytes, 3 * layers * layer + 2 * tokens * d);
 
   const StepFigures& full = plan.steps[2].figures;

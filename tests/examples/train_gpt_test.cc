@@ -45,7 +45,7 @@ TrainOptions tiny_options() {
   return options;
 }
 
-// What c10::Error says when `fn` is called, or "" if it is not thrown.
+// The text of the c10::Error when `fn` is called, or "" if it is not thrown.
 template <class Fn>
 std::string error_of(Fn&& fn) {
   try {
@@ -116,7 +116,7 @@ TEST(TrainGptTest, RegionsAroundBlocksStepsAndTheWholeLoopTrainBitForBitAlike) {
       if (i == 2) held = result.held_bytes;
       if (i < 2) continue;
       if (policy == std::string("64KiB")) {
-        // What goes depends on how long ops took; the loss, which counts here, is not held for backward.
+        // The dropped values depend on how long ops took; the loss, which counts here, is not held for backward.
         EXPECT_LE(result.held_bytes, (64 << 10) + 512);
       } else {
         EXPECT_EQ(result.held_bytes, held) << policy;

@@ -14,7 +14,7 @@ using ErrorsTest = CleanTest;
 using CheckpointPolicy::MUST_SAVE;
 using CheckpointPolicy::PREFER_RECOMPUTE;
 
-// What `fn` throws, of whatever type.
+// The exception that `fn` throws, of whatever type.
 std::string thrown_by(const std::function<void()>& fn) {
   try {
     fn();

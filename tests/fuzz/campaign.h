@@ -10,7 +10,8 @@
 
 namespace ac2::test {
 
-// What is run: programs under the ways that `draw` says, judged by `judge`, which a printed test calls by `judge_name`.
+// The programs of a campaign: drawn under the ways that `draw` says, judged by `judge`, which a printed test calls by
+// `judge_name`.
 struct Campaign {
   uint32_t seeds = 0;  // how many, if --seeds does not say so
   std::function<Way(uint32_t seed)> draw;
@@ -28,7 +29,7 @@ struct Tally {
   int64_t offloaded_bytes = 0;
 };
 
-// What --first_seed and --seeds say, or from 0 on as many as in CI.
+// The seeds that --first_seed and --seeds give, or from 0 on as many as in CI.
 struct SeedRange {
   uint32_t first = 0;
   uint32_t count = 0;

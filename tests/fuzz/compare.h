@@ -10,7 +10,7 @@
 
 namespace ac2::test {
 
-// What was different in regions: outputs, inputs and gradients bitwise, the default generator's state, errors,
+// The differences in regions: outputs, inputs and gradients bitwise, the default generator's state, errors,
 // or a node left behind. Empty if nothing. `counts` is false, and nothing is said but of nodes, where plain autograd
 // fails itself or a budget cannot be met.
 struct Verdict {
@@ -24,7 +24,8 @@ struct Verdict {
 Verdict compare(
     const ProgramFn& program, uint32_t input_seed, const Way& way, const std::function<void()>& after_plain = [] {});
 
-// What a run in regions must not leave: nodes beyond the `nodes_before`, an open region. Empty if it left nothing.
+// The remains that a run in regions must not leave: nodes beyond the `nodes_before`, an open region. Empty if it left
+// nothing.
 std::string left_behind(const Way& way, int64_t nodes_before);
 
 }  // namespace ac2::test

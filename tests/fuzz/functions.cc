@@ -78,7 +78,8 @@ at::Tensor damp_(const at::Tensor& x) {
   try {
     return Damp::apply(x);
   } catch (...) {
-    // What a function could not save, because a hook failed, stays with it for good, and this holds the function.
+    // A tensor that a function could not save, because a hook failed, stays with the function for good, and this holds
+    // the function.
     const DisableCheckpointing plain;
     if (!x.is_leaf() && !x.is_view()) x.detach_();
     throw;

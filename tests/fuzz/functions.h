@@ -1,4 +1,4 @@
-// What random programs call beside PyTorch's own ops.
+// The functions that random programs call beside PyTorch's own ops.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,7 +16,7 @@ at::Tensor wave(const at::Tensor& x);
 // x *= 0.75, by one that marks its input as written, and saves what it wrote.
 at::Tensor damp_(const at::Tensor& x);
 
-// What `fn` does, in no_grad.
+// The result of `fn`, in no_grad.
 template <class Fn>
 void no_gradient(const Fn& fn) {
   const at::NoGradGuard no_grad;

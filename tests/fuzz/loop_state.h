@@ -1,4 +1,4 @@
-// What a random loop has, and carries from round to round: small models and how they learn, and tensors beside them.
+// The state of a random loop, carried from round to round: small models and how they learn, and tensors beside them.
 #pragma once
 
 #include <torch/torch.h>
@@ -16,7 +16,7 @@ namespace ac2::test {
 
 constexpr int64_t kLoopRows = 4;
 constexpr int64_t kLoopWidth = 8;
-// What comes from outside in a round at most.
+// The most that comes from outside in a round.
 constexpr int64_t kLargeBatchBytes = 64 << 10;
 
 enum class LoopLayers { kProduct, kLinear, kBatchNorm, kDropout };
@@ -24,7 +24,7 @@ enum class LoopOptimizer { kSgd, kAdam, kRmsProp, kSgdByHand, kAdamByHand };
 constexpr int kLoopLayers = 4;
 constexpr int kLoopOptimizers = 5;
 
-// What a loop's models are.
+// The models of a loop.
 struct LoopModelKind {
   LoopLayers layers = LoopLayers::kLinear;
   LoopOptimizer optimizer = LoopOptimizer::kSgd;
@@ -77,7 +77,7 @@ struct LoopState {
   bool is_pending() const;
   // Those graphs are dropped, and what they computed stays.
   void settle();
-  // What came out: weights, their gradients, and all that is carried.
+  // The outcome: weights, their gradients, and all that is carried.
   Tensors carried() const;
 };
 

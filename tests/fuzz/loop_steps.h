@@ -1,4 +1,4 @@
-// What one step of a random loop's round may be. A family of steps a file.
+// The kinds of steps of a random loop's round. A family of steps a file.
 #pragma once
 
 #include <functional>

@@ -262,7 +262,7 @@ LoopStep optimizer_step(Dice& dice) {
                : zeros == 1 ? "set to 0"
                             : "halved"),
           [=](LoopState& s, int) {
-            // What is written here must not be wanted by a backward.
+            // The tensor that is written here must not be wanted by a backward.
             s.settle();
             for (LoopModel& model : s.models) {
               if (clips) torch::nn::utils::clip_grad_norm_(model.weights, 1.0);

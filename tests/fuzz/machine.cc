@@ -156,7 +156,7 @@ void Machine::forget(Dice& dice) {
 
 void Machine::freeze_all() {
   for (Variable& v : variables_) v.frozen->outside = true;
-  // What is made from here on does not share the flag of what was made before, unless it is a view of it.
+  // A variable that is made from here on does not share the flag of those before, unless it is a view of it.
 }
 
 bool Machine::may_write(const Variable& v) const {

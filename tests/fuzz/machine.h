@@ -1,4 +1,4 @@
-// What a random program works on: variables, and where to write down in C++ what was done.
+// The state of a random program: variables, and where to write down in C++ what was done.
 #pragma once
 
 #include <ATen/core/grad_mode.h>
@@ -33,7 +33,7 @@ struct Variable {
   bool is_frozen() const { return frozen->saved || frozen->outside; }
 };
 
-// What a program must not do: some of it because others run beside it.
+// The steps that a program must not take: some of them because others run beside it.
 struct Limits {
   bool draws = true;         // from the default generator
   bool hooks_inputs = true;  // with hooks on their gradients
@@ -53,7 +53,7 @@ class Machine {
   // `buffer` in the source.
   Buffer& buffer() { return buffer_; }
 
-  // What is made from here on is made by the step with this seed.
+  // Variables that are made from here on are made by the step with this seed.
   void begin_step(uint32_t seed);
 
   // Other variables that come or go seldom change what is picked, so that a program can lose steps and keep its

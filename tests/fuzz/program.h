@@ -29,7 +29,7 @@ struct Program {
   Tensors run(const Tensors& in, Regions& regions, std::vector<std::string>* source) const;
 };
 
-// What every program starts from: of several shapes and dtypes, some requiring a gradient.
+// The tensors that every program starts from: of several shapes and dtypes, some requiring a gradient.
 Tensors inputs_of(uint32_t seed, c10::Device device = c10::kCPU);
 
 }  // namespace ac2::test

@@ -42,7 +42,7 @@ struct Sizes {
   int64_t nodes, bytes;
 };
 
-// What a loop has come to.
+// The outcome of a loop.
 struct LoopOutcome {
   std::string error;  // empty if nothing was thrown
   Tensors carried;
@@ -97,7 +97,7 @@ LoopOutcome run(const LoopProgram& program, int periods, const uint32_t* policy)
       outcome.recomputed_ops = stats.recomputed_ops;
     }
     scope.reset();
-    // What is pending has its backward after the region.
+    // The pending losses have their backward after the region.
     if (state.loss.defined()) state.loss.backward();
   } catch (const c10::Error& error) {
     outcome.error = error.what_without_backtrace();

@@ -1,5 +1,5 @@
-// What random programs hold in regions that save everything: at every allocation, in forward and in backward, no
-// more bytes than plain autograd.
+// The bytes that random programs hold in regions that save everything: at every allocation, in forward and in backward,
+// no more bytes than plain autograd.
 //
 //   ./bazelw run //tests/fuzz:random_memory_test -- --first_seed=0 --seeds=100000
 #include <algorithm>
@@ -49,7 +49,7 @@ Verdict compare_memory(const ProgramFn& program, uint32_t input_seed, const Way&
   const auto region = log.during([&] { ended = run(program, input_seed, way, &way.setting); });
   verdict.difference = ended.error + left_behind(way, nodes_before);
   if (ended.copied_bytes > 0) {
-    // What it saved was overwritten, which plain autograd forbids only where backward comes to it.
+    // The saved tensor was overwritten, which plain autograd forbids only where backward comes to it.
     verdict.counts = false;
     return verdict;
   }

@@ -30,7 +30,7 @@ class RandomOffloadTest : public CleanTest {
   const c10::Device device = FakeAccelerator::install().device();
 };
 
-// What a run leaves in any memory, and as events, when all that is queued has run; on the device beyond `device_bytes`.
+// The bytes and events that a run leaves when all that is queued has run; on the device beyond `device_bytes`.
 std::string left_on_device(FakeAccelerator& fake, int64_t device_bytes) {
   std::ostringstream left;
   if (offload_memory().bytes_in_use != 0) left << offload_memory().bytes_in_use << " pinned bytes are in use\n";

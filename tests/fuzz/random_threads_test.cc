@@ -36,7 +36,7 @@ using RandomThreadsTest = CleanTest;
 
 constexpr size_t kThreads = 3;
 
-// What each thread starts from: the same tensors, in an order of its own.
+// The tensors that each thread starts from: the same tensors, in an order of its own.
 struct Prefix {
   Tensors leaves, made;
   // Alive all the time: who finds none makes one, and takes a number for it.

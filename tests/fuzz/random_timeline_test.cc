@@ -26,7 +26,7 @@ Way with_timeline(uint32_t seed) {
   return way;
 }
 
-// What is wrong with it; empty if nothing.
+// The mistakes of the timeline; empty if nothing.
 std::string look_at(const Trace& trace) {
   const TraceStats stats = trace.stats();
   int64_t ops = 0, replays = 0, saved = 0, replayed = 0, least = 0;

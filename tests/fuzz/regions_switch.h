@@ -78,7 +78,7 @@ class Regions {
   void end();
   void disable();
   void enable();
-  // What `decision` means: 0 the MUST of the setting, 1 PREFER_SAVE or PREFER_CPU_OFFLOAD, 2
+  // The meaning of `decision`: 0 the MUST of the setting, 1 PREFER_SAVE or PREFER_CPU_OFFLOAD, 2
   // PREFER_RECOMPUTE; 3 to 5 the same, by a name.
   void tag(const at::Tensor& tensor, uint32_t decision);
 

@@ -1,4 +1,4 @@
-// What one step of a random program may be. A family of steps a file.
+// The kinds of steps of a random program. A family of steps a file.
 #pragma once
 
 #include "tests/fuzz/dice.h"

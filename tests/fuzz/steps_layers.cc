@@ -27,7 +27,7 @@ constexpr Layer kLayers[] = {
 
 }  // namespace
 
-// What networks are made of.
+// The layers that networks are made of.
 void layer_step(Machine& machine, Dice& dice) {
   const Variable v = machine.pick(dice), w = machine.pick(dice);
   const Layer& layer = kLayers[dice.roll(std::size(kLayers))];

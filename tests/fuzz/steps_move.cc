@@ -79,7 +79,7 @@ void set_data_step(Machine& machine, Dice& dice) {
   const Variable v = machine.pick(dice);
   const at::Tensor& t = v.tensor;
   if (!machine.may_move(v) || !t.is_leaf() || !at::isFloatingType(t.scalar_type()) || t.is_neg() || t.is_conj()) return;
-  // What plain autograd has saved stays saved.
+  // The tensors that plain autograd has saved stay saved.
   machine.move(
       v, v.name + ".set_data(" + v.name + ".detach() * 0.5)", [&] { t.set_data(t.detach() * 0.5); },
       std::make_shared<Frozen>(*v.frozen));

@@ -57,7 +57,7 @@ class GpuMemoryTest : public GpuTest {
     for (int i = 0; i < steps; ++i) step.run(around);
     return step.state();
   }
-  // What a step has beside what was there before it.
+  // The bytes of a step beside those that were there before it.
   int64_t peak_of_plain_step() const {
     TrainingStep step(device_, sizes());
     step.run(plain);

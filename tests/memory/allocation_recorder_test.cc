@@ -1,4 +1,4 @@
-// What tensors allocate and free is recorded in order, and reserved_benchmark prints what becomes of it.
+// The allocations and frees of tensors are recorded in order, and reserved_benchmark prints what becomes of them.
 #include "benchmarks/caching/allocation_recorder.h"
 
 #include <gmock/gmock.h>

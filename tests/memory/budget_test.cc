@@ -81,7 +81,7 @@ TEST_F(BudgetTest, ForwardHoldsAtMostTheBudgetAfterEveryOp) {
   }
 }
 
-// What the program lets go of is seen by the next op, also if that is one of which nothing is recorded.
+// A tensor that the program lets go of is seen by the next op, also if that is one of which nothing is recorded.
 TEST_F(BudgetTest, AtMostTheBudgetIsHeldAfterOpsThatAreNotRecorded) {
   const at::Tensor leaf = sample({kElements});
   const std::vector<std::function<void(const at::Tensor&)>> ops = {
@@ -359,7 +359,7 @@ TEST_F(BudgetTest, TheBudgetThatTheErrorNamesIsEnoughAndDoesNotGrowWithDepth) {
   EXPECT_LE(smallest(8), 6 * 16 * 32 * 4);
 }
 
-// What is dropped first is drawn at random, in place of times.
+// The value that is dropped first is drawn at random, in place of times.
 TEST_F(BudgetTest, WhetherABudgetIsMetDoesNotDependOnWhatIsDroppedFirst) {
   const at::Tensor x = sample({16, 32}), w = constant({32, 32});
   constexpr int64_t kOne = 16 * 32 * 4;
@@ -586,7 +586,7 @@ TEST_F(BudgetTest, ASharedBudgetBoundsRegionsTogether) {
     traces.push_back(scope.trace());
     for (int i = 0; i < 6; ++i) {
       y = y.sin();
-      // What the assignment let go of, a region's input perhaps, is seen when the next op has run.
+      // The tensor that the assignment let go of, a region's input perhaps, is seen when the next op has run.
       EXPECT_LE(held(), (8 + 2) * kBytes);
     }
   }

@@ -110,7 +110,7 @@ class CudaShortageTest : public OffloadTest {
     return trace;
   }
 
-  // What the last step has computed again, with so much of the memory that plain training reserves.
+  // The ops that the last step has computed again, with so much of the memory that plain training reserves.
   int64_t replays_with(double share, bool head_in_region) {
     Tensors expected;
     int64_t reserved = 0;

@@ -171,7 +171,7 @@ TEST_F(EarlyReleaseTest, AViewOfALeafMadeWithoutGradientHoldsInASecondDerivative
   EXPECT_NE(hooked, plain);
 }
 
-// What a replay needed, and nothing else does, makes room for its result.
+// A value that a replay needed, and nothing else does, makes room for its result.
 TEST_F(EarlyReleaseTest, AfterTheLastReplayItsResultIsKeptInsteadOfItsInput) {
   for (const bool retain_graph : {false, true}) {
     const at::Tensor x = constant({4, 4}), first = sample({4, 4}), second = sample({4, 4});

@@ -1,4 +1,4 @@
-// What a budget without a number learns from where memory ran out.
+// The lessons of a budget without a number from where memory ran out.
 #include "ac2/internal/budget/learned_limit.h"
 
 #include <gtest/gtest.h>

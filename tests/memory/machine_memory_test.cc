@@ -1,4 +1,4 @@
-// What a process may still take, read from files as Linux writes them.
+// The memory that a process may still take, read from files as Linux writes them.
 #include "ac2/internal/allocator/machine_memory.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What a region holds, counted to the byte: by its own figures and by LibTorch's allocator.
+// The bytes that a region holds, counted exactly: by its own figures and by LibTorch's allocator.
 #include <torch/csrc/autograd/autograd.h>
 
 #include <functional>
@@ -37,7 +37,7 @@ class MemoryTest : public CleanTest {
 };
 
 TEST_F(MemoryTest, APlainChainHoldsEveryResult) {
-  // What the tests below are compared with: each result is needed by the next op, or is the output.
+  // The standard of the tests below: each result is needed by the next op, or is the output.
   at::Tensor x = sample({kElements});
   at::Tensor y;
   auto [held, peak] = held_and_peak([&] { y = sines(x, 6); });

@@ -53,7 +53,7 @@ class Gauge final : public MemoryGauge {
   MemoryRoom now;
 };
 
-// What the handler was asked for, and frees.
+// The bytes that the handler was asked for, and those that it frees.
 std::vector<int64_t> wanted;
 int64_t to_free = 0;
 

@@ -301,7 +301,7 @@ TEST_F(WhateverFitsTest, EachAllocationOfAStepMayBeTheLastThatTakesMore) {
     } else {
       EXPECT_NE(error.find("out of memory"), std::string::npos) << error;
       ++errors;
-      // What is left of a backward that threw goes with the thread's next.
+      // The rest of a backward that threw goes with the thread's next.
       gradient_of(sample({1}).sin(), sample({1}));
     }
     expect_nothing_left();

@@ -51,7 +51,7 @@ struct BlockImpl : torch::nn::Cloneable<BlockImpl> {
 };
 TORCH_MODULE(Block);
 
-// What a user's model looks like: a Sequential of blocks, and members called by their type.
+// A model as users write it: a Sequential of blocks, and members called by their type.
 struct ModelImpl : torch::nn::Cloneable<ModelImpl> {
   ModelImpl() { reset(); }
   void reset() override {

@@ -48,7 +48,7 @@ Sequential waves(int64_t count) {
   return result;
 }
 
-// What is held when forward is done, besides the input and the result.
+// The bytes that are held when forward is done, besides the input and the result.
 template <class Forward>
 int64_t held_bytes(const Forward& forward, const at::Tensor& x) {
   auto& memory = CountingAllocator::install();

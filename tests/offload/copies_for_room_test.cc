@@ -108,7 +108,7 @@ TEST_F(CopiesForRoomTest, TheDeviceHoldsNoMoreThanWithoutCopies) {
     return fake_.peak_device_bytes();
   };
   const int64_t dropping = peak(all_sizes());
-  // What is copied back ahead of its use takes an eighth of the budget beside it.
+  // The values that are copied back ahead of their use take an eighth of the budget beside it.
   EXPECT_LE(peak(instead_of_dropping()), dropping + 10 * kMatrix / 8);
   EXPECT_LE(peak(instead_of_dropping({.read_ahead_bytes = 0})), dropping);
 }

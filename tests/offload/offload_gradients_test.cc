@@ -178,7 +178,7 @@ TEST_F(OffloadGradientsTest, CanBeTakenTwiceWithARetainedGraph) {
     for (int i = 0; i < 3; ++i) {
       const int64_t before = device_bytes();
       EXPECT_TRUE(same_bits(torch::autograd::grad({loss}, {x}, {}, /*retain_graph=*/true)[0].cpu(), expected));
-      // What is in host memory stays there, what came back does not.
+      // Values in host memory stay there; those that came back do not.
       EXPECT_EQ(trace->stats().offloaded_bytes, 2 * 24);
       EXPECT_EQ(device_bytes(), before);
     }

@@ -1,4 +1,4 @@
-// What was offloaded comes back before it is needed, so many bytes ahead and no more.
+// Offloaded values come back before they are needed, so many bytes ahead and no more.
 #include <c10/util/Exception.h>
 #include <torch/torch.h>
 

@@ -1,5 +1,5 @@
-// What replay asks of a device with streams, through c10's interface, on a device that only writes down what it was
-// asked.
+// The demands of replay on a device with streams, through c10's interface, on a device that only writes down what it
+// was asked.
 #include "ac2/internal/libtorch/stream_order.h"
 
 #include <c10/core/Allocator.h>

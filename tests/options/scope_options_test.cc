@@ -1,4 +1,4 @@
-// What a scope does with its options: with and without a policy, a budget in bytes or shared, a policy by its name.
+// A scope's use of its options: with and without a policy, a budget in bytes or shared, a policy by its name.
 #include <cstdint>
 #include <functional>
 #include <optional>

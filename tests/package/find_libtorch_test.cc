@@ -54,7 +54,7 @@ class FindLibtorchTest : public ::testing::Test {
     std::filesystem::permissions(folder_ + "python", std::filesystem::perms::owner_all);
   }
 
-  // What find_libtorch.sh prints, errors included; `failed_` says whether it failed.
+  // The output of find_libtorch.sh, errors included; `failed_` says whether it failed.
   std::string find(const std::string& environment, const std::string& arguments = "--no-fetch") {
     const std::string command =
         "env -u LIBTORCH_HOME -u AC2_LIBTORCH_VERSION -u AC2_LIBTORCH_SET -u AC2_MACHINE PYTHON=" + folder_ +
@@ -166,7 +166,7 @@ TEST_F(FindLibtorchTest, TheVersionOfAnArchiveIsReadFromItsFiles) {
 }
 
 TEST_F(FindLibtorchTest, ALibtorchForAnotherMachineIsNotTaken) {
-  // What an ELF file says of its machine.
+  // The machine that an ELF file names.
   const auto make_for = [&](const std::string& name, char machine) {
     const std::string home = make_libtorch(name, "2.15.0");
     std::ofstream(home + "/lib/libtorch_cpu.so") << std::string(

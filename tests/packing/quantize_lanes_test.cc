@@ -1,4 +1,4 @@
-// What a device's warp does (policies/internal/quantize/quantize_lanes.h, bit_lanes.h), run on the host, group after
+// The work of a device's warp (policies/internal/quantize/quantize_lanes.h, bit_lanes.h), run on the host, group after
 // group and lane after lane, as the kernels of quantize_cuda_kernels.cu are started: the same codes, ranges and bits as
 // the loops for CPUs, in places that no two lanes share.
 #include "policies/internal/quantize/quantize_lanes.h"

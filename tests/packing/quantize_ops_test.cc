@@ -44,7 +44,7 @@ double rounding_of(at::ScalarType type) {
   }
 }
 
-// What docs/quantisation.md says of a block with these ends.
+// The form that docs/quantisation.md gives for a block with these ends.
 double bound(double low, double high, int64_t bits, at::ScalarType type) {
   const double step = (high - low) / static_cast<double>((1 << bits) - 1);
   const double greatest = std::max(std::abs(low), std::abs(high));
@@ -224,7 +224,7 @@ TEST_F(QuantizeOpsTest, CodesDoNotDependOnTheNumberOfThreads) {
   }
 }
 
-// What a region under `policy` gives for the same input each time.
+// The gradients that a region under `policy` gives for the same input each time.
 at::Tensor gradient_under(const Policy& policy) {
   at::Tensor x = at::linspace(-2, 2, 1000).requires_grad_();
   at::Tensor y = apply_ac_policy_fn([&] { return x.sin().cos(); }, policy);

@@ -28,7 +28,7 @@ Tensors chain(const Tensors& in) {
   return {name_tensor(c.tanh(), "t").cos()};
 }
 
-// What a region holds of `chain` besides its input, in tensors.
+// The number of tensors that a region holds of `chain` besides its input.
 int64_t values_held(const Policy& policy) {
   const int64_t bytes = 4 * 4;
   const Stats stats = expect_same_gradients(chain, {sample({4})}, policy);
@@ -152,7 +152,7 @@ TEST_F(ComposedPoliciesTest, NamesAreResolvedAmongTheParts) {
   EXPECT_EQ(values_held(first_of({recompute_ops({"aten::sin"}), names, recompute_all()})), 0);
   // ... and one of a later part does not.
   EXPECT_EQ(values_held(first_of({names, recompute_ops({"aten::sin"}), recompute_all()})), 1);
-  // What the policy says of the name comes before the entry for the op.
+  // The policy's decision for the name comes before the entry for the op.
   EXPECT_EQ(values_held(per_op_override(names, {{"aten::sin", MUST_RECOMPUTE}, {"aten::tanh", MUST_SAVE}})), 2);
   // Either saves sin's result: the second by its op, though the first gives it up by its name.
   EXPECT_EQ(values_held(save_from_both_policies(recompute_these_names({"s"}), save_ops({"aten::sin"}))), 2);

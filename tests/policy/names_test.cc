@@ -196,7 +196,7 @@ TEST_F(NamesTest, ALaterWriteMakesAValueWithoutAName) {
     s.mul_(3);
     return Tensors{s.cos()};
   };
-  // What mul_ wrote is no dearer to keep than what it wrote over.
+  // The result of mul_ is no dearer to keep than the value that mul_ wrote over.
   expect_same_gradients_and_replays(fn, {sample({4})}, 0, save_only_these_names({"a"}));
   // Were the name for what mul_ wrote, two ops would be replayed.
   expect_same_gradients_and_replays(fn, {sample({4})}, 0, recompute_these_names({"a"}));

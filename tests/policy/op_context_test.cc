@@ -1,4 +1,4 @@
-// What a policy is asked, and what it sees.
+// The calls of a policy, and the facts that the policy sees.
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <string>

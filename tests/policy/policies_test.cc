@@ -1,5 +1,5 @@
 // The ready-made policies: what each decides about an operator, and which lists of names they refuse.
-// What they do to a region is in policies_region_test.cc.
+// Their effect on a region is in policies_region_test.cc.
 #include "policies/policies.h"
 #include "ac2/policy_instance.h"
 

@@ -1,4 +1,4 @@
-// What a stack of policies decides for an op.
+// The decision of a stack of policies for an op.
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <functional>

@@ -41,7 +41,7 @@ TEST(CollectivesOfRanksTest, RunOnceUnderEveryPolicyAndGiveBackwardWhatTheyGaveF
     const auto group = job.connect();
     const at::Tensor x = at::linspace(0.1, 1 + job.rank, 64).requires_grad_();
     const auto forward = [&] {
-      // What one rank has of the other's, as a router of experts would.
+      // The part of the other rank's that one rank has, as a router of experts would.
       std::vector<at::Tensor> both = {(x.sin() * 3).detach()};
       group->allreduce(both)->wait();
       const at::Tensor mine = both[0].exp();

@@ -53,7 +53,7 @@ at::Tensor call(const char* op, const at::Tensor& x) {
       .call(x, "0");
 }
 
-// What autograd makes of a collective: torch.distributed has its own functions for it. Here the gradient of x * 2.
+// A collective as autograd has it: torch.distributed has its own functions for it. Here the gradient of x * 2.
 class Exchange : public torch::autograd::Function<Exchange> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* /*context*/, const at::Tensor& x, const std::string& op) {
@@ -99,7 +99,7 @@ TEST_F(CollectivesTest, WhatACollectiveReturnsIsHeldWhileBackwardNeedsIt) {
   EXPECT_EQ(scope.trace()->stats().saved_bytes, 0);
 }
 
-// What autograd does not want, and no replay takes, dies with the program's reference.
+// A value that autograd does not want, and no replay takes, dies with the program's reference.
 TEST_F(CollectivesTest, ABufferOfACollectiveDiesWithTheProgramsReference) {
   const at::Tensor x = sample({16});
   PolicyScope scope;

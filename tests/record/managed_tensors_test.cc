@@ -195,7 +195,8 @@ TEST_F(ManagedTensorsTest, ATagOrAnOffloadedInputLeavesAManagedParameterWhereItI
   loss.backward();
 }
 
-// What an op of the region writes to a parameter is not computed again: that would write to the parameter itself.
+// A value that an op of the region writes to a parameter is not computed again: that would write to the parameter
+// itself.
 TEST_F(ManagedTensorsTest, AWriteToAManagedParameterIsNotReplayed) {
   Resized weight({8, 8});
   const at::Tensor x = sample({4, 8});

@@ -99,7 +99,7 @@ TEST_F(UnseenWritesTest, StatisticsThatWereComputedInTheRegion) {
   }
 }
 
-// What autograd holds is the storage, not the value that an op has taken from it before the write.
+// Autograd holds the storage, not the value that an op has taken from it before the write.
 TEST_F(UnseenWritesTest, WhatWasComputedBeforeTheWriteIsNotRecomputedFromWhatItLeft) {
   for (const bool from_outside : {false, true}) {
     for (const Policy& policy : policies()) {

@@ -77,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(
               [](at::Tensor& a, const Tensors&) { a.clamp_(-0.5, 0.5); }}),
     [](const auto& info) { return info.param.name; });
 
-// What was there before makes no difference: sin is not replayed.
+// The bytes before the write make no difference: sin is not replayed.
 INSTANTIATE_TEST_SUITE_P(Overwriting, EveryWriteTest,
                          ::testing::Values(Write{"copy_", 1, [](at::Tensor& a, const Tensors& in) { a.copy_(in[1]); }},
                                            Write{"copy_from_another_type", 2,  // _to_copy, copy_

@@ -1,4 +1,4 @@
-// What else autograd can do, in a region.
+// Other features of autograd, in a region.
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>

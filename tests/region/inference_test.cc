@@ -62,7 +62,7 @@ TEST_F(InferenceTest, AScopeMayOpenAndCloseInsideAnInferenceStretch) {
 }
 
 TEST_F(InferenceTest, AnInferenceStretchInsideARegion) {
-  // What was computed without gradients enters the graph as a clone, as PyTorch demands.
+  // A tensor that was computed without gradients enters the graph as a clone, as PyTorch demands.
   expect_same_gradients_and_replays(
       [](const Tensors& in) {
         at::Tensor scale;

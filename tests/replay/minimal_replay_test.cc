@@ -59,7 +59,7 @@ class Recording {
   void save(const at::Tensor& tensor) { save(current(tensor)); }
   void save(const ValueId& value) { saved_.insert(value); }
 
-  // What the indices of the ops are that compute what is saved, from what is alive.
+  // The indices of the ops that compute what is saved, from what is alive.
   std::vector<int64_t> needed_ops(const Tensors& alive, const std::vector<std::string>& ops_that_save) {
     std::set<ValueId> there;
     for (const at::Tensor& tensor : alive) there.insert(current(tensor));
@@ -141,7 +141,7 @@ struct Recorder {
   }
 };
 
-// What each region replays in a step, all parts' results being alive; and what it must.
+// The replays of each region in a step, all parts' results being alive; and those that must be.
 struct Replays {
   std::vector<std::vector<int64_t>> actual, needed;
 };
@@ -199,7 +199,7 @@ std::string name_of(const ::testing::TestParamInfo<std::string>& info) {
 INSTANTIATE_TEST_SUITE_P(Of, EveryPeerReplayTest, ::testing::ValuesIn(peers::network_names()), name_of);
 INSTANTIATE_TEST_SUITE_P(Of, PeersWithoutWritesReplayTest, ::testing::Values("chain", "gpt", "lstm", "tree"), name_of);
 
-// What the derivatives of an op need, from tools/autograd/derivatives.yaml of PyTorch 2.11: the places of its tensor
+// The needs of an op's derivatives, from tools/autograd/derivatives.yaml of PyTorch 2.11: the places of its tensor
 // arguments, and of its results.
 struct Saves {
   std::vector<size_t> inputs, outputs;

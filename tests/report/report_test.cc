@@ -30,7 +30,7 @@ class ReportTest : public CleanTest {
     return text.str();
   }
 
-  // What the page's scripts read.
+  // The data that the page's scripts read.
   static Json data_of(const std::string& page) {
     const std::string open = "<script type=\"application/json\" id=\"data\">";
     const size_t begin = page.find(open) + open.size();
@@ -183,7 +183,7 @@ TEST_F(ReportTest, ItsFiguresAreTheTraces) {
   }
 }
 
-// What counts is at no moment more than the budget, once room was made; and what does not is held all the same.
+// The counted bytes are at no moment more than the budget, once room was made. The others are held all the same.
 TEST_F(ReportTest, ShowsTheMemoryAgainstTheBudget) {
   constexpr int64_t kBytes = 64 * 4;
   at::Tensor x = sample({64});

@@ -1,4 +1,4 @@
-// What the evictor and the planner search with.
+// The searches of the evictor and the planner.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// What is remembered of a step, and how the next one is found in it.
+// The memory of a step, and how the next one is found in it.
 #include "ac2/internal/eviction/step_memory.h"
 
 #include <gtest/gtest.h>

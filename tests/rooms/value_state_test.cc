@@ -23,7 +23,7 @@ std::vector<ValueState> all_states() {
   return states;
 }
 
-// What is expected, told apart from the table: for each `held`, what it becomes, and for each `there`.
+// The expected states, written down apart from the table: the next one for each `held`, and for each `there`.
 using HeldAfter = std::map<Held, Held>;
 using ThereAfter = std::map<There, There>;
 

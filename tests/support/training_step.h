@@ -1,5 +1,5 @@
 // A small model and its training step: forward in blocks, a loss, a backward, an optimizer, and ops outside of regions.
-// What tests that let memory run out train.
+// The model of tests that let memory run out.
 //
 //   TrainingStep step(at::kCPU);
 //   step.run([&](const auto& forward) { const PolicyScope scope; forward(); });

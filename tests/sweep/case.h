@@ -23,7 +23,7 @@ namespace ac2::test::sweep {
 
 using In = const Tensors&;
 
-// What a function returned, and the leaves it brought with it (a module's parameters).
+// The tensors that a function returned, and the leaves that it brought with it (a module's parameters).
 struct Out {
   Out(at::Tensor tensor) : tensors{std::move(tensor)} {}
   Out(Tensors list, Tensors parameters = {}) : tensors(std::move(list)), leaves(std::move(parameters)) {}
@@ -36,7 +36,7 @@ struct Out {
   Tensors leaves;
 };
 
-// What is special about a row. Each is a claim that the sweep checks.
+// The peculiarities of a row. Each is a claim that the sweep checks.
 enum Flags : unsigned {
   kNone = 0,
   kNothingToReplay = 1U << 0,       // returns views of its inputs, or its inputs

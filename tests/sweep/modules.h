@@ -23,7 +23,7 @@ inline Out trained(const torch::nn::Module& module, Tensors results) {
   return {std::move(results), module.parameters()};
 }
 
-// What a Holder made from `options` makes of the first tensor, or of the first two.
+// The result of a Holder that is made from `options`, for the first tensor, or for the first two.
 template <class Holder, class... Args>
 Out call(In t, Args&&... options) {
   Holder module = built<Holder>(std::forward<Args>(options)...);

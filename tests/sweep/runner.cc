@@ -37,7 +37,7 @@ bool is_differentiable_type(const at::Tensor& t) {
   return t.defined() && (t.is_floating_point() || t.is_complex());
 }
 
-// What the rest of a program makes of results that require gradients.
+// The rest of a program, for results that require gradients.
 Tensors consumed(const Tensors& results) {
   Tensors ends;
   for (const at::Tensor& t : results) {
@@ -46,7 +46,7 @@ Tensors consumed(const Tensors& results) {
   return ends;
 }
 
-// What it makes of results that were computed without: `scale` requires a gradient, which needs them.
+// The same for results that were computed without: `scale` requires a gradient, which needs them.
 Tensors scaled(const Tensors& results, const at::Tensor& scale) {
   Tensors ends;
   for (const at::Tensor& t : results) {
@@ -71,7 +71,7 @@ Out call(const Case& row, const Tensors& inputs, Stretch stretch) {
   return row.fn(inputs);
 }
 
-// What `fn` throws, up to the end of its first line; empty if it throws nothing.
+// The error that `fn` throws, up to the end of its first line; empty if it throws nothing.
 template <class Fn>
 std::string error_in(Fn&& fn) {
   try {
