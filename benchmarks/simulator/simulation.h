@@ -111,7 +111,8 @@ class Simulation {
   void appear(uint32_t tensor);
   void finish();
   void set_bias(uint32_t value);
-  // What has run, the rest of the program, and once each op that must run again by now: the step costs no less.
+  // The step costs no less than the ops that have run, the rest of the program, and each op that must run again by now,
+  // counted once.
   double least_cost() const;
   [[noreturn]] void give_up();
   void spend(double cost);

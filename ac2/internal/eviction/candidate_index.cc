@@ -5,8 +5,8 @@
 namespace ac2::internal {
 
 int32_t CandidateIndex::bucket_of(double rate) {
-  // Costs are nanoseconds and sizes bytes, so that rates below 2^-64 need not be told apart, and
-  // none is near 2^1000.
+  // Costs are nanoseconds and sizes bytes, so that rates below 2^-64 need not be told apart, and none is near
+  // 2^1000.
   return static_cast<int32_t>(std::floor(std::log2(std::clamp(rate, 0x1p-64, 0x1p1000)) * kBucketsPerOctave));
 }
 

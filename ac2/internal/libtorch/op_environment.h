@@ -79,7 +79,7 @@ struct OpEnvironment {
            default_dtype == other.default_dtype;
   }
   bool operator==(const OpEnvironment& other) const {
-    // Where nothing else is looked at, the rest is as it was made.
+    // An elementwise op on few numbers does not look at the rest, which here() has left as it was made.
     return dispatch_state.included_ == other.dispatch_state.included_ &&
            dispatch_state.excluded_ == other.dispatch_state.excluded_ && default_dtype == other.default_dtype &&
            flushes_denormals == other.flushes_denormals && grad_mode == other.grad_mode && reach == other.reach &&

@@ -45,9 +45,9 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks, public
   // A leaf without a gradient, if its bytes are those that were unpacked: plain autograd gives functions the tensor
   // itself. Else the unpacked tensor, lent or copied if is_read_again_as_gradient().
   at::Tensor leaf_itself(at::Tensor unpacked);
-  // The bytes of the tensor, which nobody else has, are read again after the function that unpacks it now. The function
-  // may return the tensor as a gradient, and autograd takes a gradient that nobody else has for its own, to write into.
-  // Plain autograd has the tensor itself until then.
+  // Whether the bytes of the tensor are read again after the function that unpacks it now. The function may return the
+  // tensor as a gradient. Autograd writes into a gradient to which there is no other reference. In plain autograd there
+  // is one, because the graph has the tensor itself.
   bool is_read_again_as_gradient(const at::Tensor& unpacked);
   // Autograd sees until the end of the backward that somebody else has the tensor, so that it needs no copy. False if
   // its bytes might be let go of before: under a budget, and where the graph is not retained.
