@@ -1,5 +1,6 @@
 // A GPU whose memory runs out: whatever_fits() asked by CUDA's own allocator, and copies to the host.
 #include <ATen/DeviceAccelerator.h>
+#include <torch/version.h>
 
 #include <chrono>
 #include <functional>
@@ -125,6 +126,38 @@ TEST_F(GpuMemoryTest, AStepIsDoneInTheFractionOfTheDeviceThatItMayHave) {
     expect_trains(in_region, expected);
   }
 }
+
+#if TORCH_VERSION_MINOR >= 9  // which tells what is reserved
+TEST_F(GpuMemoryTest, APeakIsTheMostThatTheAllocatorReserves) {
+  const auto most_reserved = [&] { return at::accelerator::getDeviceStats(device_.index()).reserved_bytes[0].peak; };
+  const auto reset = [&] {
+    empty_cache();
+    at::accelerator::resetPeakStats(device_.index());
+  };
+  reset();
+  const Tensors expected = trained(plain);
+  const int64_t plain_peak = most_reserved();
+  for (const double share : {0.8, 0.5}) {
+    SCOPED_TRACE(share);
+    reset();
+    const auto bound = static_cast<int64_t>(share * static_cast<double>(plain_peak));
+    {
+      const MemoryBudget peak = MemoryBudget::peak(bound);
+      const auto under_peak = [&](const std::function<void()>& forward) {
+        PolicyScope scope({.memory_budget = peak});
+        forward();
+      };
+      expect_trains(under_peak, expected);
+      std::cout << "plain reserved " << plain_peak / kMiB << " MiB, bound " << bound / kMiB << ", reserved "
+                << most_reserved() / kMiB << ", times over " << peak.times_over() << std::endl;
+      EXPECT_LE(most_reserved(), bound);
+      EXPECT_GE(most_reserved(), bound / 10 * 9);
+    }
+    wait_for_engine(at::kCUDA);
+    expect_trains(plain, expected);  // the limit has gone with the budget
+  }
+}
+#endif
 
 TEST_F(GpuMemoryTest, NothingIsDroppedWhereThereIsRoom) {
   const Tensors expected = trained(plain);

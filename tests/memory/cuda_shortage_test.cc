@@ -5,6 +5,7 @@
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 #if __has_include(<c10/core/AllocatorConfig.h>)
@@ -20,6 +21,8 @@
 #include "tests/support/fake_cuda_memory.h"
 #include "tests/support/offload_fixture.h"
 #include "tests/support/training_step.h"
+#include "tests/support/wait_for_engine.h"
+#include "tests/support/warnings.h"
 
 namespace ac2::test {
 namespace {
@@ -181,6 +184,71 @@ TEST_F(CudaShortageTest, IdleMemoryIsGivenBackAfterAShortageUnlessSegmentsGrow) 
   EXPECT_EQ(growing, 0);
 }
 #endif
+
+int64_t reserved_by(const FakeCudaMemory& memory) {
+  return memory.allocator().reserved().peak / kScale;
+}
+
+TEST_F(CudaShortageTest, APeakIsTheMostThatTheAllocatorReserves) {
+  Tensors expected;
+  int64_t reserved = 0;
+  {
+    const FakeCudaMemory memory({.limit = int64_t{40} << 30, .scale = kScale});
+    Gpt gpt(fake_.device(), /*head_in_region=*/true);
+    for (int i = 0; i < kSteps; ++i) gpt.run([](const std::function<void()>& forward) { forward(); });
+    expected = gpt.state();
+    reserved = reserved_by(memory);
+  }
+  const FakeCudaMemory memory({.limit = int64_t{40} << 30, .scale = kScale});
+  Gpt gpt(fake_.device(), /*head_in_region=*/true);
+  int64_t replays = 0;
+  {
+    const MemoryBudget peak = MemoryBudget::peak(reserved * 7 / 10);
+    const Warnings warnings;
+    for (int i = 0; i < kSteps; ++i) {
+      gpt.run([&](const std::function<void()>& forward) {
+        const PolicyScope scope({.memory_budget = peak});
+        forward();
+        replays = scope.trace()->stats().evicted_values;
+      });
+    }
+    EXPECT_EQ(warnings.messages, std::vector<std::string>());
+    EXPECT_LE(reserved_by(memory), reserved * 7 / 10);
+    EXPECT_LT(memory.fraction(), 1);
+  }
+  EXPECT_GT(replays, 0);
+  expect_same_bits(gpt.state(), expected, "state");
+  wait_for_engine(fake_.device());
+  EXPECT_EQ(memory.fraction(), 1);
+}
+
+TEST_F(CudaShortageTest, OfSeveralPeaksTheSmallestLimitsTheAllocatorAndNoneMoreThanTheProgramDid) {
+  FakeCudaMemory memory({.limit = int64_t{1} << 40, .scale = kScale});
+  const int64_t total = (int64_t{1} << 40) / kScale;
+  const at::Tensor x = leaf(sample({16}));
+  const auto compute_under = [&](const MemoryBudget& budget) {
+    const PolicyScope scope({.memory_budget = budget});
+    x.sin();
+  };
+  memory.set_fraction(0.75);
+  std::optional<MemoryBudget> large = MemoryBudget::peak(total / 2), small = MemoryBudget::peak(total / 4);
+  compute_under(*large);
+  EXPECT_EQ(memory.fraction(), 0.5);
+  compute_under(*small);
+  EXPECT_EQ(memory.fraction(), 0.25);
+  small.reset();
+  EXPECT_EQ(memory.fraction(), 0.5);
+  compute_under(MemoryBudget::peak(2 * total));
+  EXPECT_EQ(memory.fraction(), 0.5);
+  large.reset();
+  EXPECT_EQ(memory.fraction(), 0.75);
+  // The program's own, meanwhile, stays.
+  large = MemoryBudget::peak(total / 2);
+  compute_under(*large);
+  memory.set_fraction(0.375);
+  large.reset();
+  EXPECT_EQ(memory.fraction(), 0.375);
+}
 
 // As while another program had the rest, or where one step was far larger.
 TEST_F(CudaShortageTest, AShortageThatIsOverIsForgotten) {

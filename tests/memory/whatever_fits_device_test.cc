@@ -151,7 +151,8 @@ TEST_F(WhateverFitsDeviceTest, APeakThatDoesNotBoundTheDeviceSaysSoOnce) {
     for (int i = 0; i < 3; ++i) step.run(in_peak);
   });
   ASSERT_EQ(said.size(), 1);
-  EXPECT_NE(said[0].find("computes on fake:0, whose memory it does not bound"), std::string::npos) << said[0];
+  EXPECT_NE(said[0].find("does not bound the memory of fake:0, on which a region under it computes"), std::string::npos)
+      << said[0];
 }
 
 TEST_F(WhateverFitsDeviceTest, WithoutAHookInTheAllocatorOpsAndReplaysAreTriedAgain) {

@@ -4,8 +4,10 @@
 #include <ATen/Context.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/Allocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/util/Exception.h>
+#include <torch/version.h>
 
 #include <algorithm>
 #include <cstring>
@@ -61,6 +63,35 @@ struct DeviceMemory final : c10::Allocator {
   void copy_data(void* dest, const void* src, std::size_t count) const override { std::memcpy(dest, src, count); }
 };
 
+#if TORCH_VERSION_MINOR >= 9
+struct DeviceMemoryWithStatistics final : c10::DeviceAllocator {
+  c10::DataPtr allocate(size_t bytes) override { return plain.allocate(bytes); }
+  c10::DeleterFnPtr raw_deleter() const override { return plain.raw_deleter(); }
+  void copy_data(void* dest, const void* src, std::size_t count) const override { plain.copy_data(dest, src, count); }
+
+  bool initialized() override { return true; }
+  void emptyCache(c10::MempoolId_t) override {}
+  void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
+    const Lock lock(state().mutex);
+    state().memory.record_stream(data.get(), static_cast<int>(stream.id()));
+  }
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex) override {
+    constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    c10::CachingDeviceAllocator::DeviceStats stats;
+    const int64_t bytes = FakeAccelerator::install().device_bytes();
+    for (auto* of : {&stats.allocated_bytes, &stats.reserved_bytes, &stats.active_bytes, &stats.requested_bytes}) {
+      (*of)[kAll].current = bytes;
+      (*of)[kAll].peak = FakeAccelerator::install().peak_device_bytes();
+    }
+    return stats;
+  }
+  void resetAccumulatedStats(c10::DeviceIndex) override {}
+  void resetPeakStats(c10::DeviceIndex) override { FakeAccelerator::install().reset_peaks(); }
+
+  DeviceMemory plain;
+};
+#endif
+
 struct PinnedMemory final : c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override { return allocate_memory(Kind::kPinned, bytes, c10::kCPU); }
   c10::DeleterFnPtr raw_deleter() const override { return &free_memory; }
@@ -71,6 +102,15 @@ struct PinnedMemory final : c10::Allocator {
 DeviceMemory& device_memory() {
   static auto* memory = new DeviceMemory;
   return *memory;
+}
+
+c10::Allocator& device_memory_with_statistics() {
+#if TORCH_VERSION_MINOR >= 9
+  static auto* memory = new DeviceMemoryWithStatistics;
+  return *memory;
+#else
+  TORCH_CHECK(false, "LibTorch has no DeviceAllocator before 2.9.");
+#endif
 }
 
 PinnedMemory& pinned_memory() {
@@ -175,7 +215,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     return at::detail::getDefaultCPUGenerator();
   }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
-    c10::DataPtr data = device_memory().allocate(bytes);
+    c10::DataPtr data = c10::GetAllocator(c10::DeviceType::PrivateUse1)->allocate(bytes);
     if (bytes > 0 && storage.nbytes() > 0) {
       const Lock lock(state().mutex);
       const int stream = FakeAccelerator::current_stream();
@@ -197,22 +237,28 @@ int& FakeAccelerator::current_stream() {
   return stream;
 }
 
-FakeAccelerator& FakeAccelerator::install() {
+bool FakeAccelerator::can_tell_statistics() {
+  return TORCH_VERSION_MINOR >= 9;
+}
+
+FakeAccelerator& FakeAccelerator::install(bool tells_statistics) {
   // Leaked: tensors with static lifetime are freed after main().
-  static auto* fake = [] {
+  static auto* fake = [&] {
     auto* made = new FakeAccelerator;
-    made->register_all();
+    made->register_all(tells_statistics);
     return made;
   }();
   return *fake;
 }
 
-void FakeAccelerator::register_all() {
+void FakeAccelerator::register_all(bool tells_statistics) {
   c10::register_privateuse1_backend("fake");
-  c10::SetAllocator(c10::DeviceType::PrivateUse1, &device_memory());
+  c10::SetAllocator(c10::DeviceType::PrivateUse1,
+                    tells_statistics ? &device_memory_with_statistics() : &device_memory());
   const c10::impl::DeviceGuardImplRegistrar guard(c10::DeviceType::PrivateUse1, new Guard);
   at::RegisterPrivateUse1HooksInterface(new Hooks);
   register_fake_kernels();
+  register_fake_network_kernels();
 }
 
 void FakeAccelerator::finish() {

@@ -30,8 +30,10 @@ namespace ac2::test {
 class FakeAccelerator {
  public:
   // Registers it with the first call, which must come before the process's first backward: the engine has a thread for
-  // each device that it knows by then.
-  static FakeAccelerator& install();
+  // each device that it knows by then. The first call also says whether the allocator tells statistics, as a
+  // c10::DeviceAllocator does, which LibTorch has from 2.9 on.
+  static FakeAccelerator& install(bool tells_statistics = false);
+  static bool can_tell_statistics();
 
   c10::Device device() const { return c10::Device(c10::DeviceType::PrivateUse1, 0); }
   c10::Stream stream(int id) const { return c10::Stream(c10::Stream::UNSAFE, device(), id); }
@@ -107,12 +109,14 @@ class FakeAccelerator {
 
  private:
   FakeAccelerator() = default;
-  void register_all();
+  void register_all(bool tells_statistics);
 
   State state_;
 };
 
 // fake_kernels.cc
 void register_fake_kernels();
+// fake_network_kernels.cc
+void register_fake_network_kernels();
 
 }  // namespace ac2::test

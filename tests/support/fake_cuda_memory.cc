@@ -1,10 +1,20 @@
 #include "tests/support/fake_cuda_memory.h"
 
+#include <algorithm>
+
+#include "ac2/internal/allocator/memory_fraction.h"
+
 namespace ac2::test {
 
 namespace {
 
 FakeCudaMemory* living = nullptr;
+
+constexpr internal::MemoryFractionSource kFractions = {
+    .type = c10::DeviceType::PrivateUse1,
+    .get = [](c10::DeviceIndex) { return living->fraction(); },
+    .set = [](c10::DeviceIndex, double fraction) { living->set_fraction(fraction); },
+    .set_later = [](c10::DeviceIndex, double fraction) { living->set_fraction(fraction); }};
 
 constexpr internal::AcceleratorAllocator kAllocator = {
     .room_of = [](c10::DeviceIndex) -> std::optional<internal::AcceleratorRoom> { return living->room(); },
@@ -19,9 +29,11 @@ FakeCudaMemory::FakeCudaMemory(const Options& options)
   living = this;
   FakeAccelerator::install().set_arena(this);
   internal::set_accelerator_allocator(&kAllocator);
+  internal::set_memory_fraction_source(&kFractions);
 }
 
 FakeCudaMemory::~FakeCudaMemory() {
+  internal::set_memory_fraction_source(nullptr);
   internal::set_accelerator_allocator(nullptr);
   FakeAccelerator::install().set_arena(nullptr);
   living = nullptr;
@@ -42,14 +54,20 @@ void FakeCudaMemory::give_back(const void* data) {
 
 void FakeCudaMemory::set_limit(int64_t limit) {
   options_.limit = limit;
-  allocator_.set_device_bytes(limit);
+  set_fraction(fraction_);
+}
+
+void FakeCudaMemory::set_fraction(double fraction) {
+  fraction_ = fraction;
+  allocator_.set_device_bytes(allowed());
 }
 
 internal::AcceleratorRoom FakeCudaMemory::room() const {
   const int64_t reserved = allocator_.reserved().current;
-  return {.limit = options_.limit / options_.scale,
+  return {.total = options_.limit / options_.scale,
+          .limit = allowed() / options_.scale,
           .reserved = reserved / options_.scale,
-          .untouched = (options_.limit - reserved) / options_.scale,
+          .untouched = std::max<int64_t>((allowed() - reserved) / options_.scale, 0),
           .idle = allocator_.idle_bytes() / options_.scale};
 }
 

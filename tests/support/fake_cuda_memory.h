@@ -1,5 +1,5 @@
-// Memory of the fake accelerator, given out as CUDA's caching allocator would: in blocks of segments, up to a limit,
-// and with whatever_fits() asked before each segment.
+// Memory of the fake accelerator, given out as CUDA's caching allocator would: in blocks of segments, up to a limit or
+// a fraction of it, and with whatever_fits() asked before each segment.
 //
 //   const FakeCudaMemory memory({.limit = int64_t{8} << 30, .scale = 1024});   // each byte counts as 1024
 //   … steps on FakeAccelerator::install().device() …
@@ -38,15 +38,22 @@ class FakeCudaMemory final : public FakeAccelerator::Arena {
   }
   // How often the cache was emptied by a call from outside.
   int64_t emptied() const { return emptied_; }
+  // The device has no more.
   void set_limit(int64_t limit);
-  // In bytes of the accelerator.
+  // The allocator may have no more of the device. From 0 to 1.
+  void set_fraction(double fraction);
+  double fraction() const { return fraction_; }
+  // In bytes of the accelerator, as all that ac2 is told.
   internal::AcceleratorRoom room() const;
 
  private:
+  int64_t allowed() const { return static_cast<int64_t>(fraction_ * static_cast<double>(options_.limit)); }
+
   Options options_;
   benchmarks::CachingAllocator allocator_;
   std::map<const void*, benchmarks::CachingAllocator::Address> blocks_;
   int64_t emptied_ = 0;
+  double fraction_ = 1;
 };
 
 }  // namespace ac2::test

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 
+#include "ac2/internal/allocator/memory_fraction.h"
 #include "ac2/internal/allocator/retried_op.h"
 #include "ac2/internal/allocator/shortage.h"
 #include "ac2/internal/libtorch/gradient_sizes.h"
@@ -13,9 +14,8 @@ namespace ac2::internal {
 
 namespace {
 
-// Relaxed: the device's allocator has its lock where these are used, and the fraction is a number of its own.
+// Relaxed: the device's allocator has its lock where these are used.
 struct Noted {
-  std::atomic<double> fraction{1};
   // The reserved bytes before the segment that is being taken, if neither a node nor an op that is tried again takes
   // it.
   std::atomic<int64_t> before_segment{kNoSegment};
@@ -24,18 +24,10 @@ struct Noted {
   static constexpr int64_t kNoSegment = -1;
 };
 
-std::atomic<MemoryFraction> fraction_source{nullptr};
-
 // Devices that are more than these share one.
 Noted& noted_of(c10::DeviceIndex device) {
   static std::array<Noted, 64> noted;
   return noted.at(static_cast<uint8_t>(device) % noted.size());
-}
-
-double fraction_of(c10::DeviceIndex device) {
-  const MemoryFraction source = fraction_source.load(std::memory_order_relaxed);
-  return std::clamp(source != nullptr ? source(device) : noted_of(device).fraction.load(std::memory_order_relaxed), 0.,
-                    1.);
 }
 
 std::optional<AcceleratorRoom> room_by_libtorch(c10::DeviceIndex device) {
@@ -43,12 +35,13 @@ std::optional<AcceleratorRoom> room_by_libtorch(c10::DeviceIndex device) {
   if (!memory) {
     return std::nullopt;
   }
-  const auto limit = static_cast<int64_t>(fraction_of(device) * static_cast<double>(memory->total));
+  const auto limit = static_cast<int64_t>(memory_fraction(device) * static_cast<double>(memory->total));
   // CUDA's allocator gives back only whole pages, of 20 MiB, of a segment that grows. A free block that does not fill
   // its pages is no room for a block elsewhere. How much of what is idle fills whole pages is not known, so half
   // counts.
   const int64_t idle = has_expandable_segments() ? memory->idle / 2 : memory->idle;
-  return AcceleratorRoom{.limit = limit,
+  return AcceleratorRoom{.total = memory->total,
+                         .limit = limit,
                          .reserved = memory->reserved,
                          .untouched = std::max<int64_t>(std::min(memory->free, limit - memory->reserved), 0),
                          .idle = idle};
@@ -106,14 +99,6 @@ bool make_room_on(c10::Device device) {
     room = room_of_accelerator(device.index());
   }
   return has_dropped;
-}
-
-void note_memory_fraction(c10::DeviceIndex device, double fraction) {
-  noted_of(device).fraction.store(fraction, std::memory_order_relaxed);
-}
-
-void set_memory_fraction_source(MemoryFraction source) {
-  fraction_source.store(source, std::memory_order_relaxed);
 }
 
 void set_accelerator_allocator(const AcceleratorAllocator* other) {

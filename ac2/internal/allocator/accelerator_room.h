@@ -3,10 +3,7 @@
 //
 //   if (make_room_on(device)) …   // from the allocator: something was dropped
 //
-// A program may allow the allocator a fraction of the device (torch.cuda.set_per_process_memory_fraction()). LibTorch
-// tells the fraction only by CUDA's own headers. So a build for CUDA sets a function that asks for it, and Python,
-// whose package is built without CUDA, notes it whenever a region opens. In another build the room is that of the whole
-// device.
+// A program may allow the allocator a fraction of the device (memory_fraction.h).
 //
 // Threads: any. The device's allocator may be locked by the caller.
 #pragma once
@@ -19,6 +16,7 @@
 namespace ac2::internal {
 
 struct AcceleratorRoom {
+  int64_t total = 0;      // the device's memory
   int64_t limit = 0;      // the most that the allocator may have in all
   int64_t reserved = 0;   // the bytes that it has
   int64_t untouched = 0;  // the bytes that it has not, may have, and others have left free
@@ -52,12 +50,6 @@ void give_back_idle_memory();
 // The room is never less than AcceleratorRoom::least(). The allocator cannot always give back the bytes that were
 // dropped, for example where it has cut segments into pieces. Then more is dropped.
 bool make_room_on(c10::Device device);
-
-// From 0 to 1.
-void note_memory_fraction(c10::DeviceIndex device, double fraction);
-// Asked instead of what was noted.
-using MemoryFraction = double (*)(c10::DeviceIndex device);
-void set_memory_fraction_source(MemoryFraction source);
 
 // For tests: an allocator that is not LibTorch's. Null: LibTorch's.
 struct AcceleratorAllocator {

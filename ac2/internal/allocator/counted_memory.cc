@@ -12,7 +12,6 @@ namespace ac2::internal {
 CountedMemory& CountedMemory::get() {
   static auto* memory = [] {
     auto* made = new CountedMemory;  // leaked: tensors with static lifetime are freed after main()
-    ForkLocks::add_last(made->start_mutex_);
     for (Shard& shard : made->shards_) {
       ForkLocks::add_last(shard.mutex);
     }
@@ -21,38 +20,11 @@ CountedMemory& CountedMemory::get() {
   return *memory;
 }
 
-void CountedMemory::start(const Keeper& keeper) {
-  const std::lock_guard lock(start_mutex_);
-  if (!counts()) {
-    keeper_ = keeper;
-  }
-  limit_.store(keeper.limit(), std::memory_order_relaxed);
-  // Pairs with the acquire of counts(). A thread that reads true there sees the keeper.
-  counts_.store(true, std::memory_order_release);
-}
-
-void CountedMemory::keep_within_limit() {
-  int64_t limit = limit_.load(std::memory_order_relaxed);
-  if (bytes() <= limit) {
-    return;
-  }
-  int64_t known = limit;
-  limit = keeper_.limit();
-  // Unless start() has put a smaller one there meanwhile, of a keeper that was not asked here.
-  limit_.compare_exchange_strong(known, limit, std::memory_order_relaxed);
-  while (bytes() > limit) {
-    if (relieve_by(keeper_.free_some, c10::kCPU, bytes() - limit) == 0) {
-      keeper_.exceeded(bytes() - limit);
-      return;
-    }
-  }
-}
-
 c10::DataPtr CountedMemory::allocate(size_t bytes, c10::function_ref<c10::DataPtr()> allocate) {
   const auto wanted = static_cast<int64_t>(bytes);
   bytes_.fetch_add(wanted, std::memory_order_relaxed);
   auto not_taken = c10::make_scope_exit([&] { bytes_.fetch_sub(wanted, std::memory_order_relaxed); });
-  keep_within_limit();
+  limit_.keep(c10::kCPU, [&] { return this->bytes(); });
   c10::DataPtr data = allocate();
   void* const block = data.get();
   if (block == nullptr || data.get_context() != block) {

@@ -23,27 +23,20 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <mutex>
 
 #include "absl/container/flat_hash_map.h"
-#include "ac2/internal/allocator/shortage.h"
+#include "ac2/internal/allocator/kept_limit.h"
 
 namespace ac2::internal {
 
 class CountedMemory {
  public:
-  struct Keeper {
-    int64_t (*limit)() = nullptr;               // the smallest in force
-    ShortageHandler free_some = nullptr;        // of those whose limit it is
-    void (*exceeded)(int64_t bytes) = nullptr;  // by so many
-  };
-
   static CountedMemory& get();
 
-  // Also where the keeper's limits have changed.
-  void start(const Keeper& keeper);
-  bool counts() const { return counts_.load(std::memory_order_acquire); }
+  // As KeptLimit::start().
+  void start(const KeptLimit::Keeper& keeper) { limit_.start(keeper); }
+  bool counts() const { return limit_.is_on(); }
   int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
   c10::DataPtr allocate(size_t bytes, c10::function_ref<c10::DataPtr()> allocate);
@@ -64,17 +57,11 @@ class CountedMemory {
 
   CountedMemory() = default;
   Shard& shard_of(const void* data) { return shards_[(reinterpret_cast<uintptr_t>(data) >> 6) % kShards]; }
-  void keep_within_limit();
 
-  std::mutex start_mutex_;
-  std::atomic<bool> counts_{false};
+  KeptLimit limit_;
   // Relaxed: each thread adds what it wants before it looks, and additions to one number have an order of their own.
   // Of several threads that exceed the limit together, the last to add sees what all of them want.
   std::atomic<int64_t> bytes_{0};
-  // May be too small: of one that is in force no more. Relaxed: a thread that knows of a limit has seen start() store
-  // it, and another one keeps within the limits that it knows of.
-  std::atomic<int64_t> limit_{std::numeric_limits<int64_t>::max()};
-  Keeper keeper_;  // does not change after the first start()
   // The release of set_uncounted() pairs with the acquire of free().
   std::atomic<c10::DeleterFnPtr> uncounted_{nullptr};
   std::array<Shard, kShards> shards_;

@@ -44,6 +44,7 @@
 #include "ac2/internal/budget/eased_limit.h"
 #include "ac2/internal/budget/learned_limit.h"
 #include "ac2/internal/budget/outside_bytes.h"
+#include "ac2/internal/budget/peak_bound.h"
 #include "ac2/internal/eviction/evictor.h"
 #include "ac2/internal/eviction/host_copies.h"
 #include "ac2/internal/eviction/step_memory.h"
@@ -71,7 +72,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   static std::shared_ptr<Budget> for_peak(int64_t peak, CostSource costs);
 
   // LearnedLimit::kNone of a budget without a number, while it has learned none; the peak of one for that.
-  int64_t bytes() const { return peak_ ? *peak_ : limit().bytes; }
+  int64_t bytes() const { return peak_ ? peak_->bytes() : limit().bytes; }
   // The limit that rules now.
   Limit limit() const;
   // Its bytes, without the lock.
@@ -172,12 +173,10 @@ class Budget : public std::enable_shared_from_this<Budget> {
   void backward_ended(int graph_task);
   // Of the process's past.
   void start_limit_anew();
-  const std::optional<int64_t>& peak() const { return peak_; }
-  // An op of a region under the budget has computed on it. Warns once if it is an accelerator, and the budget is for a
-  // peak.
-  void met_device(c10::Device device);
-  // More is allocated than the peak, by so many bytes, and nothing could be dropped.
-  void exceeded(int64_t bytes);
+  // Null unless the budget is for a peak.
+  PeakBound* peak() const { return peak_.get(); }
+  // More is allocated on the device than the peak, by so many bytes, and nothing could be dropped.
+  void exceeded(c10::Device device, int64_t bytes);
   // Drops what is no longer needed by anything.
   void drop_unneeded();
 
@@ -351,7 +350,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   const uint64_t number_;  // of all budgets of the process
 
   std::optional<LearnedLimit> learned_;                      // whether there is one never changes
-  std::optional<int64_t> peak_;                              // never changes
+  std::unique_ptr<PeakBound> peak_;                          // never changes
   Limit learned_limit_{LearnedLimit::kNone, /*soft=*/true};  // as it stands in limits_
   bool has_several_devices_ = false;
   // A step lowers the limit at most to three quarters of what was held in its first shortage: late in a backward there
@@ -363,7 +362,6 @@ class Budget : public std::enable_shared_from_this<Budget> {
   std::atomic<int64_t> hurried_drops_{0};
   std::atomic<c10::DeviceIndex> short_accelerator_{-1};   // whose memory has run out last, if that of one has
   std::atomic<bool> accelerator_was_short_{false};        // since the last backward ended
-  std::atomic<bool> has_told_of_device_{false};           // relaxed: of several threads one sees false
   std::vector<std::shared_ptr<BudgetedTape>> left_over_;  // of which relieve() had the last reference
   const BudgetAtFork at_fork_{start_mutex_, mutex_};
 };

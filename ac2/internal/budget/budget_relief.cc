@@ -1,6 +1,4 @@
 // A budget without a number drops values where memory has run out, and learns from that.
-#include <c10/util/Exception.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -18,11 +16,11 @@ std::shared_ptr<Budget> Budget::without_number(CostSource costs) {
 
 std::shared_ptr<Budget> Budget::for_peak(int64_t peak, CostSource costs) {
   std::shared_ptr<Budget> budget = without_number(costs);
-  budget->peak_ = peak;
+  budget->peak_ = std::make_unique<PeakBound>(peak);
   return budget;
 }
 
-void Budget::exceeded(int64_t bytes) {
+void Budget::exceeded(c10::Device device, int64_t bytes) {
   bool is_first = false;
   int64_t held = 0;
   {
@@ -32,27 +30,8 @@ void Budget::exceeded(int64_t bytes) {
     held = held_by_all_tapes();
   }
   if (is_first) {
-    TORCH_WARN(
-        "The peak of ", *peak_, " bytes is exceeded, by ", bytes,
-        " bytes: nothing that regions under this budget hold can be dropped. They hold ", held,
-        " bytes, and the rest of the ", *peak_ + bytes,
-        " bytes is what they cannot drop: parameters, gradients, the optimizer's state, what the program holds "
-        "itself, and the memory of kernels. Give the budget more, or more of the program a region under it. This "
-        "is said once for a budget; MemoryBudget::times_over() and most_bytes_over() count.");
+    peak_->tell_exceeded(device, bytes, held);
   }
-}
-
-void Budget::met_device(c10::Device device) {
-  if (!peak_ || device.is_cpu() || device.is_meta() || has_told_of_device_.exchange(true, std::memory_order_relaxed)) {
-    return;
-  }
-  TORCH_WARN(
-      "MemoryBudget::peak(", *peak_, ") bounds the memory of the CPU's tensors, and a region under it computes on ",
-      device,
-      ", whose memory it does not bound: a shortage there is met as under whatever_fits(). To bound that "
-      "device, limit its allocator (torch.cuda.set_per_process_memory_fraction; in C++ "
-      "c10::cuda::CUDACachingAllocator::setMemoryFraction) and give the regions whatever_fits(), or give them a number "
-      "of bytes that they may hold. This is said once for a budget.");
 }
 
 bool Budget::start_tracking_in_time() {
@@ -187,8 +166,8 @@ int64_t Budget::most_held_bytes() const {
 std::optional<int64_t> Budget::settle_accelerator() {
   const bool was_short = accelerator_was_short_.exchange(false, std::memory_order_relaxed);
   const c10::DeviceIndex device = short_accelerator_.load(std::memory_order_relaxed);
-  if (device < 0) {
-    return std::nullopt;
+  if (device < 0 || (peak_ && peak_->is_kept_in_front())) {
+    return std::nullopt;  // nothing is short but the bound
   }
   try {
     if (was_short) {

@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "ac2/internal/allocator/accelerator_front.h"
 #include "ac2/internal/allocator/counted_memory.h"
 #include "ac2/internal/allocator/cuda_callback.h"
 #include "ac2/internal/allocator/fork_locks.h"
+#include "ac2/internal/allocator/kept_limit.h"
 #include "ac2/internal/allocator/retrying_allocator.h"
 #include "ac2/internal/allocator/shortage.h"
 
@@ -88,16 +90,16 @@ int64_t drop_values(c10::Device device, int64_t bytes) {
 int64_t smallest_peak() {
   int64_t smallest = std::numeric_limits<int64_t>::max();
   for (const std::shared_ptr<Budget>& budget : PeakBudgets::get().living()) {
-    smallest = std::min(smallest, *budget->peak());
+    smallest = std::min(smallest, budget->peak()->bytes());
   }
   return smallest;
 }
 
-void exceeded(int64_t bytes) {
+void exceeded(c10::Device device, int64_t bytes) {
   const int64_t allocated = smallest_peak() + bytes;
   for (const std::shared_ptr<Budget>& budget : PeakBudgets::get().living()) {
-    if (allocated > *budget->peak()) {
-      budget->exceeded(allocated - *budget->peak());
+    if (const int64_t over = allocated - budget->peak()->bytes(); over > 0) {
+      budget->exceeded(device, over);
     }
   }
 }
@@ -140,6 +142,7 @@ void stand_in_front() {
   set_shortage_handlers(&kHandlers);
   RetryingAllocator::put_in_front();
   ask_us_where_cuda_runs_out();
+  accelerator_front::put_in_front();
 }
 
 const std::shared_ptr<Budget>& whatever_fits_budget(CostSource costs) {
@@ -151,7 +154,9 @@ std::shared_ptr<Budget> peak_budget(int64_t bytes, CostSource costs) {
   stand_in_front();
   std::shared_ptr<Budget> budget = Budget::for_peak(bytes, costs);
   PeakBudgets::get().add(budget);
-  CountedMemory::get().start({.limit = &smallest_peak, .free_some = &keep_peaks, .exceeded = &exceeded});
+  const KeptLimit::Keeper keeper = {.limit = &smallest_peak, .free_some = &keep_peaks, .exceeded = &exceeded};
+  CountedMemory::get().start(keeper);
+  accelerator_front::start(keeper);
   return budget;
 }
 

@@ -20,8 +20,9 @@ namespace ac2::internal {
 
 const std::shared_ptr<Budget>& whatever_fits_budget(CostSource costs);
 
-// As long as it lives, the allocator in front keeps what tensors of the CPU hold within `bytes`, as far as budgets of
-// this kind have something to drop. With the first one it begins to count (allocator/counted_memory.h).
+// As long as it lives, the allocators in front keep what tensors of the CPU, and those of a device, hold within
+// `bytes`, as far as budgets of this kind have something to drop (peak_bound.h). With the first one the CPU's front
+// begins to count (allocator/counted_memory.h).
 std::shared_ptr<Budget> peak_budget(int64_t bytes, CostSource costs);
 
 // Puts the allocator in front again, if the program has put one of its own there.

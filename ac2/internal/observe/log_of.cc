@@ -101,7 +101,7 @@ TraceLog::Bound bound_of(const Budget& budget) {
   using Kind = TraceLog::Bound::Kind;
   const Budget::Limit limit = budget.limit();
   if (budget.peak()) {
-    return {Kind::PEAK, *budget.peak(), &budget};
+    return {Kind::PEAK, budget.peak()->bytes(), &budget};
   }
   if (budget.has_no_number() && limit.soft) {
     return {Kind::WITHOUT_NUMBER, limit.bytes == LearnedLimit::kNone ? TraceLog::kNone : limit.bytes, &budget};

@@ -26,11 +26,11 @@ bool cannot_be_timed(c10::ArrayRef<c10::IValue> results) {
   return any;
 }
 
-// A budget for a peak bounds the CPU's memory alone, and says so where a region computes elsewhere.
-C10_NOINLINE void tell_of_devices(Budget& budget, c10::ArrayRef<c10::IValue> results) {
+// A budget for a peak bounds the memory of the devices on which its regions compute.
+C10_NOINLINE void tell_of_devices(PeakBound& peak, c10::ArrayRef<c10::IValue> results) {
   for_each_tensor(results, [&](const at::Tensor& tensor) {
     if (tensor.defined()) {
-      budget.met_device(tensor.device());
+      peak.met_device(tensor.device());
     }
   });
 }
@@ -153,7 +153,7 @@ bool Recording::add_node() {
     call_.idle_in_python = idle_in_python;
   }
   if (C10_UNLIKELY(budget_ != nullptr && budget_->peak())) {
-    tell_of_devices(*budget_, call_.results);
+    tell_of_devices(*budget_->peak(), call_.results);
   }
   if (modelled_ || timed_) {
     call_.cost = cost();

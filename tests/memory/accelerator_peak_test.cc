@@ -1,0 +1,189 @@
+// Memory that runs out, and a bound on the peak, on an accelerator that PyTorch does not have itself: where its
+// allocator tells statistics, ac2 stands in front of it, and every allocation passes there, whoever makes it.
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ac2/internal/budget/whatever_fits.h"
+#include "ac2/internal/eviction/step_store.h"
+#include "ac2/memory_budget.h"
+#include "ac2/scope.h"
+#include "tests/memory/peak_networks.h"
+#include "tests/support/offload_fixture.h"
+#include "tests/support/training_step.h"
+#include "tests/support/warnings.h"
+
+namespace ac2::test {
+namespace {
+
+// Before a fixture installs it without.
+[[maybe_unused]] const FakeAccelerator& installed_with_statistics =
+    FakeAccelerator::install(/*tells_statistics=*/FakeAccelerator::can_tell_statistics());
+
+// Its bytes are added up without rounding, and ours are rounded to blocks.
+constexpr int64_t kRounding = 512;
+
+class AcceleratorPeakTest : public OffloadTest {
+ protected:
+  void SetUp() override {
+    OffloadTest::SetUp();
+    if (!FakeAccelerator::can_tell_statistics()) GTEST_SKIP() << "LibTorch has no DeviceAllocator before 2.9";
+    whatever_fits();
+    internal::whatever_fits_budget(internal::CostSource::kMeasured)->start_limit_anew();
+    internal::StepStore::process().forget_all();
+  }
+  // Ops of devices with streams are not timed, so that the same is dropped in every run.
+  static void in_region(const MemoryBudget& budget, const std::function<void()>& forward) {
+    const PolicyScope scope({.memory_budget = budget});
+    forward();
+  }
+  static void plain(const std::function<void()>& forward) { forward(); }
+};
+
+TEST_F(AcceleratorPeakTest, MemoryThatRunsOutInBackwardOrTheOptimizerIsMetWithoutAHookInTheAllocator) {
+  TrainingStep plain_step(fake_.device());
+  plain_step.run(plain);
+  const Tensors expected = plain_step.state();
+  int64_t allocations = 0;
+  {
+    TrainingStep step(fake_.device());
+    const int64_t before = fake_.device_allocations();
+    step.run([&](const auto& forward) { in_region(whatever_fits(), forward); });
+    allocations = fake_.device_allocations() - before;
+  }
+  int done = 0, dropped = 0;
+  internal::Budget& budget = *internal::whatever_fits_budget(internal::CostSource::kMeasured);
+  for (int64_t n = 0; n < allocations; ++n) {
+    budget.start_limit_anew();
+    TrainingStep step(fake_.device());
+    const int64_t drops = budget.hurried_drops();
+    fake_.last_allocation_after(n);
+    try {
+      step.run([&](const auto& forward) { in_region(whatever_fits(), forward); });
+      fake_.last_allocation_after(-1);
+      expect_same_bits(step.state(), expected, "state");
+      ++done;
+      dropped += budget.hurried_drops() > drops ? 1 : 0;
+    } catch (const c10::OutOfMemoryError& error) {
+      fake_.last_allocation_after(-1);
+      EXPECT_NE(std::string(error.what()).find("have dropped all that they could"), std::string::npos) << error.what();
+    }
+    wait_for_engine(fake_.device());
+  }
+  std::cout << done << " of " << allocations << " steps done, of them " << dropped << " with something dropped\n";
+  EXPECT_GT(dropped, 10);
+}
+
+TEST_F(AcceleratorPeakTest, AWholeStepWithItsOptimizerStaysWithinIt) {
+  constexpr int kSteps = 5;
+  TrainingStep plain_step(fake_.device()), step(fake_.device());
+  const auto peak_of = [&](const std::function<void()>& fn) {
+    fake_.reset_peaks();
+    const int64_t before = fake_.device_bytes();
+    fn();
+    return fake_.peak_device_bytes() - before;
+  };
+  int64_t plain_peak = 0;
+  for (int i = 0; i < kSteps; ++i) plain_peak = peak_of([&] { plain_step.run(plain); });
+  step.run(plain);
+  const MemoryBudget budget = MemoryBudget::peak(device_bytes() + plain_peak / 2);
+  const Warnings warnings;
+  int64_t peak = 0;
+  for (int i = 1; i < kSteps; ++i) {
+    peak = std::max(peak, peak_of([&] { step.run([&](const auto& forward) { in_region(budget, forward); }); }));
+  }
+  expect_same_bits(step.state(), plain_step.state(), "state");
+  EXPECT_EQ(warnings.messages, std::vector<std::string>());
+  EXPECT_EQ(budget.times_over(), 0);
+  EXPECT_LE(peak, plain_peak / 2);
+}
+
+TEST_F(AcceleratorPeakTest, WhereNothingCanBeDroppedMoreIsAllocatedAndWarnedOfOnce) {
+  const MemoryBudget budget = MemoryBudget::peak(device_bytes() + 8192);
+  const Warnings warnings;
+  const at::Tensor x = at::zeros({1024}, fake_.device()), y = at::zeros({1024}, fake_.device());
+  EXPECT_EQ(budget.times_over(), 0);
+  const at::Tensor z = at::zeros({1024}, fake_.device());
+  EXPECT_EQ(budget.times_over(), 1);
+  EXPECT_EQ(budget.most_bytes_over(), 4096);
+  ASSERT_EQ(warnings.messages.size(), 1);
+  EXPECT_NE(warnings.messages[0].find("on fake:0 is exceeded, by 4096 bytes"), std::string::npos)
+      << warnings.messages[0];
+}
+
+TEST_F(AcceleratorPeakTest, TheAllocatorBehindTheFrontIsAskedForAllElse) {
+  const MemoryBudget budget = MemoryBudget::peak(int64_t{1} << 40);
+#if __has_include(<ATen/DeviceAccelerator.h>) && TORCH_VERSION_MINOR >= 9
+  const at::Tensor x = at::zeros({1000}, fake_.device());
+  const auto stats = at::accelerator::getDeviceStats(0);
+  EXPECT_EQ(stats.allocated_bytes[0].current, fake_.device_bytes());
+  at::accelerator::emptyCache();
+  at::accelerator::resetPeakStats(0);
+#endif
+}
+
+struct NetworkAndShare {
+  const char* name;
+  int64_t percent;
+};
+
+class AcceleratorPeakNetworksTest : public AcceleratorPeakTest,
+                                    public ::testing::WithParamInterface<NetworkAndShare> {};
+
+// As on the CPU (peak_networks_test). The kernels run on the CPU, and their own memory is the CPU's.
+TEST_P(AcceleratorPeakNetworksTest, APeakIsWithinTwoPercentBelowTheBound) {
+  const PeakNetwork network = peak_network(GetParam().name, fake_.device());
+  const auto take_gradients = [&] {
+    Tensors gradients;
+    for (at::Tensor parameter : network.module->parameters()) {
+      gradients.push_back(parameter.grad().defined() ? parameter.grad().cpu() : at::Tensor());
+      parameter.mutable_grad() = at::Tensor();
+    }
+    return gradients;
+  };
+  const int64_t before = device_bytes();
+  fake_.reset_peaks();
+  network.forward().sum().backward();
+  const int64_t plain_peak = fake_.peak_device_bytes() - before;
+  const Tensors expected = take_gradients();
+  int64_t of_gradients = 0;
+  for (const at::Tensor& gradient : expected) of_gradients += gradient.defined() ? storage_bytes(gradient) : 0;
+  const int64_t bytes = of_gradients + (plain_peak - of_gradients) * GetParam().percent / 100;
+  const MemoryBudget budget = MemoryBudget::peak(before + bytes, /*modelled_costs=*/true);
+  fake_.reset_peaks();
+  int64_t replays = 0;
+  {
+    at::Tensor loss;
+    std::shared_ptr<const Trace> trace;
+    {
+      const PolicyScope scope({.memory_budget = budget});
+      trace = scope.trace();
+      loss = network.forward().sum();
+    }
+    loss.backward();
+    replays = trace->stats().recomputed_ops;
+  }
+  const int64_t peak = fake_.peak_device_bytes() - before;
+  expect_same_bits(take_gradients(), expected, "gradient");
+  std::cout << GetParam().name << ": gradients " << of_gradients << ", plain " << plain_peak << ", bound " << bytes
+            << ", peak " << peak << " (" << 100.0 * static_cast<double>(peak) / static_cast<double>(bytes) << " %), "
+            << replays << " replays, " << budget.times_over() << " times over\n";
+  EXPECT_LE(peak, bytes);
+  EXPECT_GE(peak, bytes / 100 * 98 - kRounding);
+  EXPECT_GT(replays, 0);
+  EXPECT_EQ(budget.times_over(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Networks, AcceleratorPeakNetworksTest,
+                         ::testing::Values(NetworkAndShare{"gpt", 60}, NetworkAndShare{"resnet18", 75},
+                                           NetworkAndShare{"lstm", 60}, NetworkAndShare{"resnet50", 60},
+                                           NetworkAndShare{"unet", 60}, NetworkAndShare{"moe", 60}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace ac2::test
