@@ -81,8 +81,9 @@ class MemoryBudget;
 // On CUDA the caching allocator asks before it takes memory of the device, without saying how much. A fraction of the
 // device that was set with setMemoryFraction() is seen in a build with --config=cuda, and from Python. Dropped
 // memory may lie in pieces of segments in which other tensors lie too, and then not be enough; docs/gpu.md has more on
-// that. Other accelerators have nothing of the kind: there ops of regions and replays are tried again, and kernels of
-// backward and ops outside of regions are not.
+// that. In front of the allocator of a device that PyTorch does not have itself (PrivateUse1), if it is a
+// c10::DeviceAllocator, the first call puts an allocator too. Other accelerators have nothing of the kind: there ops of
+// regions and replays are tried again, and kernels of backward and ops outside of regions are not.
 MemoryBudget whatever_fits(bool modelled_costs = false);
 
 class MemoryBudget {
@@ -95,15 +96,24 @@ class MemoryBudget {
   // counted. Among the budgets of nested scopes the smallest strict one is still an error.
   static MemoryBudget soft(int64_t bytes, bool modelled_costs = false);
   // A bound on the peak of the process, not on what regions hold: as whatever_fits(), where memory has run out as soon
-  // as the tensors of the CPU take more than `bytes` together, whoever holds them. Held values, what the program holds
+  // as the tensors of a device take more than `bytes` together, whoever holds them. Held values, what the program holds
   // itself, gradients, the optimizer's state and what kernels allocate then stay within `bytes`, where dropping values
   // of regions under this budget, or another such, is enough; where it is not, more is allocated, a warning says so
-  // once, and it is counted.
+  // once, and it is counted. The CPU, and each device on which such regions compute, has these bytes for itself:
   //
-  // Memory that was allocated before the first call is not counted, so call peak() before the model is made. From then
-  // on every block of the CPU's allocator is noted in a table, for the rest of the process. Memory of accelerators is
-  // not bounded, which a warning says once where a region computes on one; a shortage there is met as under
-  // whatever_fits(). Each call makes a budget of its own; the smallest that lives rules.
+  // - CPU: all tensors that were allocated since the first call.
+  // - CUDA: all memory that LibTorch's allocator has reserved, used or not. The allocator is told to take no more
+  //   (setMemoryFraction) from the first op of such a region on, until the last such budget is gone. Where nothing is
+  //   left to drop, its error arrives, and nothing is counted. Needs LibTorch 2.9, and a build with --config=cuda or
+  //   Python.
+  // - A device that PyTorch does not have itself (PrivateUse1), with a c10::DeviceAllocator: all that the allocator's
+  //   statistics call allocated, with each new block rounded up to 512 bytes.
+  // - Other devices are not bounded, which a warning says once where a region computes on one; a shortage there is met
+  //   as under whatever_fits().
+  //
+  // Memory of the CPU that was allocated before the first call is not counted, so call peak() before the model is made.
+  // From then on every block of the CPU's allocator is noted in a table, for the rest of the process. Each call makes a
+  // budget of its own; the smallest that lives rules.
   //
   // Throws c10::Error unless `bytes` is positive.
   static MemoryBudget peak(int64_t bytes, bool modelled_costs = false);

@@ -107,7 +107,7 @@ The first time is a warning; times_over() and most_bytes_over() count.)",
           [](const py::object& bytes, const py::object& modelled_costs) {
             return with_value_errors([&] { return MemoryBudget::peak(as_bytes(bytes), models_costs(modelled_costs)); });
           },
-          R"(A bound on what all tensors of the CPU take together, not on what regions hold alone.
+          R"(A bound on what all tensors of a device take together, not on what regions hold alone.
 
     budget = ac2.MemoryBudget.peak(2 << 30)         # before the model is made: what is older is not counted
     with ac2.PolicyScope(memory_budget=budget):
@@ -115,8 +115,9 @@ The first time is a warning; times_over() and most_bytes_over() count.)",
 
 An allocation that would bring their sum over the bytes first drops values of regions under this budget, whoever
 allocates. Where there is nothing left to drop, more is allocated: a warning says so once, and times_over() and
-most_bytes_over() count. Memory of accelerators is not bounded, which a warning says once where a region computes on
-one; a shortage there is met as under whatever_fits().)",
+most_bytes_over() count. The CPU, and each device on which such regions compute, has these bytes for itself. On CUDA
+they bound what PyTorch's allocator reserves (torch.cuda.set_per_process_memory_fraction, until the budget is gone);
+where nothing is left to drop there, its error arrives. Devices that cannot be bounded are named in a warning.)",
           py::arg("bytes"), py::arg("modelled_costs") = py::none())
       .def("bytes", &MemoryBudget::bytes,
            "The bytes of the budget, or of the peak; of whatever_fits() what it has learned, and 2**63 - 1 while that "

@@ -169,3 +169,38 @@ def test_a_wrapped_model_is_pickled_with_its_budget():
     again(x).sum().backward()
     model(x).sum().backward()
     assert all(same_bits(a.grad, b.grad) for a, b in zip(again.parameters(), model.parameters()))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_peak_limits_what_the_allocator_of_a_gpu_reserves_and_lets_go_of_it():
+    # 12 layers of some 100 MiB each.
+    model, x = layers(12, 1024).cuda(), torch.randn(8192, 1024, device="cuda")
+
+    def gradients():
+        found = [parameter.grad.clone() for parameter in model.parameters()]
+        model.zero_grad()
+        return found
+
+    def most_reserved():
+        return torch.cuda.memory_stats()["reserved_bytes.all.peak"]
+
+    model(x).sum().backward()
+    gradients()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    model(x).sum().backward()
+    expected = gradients()
+    plain = most_reserved()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    budget = ac2.MemoryBudget.peak(plain * 6 // 10)
+    for _ in range(3):
+        with ac2.PolicyScope(memory_budget=budget) as scope:
+            loss = model(x).sum()
+        loss.backward()
+        assert all(same_bits(found, wanted) for found, wanted in zip(gradients(), expected))
+    assert scope.trace.stats().recomputed_ops > 0
+    assert most_reserved() <= plain * 6 // 10
+    assert torch.cuda.get_per_process_memory_fraction() < 1
+    del budget, scope, loss
+    assert torch.cuda.get_per_process_memory_fraction() == 1
