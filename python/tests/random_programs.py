@@ -16,6 +16,7 @@ from torch._higher_order_ops.while_loop import while_loop
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import ac2
+from device import DEVICE, there
 
 VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
 aten = torch.ops.aten
@@ -60,12 +61,12 @@ class RandomPolicy:
 
 def pack(tensor: torch.Tensor) -> Any:
     BOX.clear()
-    return tensor.tolist(), tensor.dtype
+    return tensor.tolist(), tensor.dtype, tensor.device
 
 
 def unpack(packed: Any) -> torch.Tensor:
-    values, dtype = packed
-    return torch.tensor(values, dtype=dtype)
+    values, dtype, device = packed
+    return torch.tensor(values, dtype=dtype, device=device)
 
 
 # Lists of Python hold doubles, which hold all smaller numbers exactly.
@@ -105,10 +106,10 @@ def mapped(row, other):
 
 HEAD = """\
 def program(region):
-    p, q = (torch.randn(4, 4).requires_grad_() for _ in range(2))
-    x, y, z = (torch.randn(4, 4) for _ in range(3))
+    p, q = (torch.randn(4, 4, device=DEVICE).requires_grad_() for _ in range(2))
+    x, y, z = (torch.randn(4, 4, device=DEVICE) for _ in range(3))
     a, b, c, d = p, q, x, y
-    numbers = torch.arange(16).view(4, 4) + 1
+    numbers = torch.arange(16, device=DEVICE).view(4, 4) + 1
     array = numpy.linspace(0, 1, 16, dtype=numpy.float32).reshape(4, 4)
     memory, shared = torch.from_numpy(array), torch.from_dlpack(array)
     octets = bytearray(range(16))
@@ -192,27 +193,28 @@ HIGHER = [
 ]
 if VERSION >= (2, 11):  # before, there is no derivative
     HIGHER += [
-        "{t} = while_loop(goes_on, round_of, (torch.tensor(0), {u}.cos()))[1]",
+        "{t} = while_loop(goes_on, round_of, (torch.tensor(0, device=DEVICE), {u}.cos()))[1]",
         "{t} = scan(scanned, {u}[0].sin(), {v}.cos(), dim=0)[1]",
     ]
 MODAL = [
     "modes.enter_context({m})", "modes.close()", "modes.enter_context(torch.no_grad())",
     "modes.enter_context(region())",
     "with {m}:\n    {t} = {u}.sin() * {v}", "with {m}, {n}:\n    {t} = ({u} / 3 + {v}.sin()).cos()",
-    "with {m}:\n    {t} = {u}.exp().mul_({v})", "with {m}:\n    {t} = torch.rand(4, 4) * {u}",
+    "with {m}:\n    {t} = {u}.exp().mul_({v})", "with {m}:\n    {t} = torch.rand(4, 4, device=DEVICE) * {u}",
 ]  # fmt: skip
 # Autograd keeps nothing of what lies in this memory itself, so that plain PyTorch sees no write to it.
 FOREIGN = [
-    "{t} = {u} + memory", "{t} = {u} * memory.cos()", "{t} = {u} * (image.float() / 255)",
-    "{t} = image / numbers * {u}", "{t} = {u} * (shared - 1)", "array[:] = 2", "array *= 0.5", "octets[4:8] = b'ABCD'",
-    "memory.mul_(0.5)", "memory.copy_({u}.detach())", "shared[0] = 3", "image.add_(1)",
-    "array[1] = memory[0].sin().numpy()", "{t} = torch.from_numpy({u}.detach().clone().numpy()) * {v}",
+    "{t} = {u} + there(memory)", "{t} = {u} * there(memory).cos()", "{t} = {u} * (there(image).float() / 255)",
+    "{t} = there(image) / numbers * {u}", "{t} = {u} * (there(shared) - 1)", "array[:] = 2", "array *= 0.5",
+    "octets[4:8] = b'ABCD'", "memory.mul_(0.5)", "memory.copy_({u}.detach())", "shared[0] = 3", "image.add_(1)",
+    "array[1] = memory[0].sin().numpy()",
+    "{t} = there(torch.from_numpy({u}.detach().clone().cpu().numpy())) * {v}",
     "{t} = torch.from_dlpack({u}.detach().exp()).sin() * {v}",
 ]  # fmt: skip
 TYPES = [
     "torch.set_default_dtype(torch.float64)", "torch.set_default_dtype(torch.float32)", "{t} = numbers / 3 * {u}",
-    "{t} = numbers.sqrt() * {u}", "{t} = torch.rand(4, 4) * {u}", "{t} = {u} * torch.full((4, 4), 0.3)",
-    "{t} = {u} + (numbers / numbers.sum()).exp()",
+    "{t} = numbers.sqrt() * {u}", "{t} = torch.rand(4, 4, device=DEVICE) * {u}",
+    "{t} = {u} * torch.full((4, 4), 0.3, device=DEVICE)", "{t} = {u} + (numbers / numbers.sum()).exp()",
 ]  # fmt: skip
 DROPPED = [
     "BOX[:] = [{u}.sin(), {v}.cos()]\n{t} = torch.stack(BOX).sum(0)\nBOX.clear()",
@@ -225,7 +227,7 @@ DROPPED = [
 # Autograd holds a leaf itself, so that plain PyTorch reads in backward what the leaf has then. A write may have made
 # something else of an input.
 DATA = [
-    "if {i}.is_leaf:\n    {i}.data = torch.rand(4, 4)",
+    "if {i}.is_leaf:\n    {i}.data = torch.rand(4, 4, device=DEVICE)",
     "if {i}.is_leaf:\n    {i}.data = {i}.detach() * 2",
     "p.data = q.data",
     "q.data = p.detach().exp()",
@@ -236,9 +238,10 @@ READS_Z = [
     "{t} = torch.addmm(z, x, x) * {u}",
 ]  # fmt: skip
 MOVES = [
-    "z.set_(torch.ones(4, 4))", "z.set_(x.detach().sin())", "z.set_(torch.rand(4, 4))\nz.add_(1)", "z.add_(1)",
-    "with torch.no_grad():\n    z.set_({u}.detach().float())", "z.data = torch.rand(4, 4)\nz.mul_(2)", "z.t_()",
-    "with torch.no_grad():\n    {t} = {u}.detach().exp()\n    {t}.set_(torch.ones(4, 4))\n    {t}.add_(1)",
+    "z.set_(torch.ones(4, 4, device=DEVICE))", "z.set_(x.detach().sin())",
+    "z.set_(torch.rand(4, 4, device=DEVICE))\nz.add_(1)", "z.add_(1)",
+    "with torch.no_grad():\n    z.set_({u}.detach().float())", "z.data = torch.rand(4, 4, device=DEVICE)\nz.mul_(2)", "z.t_()",
+    "with torch.no_grad():\n    {t} = {u}.detach().exp()\n    {t}.set_(torch.ones(4, 4, device=DEVICE))\n    {t}.add_(1)",
 ]  # fmt: skip
 REGION = [
     (PURE, 8), (WRITES, 4), (VIEWS, 3), (MODAL, 4), (FOREIGN, 4), (TYPES, 3), (DROPPED, 3),

@@ -4,6 +4,7 @@ import copy
 from typing import Any, Callable, Dict, Tuple
 
 import torch
+from device import generator_states
 
 
 def bits(tensor: torch.Tensor) -> Any:
@@ -16,12 +17,12 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def run(model: torch.nn.Module, step: Callable[[torch.nn.Module], torch.Tensor]) -> Dict[str, torch.Tensor]:
-    """What a step with a copy of the model leaves: the loss, gradients, buffers, and the generator's state."""
+    """What a step with a copy of the model leaves: the loss, gradients, buffers, and the states of the generators."""
     model = copy.deepcopy(model)
     torch.manual_seed(7)
     loss = step(model)
     loss.backward()
-    result = {"loss": loss.detach(), "generator": torch.get_rng_state()}
+    result = {"loss": loss.detach(), "generator": generator_states()}
     for name, parameter in model.named_parameters():
         result["gradient of " + name] = parameter.grad if parameter.grad is not None else torch.empty(0)
     for name, buffer in model.named_buffers():

@@ -12,6 +12,7 @@ import numpy
 import pytest
 import random_programs
 import torch
+from device import IS_CPU, generator_states
 from random_programs import Program, RandomPolicy, draw
 from support import same_bits
 
@@ -56,7 +57,7 @@ def run(program: Program, way: str) -> Outcome:
     try:
         values = [v if v is None else v.detach().clone() for v in names["program"](region)]
         replayed = sum(r.trace.stats().recomputed_ops for r in regions if isinstance(r, ac2.PolicyScope))
-        return Outcome(values + [torch.get_rng_state()], replayed=replayed)
+        return Outcome(values + [generator_states()], replayed=replayed)
     except Exception as error:
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == "<random program>"]
         return Outcome(error=traceback.format_exc(), step=step_of_line.get(lines[-1]) if lines else None)
@@ -128,6 +129,8 @@ def test_random_programs_give_in_regions_what_they_give_without(monkeypatch):
         program, expected = without_refused_steps(draw(seed))
         if expected.values is None:
             continue
+        if not IS_CPU and difference(run(program, PLAIN), expected):
+            continue  # PyTorch itself computes other bits each time
         compared += 1
         for way in [way.format(seed=seed) for way in WAYS]:
             ours = run(program, way)

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import ac2
-from support import assert_same, run
+from device import DEVICE, IS_CPU, there
+from support import assert_same, run, same_bits
 
 torchvision = pytest.importorskip("torchvision")
 transformers = pytest.importorskip("transformers")
@@ -13,11 +14,11 @@ POLICIES = ["recompute_all", "save_compute_intensive", "speed", "must_save_all"]
 
 
 def images(size=64, channels=3, batch=2):
-    return torch.randn(batch, channels, size, size, generator=torch.Generator().manual_seed(2))
+    return there(torch.randn(batch, channels, size, size, generator=torch.Generator().manual_seed(2)))
 
 
 def tokens(length=12, batch=2, vocabulary=64):
-    return torch.randint(1, vocabulary, (batch, length), generator=torch.Generator().manual_seed(2))
+    return there(torch.randint(1, vocabulary, (batch, length), generator=torch.Generator().manual_seed(2)))
 
 
 def classifier(name, size=64, **kwargs):
@@ -27,7 +28,7 @@ def classifier(name, size=64, **kwargs):
     def loss(model):
         output = model(images(size))
         outputs = output if isinstance(output, (tuple, list)) else [output]
-        return sum(torch.nn.functional.cross_entropy(part, torch.tensor([1, 3])) for part in outputs)
+        return sum(torch.nn.functional.cross_entropy(part, torch.tensor([1, 3], device=DEVICE)) for part in outputs)
 
     return make, loss
 
@@ -53,7 +54,7 @@ def detection(name, **kwargs):
         return torchvision.models.get_model(name, weights=None, weights_backbone=None, num_classes=3, **kwargs)
 
     def loss(model):
-        targets = [{"boxes": torch.tensor([[4.0, 6.0, 40.0, 44.0]]), "labels": torch.tensor([1])} for _ in range(2)]
+        targets = [{"boxes": there(torch.tensor([[4.0, 6.0, 40.0, 44.0]])), "labels": there(torch.tensor([1]))} for _ in range(2)]
         return sum(model(list(images()), targets).values())
 
     return make, loss
@@ -78,7 +79,7 @@ def vision(config, **settings):
         return transformers.AutoModelForImageClassification.from_config(
             getattr(transformers, config)(image_size=32, num_labels=4, **settings))
 
-    return make, lambda model: model(images(32), labels=torch.tensor([1, 3])).loss
+    return make, lambda model: model(images(32), labels=torch.tensor([1, 3], device=DEVICE)).loss
 
 
 def whisper():
@@ -88,7 +89,7 @@ def whisper():
         return transformers.WhisperForConditionalGeneration(config)
 
     def loss(model):
-        sound = torch.randn(2, 8, 32, generator=torch.Generator().manual_seed(2))
+        sound = there(torch.randn(2, 8, 32, generator=torch.Generator().manual_seed(2)))
         return model(input_features=sound, labels=tokens()).loss
 
     return make, loss
@@ -160,8 +161,10 @@ def test_a_model_has_the_bits_of_plain_pytorch_under_every_policy(name):
     make, loss = MODELS[name]
     torch.manual_seed(1)
     torch.set_num_threads(1)  # test files run side by side
-    model = make().train()
+    model = make().to(DEVICE).train()
     expected = run(model, loss)
+    if not IS_CPU and not all(map(same_bits, run(model, loss).values(), expected.values())):
+        pytest.skip("PyTorch itself computes other bits each time")
     for policy in POLICIES:
         result, forward, backward = step_in_a_region(model, loss, policy=policy)
         assert_same(result, expected)
