@@ -146,10 +146,11 @@ StepPlanner::~StepPlanner() = default;
 StepPlanner::Plan StepPlanner::plan(int64_t bytes) {
   TORCH_CHECK(bytes > 0, "A plan's budget must be a positive number of bytes, but is ", bytes, ".");
   const std::optional<KeepPlan> plan = state_->planner->solve(bytes);
-  TORCH_CHECK(plan, "No plan holds this step within ", bytes, " bytes: the smallest that was found takes ",
-              state_->planner->smallest().outcome.peak_bytes,
-              ". Give it at least those, or use ScopeOptions::memory_budget, which replays ops more than once if it "
-              "must.");
+  TORCH_CHECK(
+      plan, "No plan holds this step within ", bytes, " bytes: the smallest that was found takes ",
+      state_->planner->smallest().outcome.peak_bytes,
+      ". Give it at least those, or give the scope a memory budget instead (ScopeOptions::memory_budget; in Python "
+      "memory_budget=), under which ops are replayed more than once where they must be.");
   const auto step = state_->planned(*plan, bytes);
   return {internal::follow(step), state_->summary(*plan)};
 }

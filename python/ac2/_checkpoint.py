@@ -222,7 +222,7 @@ def checkpoint_sequential(
         preserve_rng_state: accepted and without effect.
 
     Raises:
-        ValueError: ``segments`` is out of range, or use_reentrant is True.
+        ValueError: ``functions`` is empty, ``segments`` is out of range, or use_reentrant is True.
         TypeError: an unknown keyword.
     """
     if kwargs:
@@ -231,9 +231,11 @@ def checkpoint_sequential(
     if not isinstance(functions, Iterable):
         raise TypeError(f"checkpoint_sequential was given {functions!r}; expected a torch.nn.Sequential or a list of functions.")
     steps = list(functions.children()) if isinstance(functions, torch.nn.Sequential) else list(functions)
+    if not steps:
+        raise ValueError(f"checkpoint_sequential was given an empty {type(functions).__name__}. Put the functions that are to run into it.")
     if isinstance(segments, bool) or not hasattr(segments, "__index__"):
         raise TypeError(f"checkpoint_sequential was given {segments!r} segments; expected a number, 1 to {len(steps)}.")
-    if not 1 <= segments <= max(len(steps), 1):
+    if not 1 <= segments <= len(steps):
         raise ValueError(
             f"checkpoint_sequential was given {segments} segments for {len(steps)} functions; expected 1 to {len(steps)}."
         )

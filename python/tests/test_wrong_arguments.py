@@ -42,6 +42,10 @@ def planner():
     (TypeError, r"^context_fn returned \(3, 4\)", lambda: ac2.checkpoint_wrapper(model(), context_fn=lambda: (3, 4))),
     (ValueError, r"^checkpoint_sequential was given use_reentrant=True",
      lambda: ac2.checkpoint_sequential(model(), 1, X, use_reentrant=True)),
+    (ValueError, r"^checkpoint_sequential was given an empty list. Put the functions that are to run into it",
+     lambda: ac2.checkpoint_sequential([], 2, X)),
+    (ValueError, r"^checkpoint_sequential was given an empty Sequential. Put the functions",
+     lambda: ac2.checkpoint_sequential(torch.nn.Sequential(), 1, X)),
     (TypeError, r"^checkpoint_sequential was given '2' segments", lambda: ac2.checkpoint_sequential(model(), "2", X)),
     (TypeError, r"^checkpoint_sequential was given 2.0 segments", lambda: ac2.checkpoint_sequential(model(), 2.0, X)),
     (TypeError, r"^checkpoint_sequential was given Linear.*expected a torch.nn.Sequential or a list",
@@ -88,6 +92,10 @@ def planner():
     (ValueError, r"^sqrt_segments was asked to divide -1 modules", lambda: ac2.sqrt_segments(-1)),
     (TypeError, r"^pickle was given .*policy by its name", lambda: pickle.dumps(ac2.checkpoint_wrapper(model(), ac2.policies.speed()))),
     (TypeError, r"^pickle was given .*a function of a Python module", lambda: pickle.dumps(ac2.policies.speed())),
+    (TypeError, r"^pickle was given .*The policy of a plan is written to a file by policy.save\(path\), and read by ac2.load_plan",
+     lambda: pickle.dumps(ac2.plan(lambda: X.sin().exp().sum(), "1MiB"))),
+    (RuntimeError, r"^No plan holds this step within 1 bytes.*\(ScopeOptions::memory_budget; in Python memory_budget=\)",
+     lambda: ac2.plan(lambda: X.sin().exp().sum(), 1, recording_budget="1MiB")),
 ])
 def test_the_error_says_what_was_given_and_what_was_expected(error, text, call):
     with pytest.raises(error, match=text):

@@ -44,7 +44,9 @@ class Explanation {
     section(saving_lines(log_, holdings_));
     if (!log_.timed) {
       line("");
-      line("Costs are in ops. Times, history, and who asked for what need ScopeOptions::timeline.");
+      line(
+          "Costs are in ops. Times, history, and who asked for what need ScopeOptions::timeline (in Python "
+          "timeline=True).");
     }
     return absl::StrJoin(lines_, "\n") + "\n";
   }

@@ -303,7 +303,8 @@ if (timed && memory.end > 0) {
   canvas.addEventListener("mouseleave", () => { hideTip(); drawMemory(); });
 } else {
   byId("memory-note").textContent = timed ? "The region held nothing."
-      : "Memory over time, times of ops and replays, and who decided need the region to be opened with ScopeOptions::timeline.";
+      : "Memory over time, times of ops and replays, and who decided need the region to be opened with ScopeOptions::timeline "
+        + "(in Python timeline=True).";
   byId("chart").remove();
 }
 )js";
