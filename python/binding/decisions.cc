@@ -12,6 +12,7 @@
 #include "python/binding/errors.h"
 #include "python/binding/held_object.h"
 #include "python/binding/packed_value.h"
+#include "python/binding/without_compiler.h"
 
 namespace ac2::python {
 
@@ -32,6 +33,7 @@ SaveWithHooks call_python(HeldObject pack, HeldObject unpack) {
   functions.unpack = [unpack = std::move(unpack)](const c10::IValue& packed) {
     const py::gil_scoped_acquire gil;
     return calling_python([&] {
+      const WithoutCompiler without_compiler;
       const py::object tensor = unpack.get()(unpack_object(packed));
       if (!THPVariable_Check(tensor.ptr())) {
         throw py::type_error("SaveWithHooks: unpack returned " + py::repr(py::type::of(tensor)).cast<std::string>() +

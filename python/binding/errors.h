@@ -13,6 +13,8 @@
 #include <string>
 #include <utility>
 
+#include "python/binding/without_compiler.h"
+
 namespace ac2::python {
 
 // Throws the error that Python has set, as PyTorch throws it. The error may pass through threads and reach the caller
@@ -53,6 +55,7 @@ inline void warn_of_type_error(const std::string& text) {
 template <class Fn>
 decltype(auto) calling_python_in_op(Fn&& fn) {
   try {
+    const WithoutCompiler without_compiler;
     return std::forward<Fn>(fn)();
   } catch (pybind11::error_already_set& error) {
     if (error.matches(PyExc_TypeError)) {

@@ -9,6 +9,7 @@
 #include "ac2/internal/replay/subclass_codec.h"
 #include "python/binding/errors.h"
 #include "python/binding/packed_value.h"
+#include "python/binding/without_compiler.h"
 
 namespace ac2::python {
 
@@ -21,6 +22,7 @@ class PythonSubclasses final : public internal::SubclassCodec {
   std::optional<Parts> take_apart(const at::Tensor& tensor) const override {
     const py::gil_scoped_acquire gil;
     return calling_python([&]() -> std::optional<Parts> {
+      const WithoutCompiler without_compiler;
       const py::object taken = function("take_apart")(tensor);
       if (taken.is_none()) {
         return std::nullopt;
@@ -38,6 +40,7 @@ class PythonSubclasses final : public internal::SubclassCodec {
   at::Tensor put_together(c10::ArrayRef<at::Tensor> parts, const c10::IValue& context) const override {
     const py::gil_scoped_acquire gil;
     return calling_python([&] {
+      const WithoutCompiler without_compiler;
       py::list tensors;
       for (const at::Tensor& part : parts) {
         tensors.append(part);

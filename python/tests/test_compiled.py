@@ -180,6 +180,32 @@ assert scope.trace.stats().recorded_ops == 2
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_policies_and_pack_functions_are_no_part_of_the_program_that_is_compiled():
+    packed = []
+
+    def pack(tensor):
+        packed.append(tensor.shape)
+        return tensor.tolist()  # which Dynamo cannot compile
+
+    hooks = ac2.SaveWithHooks(pack, torch.tensor)
+
+    def policy(ctx, op, *args, **kwargs):
+        packed.extend([])
+        return hooks if op is torch.ops.aten.sin.default else ac2.CheckpointPolicy.PREFER_RECOMPUTE
+
+    def function(x):
+        return x.sin().sin().exp()
+
+    # Its ops run while Dynamo looks at each frame that they come to.
+    torch._dynamo.eval_frame.skip_code(function.__code__)
+    x = torch.randn(4, requires_grad=True)
+    expected = torch.autograd.grad(function(x).sum(), x)[0]
+    with ac2.PolicyScope(policy):
+        y = torch.compile(function, backend="eager", fullgraph=True)(x)
+    assert same_bits(torch.autograd.grad(y.sum(), x)[0], expected)
+    assert len(packed) > 0
+
+
 def test_tensors_hand_their_pointers_out_behind_a_graph_break_and_dynamo_compiles_nothing_of_ac2():
     # In a process of its own, as above.
     program = """

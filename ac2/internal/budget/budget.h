@@ -28,7 +28,6 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
-#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -36,7 +35,6 @@
 #include <vector>
 
 #include "absl/container/btree_set.h"
-#include "ac2/internal/allocator/retried_op.h"
 #include "ac2/internal/allocator/shortage.h"
 #include "ac2/internal/budget/backward_turn.h"
 #include "ac2/internal/budget/budgeted_tape.h"
@@ -49,7 +47,6 @@
 #include "ac2/internal/eviction/host_copies.h"
 #include "ac2/internal/eviction/step_memory.h"
 #include "ac2/internal/graph/node.h"
-#include "ac2/internal/libtorch/out_of_memory.h"
 #include "ac2/internal/operators/cost_source.h"
 
 namespace ac2::internal {
@@ -365,41 +362,5 @@ class Budget : public std::enable_shared_from_this<Budget> {
   std::vector<std::shared_ptr<BudgetedTape>> left_over_;  // of which relieve() had the last reference
   const BudgetAtFork at_fork_{start_mutex_, mutex_};
 };
-
-// Returns the result of `call`. If memory ran out in `call` and the budget, if there is one, could free some, returns
-// the result of `again`. Under a budget without a number `again` is tried as long as something can be freed.
-// `before_freeing` is called before anything is freed, which may run destructors of the program's.
-template <class Call, class BeforeFreeing, class Again>
-auto call_with_room(Budget* budget, Call&& call, BeforeFreeing&& before_freeing, Again&& again) {
-  if (budget == nullptr) {
-    return call();
-  }
-  const RetriedOp retried(budget->has_no_number());
-  try {
-    return call();
-  } catch (const std::exception& error) {
-    if (!is_out_of_memory(error)) {
-      throw;
-    }
-    before_freeing();
-    if (!budget->drop_for_another_try()) {
-      throw;
-    }
-  }
-  for (;;) {
-    try {
-      return again();
-    } catch (const std::exception& error) {
-      if (!budget->has_no_number() || !is_out_of_memory(error) || !budget->drop_for_another_try()) {
-        throw;
-      }
-    }
-  }
-}
-template <class Call>
-auto call_with_room(Budget* budget, Call&& call) {
-  return call_with_room(
-      budget, call, [] {}, call);
-}
 
 }  // namespace ac2::internal

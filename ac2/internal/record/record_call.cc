@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "ac2/internal/budget/budget.h"
+#include "ac2/internal/budget/call_with_room.h"
 #include "ac2/internal/graph/seen_writes.h"
 #include "ac2/internal/libtorch/for_each_tensor.h"
 #include "ac2/internal/operators/op_tables.h"

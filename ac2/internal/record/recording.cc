@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "ac2/internal/budget/budget.h"
+#include "ac2/internal/budget/peak_bound.h"
 #include "ac2/internal/libtorch/for_each_tensor.h"
 #include "ac2/internal/libtorch/stream_order.h"
 #include "ac2/internal/libtorch/tensor_bytes.h"

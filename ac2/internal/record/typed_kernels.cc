@@ -47,6 +47,7 @@
 #include <utility>
 
 #include "ac2/internal/budget/budget.h"
+#include "ac2/internal/budget/call_with_room.h"
 #include "ac2/internal/libtorch/out_of_memory.h"
 #include "ac2/internal/libtorch/python_dispatch.h"
 #include "ac2/internal/libtorch/torch_compat.h"

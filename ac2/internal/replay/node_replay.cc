@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "ac2/internal/budget/call_with_room.h"
 #include "ac2/internal/libtorch/storage_copy.h"
 #include "ac2/internal/libtorch/stream_order.h"
 #include "ac2/internal/replay/held_results.h"
