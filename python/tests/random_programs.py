@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import ac2
 from device import DEVICE, there
+from random_subclasses import Closed, Loud, One, Scaled, Square, quiet, set_data, stored, unwrapped, wrapped  # which the programs call
 
 VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
 aten = torch.ops.aten
@@ -116,7 +117,7 @@ def program(region):
     image = torch.frombuffer(octets, dtype=torch.uint8).view(4, 4)
 """
 
-Step = Tuple[int, str]  # of which part: in the region, before the first backward, between that and the second
+Step = Tuple[int, str]  # of which part: before the region, in it, before the first backward, between that and the second
 
 
 @dataclasses.dataclass
@@ -141,19 +142,20 @@ class Program:
                 if part_of_step == part:
                     put(text, depth, i)
 
+        put_part(0, 1)
         depth = 1
         if self.around:
             put(f"with {self.around}:", 1)
             depth = 2
         put("with region(), contextlib.ExitStack() as modes:", depth)
-        put_part(0, depth + 1)
+        put_part(1, depth + 1)
         put("modes.close()", depth + 1)
-        put("loss = (a * c + b + d + p.cos() * q).sum()", depth + 1)
-        put_part(1, depth)
+        put("loss = quiet((a * c + b + d + p.cos() * q).sum())", depth + 1)
+        put_part(2, depth)
         for i in range(self.backwards):
             put(f"loss.backward(retain_graph={i + 1 < self.backwards})", depth)
             if i == 0 and self.backwards == 2:
-                put_part(2, depth)
+                put_part(3, depth)
         put("return [loss, a, b, c, d, p, q, x, y, z, memory, image, p.grad, q.grad]", 1)
         return "\n".join(lines) + "\n", step_of_line
 
@@ -209,7 +211,7 @@ FOREIGN = [
     "octets[4:8] = b'ABCD'", "memory.mul_(0.5)", "memory.copy_({u}.detach())", "shared[0] = 3", "image.add_(1)",
     "array[1] = memory[0].sin().numpy()",
     "{t} = there(torch.from_numpy({u}.detach().clone().cpu().numpy())) * {v}",
-    "{t} = torch.from_dlpack({u}.detach().exp()).sin() * {v}",
+    "{t} = torch.from_dlpack(stored({u}).exp()).sin() * {v}",
 ]  # fmt: skip
 TYPES = [
     "torch.set_default_dtype(torch.float64)", "torch.set_default_dtype(torch.float32)", "{t} = numbers / 3 * {u}",
@@ -227,10 +229,10 @@ DROPPED = [
 # Autograd holds a leaf itself, so that plain PyTorch reads in backward what the leaf has then. A write may have made
 # something else of an input.
 DATA = [
-    "if {i}.is_leaf:\n    {i}.data = torch.rand(4, 4, device=DEVICE)",
-    "if {i}.is_leaf:\n    {i}.data = {i}.detach() * 2",
-    "p.data = q.data",
-    "q.data = p.detach().exp()",
+    "if {i}.is_leaf:\n    set_data({i}, torch.rand(4, 4, device=DEVICE))",
+    "if {i}.is_leaf:\n    set_data({i}, {i}.detach() * 2)",
+    "set_data(p, q.data)",
+    "set_data(q, p.detach().exp())",
 ]
 # `z` is an input that lies elsewhere now and then, with the same version counter, and is written to there.
 READS_Z = [
@@ -238,11 +240,26 @@ READS_Z = [
     "{t} = torch.addmm(z, x, x) * {u}",
 ]  # fmt: skip
 MOVES = [
-    "z.set_(torch.ones(4, 4, device=DEVICE))", "z.set_(x.detach().sin())",
+    "z.set_(torch.ones(4, 4, device=DEVICE))", "z.set_(stored(x).sin())",
     "z.set_(torch.rand(4, 4, device=DEVICE))\nz.add_(1)", "z.add_(1)",
-    "with torch.no_grad():\n    z.set_({u}.detach().float())", "z.data = torch.rand(4, 4, device=DEVICE)\nz.mul_(2)", "z.t_()",
+    "with torch.no_grad():\n    z.set_(stored({u}).float())", "set_data(z, torch.rand(4, 4, device=DEVICE))\nz.mul_(2)", "z.t_()",
     "with torch.no_grad():\n    {t} = {u}.detach().exp()\n    {t}.set_(torch.ones(4, 4, device=DEVICE))\n    {t}.add_(1)",
 ]  # fmt: skip
+SUBCLASS_INPUTS = [
+    "p = a = {k}.of(p.detach()).requires_grad_()", "q = b = {k}.of(q.detach()).requires_grad_()", "x = c = {k}.of(x)",
+    "y = d = {k}.of(y)", "p = a = torch.nn.Parameter({k}.of(p.detach()))", "z = {k}.of(z)",
+]  # fmt: skip
+SUBCLASSES = [
+    "{t} = wrapped({u}, {k})", "{t} = wrapped({u}.sin(), {k}).exp() * {v}", "{t} = unwrapped({u})", "{t} = unwrapped({u}) * {v}",
+    "{t} = {k}.of(x.detach() + 1) * {u}", "{t} = wrapped({u}, {k}).add_({s})", "{t} = wrapped(unwrapped({u}).cos(), {k})",
+    "{t} = Square.apply({u})", "{t} = Square.apply(wrapped({u}, {k})).sin()",
+    "{t} = torch.nn.functional.layer_norm(wrapped({u}, {k}), (4,)) + {v}",
+    "{t} = torch.nn.functional.linear({u}, wrapped({v}, {k}), {w}[0])",
+    "{t} = torch.nn.functional.scaled_dot_product_attention(*(s.unsqueeze(0) for s in (wrapped({u}, {k}), {v}, {w})))[0]",
+    "{t} = torch.stack([wrapped({u}, {k}), {v}]).max(0)[0]", "{t} = torch.where(wrapped({u}, {k}) > {v}, {w}, {u})",
+    "{t} = torch.einsum('ij,jk->ik', wrapped({u}, {k}).to({v}.dtype), {v}).tanh()",
+]  # fmt: skip
+KINDS = ["One", "Scaled", "Closed", "Loud"]
 REGION = [
     (PURE, 8), (WRITES, 4), (VIEWS, 3), (MODAL, 4), (FOREIGN, 4), (TYPES, 3), (DROPPED, 3),
     (READS_Z, 2), (MOVES, 2), (DATA, 1),
@@ -259,14 +276,21 @@ def draw_step(dice: random.Random, kinds: List[Tuple[List[str], int]]) -> str:
     u, v, w, s = dice.choices(SLOTS * 3 + INPUTS, k=4)
     i = dice.choice(INPUTS)
     m, n = dice.choices(MODES, k=2)
-    return dice.choice(texts).format(t=t, o=o, u=u, v=v, w=w, s=s, i=i, m=m, n=n)
+    k = dice.choice(KINDS)
+    return dice.choice(texts).format(t=t, o=o, u=u, v=v, w=w, s=s, i=i, m=m, n=n, k=k)
 
 
 def draw(seed: int) -> Program:
     """Some steps of it may be refused by PyTorch."""
     dice = random.Random(seed)
     region = REGION + [(HIGHER, 6)] * (dice.random() < 0.08)  # each of them takes as long as a hundred other steps
-    parts = [(0, region, dice.randint(4, 18)), (1, AFTER, dice.randint(0, 3)), (2, AFTER, dice.randint(0, 2))]
+    inputs = 0
+    if dice.random() < 0.4:
+        region, inputs = region + [(SUBCLASSES, 6)], dice.randint(0, 2)
+    parts = [
+        (0, [(SUBCLASS_INPUTS, 1)], inputs), (1, region, dice.randint(4, 18)),
+        (2, AFTER, dice.randint(0, 3)), (3, AFTER, dice.randint(0, 2)),
+    ]  # fmt: skip
     steps = [(part, draw_step(dice, kinds)) for part, kinds, count in parts for _ in range(count)]
     around = dice.choice(MODES) if dice.random() < 0.25 else None
     return Program(steps, around, dice.randint(1, 2))

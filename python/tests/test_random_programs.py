@@ -14,6 +14,7 @@ import random_programs
 import torch
 from device import IS_CPU, generator_states
 from random_programs import Program, RandomPolicy, draw
+from random_subclasses import WRAPPERS, parts_of
 from support import same_bits
 
 import ac2
@@ -32,8 +33,29 @@ WAYS = [
 
 
 @dataclasses.dataclass
+class Value:
+    """A tensor as the name of its class and the plain tensors that it is made of.
+
+    What was saved of a Loud tensor comes back as a torch.Tensor, so that a gradient may be of either class.
+    """
+
+    kind: str
+    parts: List[torch.Tensor]
+
+    def has_the_bits_of(self, other: "Value") -> bool:
+        return self.kind == other.kind and len(self.parts) == len(other.parts) and all(map(same_bits, self.parts, other.parts))
+
+
+def value_of(tensor: Optional[torch.Tensor]) -> Value:
+    if tensor is None:
+        return Value("None", [])
+    kind = type(tensor).__name__ if isinstance(tensor, WRAPPERS) else "Tensor"
+    return Value(kind, [part.clone() for part in parts_of(tensor)])
+
+
+@dataclasses.dataclass
 class Outcome:
-    values: Optional[List[Optional[torch.Tensor]]] = None
+    values: Optional[List["Value"]] = None
     error: str = ""
     step: Optional[int] = None  # that raised
     replayed: int = 0
@@ -55,9 +77,9 @@ def run(program: Program, way: str) -> Outcome:
         return regions[-1]
 
     try:
-        values = [v if v is None else v.detach().clone() for v in names["program"](region)]
+        values = list(map(value_of, names["program"](region)))
         replayed = sum(r.trace.stats().recomputed_ops for r in regions if isinstance(r, ac2.PolicyScope))
-        return Outcome(values + [generator_states()], replayed=replayed)
+        return Outcome(values + [value_of(generator_states())], replayed=replayed)
     except Exception as error:
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == "<random program>"]
         return Outcome(error=traceback.format_exc(), step=step_of_line.get(lines[-1]) if lines else None)
@@ -93,7 +115,7 @@ def difference(ours: Outcome, expected: Outcome) -> str:
         return "" if ours.lacks_budget else "raises only in a region: " + ours.error
     names = ["loss", *"abcdpqxyz", "memory", "image", "p.grad", "q.grad", "generator"]
     for name, ours_, expected_ in zip(names, ours.values, expected.values, strict=True):
-        if (ours_ is None) != (expected_ is None) or (ours_ is not None and not same_bits(ours_, expected_)):
+        if not ours_.has_the_bits_of(expected_):
             return f"{name} is {ours_}, but in plain PyTorch {expected_}"
     return f"{left} nodes are left behind" if (left := nodes_left()) else ""
 

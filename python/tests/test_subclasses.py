@@ -309,6 +309,30 @@ def test_a_subclass_that_cannot_be_taken_apart_is_saved_whole_and_explain_says_s
     assert same_bits(x.grad.inner, plain.grad)
 
 
+def test_a_function_finds_a_torch_tensor_in_what_it_saved_of_a_class_with_torch_function_alone_as_with_hooks_of_pytorch():
+    class Named(torch.Tensor):
+        pass
+
+    class Saves(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, tensor):
+            ctx.save_for_backward(tensor)
+            return tensor * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            kinds.append(type(ctx.saved_tensors[0]))
+            return grad * 2
+
+    kinds = []
+    for block in (ac2.PolicyScope(), torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t), ac2.DisableCheckpointing()):
+        x = torch.ones(2, requires_grad=True)
+        with block:
+            loss = Saves.apply(x.sin().as_subclass(Named)).sum()
+        loss.backward()
+    assert kinds == [torch.Tensor, torch.Tensor, Named]
+
+
 def test_a_wrapper_subclass_that_is_written_in_place_after_it_was_saved_is_an_error():
     a = TwoTensor(torch.randn(4), torch.randn(4)).requires_grad_()
     with ac2.PolicyScope():
