@@ -1,10 +1,19 @@
 """Tensor subclasses for the random programs: made of one tensor, of two, of parts unknown to PyTorch, and of none."""
 
-from typing import Any, List, Tuple, Type
+from typing import Any, List, Optional, Tuple, Type
 
 import torch
 from torch.utils._python_dispatch import return_and_correct_aliasing
 from torch.utils._pytree import tree_map_only
+
+
+def depth(tensor: Optional[torch.Tensor]) -> int:
+    """Of how many tensors within each other it is made."""
+    levels = -1
+    while tensor is not None:
+        levels += 1
+        tensor = getattr(tensor, "value", getattr(tensor, "inner", None))
+    return levels
 
 
 class One(torch.Tensor):
@@ -14,6 +23,8 @@ class One(torch.Tensor):
 
     @staticmethod
     def __new__(cls, inner: torch.Tensor) -> "One":
+        if depth(inner) == 2:
+            raise ValueError("Each further level would make an op several times as slow.")
         return torch.Tensor._make_wrapper_subclass(
             cls, inner.size(), strides=inner.stride(), storage_offset=inner.storage_offset(), dtype=inner.dtype, device=inner.device
         )
