@@ -62,26 +62,24 @@ ABSL_FLAG(bool, compare_rules, false, "the rules of DTR and simple ones beside t
 namespace {
 
 using ac2::internal::RecordedStep;
-using ac2::internal::RuleChoice;
 using ac2::internal::SimulatorOptions;
 using ac2::internal::StepResult;
 using ac2::internal::StepStore;
 
-RuleChoice run(const RecordedStep& step, int64_t budget, bool known_step) {
+StepResult run(const RecordedStep& step, int64_t budget, bool known_step) {
   if (known_step) {
-    return ac2::internal::best_rule(step, budget, absl::GetFlag(FLAGS_effort));
+    return ac2::internal::best_rule(step, budget, absl::GetFlag(FLAGS_effort)).result;
   }
-  RuleChoice choice;
-  choice.options.budget = budget;
-  choice.result = ac2::internal::simulate(step, choice.options);
-  return choice;
+  return ac2::internal::simulate(step, {.budget = budget});
 }
 
-// Between `failing` and `met`, to a thousandth of `peak`.
+// Between `failing` and `met`, to a thousandth of `peak`. Each budget is tried with the constants of the rule alone: a
+// search for each of the ten would take minutes for a long step.
 int64_t smallest_budget(const RecordedStep& step, int64_t failing, int64_t met, int64_t peak, bool known_step) {
   while (met - failing > peak / 1000) {
     const int64_t middle = failing + (met - failing) / 2;
-    (run(step, middle, known_step).result.outcome == StepResult::kCompleted ? met : failing) = middle;
+    const StepResult result = ac2::internal::simulate(step, {.budget = middle, .step_known = known_step});
+    (result.outcome == StepResult::kCompleted ? met : failing) = middle;
   }
   return met;
 }
@@ -280,7 +278,7 @@ int main(int argc, char** argv) {
       }
       continue;
     }
-    const StepResult result = run(*step, budget, known_step).result;
+    const StepResult result = run(*step, budget, known_step);
     if (result.outcome != StepResult::kCompleted) {
       std::fflush(stdout);
       explain_failure(*step, fraction, budget, result, peak, known_step);

@@ -3,6 +3,8 @@
 //   record_step --model=gpt > gpt.log
 //   budget_simulator gpt.log --budget 0.5,0.3,0.15 --compare_rules --repeat 5
 //
+//   record_step --model=lstm_cells --chunks=180 --runs=1 > long.log      # about 100,000 ops
+//
 // The step is forward and backward, without an optimizer, on one thread. step_recorder.h says what the trace has.
 //
 // Exit status: 0, or 1 for a wrong command line.
@@ -25,6 +27,7 @@
 #include "benchmarks/step_recorder.h"
 
 ABSL_FLAG(std::string, model, "gpt", "of the headers in networks/");
+ABSL_FLAG(int, chunks, 0, "of lstm and lstm_cells, each of 16 time steps, or 3 if tiny; 0 for the model's own number");
 ABSL_FLAG(int, runs, 7, "how often the step runs; the least time of each op counts");
 ABSL_FLAG(bool, tiny, false, "the same ops on a few numbers");
 
@@ -34,7 +37,8 @@ bool is_among(const std::string& name, const std::vector<std::string>& names) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-std::shared_ptr<peers::Network> any_network(const std::string& name, peers::Size size) {
+std::shared_ptr<peers::Network> any_network(const std::string& name, peers::Size size, int chunks) {
+  if (chunks != 0) return peers::make_recurrent_network(name, size, chunks);
   if (is_among(name, peers::image_network_names())) return peers::make_image_network(name, size);
   if (is_among(name, peers::branching_network_names())) return peers::make_branching_network(name, size);
   TORCH_CHECK(is_among(name, peers::network_names()), "Unknown model \"", name,
@@ -49,7 +53,7 @@ void run() {
   const peers::Size size = absl::GetFlag(FLAGS_tiny) ? peers::Size::kTiny : peers::Size::kFull;
   at::set_num_threads(1);
   torch::manual_seed(1);
-  const auto network = any_network(absl::GetFlag(FLAGS_model), size);
+  const auto network = any_network(absl::GetFlag(FLAGS_model), size, absl::GetFlag(FLAGS_chunks));
   const at::Tensor input = network->input();
   const auto step = [&] { network->forward(input, peers::run_plain).sum().backward(); };
   const auto zero = [&] { network->zero_grad(/*set_to_none=*/true); };

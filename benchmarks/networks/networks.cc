@@ -294,6 +294,20 @@ void fill(Network& network) {
   }
 }
 
+bool is_recurrent(const std::string& name) {
+  return name == "lstm" || name == "lstm_cells";
+}
+
+Recurrence recurrence(bool tiny) {
+  return tiny ? Recurrence{.chunks = 2, .steps = 3, .batch = 2, .features = 4, .hidden = 4}
+              : Recurrence{.chunks = 8, .steps = 16, .batch = 16, .features = 128, .hidden = 256};
+}
+
+std::shared_ptr<Network> make_recurrent(const std::string& name, const Recurrence& shape) {
+  if (name == "lstm") return std::make_shared<FusedLstm>(shape);
+  return std::make_shared<LstmCells>(shape);
+}
+
 std::shared_ptr<Network> make(const std::string& name, bool tiny) {
   if (name == "chain") return std::make_shared<Chain>(tiny ? 10 : 1'000);
   if (name == "gpt") {
@@ -303,10 +317,7 @@ std::shared_ptr<Network> make(const std::string& name, bool tiny) {
   if (name == "resnet18") {
     return tiny ? std::make_shared<ResNet18>(2, 32, 4) : std::make_shared<ResNet18>(16, 64, 64);
   }
-  const Recurrence shape = tiny ? Recurrence{.chunks = 2, .steps = 3, .batch = 2, .features = 4, .hidden = 4}
-                                : Recurrence{.chunks = 8, .steps = 16, .batch = 16, .features = 128, .hidden = 256};
-  if (name == "lstm") return std::make_shared<FusedLstm>(shape);
-  if (name == "lstm_cells") return std::make_shared<LstmCells>(shape);
+  if (is_recurrent(name)) return make_recurrent(name, recurrence(tiny));
   if (name == "tree") return tiny ? std::make_shared<Tree>(3, 4, 8) : std::make_shared<Tree>(6, 256, 256);
   return nullptr;
 }
@@ -325,6 +336,16 @@ const std::vector<std::string>& network_names() {
 std::shared_ptr<Network> make_network(const std::string& name, Size size) {
   std::shared_ptr<Network> network = make(name, size == Size::kTiny);
   TORCH_CHECK(network, "Unknown model \"", name, "\". Choose one of: ", absl::StrJoin(network_names(), ", "), ".");
+  fill(*network);
+  return network;
+}
+
+std::shared_ptr<Network> make_recurrent_network(const std::string& name, Size size, int64_t chunks) {
+  TORCH_CHECK(is_recurrent(name), "The model \"", name, "\" has no chunks. Choose one of: lstm, lstm_cells.");
+  TORCH_CHECK(chunks > 0, "A model has at least one chunk, but ", chunks, " were asked for.");
+  Recurrence shape = recurrence(size == Size::kTiny);
+  shape.chunks = chunks;
+  std::shared_ptr<Network> network = make_recurrent(name, shape);
   fill(*network);
   return network;
 }

@@ -46,6 +46,10 @@ const std::vector<std::string>& network_names();
 // Throws c10::Error that lists the names if `name` is not one of them.
 std::shared_ptr<Network> make_network(const std::string& name, Size size);
 
+// "lstm" or "lstm_cells" over a sequence of so many chunks. A chunk has 16 time steps, or 3 if tiny. Throws c10::Error
+// for another name, and if `chunks` is not positive.
+std::shared_ptr<Network> make_recurrent_network(const std::string& name, Size size, int64_t chunks);
+
 // sin(0.37 i² + seed) for the i-th of `sizes`' elements in double, times `scale`, plus `offset`, as float. The square
 // keeps matrices from having rank 2.
 at::Tensor by_formula(at::IntArrayRef sizes, double seed, double scale, double offset = 0);

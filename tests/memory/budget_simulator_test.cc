@@ -579,11 +579,13 @@ TEST_F(BudgetSimulatorTest, RefusesToCompareRulesOfNothingOrWithOtherWaysToKnowT
 }
 
 TEST_F(BudgetSimulatorTest, ABudgetThatCannotBeMetNamesTheSmallestThatCan) {
-  const test::Printed run = simulate_by_program(path_ + " --budget 0.01");
-  EXPECT_EQ(run.status, 1);
-  // Input, the two arguments of an op, and its result.
-  EXPECT_THAT(run.output, AllOf(HasSubstr("a budget of 0.01 (1030 bytes) cannot be met: op (op 0) needs"),
-                                HasSubstr("The smallest that was met on trying is 0.039 (40")));
+  for (const std::string known : {"", " --known_step"}) {
+    const test::Printed run = simulate_by_program(path_ + " --budget 0.01" + known);
+    EXPECT_EQ(run.status, 1);
+    // Input, the two arguments of an op, and its result.
+    EXPECT_THAT(run.output, AllOf(HasSubstr("a budget of 0.01 (1030 bytes) cannot be met: op (op 0) needs"),
+                                  HasSubstr("The smallest that was met on trying is 0.039 (40")));
+  }
 }
 
 TEST_F(BudgetSimulatorTest, RefusesBudgetsOutOfRange) {

@@ -103,6 +103,28 @@ TEST(RecordStepTest, RecordsABranchingNetworkSoThatItCanBeSimulated) {
   }
 }
 
+TEST(RecordStepTest, ALongSequenceIsALongStepThatCanBeSimulated) {
+  std::vector<size_t> ops;
+  for (const int chunks : {1, 2, 40}) {
+    const test::Printed run = record_by_program(absl::StrCat("--tiny --runs=1 --model=lstm_cells --chunks=", chunks));
+    ASSERT_EQ(run.status, 0) << run.output;
+    const RecordedStep step = read(run.output);
+    EXPECT_EQ(internal::simulate(step, {}).cost, step.cost());
+    ops.push_back(step.ops.size());
+  }
+  EXPECT_EQ(ops[2], ops[1] + 38 * (ops[1] - ops[0])) << "each chunk has the same ops";
+  EXPECT_GT(ops[2], 4'000U);
+}
+
+TEST(RecordStepTest, ChunksOfAModelWithoutThemAreAnErrorThatListsTheModelsThatHaveThem) {
+  const test::Printed run = record_by_program("--tiny --model=gpt --chunks=2");
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.output, HasSubstr("\"gpt\" has no chunks. Choose one of: lstm, lstm_cells."));
+  const test::Printed negative = record_by_program("--tiny --model=lstm --chunks=-1");
+  EXPECT_EQ(negative.status, 1);
+  EXPECT_THAT(negative.output, HasSubstr("at least one chunk, but -1 were asked for"));
+}
+
 TEST(RecordStepTest, AnUnknownModelIsAnErrorThatListsThoseThereAre) {
   const test::Printed run = record_by_program("--model=none");
   EXPECT_EQ(run.status, 1);
