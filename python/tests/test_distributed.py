@@ -411,12 +411,6 @@ def test_tensor_parallel(ranks, sequence):
     ranks.run(same_as_plain, train_tensor_parallel, FEW if sequence else WAYS, sequence)
 
 
-sees_inside_of_dtensors = pytest.mark.skipif(
-    tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13),
-    reason="before 2.13 regions do not see what DTensor runs and waits for, and save DTensors whole",
-)
-
-
 def measure_tensor_parallel(ways, sequence):
     """What a forward leaves on this rank, by way, and what a region around a block says of all the values that it holds."""
 
@@ -442,7 +436,6 @@ def measure_tensor_parallel(ways, sequence):
         return [left_by(mesh, way) for way in ways]
 
 
-@sees_inside_of_dtensors
 @pytest.mark.parametrize("sequence", [False, True])
 def test_a_tensor_parallel_model_holds_the_inputs_of_its_blocks_and_what_collectives_return(ranks, sequence):
     unit = ROWS * WIDTH * 4  # of a hidden state
@@ -480,7 +473,6 @@ def same_with_gathers_again():
         assert count == communicated + STEPS * LAYERS, f"{where}: {count} collectives, {communicated} without regions"
 
 
-@sees_inside_of_dtensors
 def test_tensor_parallel_that_gathers_the_sequence_again_in_backward(ranks):
     ranks.run(same_with_gathers_again)
 
