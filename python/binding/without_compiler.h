@@ -29,13 +29,10 @@ class WithoutCompiler {
  private:
   // Returns a new reference to what was set before; null if that failed.
   static PyObject* set(PyObject* callback) {
-    static PyObject* const function = pybind11::module_::import("torch")
-                                          .attr("_C")
-                                          .attr("_dynamo")
-                                          .attr("eval_frame")
-                                          .attr("set_eval_frame")
-                                          .release()
-                                          .ptr();
+    static PyObject* const function =
+        pybind11::object(pybind11::module_::import("torch._C._dynamo.eval_frame").attr("set_eval_frame"))
+            .release()
+            .ptr();
     PyObject* const before = PyObject_CallOneArg(function, callback);
     if (before == nullptr) {
       PyErr_Clear();

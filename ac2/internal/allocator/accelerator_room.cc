@@ -30,6 +30,9 @@ Noted& noted_of(c10::DeviceIndex device) {
   return noted.at(static_cast<uint8_t>(device) % noted.size());
 }
 
+// cuBLAS takes 32 MiB on Hopper, and a kernel's request was seen for 64.
+constexpr int64_t kWorkspace = int64_t{64} << 20;
+
 std::optional<AcceleratorRoom> room_by_libtorch(c10::DeviceIndex device) {
   const std::optional<DeviceMemory> memory = memory_of_accelerator(device);
   if (!memory) {
@@ -44,7 +47,8 @@ std::optional<AcceleratorRoom> room_by_libtorch(c10::DeviceIndex device) {
                          .limit = limit,
                          .reserved = memory->reserved,
                          .untouched = std::max<int64_t>(std::min(memory->free, limit - memory->reserved), 0),
-                         .idle = idle};
+                         .idle = idle,
+                         .workspace = std::min(kWorkspace, limit / 8)};
 }
 
 constexpr AcceleratorAllocator kLibTorchs = {.room_of = &room_by_libtorch,

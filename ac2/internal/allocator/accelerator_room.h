@@ -10,6 +10,7 @@
 
 #include <c10/core/Device.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -21,10 +22,11 @@ struct AcceleratorRoom {
   int64_t reserved = 0;   // the bytes that it has
   int64_t untouched = 0;  // the bytes that it has not, may have, and others have left free
   int64_t idle = 0;       // those that it has and would give back
+  int64_t workspace = 0;  // a kernel's own memory, which does not grow with the device
 
   int64_t left() const { return untouched + idle; }
   // Kernels may take as much beside their results.
-  int64_t least() const { return limit / 128; }
+  int64_t least() const { return std::max(limit / 128, workspace); }
 };
 
 // None if LibTorch does not say (before 2.9).

@@ -32,8 +32,8 @@ const MemoryFractionSource* memory_fraction_source() {
 
 double memory_fraction(c10::DeviceIndex device) {
   const MemoryFractionSource* const there = memory_fraction_source();
-  const double fraction =
-      there != nullptr && there->get != nullptr ? there->get(device) : noted_fraction(device).load(std::memory_order_relaxed);
+  const bool tells = there != nullptr && there->get != nullptr;
+  const double fraction = tells ? there->get(device) : noted_fraction(device).load(std::memory_order_relaxed);
   return std::clamp(fraction, 0., 1.);
 }
 
