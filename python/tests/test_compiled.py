@@ -193,10 +193,13 @@ def test_policies_and_pack_functions_are_no_part_of_the_program_that_is_compiled
         packed.extend([])
         return hooks if op is torch.ops.aten.sin.default else ac2.CheckpointPolicy.PREFER_RECOMPUTE
 
-    def function(x):
-        return x.sin().sin().exp()
+    def compiled(x):
+        return x.cos()
 
-    # Its ops run while Dynamo looks at each frame that they come to.
+    def function(x):
+        return compiled(x.sin().sin()).exp()
+
+    # Its own ops run while Dynamo looks at each frame that they come to.
     torch._dynamo.eval_frame.skip_code(function.__code__)
     x = torch.randn(4, requires_grad=True)
     expected = torch.autograd.grad(function(x).sum(), x)[0]
