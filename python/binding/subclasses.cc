@@ -4,8 +4,10 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <optional>
+#include <string>
 #include <utility>
 
+#include "ac2/internal/region/policies_here.h"
 #include "ac2/internal/replay/subclass_codec.h"
 #include "python/binding/errors.h"
 #include "python/binding/packed_value.h"
@@ -47,6 +49,15 @@ class PythonSubclasses final : public internal::SubclassCodec {
       }
       return function("put_together")(tensors, unpack_object(context)).cast<at::Tensor>();
     });
+  }
+
+  std::string note_whole(const at::Tensor& tensor) const override {
+    if (!tensor.key_set().has(c10::DispatchKey::Python)) {
+      return "";
+    }
+    const py::gil_scoped_acquire gil;
+    return calling_python(
+        [&] { return function("note_whole")(tensor, internal::policies_here_save_everything()).cast<std::string>(); });
   }
 
  private:

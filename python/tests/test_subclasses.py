@@ -295,16 +295,31 @@ class Closed(torch.Tensor):
         return Closed(result) if isinstance(result, torch.Tensor) else result
 
 
+@pytest.fixture
+def nothing_said():
+    """As in a process that has warned of no class yet."""
+    from ac2 import _subclasses
+
+    _subclasses._warn_once.cache_clear()
+
+
+def closed():
+    return Closed(torch.linspace(-1, 1, 4)).requires_grad_()
+
+
 @pytest.mark.parametrize("timeline", [False, True])
-def test_a_subclass_that_cannot_be_taken_apart_is_saved_whole_and_explain_says_so(timeline):
-    inner = torch.randn(4)
-    x = Closed(inner.clone()).requires_grad_()
-    with ac2.PolicyScope(timeline=timeline) as scope:
-        loss = x.sin().cos().sum()
+def test_a_subclass_that_cannot_be_taken_apart_is_saved_whole_and_a_warning_and_explain_say_so(nothing_said, timeline):
+    x = closed()
+    with pytest.warns(UserWarning, match=r"class .*test_subclasses\.Closed are saved whole .* Give the class __tensor_flatten__") as warned:
+        for _ in range(2):
+            with ac2.PolicyScope(timeline=timeline) as scope:
+                loss = x.sin().cos().sum()
+    assert len(warned) == 1
+    assert warned[0].filename == __file__
     text = ac2.explain(scope.trace)
-    assert "Saved whole, whatever policies say of it, and not counted in bytes:\n   2 tensors  subclass" in text, text
+    assert f"Saved whole, whatever policies say of it, and not counted in bytes:\n   2 tensors  subclass {__name__}.Closed" in text, text
     loss.backward()
-    plain = inner.clone().requires_grad_()
+    plain = x.inner.clone().requires_grad_()
     plain.sin().cos().sum().backward()
     assert same_bits(x.grad.inner, plain.grad)
 
@@ -331,6 +346,14 @@ def test_a_function_finds_a_torch_tensor_in_what_it_saved_of_a_class_with_torch_
             loss = Saves.apply(x.sin().as_subclass(Named)).sum()
         loss.backward()
     assert kinds == [torch.Tensor, torch.Tensor, Named]
+
+
+@pytest.mark.filterwarnings("error")
+def test_nothing_is_said_of_subclasses_saved_whole_where_policies_save_or_the_program_has_them(nothing_said):
+    with ac2.PolicyScope("must_save_all"):
+        closed().sin().cos().sum().backward()
+    with ac2.PolicyScope("recompute_all"):
+        closed().sin().sum().backward()  # sin saves the parameter alone
 
 
 def test_a_wrapper_subclass_that_is_written_in_place_after_it_was_saved_is_an_error():

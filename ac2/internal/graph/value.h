@@ -61,7 +61,8 @@ struct OpaqueForm {
   at::Tensor held;  // while the value has users
   // An alias for `held`, made beforehand where making one calls Python, which must not happen under the tape's lock.
   at::Tensor alias;
-  c10::IValue parts;  // in place of `held`, of a tensor that is made of others: SavedTensorHook's hooks on these
+  c10::IValue parts;       // in place of `held`, of a tensor that is made of others: SavedTensorHook's hooks on these
+  std::string class_name;  // of a class of Python's that does not say of what parts its tensors are made
 };
 
 // A storage whose bytes are for others to gather and to let go of; see libtorch/managed_tensors.h. `nbytes` is 0.

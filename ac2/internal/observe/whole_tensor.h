@@ -7,8 +7,8 @@
 
 namespace ac2::internal {
 
-// The kind of tensor that the value is, in a word or two; empty if it is a storage, or held by its parts. Asks the
-// tensor nothing that might call Python. Needs the tape's lock.
+// The kind of tensor that the value is, in a word or two, with the class if it is one of Python's; empty if it is a
+// storage, or held by its parts. Asks the tensor nothing that might call Python. Needs the tape's lock.
 inline std::string kind_of_whole_tensor(const Value& value) {
   const OpaqueForm* form = value.opaque_form();
   if (form == nullptr || !form->parts.isNone()) {
@@ -24,7 +24,7 @@ inline std::string kind_of_whole_tensor(const Value& value) {
   }
   const c10::DispatchKeySet keys = impl->key_set();
   if (keys.has(c10::DispatchKey::Python)) {
-    return "subclass";
+    return form->class_name.empty() ? "subclass" : "subclass " + form->class_name;
   }
   if (keys.has_any(c10::DispatchKeySet({c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr}))) {
     return "sparse";

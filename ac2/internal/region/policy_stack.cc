@@ -55,6 +55,14 @@ void PolicyStack::policies_changed() {
   by_operator_.clear();
 }
 
+bool PolicyStack::saves_everything() const {
+  return std::all_of(policies_.begin(), policies_.end(), [](const Entry& entry) {
+    const std::optional<PolicyDecision>& decision = entry.policy.constant;
+    return decision && !decision->save_with_hooks() &&
+           (decision->policy() == CheckpointPolicy::MUST_SAVE || decision->policy() == CheckpointPolicy::PREFER_SAVE);
+  });
+}
+
 template <class Ask>
 ResolvedDecision PolicyStack::resolve(const OpFacts& facts, Ask&& ask) const {
   ResolvedDecision resolved{.decision = CheckpointPolicy::PREFER_SAVE};

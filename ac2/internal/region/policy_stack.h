@@ -50,6 +50,8 @@ class PolicyStack {
   std::optional<PolicyDecision> decide_name(const NamedTensor& tensor);
   // Some policy may have something to say of a name.
   bool looks_at_names() const { return looks_at_names_; }
+  // All policies save the results of every op as they are.
+  bool saves_everything() const;
   // Some policy may drop tensors that an op reads while the op runs.
   bool may_drop_tensors() const { return may_drop_tensors_; }
 

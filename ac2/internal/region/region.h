@@ -70,6 +70,9 @@ class ThreadRegions {
   Region* recording();
   // The same without regard to a backward that is running.
   Region* innermost();
+  // Those of the innermost region, also while ops of this thread are not recorded for a moment (Unrecorded). Null if no
+  // region is open.
+  const PolicyStack* policies() const { return innermost_ == nullptr ? nullptr : &innermost_->policies; }
   // The region whose hooks get what autograd saves at this moment: that of recording(), unless the program has entered
   // saved-tensor hooks of its own since the last scope was opened. The innermost counts.
   Region* saving();

@@ -134,6 +134,9 @@ C10_NOINLINE void SavedTensorHook::pack_whole(const at::Tensor& tensor) {
     const Unrecorded unrecorded;
     made.parts = pack_parts(tensor);
     if (made.parts.isNone()) {
+      if (const SubclassCodec* codec = subclass_codec()) {
+        made.class_name = codec->note_whole(tensor);
+      }
       // The tensor's own detach() makes the alias, without the tape's lock because detach() may be Python code or run
       // ops.
       made.alias = tensor.variable_data();

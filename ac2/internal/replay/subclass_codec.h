@@ -12,6 +12,7 @@
 #include <c10/util/ArrayRef.h>
 
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace ac2::internal {
@@ -26,6 +27,9 @@ class SubclassCodec {
   virtual ~SubclassCodec() = default;
   // Nothing for a tensor that cannot be taken apart.
   virtual std::optional<Parts> take_apart(const at::Tensor& tensor) const = 0;
+  // The class of a tensor that is about to be held whole, or nothing if the tensor is of no such class. The first of
+  // each class is warned of.
+  virtual std::string note_whole(const at::Tensor& tensor) const = 0;
   virtual at::Tensor put_together(c10::ArrayRef<at::Tensor> parts, const c10::IValue& context) const = 0;
 };
 

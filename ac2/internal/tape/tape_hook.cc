@@ -13,6 +13,7 @@ void TapeHook::attach(LockedTape& tape, const at::Tensor& tensor, const OpaqueFo
   if (made != nullptr && value_->is_opaque() && !value_->is_used()) {
     value_->changeable_opaque_form()->alias = made->alias;
     value_->changeable_opaque_form()->parts = made->parts;
+    value_->changeable_opaque_form()->class_name = made->class_name;
   }
   if (!value_->is_opaque()) {
     meta_ = tape.intern(tensor);
