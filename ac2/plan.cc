@@ -3,6 +3,9 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -12,15 +15,20 @@
 #include "ac2/internal/following/planned_step.h"
 #include "ac2/internal/libtorch/tensor_bytes.h"
 #include "ac2/internal/observe/step_log.h"
+#include "ac2/internal/offload/offload_device.h"
 #include "ac2/internal/opening/open_region.h"
 #include "ac2/internal/operators/cost_source.h"
 #include "ac2/internal/operators/meta_kernels.h"
+#include "ac2/internal/planning/copy_planner.h"
 #include "ac2/internal/planning/planner.h"
+#include "ac2/internal/planning/step_graph.h"
 #include "ac2/internal/region/close_scope.h"
 #include "ac2/internal/region/region.h"
+#include "ac2/offload_options.h"
 
 namespace ac2 {
 
+using internal::CopyPlan;
 using internal::CostSource;
 using internal::Keep;
 using internal::KeepPlan;
@@ -37,11 +45,57 @@ CheckpointPolicy decision_for(StepGraph::Fate fate, Keep keep) {
   if (fate == StepGraph::Fate::kSaved) {
     return CheckpointPolicy::PREFER_SAVE;  // the policy that saves the result wins over this
   }
+  if (keep == Keep::kCopied && fate == StepGraph::Fate::kOpen) {
+    return CheckpointPolicy::MUST_CPU_OFFLOAD;
+  }
   if (fate == StepGraph::Fate::kRecomputed || keep == Keep::kNothing) {
     return CheckpointPolicy::MUST_RECOMPUTE;
   }
   // A budget keeps what hooks want; for the sake of replays alone only MUST_SAVE does.
   return keep == Keep::kWanted ? CheckpointPolicy::PREFER_SAVE : CheckpointPolicy::MUST_SAVE;
+}
+
+void check(const PlanOptions& options) {
+  TORCH_CHECK(!options.recording_budget || *options.recording_budget > 0,
+              "PlanOptions::recording_budget must be a positive number of bytes, but is ", *options.recording_budget,
+              ".");
+  TORCH_CHECK(!options.copy_bytes_per_forward ||
+                  (std::isfinite(*options.copy_bytes_per_forward) && *options.copy_bytes_per_forward > 0),
+              "PlanOptions::copy_bytes_per_forward must be a positive number of bytes, but is ",
+              *options.copy_bytes_per_forward, ". Leave it out for a plan without copies.");
+  TORCH_CHECK(options.copy_min_bytes >= 0,
+              "PlanOptions::copy_min_bytes must be a number of bytes that is not negative, but is ",
+              options.copy_min_bytes, ".");
+}
+
+bool can_leave(c10::Device device) {
+  // What is planned on meta tensors runs elsewhere.
+  return device.is_meta() || (!device.is_cpu() && internal::OffloadDevice::of(device) != nullptr);
+}
+
+using Devices = std::vector<std::optional<c10::Device>>;  // by value of a graph
+
+// Notes which values may be copied.
+void mark_leaving(const Devices& devices, int64_t min_bytes, StepGraph& graph) {
+  bool on_a_device = false, any = false;
+  for (size_t i = 0; i < graph.values.size(); ++i) {
+    StepGraph::Value& value = graph.values[i];
+    if (value.op != StepGraph::kOutside && devices[i] && can_leave(*devices[i])) {
+      on_a_device = true;
+      value.leaves = value.bytes > 0 && value.unpacked_bytes == 0 && value.bytes >= min_bytes;
+      any |= value.leaves;
+    }
+  }
+  TORCH_CHECK(on_a_device,
+              "PlanOptions::copy_bytes_per_forward was given, but no result of the step can be copied to the host's "
+              "memory: none is on a device that has streams, events and pinned memory, nor on the meta device. Leave "
+              "the option out, or plan the step on such a device.");
+  if (!any) {
+    TORCH_WARN(
+        "PlanOptions::copy_bytes_per_forward has no effect: no result of the step has PlanOptions::"
+        "copy_min_bytes, which are ",
+        min_bytes, " bytes.");
+  }
 }
 
 }  // namespace
@@ -52,7 +106,9 @@ struct StepPlanner::State {
   StepGraph graph;
   std::vector<int64_t> indices;      // by op of the graph
   std::vector<bool> decided_within;  // the same: a MUST decision of a scope inside, which no other may contradict
+  int64_t copy_min_bytes = 0;
   std::optional<internal::Planner> planner;
+  std::optional<internal::CopyPlanner> copies;  // if results may be copied
   double forward_cost = 0;
 
   PolicyDecision note(const OpContext& op) {
@@ -64,32 +120,50 @@ struct StepPlanner::State {
     return CheckpointPolicy::PREFER_SAVE;
   }
 
-  void record(const std::function<void()>& step, const PlanOptions& options);
+  // Returns the devices of the graph's values.
+  Devices record(const std::function<void()>& step, const PlanOptions& options);
 
   PlanSummary summary(const KeepPlan& plan) const {
     return {.forward_bytes = plan.outcome.forward_bytes,
             .peak_bytes = plan.outcome.peak_bytes,
             .replayed_ops = plan.outcome.replays,
             .replay_cost = plan.outcome.replay_cost,
-            .forward_cost = forward_cost};
+            .forward_cost = forward_cost,
+            .copied_values = plan.outcome.copied_values,
+            .copied_bytes = plan.outcome.copied_bytes,
+            .copy_wait = plan.outcome.copy_wait};
   }
 
-  std::shared_ptr<const PlannedStep> planned(const KeepPlan& plan, int64_t bytes) const {
+  std::optional<CopyPlan> solve(int64_t bytes) {
+    if (copies) {
+      return copies->solve(bytes);
+    }
+    std::optional<KeepPlan> plan = planner->solve(bytes);
+    return plan ? std::optional(CopyPlan{*std::move(plan), {}}) : std::nullopt;
+  }
+  int64_t smallest_bytes() { return (copies ? copies->smallest().keep : planner->smallest()).outcome.peak_bytes; }
+
+  std::shared_ptr<const PlannedStep> planned(const CopyPlan& plan, int64_t bytes) const {
     auto step = std::make_shared<PlannedStep>();
     step->calls = calls;
     step->decisions.assign(calls.size(), CheckpointPolicy::PREFER_SAVE);
     for (size_t op = 0; op < graph.ops.size(); ++op) {
       if (!decided_within[op]) {
-        step->decisions[indices[op]] = decision_for(graph.ops[op].fate, plan.kept[op]);
+        step->decisions[indices[op]] = decision_for(graph.ops[op].fate, plan.keep.kept[op]);
       }
     }
     step->bytes = bytes;
     step->costs = costs;
+    if (plan.keep.outcome.copied_values > 0) {
+      step->copies = OffloadOptions{.min_bytes = copy_min_bytes,
+                                    .read_ahead_bytes = plan.copies.read_ahead_bytes,
+                                    .in_flight_bytes = plan.copies.in_flight_bytes};
+    }
     return step;
   }
 };
 
-void StepPlanner::State::record(const std::function<void()>& step, const PlanOptions& options) {
+Devices StepPlanner::State::record(const std::function<void()>& step, const PlanOptions& options) {
   auto log = std::make_shared<StepLog>(internal::cost_source(options.modelled_costs));
   // Under a budget even if it has no end: that changes which writes are recorded as ops that can be replayed.
   const auto budget = std::make_shared<internal::Budget>(options.recording_budget.value_or(kUnlimited),
@@ -106,6 +180,7 @@ void StepPlanner::State::record(const std::function<void()>& step, const PlanOpt
     }
     internal::close_scope(scope);
   };
+  Devices devices;
   try {
     step();
   } catch (...) {
@@ -117,20 +192,20 @@ void StepPlanner::State::record(const std::function<void()>& step, const PlanOpt
     graph = log->take();
     indices = log->indices();
     decided_within = log->decided_within();
+    devices = log->devices();
     costs = *log->costs();
   }
   stop();
+  return devices;
 }
 
 StepPlanner::StepPlanner(const std::function<void()>& step, PlanOptions options) : state_(std::make_unique<State>()) {
   TORCH_CHECK(step, "A plan needs a step to record, but was given an empty std::function.");
-  TORCH_CHECK(!options.recording_budget || *options.recording_budget > 0,
-              "PlanOptions::recording_budget must be a positive number of bytes, but is ", *options.recording_budget,
-              ".");
+  check(options);
   TORCH_CHECK(ThreadRegions::here().innermost() == nullptr,
               "A step cannot be planned inside a region: its ops would be recorded twice. Plan it where no "
               "PolicyScope is open.");
-  state_->record(step, options);
+  const Devices devices = state_->record(step, options);
   const StepGraph& graph = state_->graph;
   TORCH_CHECK(!graph.hooks.empty(), "There is nothing to plan: the step ran ", graph.ops.size(),
               " ops on this thread that compute something, and autograd saved nothing for backward. A step must have a "
@@ -138,25 +213,32 @@ StepPlanner::StepPlanner(const std::function<void()>& step, PlanOptions options)
   for (const StepGraph::Op& op : graph.ops) {
     state_->forward_cost += op.cost;
   }
+  if (options.copy_bytes_per_forward) {
+    mark_leaving(devices, options.copy_min_bytes, state_->graph);
+  }
   state_->planner.emplace(graph);
+  if (options.copy_bytes_per_forward) {
+    state_->copy_min_bytes = options.copy_min_bytes;
+    state_->copies.emplace(graph, *state_->planner, *options.copy_bytes_per_forward / state_->forward_cost);
+  }
 }
 
 StepPlanner::~StepPlanner() = default;
 
 StepPlanner::Plan StepPlanner::plan(int64_t bytes) {
   TORCH_CHECK(bytes > 0, "A plan's budget must be a positive number of bytes, but is ", bytes, ".");
-  const std::optional<KeepPlan> plan = state_->planner->solve(bytes);
+  const std::optional<CopyPlan> plan = state_->solve(bytes);
   TORCH_CHECK(
       plan, "No plan holds this step within ", bytes, " bytes: the smallest that was found takes ",
-      state_->planner->smallest().outcome.peak_bytes,
+      state_->smallest_bytes(),
       ". Give it at least those, or give the scope a memory budget instead (ScopeOptions::memory_budget; in Python "
       "memory_budget=), under which ops are replayed more than once where they must be.");
   const auto step = state_->planned(*plan, bytes);
-  return {internal::follow(step), state_->summary(*plan)};
+  return {internal::follow(step), state_->summary(plan->keep)};
 }
 
 StepPlanner::Plan StepPlanner::smallest() {
-  return plan(std::max<int64_t>(state_->planner->smallest().outcome.peak_bytes, 1));
+  return plan(std::max<int64_t>(state_->smallest_bytes(), 1));
 }
 
 PlanSummary StepPlanner::summarize(const std::function<bool(const Op&)>& keeps) {

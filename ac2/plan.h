@@ -29,6 +29,11 @@
 // cost of a plan is the sum of what is replayed. For chains of ops the plan is the cheapest there is; for other
 // programs a heuristic finds it, which docs/budget.md describes and measures.
 //
+// With PlanOptions::copy_bytes_per_forward a result may also be copied: it leaves an accelerator for the host's memory
+// once forward has made it, and comes back before backward takes it (ac2/offload.h). The cost of a plan is then the sum
+// of what is replayed and of the time for which the step waits for copies, because they do not fit beside its ops. What
+// is on its way counts in the bytes of the plan.
+//
 // `step` is a step like any other and has its effects. `step` adds to gradients, and moves BatchNorm's statistics and
 // generators on. `step` may leave out the backward, which is then assumed to go through the ops in reverse. Gradients
 // are not touched then. `step` may also run on tensors without data, `x.to(at::kMeta)`, to plan for a model that does
@@ -56,6 +61,17 @@ struct PlanOptions {
   // The bytes that the recording of the step may hold, as ScopeOptions::memory_budget. Without a value plan() takes the
   // bytes of the plan, and a StepPlanner keeps everything, like a step without checkpointing.
   std::optional<int64_t> recording_budget = std::nullopt;
+  // Lets the plan copy results to the host's memory and back, where that takes less time than to compute them again:
+  // the bytes that a copy moves, each way, in the time that the device takes for the step's forward. For 25 GB/s over
+  // PCIe and a forward of 120 ms that is 25e9 * 0.12. (Costs of ops are in a unit of their own, so that a number of
+  // bytes per second would say nothing about them.) Use modelled_costs with it: on an accelerator a clock measures how
+  // long it takes to queue an op.
+  //
+  // An error if no op of the step has a result on a device from which values can be copied. Results on the meta device
+  // are taken to be on such a device when the plan is followed.
+  std::optional<double> copy_bytes_per_forward = std::nullopt;
+  // Smaller results are not copied.
+  int64_t copy_min_bytes = 1 << 20;
 };
 
 // The most that a plan comes to, as computed from the recording. Where the program itself still has results when
@@ -70,12 +86,17 @@ struct PlanSummary {
   // modelled_costs, a nanosecond of an imagined machine: only ratios mean anything.
   double replay_cost = 0;
   double forward_cost = 0;
+  // Of the results that are copied to the host's memory and back: how many, their bytes, and the time for which the
+  // step waits for copies, in the same unit. docs/budget.md has the model.
+  int64_t copied_values = 0;
+  int64_t copied_bytes = 0;
+  double copy_wait = 0;
 };
 
 class StepPlanner {
  public:
-  // Runs `step`. Throws c10::Error inside a region, if nothing was recorded that autograd holds, and what `step`
-  // throws.
+  // Runs `step`. Throws c10::Error inside a region, if an option is invalid, if nothing was recorded that autograd
+  // holds, and what `step` throws.
   explicit StepPlanner(const std::function<void()>& step, PlanOptions options = {});
   ~StepPlanner();
   StepPlanner(const StepPlanner&) = delete;

@@ -23,6 +23,7 @@
 #include <optional>
 #include <string>
 
+#include "ac2/offload_options.h"
 #include "ac2/policy.h"
 
 namespace ac2 {
@@ -39,6 +40,9 @@ struct PolicyInstance {
   // below budgets.
   std::optional<int64_t> memory_budget = std::nullopt;
   bool modelled_costs = false;
+  // How the results that a plan copies leave and come back. The bounds of the scope's own ScopeOptions::offload hold
+  // too; of two the smaller one does.
+  std::optional<OffloadOptions> offload = std::nullopt;
   // The functions may drop a tensor of the program's while an op runs that reads it. Ops then hold their arguments. A
   // program may set it to false for functions that drop nothing: each op is dispatched faster.
   bool may_drop_tensors = true;

@@ -175,7 +175,8 @@ TEST_F(PlanFileTest, AFileThatIsNoPlanIsAnErrorThatSaysWhatIsWrong) {
     EXPECT_THAT(error_of([&] { load_plan(path_); }), HasSubstr("cannot be read")) << length;
   }
   write(good);
-  EXPECT_THAT(error_with("\"ac2_plan\":2", "\"ac2_plan\":1"), HasSubstr("of version 1, and this ac2 reads version 2"));
+  EXPECT_THAT(error_with("\"ac2_plan\":2", "\"ac2_plan\":1"),
+              HasSubstr("of version 1, and this ac2 reads versions 2 and 3"));
   EXPECT_THAT(error_with("\"ac2_plan\":2", "\"ac2_plan\":[[]]"), HasSubstr("its version is an array"));
   EXPECT_THAT(error_with("aten::gelu", "aten::gelv"),
               HasSubstr("the operator \"aten::gelv\", which this process does"));

@@ -11,6 +11,10 @@
 //    "calls": [[0, 4096, 1], null, [1, 4096, 0]],         by number: operator, bytes of its results, decision
 //    "crc32": "0f3a77c1"}                                 of all bytes of the file before the comma ahead of it
 //
+// A plan that copies results to the host's memory is of version 3, and has after "costs" the bounds of its copies:
+//
+//    "copies": {"min_bytes": 1048576, "in_flight_bytes": 5242880, "read_ahead_bytes": 5242880}
+//
 // A null call is an op that no policy is asked about. The file names operators as LibTorch's schemas do, and so fits
 // every LibTorch that has these operators. Files of version 1 have no checksum and are not read any more. Whether it
 // fits the program is seen op by op when a region follows it.
@@ -28,7 +32,7 @@ namespace ac2::internal {
 // of something else than a regular file, which is left alone; then no file is left that was not there before.
 void write_plan(const PlannedStep& plan, const std::string& path);
 
-// Throws c10::Error if there is no such file, if it is not a plan of this version, or if it is damaged, and if it has
+// Throws c10::Error if there is no such file, if it is not a plan of these versions, or if it is damaged, and if it has
 // an operator that this process does not have.
 std::shared_ptr<const PlannedStep> read_plan(const std::string& path);
 

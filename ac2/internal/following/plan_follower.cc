@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "ac2/internal/libtorch/for_each_tensor.h"
 #include "ac2/internal/libtorch/tensor_bytes.h"
 #include "ac2/policy_instance.h"
 
@@ -27,7 +28,7 @@ class PlanFollower {
     const PlannedCall* call = index < plan_->calls.size() && plan_->calls[index] ? &*plan_->calls[index] : nullptr;
     const int64_t bytes = bytes_of(op.outputs());
     if (call != nullptr && call->op == op.op() && call->result_bytes == bytes) {
-      return plan_->decisions[index];
+      return plan_->decisions[index] == CheckpointPolicy::MUST_CPU_OFFLOAD ? copied(op) : plan_->decisions[index];
     }
     lost_ = true;
     if (!plan_->warned.exchange(true)) {
@@ -44,6 +45,24 @@ class PlanFollower {
   }
 
  private:
+  PolicyDecision copied(const OpContext& op) const {
+    bool on_a_device = false;
+    for_each_tensor(op.outputs(), [&](const at::Tensor& tensor) {
+      on_a_device |= tensor.defined() && !tensor.is_cpu() && !tensor.is_meta();
+    });
+    if (on_a_device) {
+      return CheckpointPolicy::MUST_CPU_OFFLOAD;
+    }
+    if (!plan_->warned_of_no_device.exchange(true)) {
+      TORCH_WARN("ac2::plan: the plan copies the result of op ", op.index(), " of the region, ",
+                 c10::toString(op.op().operator_name()),
+                 ", to the host's memory, but the result is not on a device that has one behind it. Such results stay "
+                 "where they are, and are dropped as the plan's ",
+                 plan_->bytes, " bytes demand. This is said once for each plan.");
+    }
+    return CheckpointPolicy::PREFER_SAVE;
+  }
+
   std::shared_ptr<const PlannedStep> plan_;
   bool lost_ = false;
 };
@@ -57,6 +76,7 @@ Policy follow(std::shared_ptr<const PlannedStep> plan) {
     instance.may_drop_tensors = false;
     instance.memory_budget = plan->bytes;
     instance.modelled_costs = plan->costs == CostSource::kModelled;
+    instance.offload = plan->copies;
     return instance;
   });
 }

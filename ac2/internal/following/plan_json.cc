@@ -18,7 +18,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Plans that copy are of version 3, so that an ac2 that knows no copies refuses them.
 constexpr int kVersion = 2;
+constexpr int kVersionWithCopies = 3;
 constexpr const char* kMark = "ac2_plan";
 constexpr const char* kModelled = "modelled";
 constexpr const char* kMeasured = "measured";
@@ -98,9 +100,14 @@ Json plan_to_json(const PlannedStep& plan) {
     }
   }
   Json json;
-  json[kMark] = kVersion;
+  json[kMark] = plan.copies ? kVersionWithCopies : kVersion;
   json["bytes"] = plan.bytes;
   json["costs"] = plan.costs == CostSource::kModelled ? kModelled : kMeasured;
+  if (plan.copies) {
+    json["copies"] = {{"min_bytes", plan.copies->min_bytes},
+                      {"in_flight_bytes", plan.copies->in_flight_bytes},
+                      {"read_ahead_bytes", plan.copies->read_ahead_bytes}};
+  }
   json["ops"] = std::move(ops).take();
   json["decisions"] = std::move(decisions).take();
   json["calls"] = std::move(calls);
@@ -110,8 +117,8 @@ Json plan_to_json(const PlannedStep& plan) {
 void check_plan_version(const Json& json) {
   TORCH_CHECK(json.is_object() && json.contains(kMark), "it is no plan of ac2: it has no \"", kMark, "\".");
   const int64_t version = whole_number(json.at(kMark), "its version", 1, kMost);
-  TORCH_CHECK(version == kVersion, "it is of version ", version, ", and this ac2 reads version ", kVersion,
-              ". Plan again with this ac2.");
+  TORCH_CHECK(version == kVersion || version == kVersionWithCopies, "it is of version ", version,
+              ", and this ac2 reads versions ", kVersion, " and ", kVersionWithCopies, ". Plan again with this ac2.");
 }
 
 std::shared_ptr<const PlannedStep> plan_from_json(const Json& json) {
@@ -121,6 +128,13 @@ std::shared_ptr<const PlannedStep> plan_from_json(const Json& json) {
   TORCH_CHECK(costs == kModelled || costs == kMeasured, "\"costs\" is ", quoted(costs), "; expected \"", kModelled,
               "\" or \"", kMeasured, "\".");
   plan->costs = costs == kModelled ? CostSource::kModelled : CostSource::kMeasured;
+  if (json.at(kMark) == kVersionWithCopies) {
+    const Json& copies = json.at("copies");
+    const auto bytes = [&](const char* name) { return whole_number(copies.at(name), name, 0, kMost); };
+    plan->copies = OffloadOptions{.min_bytes = bytes("min_bytes"),
+                                  .read_ahead_bytes = bytes("read_ahead_bytes"),
+                                  .in_flight_bytes = bytes("in_flight_bytes")};
+  }
 
   std::vector<c10::OperatorHandle> ops;
   for (const Json& name : json.at("ops")) {

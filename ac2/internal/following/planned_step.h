@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ac2/internal/operators/cost_source.h"
+#include "ac2/offload_options.h"
 #include "ac2/policy.h"
 
 namespace ac2::internal {
@@ -29,8 +30,12 @@ struct PlannedStep {
   std::vector<CheckpointPolicy> decisions;  // as long as `calls`
   int64_t bytes = 0;                        // the budget that a region which follows the plan has
   CostSource costs = CostSource::kMeasured;
+  // If decisions are MUST_CPU_OFFLOAD. The bytes of the plan count what these let be on its way.
+  std::optional<OffloadOptions> copies = std::nullopt;
   // A region has left the plan, and the program was told. Exchanged, so that one region tells.
   mutable std::atomic<bool> warned{false};
+  // The same of a result that was to be copied from a device and is not on one.
+  mutable std::atomic<bool> warned_of_no_device{false};
 };
 
 }  // namespace ac2::internal

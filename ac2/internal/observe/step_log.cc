@@ -10,6 +10,11 @@ using Fate = StepGraph::Fate;
 
 namespace {
 
+std::optional<c10::Device> device_of(const Value& value) {
+  const auto storage = value.is_opaque() || value.is_managed() ? nullptr : value.lock_original();
+  return storage ? std::optional(storage->device()) : std::nullopt;
+}
+
 Fate fate_of(const Node& node, const PolicyDecision& decision) {
   if (node.outputs[0].value->decided() == Decided::kSave) {
     return Fate::kSaved;
@@ -23,6 +28,7 @@ uint32_t StepLog::id_of(const Value& value) {
   const auto [it, is_new] = ids_.emplace(&value, static_cast<uint32_t>(graph_.values.size()));
   if (is_new) {
     graph_.values.push_back({.bytes = static_cast<int64_t>(value.nbytes())});
+    devices_.emplace_back();
   }
   return it->second;
 }
@@ -55,6 +61,7 @@ void StepLog::node_recorded(const Node& node, const PolicyDecision& decision, in
   for (const NodeOutput& output : node.outputs) {
     const uint32_t id = id_of(*output.value);
     graph_.values[id].op = index;
+    devices_[id] = device_of(*output.value);
     op.results.push_back(id);
   }
   graph_.ops.push_back(std::move(op));

@@ -6,9 +6,11 @@
 //
 // The log keeps nothing of the program alive.
 //
-// Threads: as Observer; take(), indices() and decided_within() need the lock of the region's tape too. A log is for one
-// tape.
+// Threads: as Observer; take(), indices(), decided_within() and devices() need the lock of the region's tape too. A log
+// is for one tape.
 #pragma once
+
+#include <c10/core/Device.h>
 
 #include <cstdint>
 #include <optional>
@@ -44,6 +46,9 @@ class StepLog final : public Observer {
   const std::vector<int64_t>& indices() const { return indices_; }
   // For each op of the graph, whether its decision is a MUST.
   const std::vector<bool>& decided_within() const { return decided_within_; }
+  // For each value of the graph, the device that its bytes are on. Null if no op of the graph made it, or if its bytes
+  // lie in no plain storage of its own.
+  const std::vector<std::optional<c10::Device>>& devices() const { return devices_; }
 
  private:
   uint32_t id_of(const Value& value);
@@ -59,6 +64,7 @@ class StepLog final : public Observer {
   StepGraph graph_;
   std::vector<int64_t> indices_;
   std::vector<bool> decided_within_;
+  std::vector<std::optional<c10::Device>> devices_;
   absl::flat_hash_map<const Value*, uint32_t> ids_;
   absl::flat_hash_map<const TapeHook*, uint32_t> hooks_;
   int graph_task_ = -1;

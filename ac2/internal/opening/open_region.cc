@@ -2,7 +2,9 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -56,6 +58,15 @@ void set_data_in_regions(const at::TensorBase& tensor, SetData set_data) {
   }
 }
 
+// A plan's bytes count what its own bounds let be on its way.
+OffloadOptions as_planned(const OffloadOptions& plan, const std::optional<OffloadOptions>& scope) {
+  OffloadOptions both = scope.value_or(plan);
+  both.min_bytes = std::min(both.min_bytes, plan.min_bytes);
+  both.in_flight_bytes = std::min(both.in_flight_bytes, plan.in_flight_bytes);
+  both.read_ahead_bytes = std::min(both.read_ahead_bytes, plan.read_ahead_bytes);
+  return both;
+}
+
 }  // namespace
 
 std::shared_ptr<ScopeState> open_region(Policy policy, OpeningOptions options) {
@@ -69,6 +80,9 @@ std::shared_ptr<ScopeState> open_region(Policy policy, OpeningOptions options) {
   PolicyInstance instance = enter_policy(policy);
   if (const auto budget = BudgetOption(instance.memory_budget).budget(instance.modelled_costs)) {
     region.plan_budget = BudgetAccess::budget(*budget);
+  }
+  if (instance.offload) {
+    region.offload = as_planned(*instance.offload, options.offload);
   }
   return ThreadRegions::here().open(std::move(instance), region);
 }

@@ -102,7 +102,8 @@ void KeepSimulator::complete(std::vector<Keep>& kept) const {
       wanted |= wanted_[result] != 0;
       taken |= replay_takes[result] != 0 && !(is_kept && wanted_[result] != 0);
     }
-    kept[i] = !is_kept ? Keep::kNothing : taken ? Keep::kAll : wanted ? Keep::kWanted : Keep::kNothing;
+    const Keep full = kept[i] == Keep::kCopied ? Keep::kCopied : taken ? Keep::kAll : Keep::kWanted;
+    kept[i] = is_kept && (wanted || taken) ? full : Keep::kNothing;
     if (op.fate != Fate::kSaved && kept[i] == Keep::kNothing && (wanted || taken)) {
       for (const uint32_t input : op.inputs) {
         replay_takes[input] = 1;
@@ -116,7 +117,28 @@ bool KeepSimulator::saved(uint32_t value) const {
   if (op == StepGraph::kOutside) {
     return graph_.values[value].ours;
   }
-  return graph_.ops[op].fate == Fate::kSaved || (graph_.ops[op].fate == Fate::kOpen && kept_[op] == Keep::kAll);
+  return graph_.ops[op].fate == Fate::kSaved ||
+         (graph_.ops[op].fate == Fate::kOpen && (kept_[op] == Keep::kAll || kept_[op] == Keep::kCopied));
+}
+
+bool KeepSimulator::copied(uint32_t value) const {
+  if (!copies_any_ || !graph_.values[value].leaves) {
+    return false;
+  }
+  const uint32_t op = graph_.values[value].op;
+  return op != StepGraph::kOutside && graph_.ops[op].fate == Fate::kOpen && kept_[op] == Keep::kCopied;
+}
+
+int64_t KeepSimulator::unpacked_bytes(uint32_t value) const {
+  return copied(value) ? graph_.values[value].bytes : graph_.values[value].unpacked_bytes;
+}
+
+int64_t KeepSimulator::on_their_way() const {
+  return std::min(away_, copies_.in_flight_bytes + (in_backward_ ? copies_.read_ahead_bytes : 0));
+}
+
+void KeepSimulator::note_peak(int64_t more) {
+  outcome_.peak_bytes = std::max(outcome_.peak_bytes, held_ + more + on_their_way());
 }
 
 bool KeepSimulator::keeps(uint32_t value) const {
@@ -132,28 +154,50 @@ bool KeepSimulator::at_hand(uint32_t value) const {
 }
 
 bool KeepSimulator::must_unpack(uint32_t value) const {
-  return graph_.values[value].unpacked_bytes > 0 && !states_[value].unpacked && saved(value);
+  return unpacked_bytes(value) > 0 && !states_[value].unpacked && saved(value);
 }
 
 void KeepSimulator::unpack(uint32_t value) {
   states_[value].unpacked = true;
-  held_ += graph_.values[value].unpacked_bytes;
-  outcome_.peak_bytes = std::max(outcome_.peak_bytes, held_);
+  held_ += unpacked_bytes(value);
+  note_peak();
+  if (copied(value)) {
+    schedule_.comes_back(value);
+  }
 }
 
 void KeepSimulator::hold(uint32_t value) {
-  if (!states_[value].held) {
-    states_[value].held = true;
-    held_ += graph_.values[value].bytes;
-    outcome_.peak_bytes = std::max(outcome_.peak_bytes, held_);
+  if (states_[value].held) {
+    return;
   }
+  states_[value].held = true;
+  const int64_t bytes = graph_.values[value].bytes;
+  if (copied(value)) {
+    note_peak(bytes);  // the value leaves after it was held
+    away_ += bytes;
+    ++outcome_.copied_values;
+    outcome_.copied_bytes += bytes;
+    schedule_.leaves(value, bytes);
+  } else {
+    held_ += bytes;
+  }
+  note_peak();
 }
 
 void KeepSimulator::drop(uint32_t value) {
   ValueState& state = states_[value];
   if (state.held || state.there) {
-    held_ -= graph_.values[value].bytes;
+    (copied(value) ? away_ : held_) -= graph_.values[value].bytes;
     state.held = state.there = false;
+  }
+}
+
+// Backward goes through forward's ops in reverse, at a rate of its own.
+void KeepSimulator::pass_until(uint32_t hook) {
+  if (copies_any_) {
+    const double here = (forward_cost_ - wanted_at_[hook]) * backward_rate_;
+    schedule_.passes(std::max(0.0, here - backward_passed_));
+    backward_passed_ = std::max(backward_passed_, here);
   }
 }
 
@@ -185,7 +229,7 @@ void KeepSimulator::unpin(uint32_t root) {
     }
     if (state.unpacked) {
       state.unpacked = false;
-      held_ -= graph_.values[value].unpacked_bytes;
+      held_ -= unpacked_bytes(value);
     }
     if (state.there) {
       drop(value);
@@ -227,8 +271,11 @@ void KeepSimulator::replay(uint32_t index) {
     const bool nobody_else_waits = states_[value].there && states_[value].pins == 1;
     made -= nobody_else_waits ? graph_.values[value].bytes : 0;
   }
-  outcome_.peak_bytes = std::max(outcome_.peak_bytes, held_ + made);
+  note_peak(made);
   outcome_.replay_cost += op.cost;
+  if (copies_any_) {
+    schedule_.passes(op.cost);
+  }
   ++outcome_.replays;
   for (const uint32_t result : op.results) {
     if (states_[result].pins > 0 && !at_hand(result)) {
@@ -276,6 +323,9 @@ void KeepSimulator::take(uint32_t hook) {
   }
   bring_back(value);
   unpin_hook(hook);
+  if (copies_any_) {
+    schedule_.reads_ahead();
+  }
 }
 
 void KeepSimulator::release(uint32_t hook) {
@@ -295,30 +345,52 @@ void KeepSimulator::release(uint32_t hook) {
   }
 }
 
+void KeepSimulator::start_schedule() {
+  copies_any_ = std::find(kept_.begin(), kept_.end(), Keep::kCopied) != kept_.end();
+  if (copies_any_) {
+    schedule_.clear();
+    wanted_at_.assign(graph_.hooks.size(), 0);
+    forward_cost_ = backward_passed_ = 0;
+    backward_rate_ = 1;
+  }
+}
+
+void KeepSimulator::forward_op(uint32_t index) {
+  const StepGraph::Op& op = graph_.ops[index];
+  const bool may_run_again = op.fate != Fate::kSaved && !(op.fate == Fate::kOpen && kept_[index] == Keep::kCopied);
+  for (const uint32_t input : op.inputs) {
+    if (may_run_again && saved(input)) {
+      hold(input);
+    }
+  }
+  if (copies_any_) {
+    schedule_.passes(op.cost);
+    forward_cost_ += in_backward_ ? 0 : op.cost;
+  }
+}
+
 KeepOutcome KeepSimulator::run(absl::Span<const Keep> kept) {
   kept_ = kept;
   states_.assign(graph_.values.size(), {});
   needed_.assign(graph_.ops.size(), 0);
   alive_.assign(graph_.hooks.size(), 0);
   pinned_.assign(graph_.hooks.size(), 0);
-  held_ = 0;
+  held_ = away_ = 0;
   outcome_ = {};
-  bool backward = false;
+  in_backward_ = false;
+  start_schedule();
   for (size_t i = 0; i < graph_.events.size(); ++i) {
     const Event& event = graph_.events[i];
     switch (event.kind) {
       case Event::kRuns:
-        if (graph_.ops[event.index].fate != Fate::kSaved) {
-          for (const uint32_t input : graph_.ops[event.index].inputs) {
-            if (saved(input)) {
-              hold(input);
-            }
-          }
-        }
+        forward_op(event.index);
         break;
       case Event::kWanted: {
         const uint32_t value = graph_.hooks[event.index];
         alive_[event.index] = 1;
+        if (copies_any_) {
+          wanted_at_[event.index] = forward_cost_;
+        }
         ++states_[value].hooks;
         if (keeps(value)) {
           hold(value);
@@ -326,13 +398,15 @@ KeepOutcome KeepSimulator::run(absl::Span<const Keep> kept) {
         break;
       }
       case Event::kBackward:
-        if (!backward) {
-          backward = true;
+        if (!in_backward_) {
+          in_backward_ = true;
           outcome_.forward_bytes = held_;
+          backward_rate_ = forward_cost_ > 0 && graph_.backward_cost > 0 ? graph_.backward_cost / forward_cost_ : 1;
         }
         begin_backward();
         break;
       case Event::kTaken:
+        pass_until(event.index);
         take(event.index);
         break;
       case Event::kReleased:
@@ -347,8 +421,11 @@ KeepOutcome KeepSimulator::run(absl::Span<const Keep> kept) {
       }
     }
   }
-  if (!backward) {
+  if (!in_backward_) {
     outcome_.forward_bytes = held_;
+  }
+  if (copies_any_) {
+    outcome_.copy_wait = schedule_.wait(copies_);
   }
   return outcome_;
 }

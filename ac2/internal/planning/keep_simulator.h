@@ -13,6 +13,10 @@
 // - A replay goes depth first, from the values that are there. A replayed value lives while it is pinned.
 // - A kept value is held while a hook wants it, and while it is pinned after that.
 // - A value that is held in another form is unpacked when it is wanted, and its bytes stand beside that form.
+// - A copied value leaves for the host's memory when it is first held, and comes back when it is wanted. Its bytes
+// count
+//   while they are pinned. Beside them count those that are on their way, as far as the CopyWindow lets them be: in
+//   forward the values that leave, in backward also those that come back ahead of their use.
 //
 // (That replayed results may take the place of saved inputs is not among the rules: the tape does so only without a
 // budget, and a plan brings one.) The rules stand here a second time because a plan is evaluated thousands of times,
@@ -31,6 +35,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "ac2/internal/planning/copy_schedule.h"
 #include "ac2/internal/planning/step_graph.h"
 
 namespace ac2::internal {
@@ -40,6 +45,7 @@ enum class Keep : uint8_t {
   kNothing,  // all are computed again
   kWanted,   // those that hooks want are kept for as long as hooks want them
   kAll,      // in addition, those that only replays take are kept while ops that take them may have to be replayed
+  kCopied,   // as kAll, but those that may leave are in the host's memory between forward and their next use
 };
 
 struct KeepOutcome {
@@ -47,15 +53,25 @@ struct KeepOutcome {
   int64_t peak_bytes = 0;     // the most held at any time
   double replay_cost = 0;
   int64_t replays = 0;
+  // Of the values that are copied to the host: how many, their bytes, and the time for which the step waits for copies.
+  int64_t copied_values = 0;
+  int64_t copied_bytes = 0;
+  double copy_wait = 0;
+
+  // By which the step is longer than one that keeps everything.
+  double extra_cost() const { return replay_cost + copy_wait; }
 };
 
 class KeepSimulator {
  public:
   explicit KeepSimulator(const StepGraph& graph);
 
+  // For plans that copy. Until then Keep::kCopied is not allowed.
+  void set_copies(const CopySpeedAndWindow& copies) { copies_ = copies; }
+
   KeepOutcome run(absl::Span<const Keep> kept);
 
-  // Turns kWanted into kAll for ops whose results a replay takes, and into kNothing for ops whose results neither a
+  // Turns kWanted into kAll for ops whose results a replay takes, and all into kNothing for ops whose results neither a
   // hook nor a replay wants.
   void complete(std::vector<Keep>& kept) const;
 
@@ -79,6 +95,19 @@ class KeepSimulator {
     bool waits = false;     // the value is pinned, and its op has still to be replayed
     bool unpacked = false;  // its bytes are there beside the form that is held
   };
+
+  // Whether the value leaves in this run.
+  bool copied(uint32_t value) const;
+  // The bytes that unpacking the value makes. 0: nothing is unpacked.
+  int64_t unpacked_bytes(uint32_t value) const;
+  // The bytes of values that leave or come back which may be on the device beside those that are held.
+  int64_t on_their_way() const;
+  void note_peak(int64_t more = 0);
+  void start_schedule();
+  // Forward has come to the op.
+  void forward_op(uint32_t op);
+  // Backward has come to the hook by itself.
+  void pass_until(uint32_t hook);
 
   void note_hooks();
   void note_uses();
@@ -118,6 +147,17 @@ class KeepSimulator {
   std::vector<uint32_t> work_, missing_;
   int64_t held_ = 0;
   KeepOutcome outcome_;
+
+  // Of a run with copies.
+  CopySpeedAndWindow copies_;
+  CopySchedule schedule_;
+  bool copies_any_ = false;
+  bool in_backward_ = false;
+  int64_t away_ = 0;               // bytes of copied values that something still needs
+  double forward_cost_ = 0;        // of the ops that have run so far
+  double backward_passed_ = 0;     // mirrored: how far backward is
+  double backward_rate_ = 1;       // of the time of backward to that of forward
+  std::vector<double> wanted_at_;  // by hook: when forward came to it
 };
 
 }  // namespace ac2::internal

@@ -88,7 +88,8 @@ KeepPlan Planner::evaluate(std::vector<Keep> kept) {
   simulator_.complete(kept);
   KeepPlan plan{std::move(kept), {}};
   plan.outcome = simulator_.run(plan.kept);
-  if (!smallest_ || plan.outcome.peak_bytes < smallest_->outcome.peak_bytes) {
+  const bool copies = plan.outcome.copied_values > 0;  // CopyPlanner has a smallest plan of its own
+  if (!copies && (!smallest_ || plan.outcome.peak_bytes < smallest_->outcome.peak_bytes)) {
     smallest_ = plan;
   }
   return plan;

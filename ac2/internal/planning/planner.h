@@ -25,6 +25,7 @@
 #include <optional>
 #include <vector>
 
+#include "ac2/internal/planning/copy_schedule.h"
 #include "ac2/internal/planning/keep_simulator.h"
 #include "ac2/internal/planning/plan_stages.h"
 #include "ac2/internal/planning/step_graph.h"
@@ -37,7 +38,7 @@ struct KeepPlan {
 };
 
 inline bool is_better(const KeepOutcome& a, const KeepOutcome& b) {
-  return a.replay_cost != b.replay_cost ? a.replay_cost < b.replay_cost : a.peak_bytes < b.peak_bytes;
+  return a.extra_cost() != b.extra_cost() ? a.extra_cost() < b.extra_cost() : a.peak_bytes < b.peak_bytes;
 }
 
 class Planner {
@@ -55,6 +56,12 @@ class Planner {
 
   // The plan that keeps these results and no others, completed.
   KeepPlan evaluate(std::vector<Keep> kept);
+
+  // For plans that copy, which CopyPlanner makes.
+  void set_copies(const CopySpeedAndWindow& copies) { simulator_.set_copies(copies); }
+  // Copies one result, keeps or replays it in place of what the plan does with it, and makes the others fit, while that
+  // makes the plan better. `may_copy`: ops, in the order in which they are tried.
+  void copy_more(int64_t bytes, const std::vector<uint32_t>& may_copy, KeepPlan& plan);
 
   // A lower bound: no plan of that many bytes replays less. The bound is Lagrange's relaxation, in which more bytes may
   // be kept at the end of forward, at a price. For steps whose ops have one result each. 0, which says nothing, if more

@@ -74,6 +74,37 @@ void Planner::exchange(int64_t bytes, KeepPlan& plan) {
   }
 }
 
+void Planner::copy_more(int64_t bytes, const std::vector<uint32_t>& may_copy, KeepPlan& plan) {
+  evaluations_ = patience_;
+  keep_more(bytes, plan);
+  const auto try_as = [&](uint32_t op, Keep keep) {
+    std::vector<Keep> kept = plan.kept;
+    kept[op] = keep;
+    KeepPlan other = evaluate(std::move(kept));
+    make_fit(bytes, op, other);
+    if (other.outcome.peak_bytes > bytes) {
+      return false;
+    }
+    keep_more(bytes, other);
+    const bool better = is_better(other.outcome, plan.outcome);
+    if (better) {
+      plan = std::move(other);
+    }
+    return better;
+  };
+  for (bool improved = true; improved && evaluations_ > 0;) {
+    improved = false;
+    for (size_t i = 0; i < may_copy.size() && evaluations_ > 0; ++i) {
+      const uint32_t op = may_copy[i];
+      for (const Keep keep : {Keep::kCopied, Keep::kWanted, Keep::kNothing}) {
+        const bool is_so =
+            keep == Keep::kWanted ? plan.kept[op] == Keep::kAll || plan.kept[op] == keep : plan.kept[op] == keep;
+        improved = (!is_so && try_as(op, keep)) || improved;
+      }
+    }
+  }
+}
+
 bool Planner::shrink() {
   const KeepPlan before = *smallest_;
   const auto count = static_cast<uint32_t>(by_rate_.size());

@@ -26,6 +26,7 @@ struct StepGraph {
     int64_t unpacked_bytes = 0;  // of what that form is unpacked to when it is wanted; 0: the form is used as it is
     uint32_t op = kOutside;      // the op that made it
     bool ours = false;           // the value comes from outside, but only the region keeps it alive
+    bool leaves = false;         // the value may be copied to the host's memory, so that its bytes are free meanwhile
   };
   struct Op {
     double cost = 0;
@@ -51,6 +52,8 @@ struct StepGraph {
   std::vector<Op> ops;          // in the order of the program
   std::vector<uint32_t> hooks;  // by hook: the value that it wants
   std::vector<Event> events;
+  // The time that backward takes, in the unit of Op::cost, for plans that copy. 0: as long as forward.
+  double backward_cost = 0;
 };
 
 }  // namespace ac2::internal

@@ -1,0 +1,296 @@
+// Plans that copy: the time that copies cost against counts by hand, and the planner against all ways to keep, replay
+// and copy on small steps.
+#include "ac2/internal/planning/copy_planner.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "ac2/internal/planning/copy_schedule.h"
+#include "ac2/internal/planning/planner.h"
+#include "benchmarks/networks/network_steps.h"
+
+namespace ac2::internal {
+namespace {
+
+using Fate = StepGraph::Fate;
+using Step = NetworkStep;
+
+constexpr CopySpeedAndWindow kRoom = {.bytes_per_cost = 1, .in_flight_bytes = 1000, .read_ahead_bytes = 1000};
+
+TEST(CopyScheduleTest, ACopyThatFitsBesideTheOpsCostsNothing) {
+  CopySchedule schedule;
+  schedule.leaves(0, 10);
+  schedule.passes(10);
+  schedule.reads_ahead();
+  schedule.passes(10);
+  schedule.comes_back(0);
+  EXPECT_EQ(schedule.wait(kRoom), 0);
+}
+
+TEST(CopyScheduleTest, AnOpWaitsForTheRestOfTheWayBack) {
+  CopySchedule schedule;
+  schedule.leaves(0, 10);
+  schedule.passes(30);
+  schedule.reads_ahead();
+  schedule.passes(4);
+  schedule.comes_back(0);
+  EXPECT_EQ(schedule.wait(kRoom), 6);
+}
+
+TEST(CopyScheduleTest, WithoutReadingAheadAnOpWaitsForTheWholeWayBack) {
+  CopySchedule schedule;
+  schedule.leaves(0, 10);
+  schedule.passes(30);
+  schedule.reads_ahead();
+  schedule.passes(30);
+  schedule.comes_back(0);
+  EXPECT_EQ(schedule.wait({.bytes_per_cost = 1, .in_flight_bytes = 1000, .read_ahead_bytes = 9}), 10);
+}
+
+TEST(CopyScheduleTest, AValueThatIsTakenBeforeItHasLeftIsUsedWhereItIs) {
+  CopySchedule schedule;
+  schedule.leaves(0, 10);
+  schedule.passes(9);
+  schedule.reads_ahead();
+  schedule.comes_back(0);
+  EXPECT_EQ(schedule.wait(kRoom), 0);
+}
+
+TEST(CopyScheduleTest, TheStepWaitsForTheOldestCopyWhereTooMuchIsOnItsWay) {
+  CopySchedule schedule;
+  schedule.leaves(0, 10);  // done at 10
+  schedule.passes(2);
+  schedule.leaves(1, 10);  // done at 20
+  EXPECT_EQ(schedule.wait({.bytes_per_cost = 1, .in_flight_bytes = 10, .read_ahead_bytes = 0}), 8);
+  EXPECT_EQ(schedule.wait({.bytes_per_cost = 1, .in_flight_bytes = 20, .read_ahead_bytes = 0}), 0);
+  EXPECT_EQ(schedule.wait({.bytes_per_cost = 1, .in_flight_bytes = 0, .read_ahead_bytes = 0}), 20);
+}
+
+TEST(CopyScheduleTest, CopiesBackFollowOneAnother) {
+  CopySchedule schedule;
+  for (const uint32_t value : {0, 1, 2}) schedule.leaves(value, 10);
+  schedule.passes(100);
+  schedule.reads_ahead();
+  for (const uint32_t value : {2, 1, 0}) {
+    schedule.passes(4);
+    schedule.comes_back(value);
+    schedule.reads_ahead();
+  }
+  EXPECT_EQ(schedule.wait(kRoom), 30 - 12);
+  // Room for one: each copy begins when the value before it is taken.
+  EXPECT_EQ(schedule.wait({.bytes_per_cost = 1, .in_flight_bytes = 1000, .read_ahead_bytes = 10}), 30 - 12);
+  EXPECT_EQ(schedule.wait({.bytes_per_cost = 10, .in_flight_bytes = 1000, .read_ahead_bytes = 10}), 0);
+}
+
+TEST(CopyScheduleTest, TheSameScheduleServesSeveralSpeeds) {
+  CopySchedule schedule;
+  schedule.leaves(0, 100);
+  schedule.passes(100);
+  schedule.comes_back(0);
+  EXPECT_EQ(schedule.wait({.bytes_per_cost = 1, .in_flight_bytes = 100, .read_ahead_bytes = 100}), 100);
+  EXPECT_EQ(schedule.wait({.bytes_per_cost = 4, .in_flight_bytes = 100, .read_ahead_bytes = 100}), 25);
+  schedule.clear();
+  EXPECT_EQ(schedule.wait(kRoom), 0);
+}
+
+void let_leave(Step& step) {
+  for (StepGraph::Value& value : step.graph.values) value.leaves = true;
+}
+
+// Each third op is dear, the others are cheap; all results are wanted and take 100 bytes.
+Step dear_and_cheap(int ops) {
+  Step step;
+  std::vector<uint32_t> last;
+  for (int i = 0; i < ops; ++i) last = {step.run(i % 3 == 0 ? 1000 : 10, 100, last, Step::kResult)};
+  step.backward();
+  let_leave(step);
+  return step;
+}
+
+TEST(CopyPlannerTest, WhatIsDearIsCopiedAndWhatIsCheapIsComputedAgain) {
+  const Step step = dear_and_cheap(30);
+  Planner planner(step.graph);
+  CopyPlanner copies(step.graph, planner, 1);
+  const std::optional<CopyPlan> plan = copies.solve(1600);
+  ASSERT_TRUE(plan);
+  EXPECT_LE(plan->keep.outcome.peak_bytes, 1600);
+  EXPECT_EQ(plan->keep.outcome.copy_wait, 0);
+  EXPECT_GT(plan->keep.outcome.copied_values, 0);
+  EXPECT_LT(plan->keep.outcome.extra_cost(), planner.solve(1600)->outcome.extra_cost());
+  for (uint32_t op = 0; op < 30; ++op) {
+    if (op % 3 == 0) {
+      EXPECT_NE(plan->keep.kept[op], Keep::kNothing) << op;
+    }
+  }
+  EXPECT_GT(std::count(plan->keep.kept.begin(), plan->keep.kept.end(), Keep::kNothing), 0);
+}
+
+TEST(CopyPlannerTest, WhatMayNotLeaveIsNotCopied) {
+  Step step = dear_and_cheap(30);
+  for (uint32_t value = 0; value < 30; value += 2) step.graph.values[value].leaves = false;
+  Planner planner(step.graph);
+  CopyPlanner copies(step.graph, planner, 1);
+  const std::optional<CopyPlan> plan = copies.solve(1600);
+  ASSERT_TRUE(plan);
+  EXPECT_GT(plan->keep.outcome.copied_values, 0);
+  for (uint32_t op = 0; op < 30; op += 2) EXPECT_NE(plan->keep.kept[op], Keep::kCopied) << op;
+}
+
+Step random_dag(std::mt19937& dice, int ops, int64_t unit) {
+  Step step;
+  for (int i = 0; i < ops; ++i) {
+    std::vector<uint32_t> inputs;
+    const uint32_t count = i == 0 ? 0 : 1 + dice() % 2;
+    for (uint32_t j = 0; j < count; ++j) {
+      const auto back = static_cast<uint32_t>(1 + std::min<uint32_t>(dice() % 4, dice() % 4));
+      const uint32_t input = static_cast<uint32_t>(i) - std::min<uint32_t>(back, i);
+      if (std::find(inputs.begin(), inputs.end(), input) == inputs.end()) inputs.push_back(input);
+    }
+    const double cost = static_cast<double>(1 + dice() % 20);
+    const Fate fate = dice() % 12 == 0 ? Fate::kSaved : dice() % 12 == 0 ? Fate::kRecomputed : Fate::kOpen;
+    const auto saves = static_cast<Step::Saves>(1 + dice() % 3);
+    const auto bytes = unit * static_cast<int64_t>(1 + dice() % 9);
+    step.run(cost, bytes, inputs, saves, fate);
+  }
+  step.backward();
+  let_leave(step);
+  return step;
+}
+
+TEST(CopyPlannerTest, SlowCopiesGiveThePlanWithout) {
+  std::mt19937 dice(4);
+  for (int round = 0; round < 60; ++round) {
+    const Step step = random_dag(dice, 5 + static_cast<int>(dice() % 20), 100);
+    Planner alone(step.graph), beside(step.graph);
+    CopyPlanner copies(step.graph, beside, 1e-12);
+    beside.smallest();
+    const int64_t least = alone.smallest().outcome.peak_bytes, most = alone.keep_all().outcome.peak_bytes;
+    for (int i = 0; i <= 4; ++i) {
+      const int64_t bytes = least + (most - least) * i / 4;
+      const std::optional<KeepPlan> plain = alone.solve(bytes);
+      const std::optional<CopyPlan> plan = copies.solve(bytes);
+      ASSERT_EQ(plan.has_value(), plain.has_value());
+      if (plan) {
+        EXPECT_EQ(plan->keep.kept, plain->kept) << "round " << round << ", " << bytes << " bytes";
+      }
+    }
+  }
+}
+
+TEST(CopyPlannerTest, IsNeverWorseThanWithoutCopiesAndStaysWithinItsBytes) {
+  std::mt19937 dice(5);
+  int copied = 0;
+  for (int round = 0; round < 60; ++round) {
+    const Step step = random_dag(dice, 10 + static_cast<int>(dice() % 30), 100);
+    Planner planner(step.graph);
+    CopyPlanner copies(step.graph, planner, static_cast<double>(10 + dice() % 1000));
+    const int64_t most = planner.keep_all().outcome.peak_bytes;
+    EXPECT_LE(copies.smallest().keep.outcome.peak_bytes, planner.smallest().outcome.peak_bytes);
+    for (const double fraction : {0.9, 0.6, 0.3}) {
+      const auto bytes = static_cast<int64_t>(fraction * static_cast<double>(most));
+      const std::optional<KeepPlan> plain = planner.solve(bytes);
+      const std::optional<CopyPlan> plan = copies.solve(bytes);
+      if (plain) {
+        ASSERT_TRUE(plan);
+        EXPECT_LE(plan->keep.outcome.extra_cost(), plain->outcome.extra_cost());
+      }
+      if (plan) {
+        EXPECT_LE(plan->keep.outcome.peak_bytes, bytes);
+        copied += plan->keep.outcome.copied_values > 0 ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_GT(copied, 60);
+}
+
+// The least that a step takes within the bytes, with the copies of one window, over all ways.
+double least_cost(const Step& step, const CopySpeedAndWindow& copies, int64_t bytes) {
+  KeepSimulator simulator(step.graph);
+  simulator.set_copies(copies);
+  std::vector<uint32_t> open;
+  size_t ways = 1;
+  for (uint32_t op = 0; op < step.graph.ops.size(); ++op) {
+    if (step.graph.ops[op].fate == Fate::kOpen) {
+      open.push_back(op);
+      ways *= 3;
+    }
+  }
+  double least = std::numeric_limits<double>::infinity();
+  for (size_t way = 0; way < ways; ++way) {
+    std::vector<Keep> kept(step.graph.ops.size(), Keep::kNothing);
+    size_t rest = way;
+    for (const uint32_t op : open) {
+      kept[op] = rest % 3 == 0 ? Keep::kNothing : rest % 3 == 1 ? Keep::kWanted : Keep::kCopied;
+      rest /= 3;
+    }
+    simulator.complete(kept);
+    const KeepOutcome outcome = simulator.run(kept);
+    if (outcome.peak_bytes <= bytes) least = std::min(least, outcome.extra_cost());
+  }
+  return least;
+}
+
+// How far from the best of the same window it may be: see docs/budget.md.
+TEST(CopyPlannerTest, IsNearTheBestOnRandomGraphs) {
+  std::mt19937 dice(6);
+  int solved = 0, best = 0, missed = 0;
+  double worst = 0, sum = 0, saved = 0, without = 0;
+  for (int round = 0; round < 100; ++round) {
+    const Step step = random_dag(dice, 5 + static_cast<int>(dice() % 4), 100);
+    Planner planner(step.graph);
+    CopyPlanner copies(step.graph, planner, 100);
+    const int64_t most = planner.keep_all().outcome.peak_bytes;
+    const int64_t least = copies.smallest().keep.outcome.peak_bytes;
+    for (int64_t bytes = least; bytes < most; bytes += 100) {
+      const std::optional<CopyPlan> plan = copies.solve(bytes);
+      if (!plan) {
+        ++missed;
+        continue;
+      }
+      EXPECT_LE(plan->keep.outcome.peak_bytes, bytes);
+      const double cost = plan->keep.outcome.extra_cost();
+      CopySpeedAndWindow window = plan->copies;
+      if (plan->keep.outcome.copied_values == 0) window.in_flight_bytes = window.read_ahead_bytes = bytes / 8;
+      const double above = std::max(0.0, cost - least_cost(step, window, bytes)) / step.cost();
+      ++solved;
+      best += above < 1e-9 ? 1 : 0;
+      sum += above;
+      worst = std::max(worst, above);
+      if (const std::optional<KeepPlan> plain = planner.solve(bytes)) {
+        saved += plain->outcome.extra_cost() - cost;
+        without += plain->outcome.extra_cost();
+      }
+    }
+  }
+  std::printf(
+      "%d budgets: %d best of their window, %d missed; above the best by %.4f of a forward on average, %.3f at most; "
+      "copies save %.3f of what plans without them replay\n",
+      solved + missed, best, missed, sum / solved, worst, saved / without);
+  EXPECT_EQ(missed, 0);
+  EXPECT_GT(saved, 0);
+  EXPECT_GE(best, solved * 90 / 100);
+  EXPECT_LE(sum / solved, 0.01);
+}
+
+TEST(CopyPlannerTest, TheSameStepHasTheSamePlan) {
+  std::mt19937 dice(7);
+  const Step step = random_dag(dice, 60, 100);
+  std::vector<std::vector<Keep>> plans;
+  for (int run = 0; run < 2; ++run) {
+    Planner planner(step.graph);
+    CopyPlanner copies(step.graph, planner, 100);
+    const std::optional<CopyPlan> plan = copies.solve(planner.keep_all().outcome.peak_bytes / 3);
+    ASSERT_TRUE(plan);
+    plans.push_back(plan->keep.kept);
+  }
+  EXPECT_EQ(plans[1], plans[0]);
+}
+
+}  // namespace
+}  // namespace ac2::internal
