@@ -1,5 +1,6 @@
 """Plans: a step is recorded once, and what to keep for backward is chosen for the whole of it."""
 
+import math
 import os
 from typing import Any, Callable, Optional, Union
 
@@ -27,19 +28,33 @@ class StepPlanner:
         modelled_costs: costs of ops come from their shapes, so that the same step always has the same plan. By default
             where a process group of torch.distributed is initialised, so that processes of the same shapes plan alike.
         recording_budget: the bytes that the recording may hold; without it, what the step needs.
+        copy_bytes_per_forward: lets the plan copy results to the host's memory and back, where that takes less time than to
+            compute them again: the bytes that a copy moves, each way, in the time that the device takes for the step's
+            forward. For 25 GB/s and a forward of 120 ms that is ``25e9 * 0.12``. Use ``modelled_costs=True`` with it,
+            because on an accelerator a clock measures how long it takes to queue an op.
+        copy_min_bytes: smaller results are not copied.
 
     Raises:
-        RuntimeError: inside a region, and if nothing was recorded that autograd holds. Exceptions of ``step`` pass through.
+        RuntimeError: inside a region, if nothing was recorded that autograd holds, and with ``copy_bytes_per_forward`` if
+            no result is on a device from which values can be copied (nor on the meta device). Exceptions of ``step`` pass
+            through.
     """
 
     def __init__(
-        self, step: Callable[[], Any], *, modelled_costs: Optional[bool] = None, recording_budget: BudgetLike = None
+        self,
+        step: Callable[[], Any],
+        *,
+        modelled_costs: Optional[bool] = None,
+        recording_budget: BudgetLike = None,
+        copy_bytes_per_forward: Optional[float] = None,
+        copy_min_bytes: Union[int, str] = 1 << 20,
     ) -> None:
         if not callable(step):
             raise TypeError(f"step is {step!r}; expected a callable without arguments that runs one step.")
         watch_python()
         recording = None if recording_budget is None else as_bytes(recording_budget, "recording_budget")
-        self._planner = _C.StepPlanner(step, models_costs(modelled_costs), recording)
+        speed = None if copy_bytes_per_forward is None else _as_speed(copy_bytes_per_forward)
+        self._planner = _C.StepPlanner(step, models_costs(modelled_costs), recording, speed, _as_min_bytes(copy_min_bytes))
 
     def plan(self, bytes: BudgetLike) -> "_C.Plan":
         """The plan for so many bytes: its ``policy`` for PolicyScope, and its ``summary``.
@@ -62,8 +77,26 @@ class StepPlanner:
         return self._planner.summarize(keeps)
 
 
+def _as_speed(given: Any) -> float:
+    if isinstance(given, bool) or not isinstance(given, (int, float)):
+        raise TypeError(f"copy_bytes_per_forward is {given!r}; expected a number of bytes, such as 25e9 * 0.12.")
+    if not 0 < given < math.inf:
+        raise ValueError(f"copy_bytes_per_forward is {given!r}; expected a positive number of bytes.")
+    return float(given)
+
+
+def _as_min_bytes(given: Any) -> int:
+    return 0 if given == 0 and not isinstance(given, bool) else as_bytes(given, "copy_min_bytes")
+
+
 def plan(
-    step: Callable[[], Any], bytes: BudgetLike, *, modelled_costs: Optional[bool] = None, recording_budget: BudgetLike = None
+    step: Callable[[], Any],
+    bytes: BudgetLike,
+    *,
+    modelled_costs: Optional[bool] = None,
+    recording_budget: BudgetLike = None,
+    copy_bytes_per_forward: Optional[float] = None,
+    copy_min_bytes: Union[int, str] = 1 << 20,
 ) -> "_C.Policy":
     """A policy that keeps for backward what is cheapest within ``bytes``, chosen for the whole of ``step``.
 
@@ -77,7 +110,14 @@ def plan(
     """
     most = as_bytes(bytes)
     recording = most if recording_budget is None else recording_budget
-    return StepPlanner(step, modelled_costs=modelled_costs, recording_budget=recording).plan(most).policy
+    planner = StepPlanner(
+        step,
+        modelled_costs=modelled_costs,
+        recording_budget=recording,
+        copy_bytes_per_forward=copy_bytes_per_forward,
+        copy_min_bytes=copy_min_bytes,
+    )
+    return planner.plan(most).policy
 
 
 def save_plan(policy: "_C.Policy", path: Union[str, "os.PathLike[str]"]) -> None:

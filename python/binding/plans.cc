@@ -30,15 +30,18 @@ namespace {
 using WithoutGil = py::call_guard<py::gil_scoped_release>;
 
 std::unique_ptr<StepPlanner> make_planner(const py::function& step, bool modelled_costs,
-                                          std::optional<int64_t> recording_budget) {
+                                          std::optional<int64_t> recording_budget,
+                                          std::optional<double> copy_bytes_per_forward, int64_t copy_min_bytes) {
   const HeldObject held(step);
   const std::function<void()> call = [&held] {
     const py::gil_scoped_acquire gil;
     calling_python([&] { return py::object(held.get()()); });
   };
   const py::gil_scoped_release no_gil;
-  return std::make_unique<StepPlanner>(
-      call, PlanOptions{.modelled_costs = modelled_costs, .recording_budget = recording_budget});
+  return std::make_unique<StepPlanner>(call, PlanOptions{.modelled_costs = modelled_costs,
+                                                         .recording_budget = recording_budget,
+                                                         .copy_bytes_per_forward = copy_bytes_per_forward,
+                                                         .copy_min_bytes = copy_min_bytes});
 }
 
 // The overload "aten::add.Tensor"; "aten::mm" or "aten::mm.default" for the one without a name. Null for a name that no
@@ -92,10 +95,15 @@ void add_planner(py::module_& module) {
       .def_readonly("replayed_ops", &PlanSummary::replayed_ops, "In a backward.")
       .def_readonly("replay_cost", &PlanSummary::replay_cost, "In the unit of forward_cost: only ratios mean anything.")
       .def_readonly("forward_cost", &PlanSummary::forward_cost, "Of all the step's ops outside backward.")
+      .def_readonly("copied_values", &PlanSummary::copied_values, "Results that leave for the host's memory.")
+      .def_readonly("copied_bytes", &PlanSummary::copied_bytes, "Of these results.")
+      .def_readonly("copy_wait", &PlanSummary::copy_wait,
+                    "The time for which the step waits for copies, in the unit of forward_cost.")
       .def("__repr__", [](const PlanSummary& summary) {
         return c10::str("PlanSummary(forward_bytes=", summary.forward_bytes, ", peak_bytes=", summary.peak_bytes,
                         ", replayed_ops=", summary.replayed_ops, ", replay_cost=", summary.replay_cost,
-                        ", forward_cost=", summary.forward_cost, ")");
+                        ", forward_cost=", summary.forward_cost, ", copied_values=", summary.copied_values,
+                        ", copied_bytes=", summary.copied_bytes, ", copy_wait=", summary.copy_wait, ")");
       });
   py::class_<StepPlanner::Plan>(module, "Plan", "A policy that follows a plan, and what the plan comes to.")
       .def_readonly("policy", &StepPlanner::Plan::policy)
@@ -106,7 +114,8 @@ void add_planner(py::module_& module) {
       .def_readonly("bytes", &StepPlanner::Op::bytes, "Of its results that backward wants.")
       .def_readonly("cost", &StepPlanner::Op::cost, "In the unit of PlanSummary.");
   py::class_<StepPlanner>(module, "StepPlanner")
-      .def(py::init(&make_planner), py::arg("step"), py::arg("modelled_costs"), py::arg("recording_budget"))
+      .def(py::init(&make_planner), py::arg("step"), py::arg("modelled_costs"), py::arg("recording_budget"),
+           py::arg("copy_bytes_per_forward"), py::arg("copy_min_bytes"))
       .def("plan", &StepPlanner::plan, WithoutGil(), py::arg("bytes"))
       .def("smallest", &StepPlanner::smallest, WithoutGil())
       .def(

@@ -88,6 +88,41 @@ def test_a_plan_is_saved_and_loaded(tmp_path):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["again.json", "plan.json"]
 
 
+def test_a_plan_copies_where_that_is_faster_and_says_so(tmp_path):
+    x, w = (t.detach().to("meta").requires_grad_() for t in _inputs())
+    copies = {"modelled_costs": True, "copy_bytes_per_forward": 1e6, "copy_min_bytes": 0}
+    planner, without = ac2.StepPlanner(lambda: _step(x, w), **copies), ac2.StepPlanner(lambda: _step(x, w))
+    bytes = without.smallest().summary.peak_bytes
+    made, plain = planner.plan(bytes), without.plan(bytes)
+    assert plain.summary.copied_values == plain.summary.copied_bytes == plain.summary.copy_wait == 0
+    assert made.summary.copied_values > 0 and made.summary.copied_bytes > 0
+    assert made.summary.replay_cost + made.summary.copy_wait < plain.summary.replay_cost
+    assert f"copied_values={made.summary.copied_values}" in repr(made.summary)
+    made.policy.save(tmp_path / "plan.json")
+    assert '"ac2_plan":3' in (tmp_path / "plan.json").read_text()
+    ac2.load_plan(tmp_path / "plan.json").save(tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_text() == (tmp_path / "plan.json").read_text()
+    # On the CPU there is nothing to copy to. What the plan would copy stays, within its bytes.
+    x, w = _inputs()
+    on_meta = [t.detach().to("meta").requires_grad_() for t in (x, w)]
+    policy = ac2.plan(lambda: _step(*on_meta), bytes, **copies)
+    with pytest.warns(UserWarning, match="not on a device that has one behind it"), ac2.PolicyScope(policy):
+        loss = _step(x, w)
+    assert _gradient_is_plain(loss, x)
+    with pytest.raises(RuntimeError, match="no result of the step can be copied"):
+        ac2.StepPlanner(lambda: _step(x, w), **copies)
+
+
+@pytest.mark.parametrize("wrong", [0, -1.5, float("inf"), float("nan")])
+def test_a_speed_of_copies_that_is_not_positive_is_an_error(wrong):
+    with pytest.raises(ValueError, match="copy_bytes_per_forward is .*; expected a positive number"):
+        ac2.StepPlanner(lambda: None, copy_bytes_per_forward=wrong)
+    with pytest.raises(TypeError, match="copy_bytes_per_forward is '25GB'; expected a number of bytes"):
+        ac2.StepPlanner(lambda: None, copy_bytes_per_forward="25GB")
+    with pytest.raises((TypeError, ValueError), match="copy_min_bytes is"):
+        ac2.StepPlanner(lambda: None, copy_min_bytes=wrong or True)
+
+
 def test_summarize_asks_of_each_op_in_the_order_of_the_program():
     x, w = _inputs()
     planner = ac2.StepPlanner(lambda: _step(x, w), modelled_costs=True)

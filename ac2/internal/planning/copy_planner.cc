@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "ac2/internal/planning/keep_simulator.h"
@@ -17,6 +19,7 @@ constexpr std::array<double, 5> kShares = {0.125, 0.25, 0.5, 0.75, 1};
 // The values on their way to the host may take so much of the bytes, and so may those on their way back.
 constexpr int64_t kWindow = 8;
 constexpr std::array<int64_t, 3> kOtherWindows = {4, 16, 32};
+constexpr std::array<int64_t, 3> kWindowsAlone = {4, 8, 16};
 
 bool fits_better(const std::optional<CopyPlan>& plan, const std::optional<CopyPlan>& best) {
   return plan && (!best || is_better(plan->keep.outcome, best->keep.outcome));
@@ -45,12 +48,28 @@ int64_t CopyPlanner::leaving_bytes(uint32_t op) const {
   return bytes;
 }
 
+// When each value is first taken, on a clock that stands at `forward` when backward begins. Infinity: never.
+std::vector<double> CopyPlanner::first_uses(double forward) const {
+  std::vector<double> uses(graph_.values.size(), std::numeric_limits<double>::infinity());
+  double passed = 0;
+  for (const StepGraph::Event& event : graph_.events) {
+    if (event.kind == StepGraph::Event::kRuns) {
+      passed += graph_.ops[event.index].cost;
+    } else if (event.kind == StepGraph::Event::kWanted) {
+      const double taken = graph_.taken_at.empty() ? forward - passed : graph_.taken_at[event.index];
+      double& use = uses[graph_.hooks[event.index]];
+      use = std::min(use, forward + taken);
+    }
+  }
+  return uses;
+}
+
 void CopyPlanner::find_timely() {
   double forward = 0;
   for (const StepGraph::Op& op : graph_.ops) {
     forward += op.cost;
   }
-  const double backward_rate = forward > 0 && graph_.backward_cost > 0 ? graph_.backward_cost / forward : 1;
+  const std::vector<double> uses = first_uses(forward);
   double passed = 0;
   auto next = leaving_.begin();
   for (uint32_t op = 0; op < graph_.ops.size() && next != leaving_.end(); ++op) {
@@ -58,7 +77,12 @@ void CopyPlanner::find_timely() {
     if (*next != op) {
       continue;
     }
-    const double until_use = (forward - passed) * (1 + backward_rate);
+    double use = std::numeric_limits<double>::infinity();
+    for (const uint32_t result : graph_.ops[op].results) {
+      use = std::min(use, uses[result]);
+    }
+    // A value that only replays take is as good as taken where backward is as far as forward was.
+    const double until_use = (std::isfinite(use) ? use : 2 * forward - passed) - passed;
     if (2 * static_cast<double>(leaving_bytes(op)) <= until_use * bytes_per_cost_) {
       timely_.push_back(op);
     }
@@ -138,7 +162,7 @@ std::optional<CopyPlan> CopyPlanner::plan_around(const Ops& copied, int64_t wind
   std::optional<CopyPlan> best;
   // The bytes on their way are not always the most: what is left is given to the rest.
   for (int i = 0; i < 2 && target > 0; ++i) {
-    std::optional<KeepPlan> found = planner.solve(target);
+    std::optional<KeepPlan> found = planner.sketch(target);
     if (!found) {
       break;
     }
@@ -155,20 +179,18 @@ std::optional<CopyPlan> CopyPlanner::plan_around(const Ops& copied, int64_t wind
   return best;
 }
 
-void CopyPlanner::search(int64_t bytes, std::optional<CopyPlan>& best) {
+std::optional<CopyPlan> CopyPlanner::search(int64_t bytes, const KeepPlan& without_copies) {
+  std::optional<CopyPlan> best;
   Ops copied;
   const auto consider = [&](const Ops& ops, int64_t window) {
-    if (ops.empty()) {
-      return;
-    }
     std::optional<CopyPlan> plan = plan_around(ops, window, bytes);
     if (fits_better(plan, best)) {
       best = std::move(plan);
       copied = ops;
     }
   };
-  std::vector<Ops> tried;
-  for (const Ops& order : orders(best ? best->keep : planner_.smallest())) {
+  std::vector<Ops> tried = {{}};
+  for (const Ops& order : orders(without_copies)) {
     for (const double share : kShares) {
       Ops ops = first_of(order, share);
       if (std::find(tried.begin(), tried.end(), ops) == tried.end()) {
@@ -177,36 +199,66 @@ void CopyPlanner::search(int64_t bytes, std::optional<CopyPlan>& best) {
       }
     }
   }
-  const Ops best_ops = copied;
+  const Ops best_ops = copied.empty() ? timely_ : copied;
   for (const int64_t part : kOtherWindows) {
-    consider(best_ops.empty() ? timely_ : best_ops, window_of(bytes / part, bytes));
+    consider(best_ops, window_of(bytes / part, bytes));
   }
+  return best;
+}
+
+void CopyPlanner::improve(int64_t bytes, CopyPlan& plan) {
+  planner_.set_copies(plan.copies);
+  planner_.copy_more(bytes, dearest_first(leaving_), plan.keep);
 }
 
 std::optional<CopyPlan> CopyPlanner::solve(int64_t bytes) {
   std::optional<CopyPlan> best;
   if (std::optional<KeepPlan> plan = planner_.solve(bytes)) {
     best = CopyPlan{*std::move(plan), {bytes_per_cost_, 0, 0}};
-    if (best->keep.outcome.replay_cost == 0) {
-      return best;
-    }
   }
-  search(bytes, best);
-  if (!best) {
-    if (const CopyPlan& least = smallest(); least.keep.outcome.peak_bytes <= bytes) {
-      best = least;
-    }
+  if (timely_.empty() && best) {
+    return best;  // no copy would be done in time
   }
-  if (best && !timely_.empty()) {
-    // A plan that copies nothing yet has the usual window. What it is for may not fit beside the plan.
-    CopyPlan plan = *best;
-    if (plan.copies.in_flight_bytes == 0 && plan.keep.outcome.copied_values == 0) {
-      plan.copies.in_flight_bytes = plan.copies.read_ahead_bytes = window_of(bytes / kWindow, bytes);
-    }
-    planner_.set_copies(plan.copies);
-    planner_.copy_more(bytes, dearest_first(leaving_), plan.keep);
-    if (plan.keep.outcome.copied_values > 0 && is_better(plan.keep.outcome, best->keep.outcome)) {
+  if (best && best->keep.outcome.replay_cost == 0) {
+    return best;
+  }
+  std::vector<CopyPlan> starts;
+  if (std::optional<CopyPlan> copied =
+          timely_.empty() ? std::nullopt : search(bytes, best ? best->keep : planner_.smallest())) {
+    starts.push_back(*std::move(copied));
+  }
+  if (std::optional<CopyPlan> copied = copies_alone(bytes)) {
+    starts.push_back(*std::move(copied));
+  }
+  if (best) {
+    const int64_t window = window_of(bytes / kWindow, bytes);
+    starts.push_back({best->keep, {bytes_per_cost_, window, window}});
+  } else if (const CopyPlan& least = smallest(); least.keep.outcome.peak_bytes <= bytes) {
+    starts.push_back(least);
+  }
+  for (CopyPlan& plan : starts) {
+    improve(bytes, plan);
+    if (plan.keep.outcome.copied_values > 0 && fits_better(plan, best)) {
       best = std::move(plan);
+    }
+  }
+  return best;
+}
+
+std::optional<CopyPlan> CopyPlanner::copies_alone(int64_t bytes) {
+  std::optional<CopyPlan> best;
+  for (const int64_t part : kWindowsAlone) {
+    size_t low = 0, high = leaving_.size() + 1;  // how many are copied
+    while (low < high) {
+      const size_t middle = (low + high) / 2;
+      const Ops copied(leaving_.begin(), leaving_.begin() + static_cast<int64_t>(std::min(middle, leaving_.size())));
+      std::vector<Keep> kept(graph_.ops.size(), Keep::kWanted);
+      CopyPlan plan = as_plan(std::move(kept), copied, window_of(bytes / part, bytes));
+      const bool fits = plan.keep.outcome.peak_bytes <= bytes;
+      if (fits && plan.keep.outcome.replays == 0 && fits_better(plan, best)) {
+        best = std::move(plan);
+      }
+      (fits ? high : low) = fits ? middle : middle + 1;
     }
   }
   return best;

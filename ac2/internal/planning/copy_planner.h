@@ -11,13 +11,15 @@
 // are those of StepGraph::Value::leaves.
 //
 // The search takes many sets of results to copy: more and more of those that a plan without copies keeps, of those that
-// are dearest for their bytes, and of the first of the program. For each set the Planner chooses among the others. A
-// local search improves the best. No set is tried that is not there and back before it is used.
+// are dearest for their bytes, and of the first of the program. For each set the Planner chooses among the others,
+// coarsely. A local search improves the best of these, the plan without copies and that without replays. Only results
+// that can be there and back before they are used are in the sets.
 //
-// Guaranteed: a plan takes no more time than the Planner's for the same bytes, by the same model, and is that plan
-// where no copy helps; the same graph, speed and bytes give the same plan. Not guaranteed: the best plan.
+// Guaranteed: a plan takes no more time than the Planner's or copies_alone() for the same bytes, by the same model, and
+// is the Planner's where no copy helps; the same graph, speed and bytes give the same plan. Not guaranteed: the best
+// plan.
 //
-// Cost: about twenty times that of a plan without copies. Lifetime: the graph and the planner must outlive it. Threads:
+// Cost: a few times that of a plan without copies. Lifetime: the graph and the planner must outlive it. Threads:
 // not thread-safe.
 #pragma once
 
@@ -46,11 +48,15 @@ class CopyPlanner {
   // As of Planner.
   std::optional<CopyPlan> solve(int64_t bytes);
   const CopyPlan& smallest();
+  // The least waiting of plans that replay nothing: the first results of the program are copied, as few as must be.
+  // Null if too much is held even if all that may leave are copied.
+  std::optional<CopyPlan> copies_alone(int64_t bytes);
 
  private:
   using Ops = std::vector<uint32_t>;
 
   int64_t leaving_bytes(uint32_t op) const;
+  std::vector<double> first_uses(double forward) const;
   // Ops whose results can be there and back before they are used, in the order of the program.
   void find_timely();
   // The orders in which more and more of the timely ops are copied.
@@ -66,7 +72,10 @@ class CopyPlanner {
   CopyPlan as_plan(std::vector<Keep> kept, const Ops& copied, int64_t window);
   // Null if no plan within the bytes was found that copies these.
   std::optional<CopyPlan> plan_around(const Ops& copied, int64_t window, int64_t bytes);
-  void search(int64_t bytes, std::optional<CopyPlan>& best);
+  // The best plan that copies, before a local search. Null if none was found.
+  std::optional<CopyPlan> search(int64_t bytes, const KeepPlan& without_copies);
+  // By a local search that leaves the window as it is.
+  void improve(int64_t bytes, CopyPlan& plan);
 
   const StepGraph& graph_;
   Planner& planner_;

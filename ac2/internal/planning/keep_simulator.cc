@@ -192,10 +192,9 @@ void KeepSimulator::drop(uint32_t value) {
   }
 }
 
-// Backward goes through forward's ops in reverse, at a rate of its own.
 void KeepSimulator::pass_until(uint32_t hook) {
   if (copies_any_) {
-    const double here = (forward_cost_ - wanted_at_[hook]) * backward_rate_;
+    const double here = graph_.taken_at.empty() ? forward_cost_ - wanted_at_[hook] : graph_.taken_at[hook];
     schedule_.passes(std::max(0.0, here - backward_passed_));
     backward_passed_ = std::max(backward_passed_, here);
   }
@@ -351,7 +350,6 @@ void KeepSimulator::start_schedule() {
     schedule_.clear();
     wanted_at_.assign(graph_.hooks.size(), 0);
     forward_cost_ = backward_passed_ = 0;
-    backward_rate_ = 1;
   }
 }
 
@@ -401,7 +399,6 @@ KeepOutcome KeepSimulator::run(absl::Span<const Keep> kept) {
         if (!in_backward_) {
           in_backward_ = true;
           outcome_.forward_bytes = held_;
-          backward_rate_ = forward_cost_ > 0 && graph_.backward_cost > 0 ? graph_.backward_cost / forward_cost_ : 1;
         }
         begin_backward();
         break;

@@ -155,8 +155,7 @@ class KeepSimulator {
   bool in_backward_ = false;
   int64_t away_ = 0;               // bytes of copied values that something still needs
   double forward_cost_ = 0;        // of the ops that have run so far
-  double backward_passed_ = 0;     // mirrored: how far backward is
-  double backward_rate_ = 1;       // of the time of backward to that of forward
+  double backward_passed_ = 0;     // of the time of backward by itself
   std::vector<double> wanted_at_;  // by hook: when forward came to it
 };
 

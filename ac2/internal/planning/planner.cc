@@ -200,6 +200,28 @@ std::optional<KeepPlan> Planner::solve(int64_t bytes) {
   return best;
 }
 
+std::optional<KeepPlan> Planner::sketch(int64_t bytes) {
+  std::optional<KeepPlan> best;
+  const auto add = [&](Found plan) {
+    if (plan) {
+      consider(*std::move(plan), bytes, best);
+    }
+  };
+  add(keep_all());
+  if (best) {
+    return best;
+  }
+  add(keep_none());
+  add(drop_cheapest(bytes));
+  const Relaxation relaxation = relax(bytes);
+  for (StagedStep& step : steps_) {
+    for (const double price : {relaxation.too_cheap, relaxation.dear_enough, MinCut::kInfinite}) {
+      add(search(step, price, bytes));
+    }
+  }
+  return best;
+}
+
 std::vector<KeepPlan> Planner::find_starts(int64_t bytes) {
   std::vector<KeepPlan> starts;
   const auto add = [&](Found plan) {

@@ -51,6 +51,8 @@ class Planner {
   KeepPlan keep_none();
   // The best plan that was found, or null if none was found within that many bytes.
   std::optional<KeepPlan> solve(int64_t bytes);
+  // The same in a small part of the time: with few starts, and without a local search.
+  std::optional<KeepPlan> sketch(int64_t bytes);
   // The plan with the fewest bytes that was found so far, after a search for small ones.
   const KeepPlan& smallest();
 

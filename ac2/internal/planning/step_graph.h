@@ -52,8 +52,9 @@ struct StepGraph {
   std::vector<Op> ops;          // in the order of the program
   std::vector<uint32_t> hooks;  // by hook: the value that it wants
   std::vector<Event> events;
-  // The time that backward takes, in the unit of Op::cost, for plans that copy. 0: as long as forward.
-  double backward_cost = 0;
+  // By hook: how much time backward has taken by itself, in the unit of Op::cost, when it takes the value. For plans
+  // that copy. Empty: backward is as long as forward, and goes through it in reverse.
+  std::vector<double> taken_at;
 };
 
 }  // namespace ac2::internal
