@@ -1,11 +1,12 @@
 // Plans for random programs: recorded, planned for some number of bytes, and run by the plan. What comes out must be
-// what plain autograd gives, and no more is replayed than the plan says.
+// what plain autograd gives, and no more is replayed than the plan says. On the fake accelerator plans copy too.
 //
 //   ./bazelw run //tests/fuzz:random_plan_test -- --first_seed=0 --seeds=100000
 #include <algorithm>
 #include <optional>
 #include <string>
 
+#include "ac2/offload.h"
 #include "ac2/plan.h"
 #include "tests/fuzz/campaign.h"
 #include "tests/fuzz/compare.h"
@@ -13,6 +14,8 @@
 #include "tests/fuzz/functions.h"
 #include "tests/fuzz/outcome.h"
 #include "tests/fuzz/program.h"
+#include "tests/support/fake_accelerator.h"
+#include "tests/support/warnings.h"
 
 namespace ac2::test {
 namespace {
@@ -30,10 +33,11 @@ Way in_one_region(uint32_t seed) {
   return way;
 }
 
-Verdict compare_planned(const ProgramFn& program, uint32_t input_seed, const Way& way) {
+Verdict compare_planned_with(const PlanOptions& options, const ProgramFn& program, uint32_t input_seed,
+                             const Way& way) {
   const auto start = [&] {
     at::manual_seed(input_seed);
-    return inputs_of(input_seed);
+    return inputs_of(input_seed, way.device);
   };
   Verdict verdict;
   const Tensors plain_inputs = start();
@@ -48,7 +52,7 @@ Verdict compare_planned(const ProgramFn& program, uint32_t input_seed, const Way
   try {
     Outcome recorded;
     const Tensors inputs = start();
-    StepPlanner planner([&] { recorded = run_on(program, inputs, inputs, way, &setting); }, {.modelled_costs = true});
+    StepPlanner planner([&] { recorded = run_on(program, inputs, inputs, way, &setting); }, options);
     verdict.difference = differences(recorded, expected);
     if (!verdict.difference.empty()) {
       verdict.difference = "when recorded: " + verdict.difference + left_behind(way, nodes_before);
@@ -74,6 +78,7 @@ Verdict compare_planned(const ProgramFn& program, uint32_t input_seed, const Way
     verdict.difference = differences(actual, expected);
     verdict.replayed_ops = actual.replayed_ops;
     verdict.evicted_values = actual.evicted_values;
+    verdict.offloaded_bytes = actual.offloaded_bytes;
     // Fewer where something that a plan knows nothing of, an op in a DisableCheckpointing say, keeps a value alive.
     // More where values had to be dropped that a plan would have kept: what the program holds in forward for no
     // backward keeps what it was made from, for which there was no room.
@@ -85,6 +90,43 @@ Verdict compare_planned(const ProgramFn& program, uint32_t input_seed, const Way
   setting.outermost.reset();
   verdict.difference += left_behind(way, nodes_before);
   return verdict;
+}
+
+Verdict compare_planned(const ProgramFn& program, uint32_t input_seed, const Way& way) {
+  return compare_planned_with({.modelled_costs = true}, program, input_seed, way);
+}
+
+// On the fake accelerator, whose copies make progress as the seed says; planned for fast copies and slow ones.
+Verdict compare_copied(const ProgramFn& program, uint32_t input_seed, const Way& way) {
+  FakeAccelerator& fake = FakeAccelerator::install();
+  fake.restart(input_seed);
+  Dice dice(input_seed + 31);
+  PlanOptions options{.modelled_costs = true, .copy_bytes_per_forward = 100, .copy_min_bytes = dice.roll(3) * 32};
+  for (int i = dice.roll(5); i > 0; --i) *options.copy_bytes_per_forward *= 10;
+  Verdict verdict = compare_planned_with(options, program, input_seed, way);
+  if (offload_memory().bytes_in_use != 0) verdict.difference += "pinned bytes are in use\n";
+  fake.finish();
+  release_offload_memory();
+  return verdict;
+}
+
+Way on_the_accelerator(uint32_t seed) {
+  Way way = in_one_region(seed);
+  way.device = FakeAccelerator::install().device();
+  return way;
+}
+
+TEST_F(RandomPlanTest, ThatCopyGiveWhatPlainAutogradGivesAndReplayNoMoreThanTheySaid) {
+  FakeAccelerator::install();
+  Warnings of_small_results;
+  const Tally tally = run_campaign({.seeds = 1000,
+                                    .draw = &on_the_accelerator,
+                                    .judge = &compare_copied,
+                                    .fixture = "RandomPlanTest",
+                                    .judge_name = "compare_copied",
+                                    .limits = {.slopes = false}});
+  EXPECT_GE(tally.compared, tally.programs / 4) << "of " << tally.programs;
+  EXPECT_GT(tally.offloaded_bytes, 50 * tally.compared);
 }
 
 TEST_F(RandomPlanTest, GiveWhatPlainAutogradGivesAndReplayNoMoreThanTheySaid) {

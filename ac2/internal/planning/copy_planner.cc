@@ -242,6 +242,9 @@ std::optional<CopyPlan> CopyPlanner::solve(int64_t bytes) {
       best = std::move(plan);
     }
   }
+  if (best) {
+    note_small(*best);
+  }
   return best;
 }
 
@@ -264,18 +267,21 @@ std::optional<CopyPlan> CopyPlanner::copies_alone(int64_t bytes) {
   return best;
 }
 
+void CopyPlanner::note_small(const CopyPlan& plan) {
+  if (!smallest_ || plan.keep.outcome.peak_bytes < smallest_->keep.outcome.peak_bytes) {
+    smallest_ = plan;
+  }
+}
+
 const CopyPlan& CopyPlanner::smallest() {
-  if (smallest_) {
+  if (std::exchange(smallest_found_, true)) {
     return *smallest_;
   }
-  smallest_ = CopyPlan{planner_.smallest(), {bytes_per_cost_, 0, 0}};
+  note_small({planner_.smallest(), {bytes_per_cost_, 0, 0}});
   if (!leaving_.empty()) {
     const StepGraph rest = without(leaving_);
     Planner planner(rest);
-    CopyPlan copied = as_plan(planner.smallest().kept, leaving_, 0);
-    if (copied.keep.outcome.peak_bytes < smallest_->keep.outcome.peak_bytes) {
-      smallest_ = std::move(copied);
-    }
+    note_small(as_plan(planner.smallest().kept, leaving_, 0));
   }
   return *smallest_;
 }

@@ -74,6 +74,8 @@ class CopyPlanner {
   std::optional<CopyPlan> plan_around(const Ops& copied, int64_t window, int64_t bytes);
   // The best plan that copies, before a local search. Null if none was found.
   std::optional<CopyPlan> search(int64_t bytes, const KeepPlan& without_copies);
+  // The smallest plan is this one if it is smaller than those before.
+  void note_small(const CopyPlan& plan);
   // By a local search that leaves the window as it is.
   void improve(int64_t bytes, CopyPlan& plan);
 
@@ -84,6 +86,7 @@ class CopyPlanner {
   Ops timely_;
   int64_t largest_ = 0;  // the bytes of the largest value that may leave
   std::optional<CopyPlan> smallest_;
+  bool smallest_found_ = false;
 };
 
 }  // namespace ac2::internal
