@@ -162,6 +162,17 @@ TEST_F(GuideTest, WhatABudgetWouldCostWithoutData) {
   EXPECT_GT(planner.smallest().summary.peak_bytes, 0);
 }
 
+TEST_F(GuideTest, APlanThatCopies) {
+  const at::Tensor without_data = at::empty({1 << 20, 1 << 10}, at::device(at::kMeta)).requires_grad_();
+  const auto step = [&] { without_data.sin().cos().tanh().exp().sum().backward(); };
+  const ac2::Policy policy =
+      ac2::plan(step, 8LL << 30, {.modelled_costs = true, .copy_bytes_per_forward = 25e9 * 0.12});
+  ac2::StepPlanner planner(step, {.modelled_costs = true, .copy_bytes_per_forward = 25e9 * 0.12});
+  const ac2::PlanSummary summary = planner.plan(64LL << 30).summary;
+  EXPECT_EQ(summary.copied_bytes, 0);
+  EXPECT_EQ(summary.copy_wait, 0);
+}
+
 TEST_F(GuideTest, Strategies) {
   using namespace ac2::policies;
   const Policy a = dots_saveable();
