@@ -123,8 +123,6 @@ c10::DataPtr Front::allocate(size_t bytes) {
   return try_again(device, bytes);
 }
 
-#endif
-
 c10::Allocator* registered_allocator() {
   if (!c10::impl::hasDeviceGuardImpl(kType)) {
     return nullptr;
@@ -135,6 +133,8 @@ c10::Allocator* registered_allocator() {
     return nullptr;  // A device need not have one.
   }
 }
+
+#endif
 
 }  // namespace
 
