@@ -238,7 +238,8 @@ std::optional<CopyPlan> CopyPlanner::solve(int64_t bytes) {
   }
   for (CopyPlan& plan : starts) {
     improve(bytes, plan);
-    if (plan.keep.outcome.copied_values > 0 && fits_better(plan, best)) {
+    // A plan that no copy helps is the Planner's, if the Planner has one.
+    if ((plan.keep.outcome.copied_values > 0 || !best) && fits_better(plan, best)) {
       best = std::move(plan);
     }
   }
