@@ -158,6 +158,22 @@ TEST_F(PlannedCopiesTest, ADearResultIsCopiedAndACheapOneReplayed) {
   expect_kept_promises(&chain, plan);
 }
 
+// The op returns nothing: its result is the argument that it writes into.
+TEST_F(PlannedCopiesTest, WhatAnOpWritesInPlaceIsCopied) {
+  const Network network = [](at::Tensor x) {
+    for (int i = 0; i < kLength; ++i) {
+      x = x.mm(x.tanh());
+      at::_foreach_mul_({x}, 0.5);
+    }
+    return x;
+  };
+  StepPlanner planner = this->planner(copying(kFast), network);
+  const int64_t all = planner.summarize([](const auto&) { return true; }).peak_bytes;
+  const StepPlanner::Plan plan = planner.plan(all / 2);
+  EXPECT_GT(plan.summary.copied_values, 4);
+  expect_kept_promises(network, plan);
+}
+
 TEST_F(PlannedCopiesTest, SlowCopiesGiveThePlanWithoutThem) {
   StepPlanner slow = planner(copying(1e-6)), without = planner({.modelled_costs = true});
   const int64_t all = without.summarize([](const auto&) { return true; }).peak_bytes;

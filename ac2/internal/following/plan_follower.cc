@@ -46,10 +46,13 @@ class PlanFollower {
 
  private:
   PolicyDecision copied(const OpContext& op) const {
+    // An op that writes into its arguments need not return them.
     bool on_a_device = false;
-    for_each_tensor(op.outputs(), [&](const at::Tensor& tensor) {
-      on_a_device |= tensor.defined() && !tensor.is_cpu() && !tensor.is_meta();
-    });
+    for (const c10::ArrayRef<c10::IValue> values : {op.outputs(), op.inputs()}) {
+      for_each_tensor(values, [&](const at::Tensor& tensor) {
+        on_a_device |= tensor.defined() && !tensor.is_cpu() && !tensor.is_meta();
+      });
+    }
     if (on_a_device) {
       return CheckpointPolicy::MUST_CPU_OFFLOAD;
     }
