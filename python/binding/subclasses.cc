@@ -56,8 +56,10 @@ class PythonSubclasses final : public internal::SubclassCodec {
       return "";
     }
     const py::gil_scoped_acquire gil;
-    return calling_python(
-        [&] { return function("note_whole")(tensor, internal::policies_here_save_everything()).cast<std::string>(); });
+    return calling_python([&] {
+      const WithoutCompiler without_compiler;
+      return function("note_whole")(tensor, internal::policies_here_save_everything()).cast<std::string>();
+    });
   }
 
  private:

@@ -172,10 +172,26 @@ void StorageIndex::was_left(const c10::StorageImpl* storage) {
   if (value == nullptr) {
     return;
   }
-  const bool is_ours = !value->original_is_alive() || (value->is_held_by_reference() && value->is_held_by_us_alone());
-  if (is_ours && !value->changed_outside()) {
-    value->versions_.release();
+  if (!stop_watching_if_ours(*value)) {
+    lifetimes_.ref(value);
+    left_.push_back(value);
   }
+}
+
+bool StorageIndex::stop_watching_if_ours(Value& value) {
+  const bool is_ours = !value.original_is_alive() || (value.is_held_by_reference() && value.is_held_by_us_alone());
+  if (is_ours && !value.changed_outside()) {
+    value.versions_.release();
+  }
+  return is_ours;
+}
+
+C10_NOINLINE void StorageIndex::look_at_left() {
+  for (Value* value : left_) {
+    stop_watching_if_ours(*value);
+    lifetimes_.unref(value);
+  }
+  left_.clear();
 }
 
 void StorageIndex::forget_opaque(const at::Tensor& tensor) {
@@ -237,6 +253,9 @@ void StorageIndex::drop_some_dead() {
   }
   if (bytes_.has_let_go()) {
     drop_let_go();
+  }
+  if (!left_.empty()) {
+    look_at_left();
   }
   // So no more than three of the dead are in there for each of the living, however long values live, and each that
   // comes costs a look or two.
@@ -301,6 +320,10 @@ void StorageIndex::close() {
     lifetimes_.unref(value);
   }
   dead_.clear();
+  for (Value* value : left_) {
+    lifetimes_.unref(value);
+  }
+  left_.clear();
   for (Value* value : bytes_.take_let_go()) {
     value->was_let_go_ = false;
     lifetimes_.unref(value);

@@ -54,7 +54,8 @@ class StorageIndex {
   // The storage is about to be written, so the value that it held is no longer there.
   void forget(c10::StorageImpl* storage);
 
-  // A tensor has been given another storage than this. If nobody but the tape has the old one, no write comes there.
+  // A tensor has been given another storage than this. If nobody but the tape has the old one, now or at the end of the
+  // next op, no write comes there.
   void was_left(const c10::StorageImpl* storage);
 
   // The same as forget() for a tensor without plain storage.
@@ -69,7 +70,7 @@ class StorageIndex {
   // dies with the lock, and so on along a chain that may be as long as the region. ValueBytes tells of those, so that
   // each node that is recorded takes a chain apart by one link at least; sweeps alone would take one link each.
   void drop_dead() {
-    if (!dead_.empty() || bytes_.has_let_go() || map_.settled().size() >= sweep_at_) {
+    if (!dead_.empty() || bytes_.has_let_go() || !left_.empty() || map_.settled().size() >= sweep_at_) {
       drop_some_dead();
     }
   }
@@ -91,6 +92,9 @@ class StorageIndex {
   Value* current_opaque(const at::Tensor& tensor, bool create);
   void add_young(Value* value);
   void remove(Value* value);
+  // False if somebody else has the value's storage.
+  static bool stop_watching_if_ours(Value& value);
+  void look_at_left();
   // The storage of `value` has died, and the value is no longer in the map.
   void forget_dead(Value* value);
   bool forget_if_dead(Value* value);
@@ -105,6 +109,7 @@ class StorageIndex {
   Offloading& offloading_;
   StorageMap map_;
   c10::SmallVector<Value*, 8> dead_;  // that were in map_
+  c10::SmallVector<Value*, 1> left_;  // whose storages somebody else had when a tensor left them, since the last op
   size_t sweep_at_ = kLeastSwept;     // when so many are settled
   absl::flat_hash_map<c10::TensorImpl*, Value*> opaque_;
   bool names_decide_ = false;
