@@ -1,6 +1,6 @@
 // A limit on the memory that LibTorch's allocator takes of an accelerator, for as long as somebody wants it.
 //
-//   const std::unique_ptr<AcceleratorLimit> limit = AcceleratorLimit::on(device, 20 << 30);
+//   const std::unique_ptr<AcceleratorLimit> limit = AcceleratorLimit::on(device, int64_t{20} << 30);
 //   if (limit == nullptr) …    // nothing can limit that device's allocator
 //
 // The limit is set as the fraction of the device's memory that the allocator may have (memory_fraction.h). Where
