@@ -790,8 +790,10 @@ TEST_F(BudgetTest, ThreadsThatShareATightBudgetTakeTurnsInsteadOfReplayingWithou
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i) threads.emplace_back([&] { together += replays(budget); });
   for (std::thread& thread : threads) thread.join();
-  // Three each before a turn is taken, beside whoever has it; and each once alone.
-  EXPECT_LE(together, 2 * kThreads * (alone + 3 * kOps)) << alone << " alone";
+  // Three each before a turn is taken, beside whoever has it; and each once alone. How often a turn changes hands is
+  // the scheduler's, and one run in hundreds took 2.2 times that. With a quarter of the budget each, without turns, the
+  // threads replay 24 times that.
+  EXPECT_LE(together, 4 * kThreads * (alone + 3 * kOps)) << alone << " alone";
 }
 
 TEST_F(BudgetTest, WhatIsStillAliveIsNotCountedAndFreesNothing) {
