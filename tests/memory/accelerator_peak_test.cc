@@ -25,7 +25,7 @@ namespace {
 [[maybe_unused]] const FakeAccelerator& installed_with_statistics =
     FakeAccelerator::install(/*tells_statistics=*/FakeAccelerator::can_tell_statistics());
 
-// Its bytes are added up without rounding, and ours are rounded to blocks.
+// The fake accelerator adds up bytes, and the front rounds them to blocks.
 constexpr int64_t kRounding = 512;
 
 class AcceleratorPeakTest : public OffloadTest {
@@ -43,6 +43,13 @@ class AcceleratorPeakTest : public OffloadTest {
     forward();
   }
   static void plain(const std::function<void()>& forward) { forward(); }
+  // Of fn(), on top of what was held before.
+  int64_t peak_of(const std::function<void()>& fn) {
+    const int64_t before = device_bytes();
+    fake_.reset_peaks();
+    fn();
+    return fake_.peak_device_bytes() - before;
+  }
 };
 
 TEST_F(AcceleratorPeakTest, MemoryThatRunsOutInBackwardOrTheOptimizerIsMetWithoutAHookInTheAllocator) {
@@ -82,12 +89,6 @@ TEST_F(AcceleratorPeakTest, MemoryThatRunsOutInBackwardOrTheOptimizerIsMetWithou
 TEST_F(AcceleratorPeakTest, AWholeStepWithItsOptimizerStaysWithinIt) {
   constexpr int kSteps = 5;
   TrainingStep plain_step(fake_.device()), step(fake_.device());
-  const auto peak_of = [&](const std::function<void()>& fn) {
-    fake_.reset_peaks();
-    const int64_t before = fake_.device_bytes();
-    fn();
-    return fake_.peak_device_bytes() - before;
-  };
   int64_t plain_peak = 0;
   for (int i = 0; i < kSteps; ++i) plain_peak = peak_of([&] { plain_step.run(plain); });
   step.run(plain);
@@ -127,62 +128,18 @@ TEST_F(AcceleratorPeakTest, TheAllocatorBehindTheFrontIsAskedForAllElse) {
 #endif
 }
 
-struct NetworkAndShare {
-  const char* name;
-  int64_t percent;
-};
-
 class AcceleratorPeakNetworksTest : public AcceleratorPeakTest,
                                     public ::testing::WithParamInterface<NetworkAndShare> {};
 
 // As on the CPU (peak_networks_test). The kernels run on the CPU, and their own memory is the CPU's.
 TEST_P(AcceleratorPeakNetworksTest, APeakIsWithinTwoPercentBelowTheBound) {
-  const PeakNetwork network = peak_network(GetParam().name, fake_.device());
-  const auto take_gradients = [&] {
-    Tensors gradients;
-    for (at::Tensor parameter : network.module->parameters()) {
-      gradients.push_back(parameter.grad().defined() ? parameter.grad().cpu() : at::Tensor());
-      parameter.mutable_grad() = at::Tensor();
-    }
-    return gradients;
-  };
-  const int64_t before = device_bytes();
-  fake_.reset_peaks();
-  network.forward().sum().backward();
-  const int64_t plain_peak = fake_.peak_device_bytes() - before;
-  const Tensors expected = take_gradients();
-  int64_t of_gradients = 0;
-  for (const at::Tensor& gradient : expected) of_gradients += gradient.defined() ? storage_bytes(gradient) : 0;
-  const int64_t bytes = of_gradients + (plain_peak - of_gradients) * GetParam().percent / 100;
-  const MemoryBudget budget = MemoryBudget::peak(before + bytes, /*modelled_costs=*/true);
-  fake_.reset_peaks();
-  int64_t replays = 0;
-  {
-    at::Tensor loss;
-    std::shared_ptr<const Trace> trace;
-    {
-      const PolicyScope scope({.memory_budget = budget});
-      trace = scope.trace();
-      loss = network.forward().sum();
-    }
-    loss.backward();
-    replays = trace->stats().recomputed_ops;
-  }
-  const int64_t peak = fake_.peak_device_bytes() - before;
-  expect_same_bits(take_gradients(), expected, "gradient");
-  std::cout << GetParam().name << ": gradients " << of_gradients << ", plain " << plain_peak << ", bound " << bytes
-            << ", peak " << peak << " (" << 100.0 * static_cast<double>(peak) / static_cast<double>(bytes) << " %), "
-            << replays << " replays, " << budget.times_over() << " times over\n";
-  EXPECT_LE(peak, bytes);
-  EXPECT_GE(peak, bytes / 100 * 98 - kRounding);
-  EXPECT_GT(replays, 0);
-  EXPECT_EQ(budget.times_over(), 0);
+  expect_peak_near_bound(GetParam(), fake_.device(),
+                         {.allocated = [&] { return device_bytes(); },
+                          .peak_of = [&](const auto& fn) { return peak_of(fn); },
+                          .rounding = kRounding});
 }
 
-INSTANTIATE_TEST_SUITE_P(Networks, AcceleratorPeakNetworksTest,
-                         ::testing::Values(NetworkAndShare{"gpt", 60}, NetworkAndShare{"resnet18", 75},
-                                           NetworkAndShare{"lstm", 60}, NetworkAndShare{"resnet50", 60},
-                                           NetworkAndShare{"unet", 60}, NetworkAndShare{"moe", 60}),
+INSTANTIATE_TEST_SUITE_P(Networks, AcceleratorPeakNetworksTest, ::testing::ValuesIn(kPeakNetworks),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

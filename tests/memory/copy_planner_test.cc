@@ -14,6 +14,7 @@
 #include "ac2/internal/planning/copy_schedule.h"
 #include "ac2/internal/planning/planner.h"
 #include "benchmarks/networks/network_steps.h"
+#include "tests/memory/random_dag.h"
 
 namespace ac2::internal {
 namespace {
@@ -138,23 +139,8 @@ TEST(CopyPlannerTest, WhatMayNotLeaveIsNotCopied) {
   for (uint32_t op = 0; op < 30; op += 2) EXPECT_NE(plan->keep.kept[op], Keep::kCopied) << op;
 }
 
-Step random_dag(std::mt19937& dice, int ops, int64_t unit) {
-  Step step;
-  for (int i = 0; i < ops; ++i) {
-    std::vector<uint32_t> inputs;
-    const uint32_t count = i == 0 ? 0 : 1 + dice() % 2;
-    for (uint32_t j = 0; j < count; ++j) {
-      const auto back = static_cast<uint32_t>(1 + std::min<uint32_t>(dice() % 4, dice() % 4));
-      const uint32_t input = static_cast<uint32_t>(i) - std::min<uint32_t>(back, i);
-      if (std::find(inputs.begin(), inputs.end(), input) == inputs.end()) inputs.push_back(input);
-    }
-    const double cost = static_cast<double>(1 + dice() % 20);
-    const Fate fate = dice() % 12 == 0 ? Fate::kSaved : dice() % 12 == 0 ? Fate::kRecomputed : Fate::kOpen;
-    const auto saves = static_cast<Step::Saves>(1 + dice() % 3);
-    const auto bytes = unit * static_cast<int64_t>(1 + dice() % 9);
-    step.run(cost, bytes, inputs, saves, fate);
-  }
-  step.backward();
+Step leaving_dag(std::mt19937& dice, int ops) {
+  Step step = random_dag(dice, ops, 100);
   let_leave(step);
   return step;
 }
@@ -162,7 +148,7 @@ Step random_dag(std::mt19937& dice, int ops, int64_t unit) {
 TEST(CopyPlannerTest, SlowCopiesGiveThePlanWithout) {
   std::mt19937 dice(4);
   for (int round = 0; round < 60; ++round) {
-    const Step step = random_dag(dice, 5 + static_cast<int>(dice() % 20), 100);
+    const Step step = leaving_dag(dice, 5 + static_cast<int>(dice() % 20));
     Planner alone(step.graph), beside(step.graph);
     CopyPlanner copies(step.graph, beside, 1e-12);
     beside.smallest();
@@ -183,7 +169,7 @@ TEST(CopyPlannerTest, IsNeverWorseThanReplaysOrCopiesAloneAndStaysWithinItsBytes
   std::mt19937 dice(5);
   int copied = 0;
   for (int round = 0; round < 60; ++round) {
-    const Step step = random_dag(dice, 10 + static_cast<int>(dice() % 30), 100);
+    const Step step = leaving_dag(dice, 10 + static_cast<int>(dice() % 30));
     Planner planner(step.graph);
     CopyPlanner copies(step.graph, planner, static_cast<double>(10 + dice() % 1000));
     const int64_t most = planner.keep_all().outcome.peak_bytes;
@@ -214,7 +200,7 @@ TEST(CopyPlannerTest, IsNeverWorseThanReplaysOrCopiesAloneAndStaysWithinItsBytes
 TEST(CopyPlannerTest, FindsAPlanWhereverTheSmallestFits) {
   std::mt19937 dice(8);
   for (int round = 0; round < 1100; ++round) {
-    const Step step = random_dag(dice, 4 + static_cast<int>(dice() % 8), 100);
+    const Step step = leaving_dag(dice, 4 + static_cast<int>(dice() % 8));
     const auto speed = static_cast<double>(1 + dice() % 100);
     // In round 1065 the planner without copies misses a plan that the local search comes to from one with copies.
     if (round < 1000) continue;
@@ -263,7 +249,7 @@ TEST(CopyPlannerTest, IsNearTheBestOnRandomGraphs) {
   int solved = 0, best = 0, missed = 0;
   double worst = 0, sum = 0, saved = 0, without = 0;
   for (int round = 0; round < 100; ++round) {
-    const Step step = random_dag(dice, 5 + static_cast<int>(dice() % 4), 100);
+    const Step step = leaving_dag(dice, 5 + static_cast<int>(dice() % 4));
     Planner planner(step.graph);
     CopyPlanner copies(step.graph, planner, 100);
     const int64_t most = planner.keep_all().outcome.peak_bytes;
@@ -301,7 +287,7 @@ TEST(CopyPlannerTest, IsNearTheBestOnRandomGraphs) {
 
 TEST(CopyPlannerTest, TheSameStepHasTheSamePlan) {
   std::mt19937 dice(7);
-  const Step step = random_dag(dice, 60, 100);
+  const Step step = leaving_dag(dice, 60);
   std::vector<std::vector<Keep>> plans;
   for (int run = 0; run < 2; ++run) {
     Planner planner(step.graph);

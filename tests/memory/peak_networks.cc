@@ -3,10 +3,15 @@
 #include <torch/torch.h>
 
 #include <array>
+#include <iostream>
 #include <utility>
+#include <vector>
 
+#include "ac2/memory_budget.h"
+#include "ac2/scope.h"
 #include "benchmarks/networks/networks.h"
 #include "tests/support/default_device.h"
+#include "tests/support/regions.h"
 
 namespace ac2::test {
 
@@ -174,6 +179,45 @@ PeakNetwork peak_network(const std::string& name, c10::Device device) {
   if (name == "moe") return made<MixtureOfExperts>({2048, 64}, device);
   const auto network = on(device, [&] { return peers::make_network(name, peers::Size::kFull); });
   return {network, [network, x = network->input().to(device)] { return network->forward(x, peers::run_plain); }};
+}
+
+void expect_peak_near_bound(const NetworkAndShare& share, c10::Device device, const PeakMeter& meter) {
+  const PeakNetwork network = peak_network(share.name, device);
+  const auto take_gradients = [&] {
+    Tensors gradients;
+    for (at::Tensor parameter : network.module->parameters()) {
+      gradients.push_back(parameter.grad().defined() ? parameter.grad().cpu() : at::Tensor());
+      parameter.mutable_grad() = at::Tensor();
+    }
+    return gradients;
+  };
+  const int64_t plain_peak = meter.peak_of([&] { network.forward().sum().backward(); });
+  const Tensors expected = take_gradients();
+  int64_t of_gradients = 0;
+  for (const at::Tensor& gradient : expected) of_gradients += gradient.defined() ? storage_bytes(gradient) : 0;
+  const int64_t bytes = of_gradients + (plain_peak - of_gradients) * share.percent / 100;
+  // With modelled costs, so that the same is dropped in every run.
+  const MemoryBudget budget = MemoryBudget::peak(meter.allocated() + bytes, /*modelled_costs=*/true);
+  int64_t replays = 0;
+  const int64_t peak = meter.peak_of([&] {
+    at::Tensor loss;
+    std::shared_ptr<const Trace> trace;
+    {
+      const PolicyScope scope({.memory_budget = budget});
+      trace = scope.trace();
+      loss = network.forward().sum();
+    }
+    loss.backward();
+    replays = trace->stats().recomputed_ops;
+  });
+  expect_same_bits(take_gradients(), expected, "gradient");
+  std::cout << share.name << ": gradients " << of_gradients << ", plain " << plain_peak << ", bound " << bytes
+            << ", peak " << peak << " (" << 100.0 * static_cast<double>(peak) / static_cast<double>(bytes) << " %), "
+            << replays << " replays, " << budget.times_over() << " times over\n";
+  EXPECT_LE(peak, bytes);
+  EXPECT_GE(peak, bytes / 100 * 98 - meter.rounding);
+  EXPECT_GT(replays, 0);
+  EXPECT_EQ(budget.times_over(), 0);
 }
 
 }  // namespace ac2::test

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "benchmarks/networks/network_steps.h"
+#include "tests/memory/random_dag.h"
 
 namespace ac2::internal {
 namespace {
@@ -28,26 +29,6 @@ Step random_chain(std::mt19937& dice, int ops) {
     const auto saves = static_cast<Step::Saves>(dice() % 4);
     const auto bytes = static_cast<int64_t>(1 + dice() % 9);
     last = {step.run(cost, bytes, last, saves)};
-  }
-  step.backward();
-  return step;
-}
-
-Step random_dag(std::mt19937& dice, int ops) {
-  Step step;
-  for (int i = 0; i < ops; ++i) {
-    std::vector<uint32_t> inputs;
-    const uint32_t count = i == 0 ? 0 : 1 + dice() % 2;
-    for (uint32_t j = 0; j < count; ++j) {
-      const auto back = static_cast<uint32_t>(1 + std::min<uint32_t>(dice() % 4, dice() % 4));
-      const uint32_t input = static_cast<uint32_t>(i) - std::min<uint32_t>(back, i);
-      if (std::find(inputs.begin(), inputs.end(), input) == inputs.end()) inputs.push_back(input);
-    }
-    const double cost = static_cast<double>(1 + dice() % 20);
-    const Fate fate = dice() % 12 == 0 ? Fate::kSaved : dice() % 12 == 0 ? Fate::kRecomputed : Fate::kOpen;
-    const auto saves = static_cast<Step::Saves>(1 + dice() % 3);
-    const auto bytes = static_cast<int64_t>(1 + dice() % 9);
-    step.run(cost, bytes, inputs, saves, fate);
   }
   step.backward();
   return step;
