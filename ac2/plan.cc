@@ -69,7 +69,7 @@ void check(const PlanOptions& options) {
 }
 
 bool can_leave(c10::Device device) {
-  // What is planned on meta tensors runs elsewhere.
+  // A step that is planned on meta tensors runs elsewhere.
   return device.is_meta() || (!device.is_cpu() && internal::OffloadDevice::of(device) != nullptr);
 }
 

@@ -1,4 +1,4 @@
-// What copies to the host's memory save a plan, on recorded steps.
+// The time that copies to the host's memory save a plan, on recorded steps.
 //
 //   plan_copies densenet121.log lstm.log --budget=0.5,0.3,0.2 --link=25
 //
@@ -76,7 +76,7 @@ void print_plans(const std::string& name, const TracedStep& step, const std::vec
 }  // namespace
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("What copies to the host's memory save a plan; see the top of the source.");
+  absl::SetProgramUsageMessage("The time that copies to the host's memory save a plan; see the top of the source.");
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
   std::vector<double> budgets;
   for (const std::string& text : absl::GetFlag(FLAGS_budget)) {

@@ -36,7 +36,7 @@ WAYS = [
 class Value:
     """A tensor as the name of its class and the plain tensors that it is made of.
 
-    What was saved of a Loud tensor comes back as a torch.Tensor, so that a gradient may be of either class.
+    A Loud tensor that was saved comes back as a torch.Tensor, so that a gradient may be of either class.
     """
 
     kind: str
