@@ -8,11 +8,10 @@
 
 #include <atomic>
 #include <mutex>
-#include <string>
 #include <utility>
 
+#include "ac2/internal/allocator/allocate_again.h"
 #include "ac2/internal/allocator/fork_locks.h"
-#include "ac2/internal/allocator/shortage.h"
 #include "ac2/internal/libtorch/out_of_memory.h"
 
 namespace ac2::internal::accelerator_front {
@@ -76,28 +75,9 @@ class Front final : public c10::DeviceAllocator {
     constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
     return behind_.getDeviceStats(device).allocated_bytes[kAll].current;
   }
-  c10::DataPtr try_again(c10::Device device, size_t bytes);
 
   c10::DeviceAllocator& behind_;
 };
-
-c10::DataPtr Front::try_again(c10::Device device, size_t bytes) {
-  for (;;) {
-    // A part of the bytes at a time: some of what is missing may be there.
-    const int64_t freed = relieve_shortage(device, static_cast<int64_t>(bytes / 8 + 1));
-    try {
-      return behind_.allocate(bytes);
-    } catch (c10::Error& error) {
-      if (freed > 0 && is_out_of_memory(error)) {
-        continue;
-      }
-      if (const std::string text = shortage_text(device); is_out_of_memory(error) && !text.empty()) {
-        error.add_context(text);
-      }
-      throw;
-    }
-  }
-}
 
 c10::DataPtr Front::allocate(size_t bytes) {
   FrontState& shared = FrontState::get();
@@ -120,7 +100,7 @@ c10::DataPtr Front::allocate(size_t bytes) {
       throw;
     }
   }
-  return try_again(device, bytes);
+  return allocate_again(device, bytes, [&] { return behind_.allocate(bytes); });
 }
 
 c10::Allocator* registered_allocator() {

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "ac2/internal/allocator/allocate_again.h"
 #include "ac2/internal/allocator/counted_memory.h"
 #include "ac2/internal/allocator/fork_locks.h"
 #include "ac2/internal/allocator/malloc_settings.h"
@@ -133,30 +134,6 @@ void RetryingAllocator::set_gauge(std::shared_ptr<const MemoryGauge> gauge) {
   known_room.store(0, std::memory_order_relaxed);
 }
 
-c10::DataPtr RetryingAllocator::try_again(size_t bytes) {
-  map_large_blocks();
-  for (;;) {
-    // A part of it at a time: some of what is missing may be there.
-    const int64_t freed = relieve_shortage(c10::kCPU, static_cast<int64_t>(bytes / 8 + 1));
-    if (freed == 0) {
-      return_free_memory();
-    }
-    try {
-      return behind_.allocate(bytes);
-    } catch (c10::Error& error) {
-      if (!is_out_of_memory(error)) {
-        throw;
-      }
-      if (freed == 0) {
-        if (const std::string text = shortage_text(c10::kCPU); !text.empty()) {
-          error.add_context(text);
-        }
-        throw;
-      }
-    }
-  }
-}
-
 bool RetryingAllocator::counts() const {
   return C10_UNLIKELY(CountedMemory::get().counts()) && Shared::get().is_front(this);
 }
@@ -183,7 +160,9 @@ c10::DataPtr RetryingAllocator::allocate_uncounted(size_t bytes) {
       throw;
     }
   }
-  return try_again(bytes);
+  map_large_blocks();
+  return allocate_again(
+      c10::kCPU, bytes, [&] { return behind_.allocate(bytes); }, &return_free_memory);
 }
 
 }  // namespace ac2::internal

@@ -55,7 +55,6 @@ class RetryingAllocator final : public c10::Allocator {
 
  private:
   c10::DataPtr allocate_uncounted(size_t bytes);
-  c10::DataPtr try_again(size_t bytes);
   // Of several fronts only one counts.
   bool counts() const;
 
