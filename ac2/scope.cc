@@ -40,6 +40,15 @@ std::shared_ptr<internal::Budget> budget_of(const std::optional<MemoryBudget>& b
   return shared;
 }
 
+void warn_of_choices_that_differ(const std::shared_ptr<internal::Budget>& budget) {
+  if (budget != nullptr && (budget->has_no_number() || budget->costs() != internal::CostSource::kModelled)) {
+    TORCH_WARN_ONCE(
+        "A region gathers units for replays (gather_units) and has a memory budget that goes by times or by the memory "
+        "that is left. Processes that drop different values gather different units, and may wait for each other for "
+        "ever. Give the region a number of bytes and modelled_costs, or no budget.");
+  }
+}
+
 // The policy of a scope that is opened with options alone.
 Policy policy_for(const ScopeOptions& options) {
   return options.memory_budget.has_value() ? Policy::constant(CheckpointPolicy::PREFER_SAVE).named("no policy")
@@ -53,11 +62,16 @@ PolicyScope::PolicyScope(Policy policy, ScopeOptions options) {
   if (options.offload) {
     check_offload_options(*options.offload);
   }
+  std::shared_ptr<internal::Budget> shared = budget_of(budget);
+  if (options.gather_units) {
+    warn_of_choices_that_differ(shared);
+  }
   state_ = internal::open_region(std::move(policy), {.verify = options.verify,
                                                      .timeline = options.timeline,
-                                                     .budget = budget_of(budget),
+                                                     .budget = std::move(shared),
                                                      .log = nullptr,
-                                                     .offload = options.offload});
+                                                     .offload = options.offload,
+                                                     .gather_units = std::move(options.gather_units)});
 }
 
 PolicyScope::PolicyScope(ScopeOptions options) : PolicyScope(policy_for(options), options) {}

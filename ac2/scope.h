@@ -23,6 +23,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "ac2/memory_budget.h"
 #include "ac2/offload.h"
@@ -64,6 +65,14 @@ struct ScopeOptions {
   // themselves offload no results; with OffloadOptions::inputs they offload what the region takes from outside. On an
   // inner scope they hold from there on. A scope without them keeps those of the outer scopes, or the defaults.
   std::optional<OffloadOptions> offload = std::nullopt;
+  // Called in backward, before an op is replayed, with the parameters that the op reads and whose bytes something else
+  // has let go of, as FSDP does in Python. It has their bytes there when it returns, and sees to it that they are let
+  // go of by the end of the backward. Without it such a replay is an error that names the parameter. The function may
+  // communicate, so that all processes must set it alike and have the same shapes; the region then replays results that
+  // the program still has too, because processes may differ in that. Under a memory_budget set modelled_costs: what a
+  // budget drops by times, or by the memory that is left, may differ between processes, which may then wait for each
+  // other for ever. On an inner scope the function holds for the whole region from there on.
+  std::function<void(const std::vector<at::Tensor>&)> gather_units = nullptr;
 };
 
 // The outermost scope of a thread opens a region and its trace; an inner one adds its policy to the region's stack.

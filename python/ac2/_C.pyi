@@ -168,6 +168,7 @@ class Scope:
         verify: bool,
         timeline: bool,
         offload: Optional[OffloadOptions],
+        gather_units: bool,
     ) -> None: ...
     def close(self) -> None: ...
     @property

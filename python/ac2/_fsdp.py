@@ -9,6 +9,8 @@ gathered, which the region would then hold. So
   (``ac2/internal/libtorch/managed_tensors.h``): they are read where they are when they are needed, and never held;
 - what enters and leaves a unit is saved, so that what is computed again in a unit's backward needs no other unit's parameters,
   which are not there then;
+- a replay that needs another unit's parameters nevertheless gathers that unit, if the region was asked to (``gather_units``). The
+  unit is let go of by its own backward, or at the end of the whole backward if its own does not come any more;
 - parameters that stayed gathered while an optimizer has stepped are out of date. Where FSDP lets go of them after forward, backward
   gathers others. So what is computed from them is saved, and plain training's bits come out.
 
@@ -21,10 +23,12 @@ import functools
 import importlib
 import sys
 import warnings
-from typing import Any, Callable, Iterator
+import weakref
+from typing import Any, Callable, Dict, Iterator, List
 
 import torch
 import torch.utils._pytree
+from torch.autograd import Variable
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from ac2 import _C
@@ -40,6 +44,8 @@ _OWN_WORK_OF_STATE = ("_root_pre_forward", "_cast_forward_inputs")
 _watching = False
 # How often an optimizer has stepped since FSDP is watched. Version counters do not tell: steps on DTensors do not raise them.
 _steps = 0
+# Those whose parameters the runtime knows. Looked up by a parameter, and never walked in its own order, which differs between ranks.
+_groups: "weakref.WeakSet[Any]" = weakref.WeakSet()
 
 
 def watch_once() -> None:
@@ -67,6 +73,7 @@ def _watch() -> None:
     _wrap(group, "wait_for_unshard", _telling_of_parameters)
     _wrap(group, "pre_forward", _saving_what_it_returns)
     _wrap(group, "post_forward", _saving_what_it_returns)
+    _wrap(group, "pre_backward", _keeping_for_its_backward)
 
 
 def _wrap(cls: type, name: str, wrapper: Callable[..., Any]) -> None:
@@ -105,6 +112,7 @@ def _telling_of_parameters(original: Callable[..., Any]) -> Callable[..., Any]:
     def wait_for_unshard(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(self, *args, **kwargs)
         is_out_of_date = _is_out_of_date(self)
+        _groups.add(self)
         if is_out_of_date:
             _warn_once()
         for parameter in self.fsdp_params:
@@ -122,9 +130,13 @@ def _warn_once() -> None:
         "set_reshard_after_backward(True) for the last micro-batch. This is said once.", stacklevel=2)
 
 
-def _tell_of(parameter: Any, group: Any, is_out_of_date: bool) -> None:
+def _gathered_tensors_of(parameter: Any) -> List[torch.Tensor]:
     """Each tensor that FSDP resizes to nothing and back. Where the parameter is a subclass, these are its parts."""
-    tensors = [*parameter.all_gather_outputs, *getattr(parameter, "_unsharded_inner_tensors", ())]
+    return [*parameter.all_gather_outputs, *getattr(parameter, "_unsharded_inner_tensors", ())]
+
+
+def _tell_of(parameter: Any, group: Any, is_out_of_date: bool) -> None:
+    tensors = _gathered_tensors_of(parameter)
     told = ([id(tensor) for tensor in tensors], is_out_of_date)
     if parameter.__dict__.get("_ac2_told_of") == told:
         return
@@ -135,6 +147,37 @@ def _tell_of(parameter: Any, group: Any, is_out_of_date: bool) -> None:
     for tensor in tensors:
         if type(tensor) is torch.Tensor and tensor.numel() > 0:
             _C.manage_storage(tensor, f"{name} (of the FSDP unit {unit})", is_out_of_date)
+
+
+def gather_units_of(parameters: List[torch.Tensor]) -> None:
+    """Gathers the units to which these belong, for a replay of the backward that is running on this thread."""
+    group_of: Dict[int, Any] = {}
+    for group in _groups:
+        for parameter in group.fsdp_params:
+            group_of.update((id(tensor), group) for tensor in _gathered_tensors_of(parameter))
+    # In the order of the parameters, which is that of an op's arguments: the same on all ranks.
+    gathered = list(dict.fromkeys(group_of[id(tensor)] for tensor in parameters if id(tensor) in group_of))
+    for group in gathered:
+        group.unshard()
+        group.wait_for_unshard()
+        group._ac2_gathered_for_replays = True
+    # FSDP's own callback lets go of units whose backward has not been. This one is for those that were gathered after theirs.
+    Variable._execution_engine.queue_callback(functools.partial(_let_go_of, gathered))
+
+
+def _let_go_of(groups: List[Any]) -> None:
+    """Of those whose own backward has not come since."""
+    for group in groups:
+        if group.__dict__.pop("_ac2_gathered_for_replays", False):
+            group.reshard()
+
+
+def _keeping_for_its_backward(original: Callable[..., Any]) -> Callable[..., Any]:
+    def pre_backward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self._ac2_gathered_for_replays = False  # FSDP needs it from here on, and lets go of it
+        return original(self, *args, **kwargs)
+
+    return pre_backward
 
 
 def _saving_what_it_returns(original: Callable[..., Any]) -> Callable[..., Any]:

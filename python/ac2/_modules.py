@@ -14,7 +14,7 @@ from ac2._scope import PolicyScope
 
 _M = TypeVar("_M", bound=torch.nn.Module)
 
-_OPTIONS = ("memory_budget", "modelled_costs", "verify", "timeline", "offload")  # of PolicyScope
+_OPTIONS = ("memory_budget", "modelled_costs", "verify", "timeline", "offload", "gather_units")  # of PolicyScope
 _ALL_OPTIONS = ("policy", *_OPTIONS, "off_in_eval", "off_under_no_grad")
 
 # Arguments of PyTorch's functions that mean nothing here: see ac2.checkpoint.

@@ -60,6 +60,8 @@ class PolicyScope:
         verify: compares each replayed value with what forward computed. For trying ops of your own; slow.
         timeline: keeps a log for ``explain``, ``to_chrome_trace`` and ``write_report``; about 800 bytes an op.
         offload: an ``ac2.OffloadOptions``.
+        gather_units: a replay in backward that needs parameters of a ``fully_shard()`` unit which are not there gathers the
+            unit, instead of being an error. All ranks must set it alike (docs/python.md, "Several processes").
 
     Raises:
         ValueError, TypeError: a wrong argument.
@@ -75,6 +77,7 @@ class PolicyScope:
         verify: bool = False,
         timeline: bool = False,
         offload: Optional["_C.OffloadOptions"] = None,
+        gather_units: bool = False,
     ) -> None:
         if offload is not None and not isinstance(offload, _C.OffloadOptions):
             raise TypeError(f"offload is {offload!r}; expected an ac2.OffloadOptions.")
@@ -82,7 +85,7 @@ class PolicyScope:
         # Without a number of bytes the default means nothing: a MemoryBudget has said where its costs come from.
         modelled = models_costs(False if modelled_costs is None and not isinstance(budget, int) else modelled_costs)
         flags = (modelled, as_flag(verify, "verify"), as_flag(timeline, "timeline"))
-        self._arguments = (as_policy(policy), budget, *flags, offload)
+        self._arguments = (as_policy(policy), budget, *flags, offload, as_flag(gather_units, "gather_units"))
         self._scope: Optional[_C.Scope] = None
         self._closed = False
 

@@ -28,6 +28,7 @@
 #include "python/binding/errors.h"
 #include "python/binding/held_object.h"
 #include "python/binding/scope.h"
+#include "python/binding/without_compiler.h"
 
 namespace ac2::python {
 
@@ -133,9 +134,25 @@ class PyGuard {
   std::vector<std::unique_ptr<Guard>> guards_;
 };
 
+void gather_units_of_fsdp(const std::vector<at::Tensor>& parameters) {
+  const py::gil_scoped_acquire gil;
+  calling_python([&] {
+    const WithoutCompiler without_compiler;
+    py::list tensors;
+    for (const at::Tensor& parameter : parameters) {
+      tensors.append(parameter);
+    }
+    py::module_::import("ac2._fsdp").attr("gather_units_of")(tensors);
+  });
+}
+
 std::unique_ptr<PyScope> open_scope(const py::object& policy, const py::object& memory_budget, bool modelled_costs,
-                                    bool verify, bool timeline, const std::optional<OffloadOptions>& offload) {
+                                    bool verify, bool timeline, const std::optional<OffloadOptions>& offload,
+                                    bool gather_units) {
   ScopeOptions options{.modelled_costs = modelled_costs, .verify = verify, .timeline = timeline, .offload = offload};
+  if (gather_units) {
+    options.gather_units = &gather_units_of_fsdp;
+  }
   // A number is checked here, so that it is Python's kind of error.
   if (const auto budget = with_value_errors([&] { return budget_option(memory_budget).budget(modelled_costs); })) {
     options.memory_budget = *budget;

@@ -233,7 +233,9 @@ def train_fsdp(way, kind="plain"):
 
 
 def test_fsdp(ranks):
-    ranks.run(same_as_plain, train_fsdp, WAYS)
+    # Where no replay crosses into another unit, none is gathered for it.
+    gathering = [Way("model", gather_units=True), Way("before", gather_units=True)]
+    ranks.run(same_as_plain, train_fsdp, [*WAYS, *gathering])
 
 
 KINDS = ["mixed precision", "stays", "offloaded", "frozen", "adapters", "tied", "accumulated", "two forwards", "out of date"]
@@ -365,10 +367,104 @@ def crossing_into_a_unit_that_was_gathered():
 def test_a_replay_that_needs_parameters_which_are_not_there_names_them(ranks):
     for error in ranks.run(error_of_crossing):
         assert "blocks.0.up.weight (of the FSDP unit blocks.0)" in error
+        assert "gather_units=True" in error
 
 
 def test_a_replay_reads_the_parameters_of_a_unit_that_was_gathered_before_backward(ranks):
     ranks.run(crossing_into_a_unit_that_was_gathered)
+
+
+def bytes_gathered(model):
+    """Of the parameters that FSDP has gathered and not let go of."""
+    states = [module._get_fsdp_state() for module in model.modules() if hasattr(module, "unshard")]
+    groups = [group for state in states for group in getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]]
+    tensors = [tensor for group in groups for parameter in group.fsdp_params for tensor in parameter.all_gather_outputs]
+    return sum(tensor.untyped_storage().nbytes() for tensor in tensors)
+
+
+def crossing_before_the_backward_of_the_unit(model, scope):
+    kept = []
+
+    def keep(module, args, output):
+        kept.append(module.up.weight.sum() + module.down.weight.sum())
+
+    handle = model.blocks[0].register_forward_hook(keep, prepend=True)
+    with scope:
+        loss = model(inputs(0)).sum() * kept.pop().exp().exp()
+    handle.remove()
+    loss.backward()
+
+
+def crossing_after_the_backward_of_the_unit(model, scope):
+    x = inputs(0).requires_grad_()
+    with scope:
+        model.blocks[0].unshard()
+        scale = model.blocks[0].up.weight.detach().sum().exp()
+        loss = model(x * scale.sin()).sum()  # the backward of this product is the last
+    loss.backward()
+    return x.grad
+
+
+def crossing_without_a_backward_of_the_unit(model, scope):
+    x = inputs(0).requires_grad_()
+    with scope:
+        model.blocks[0].unshard()
+        scale = model.blocks[0].up.weight.detach().sum().exp()
+        loss = (x * scale.sin()).sum()
+        model.blocks[0].reshard()
+    loss.backward()
+    return x.grad
+
+
+CROSSINGS = {  # and how many collectives each takes more than without a region
+    crossing_before_the_backward_of_the_unit: 0,
+    crossing_after_the_backward_of_the_unit: 1,
+    crossing_without_a_backward_of_the_unit: 1,
+}
+
+
+def gather_in_crossing(crossing, reshards, budget=None):
+    def step(scope):
+        torch.manual_seed(0)
+        model = shard(Model(), Way())
+        model(inputs(1)).sum().backward()  # FSDP makes what it keeps
+        if not reshards:
+            model.set_reshard_after_backward(False)
+        before = bytes_gathered(model)
+        communicated, of_input = communication_of(lambda: crossing(model, scope))
+        left = bytes_gathered(model) - before
+        for module in model.modules():
+            if hasattr(module, "reshard"):
+                module.reshard()
+        gradients = {name: local(parameter.grad) for name, parameter in model.named_parameters()}
+        gradients["input"] = torch.empty(0) if of_input is None else of_input
+        return gradients, communicated, left
+
+    gradients, communicated, left = step(contextlib.nullcontext())
+    scope = ac2.PolicyScope(gather_units=True, memory_budget=ac2.MemoryBudget.soft(budget) if budget else None)
+    in_region, communicated_in_region, left_in_region = step(scope)
+    assert scope.trace.stats().recomputed_ops > 0
+    assert_same(in_region, gradients)
+    assert left_in_region == left
+    assert ac2.live_node_count() == 0
+    return Counter(communicated_in_region) - Counter(communicated), communicated_in_region
+
+
+@pytest.mark.parametrize("reshards", [True, False])
+@pytest.mark.parametrize("crossing", CROSSINGS)
+def test_a_unit_is_gathered_for_a_replay_that_needs_its_parameters(ranks, crossing, reshards):
+    (more, first), (_, second) = ranks.run(gather_in_crossing, crossing, reshards)
+    stays = crossing is crossing_after_the_backward_of_the_unit and not reshards
+    assert sum(more.values()) == (0 if stays else CROSSINGS[crossing])
+    assert all("allgather" in name for name in more)
+    assert first == second
+
+
+@pytest.mark.parametrize("crossing", CROSSINGS)
+def test_ranks_gather_units_in_one_order_under_a_budget(ranks, crossing):
+    (more, first), (_, second) = ranks.run(gather_in_crossing, crossing, True, 1)
+    assert sum(more.values()) == CROSSINGS[crossing]
+    assert first == second
 
 
 # --- Tensor parallel, pipelines, experts -----------------------------------------------------------------------------

@@ -8,12 +8,15 @@
 
 #include <cstring>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "ac2/memory_budget.h"
 #include "ac2/policy.h"
 #include "ac2/scope.h"
 #include "tests/support/regions.h"
+#include "tests/support/warnings.h"
 
 namespace ac2::test {
 namespace {
@@ -131,7 +134,171 @@ TEST_F(ManagedTensorsTest, AnErrorNamesTheParameterThatIsNotThere) {
   } catch (const c10::Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("the parameter weight (of unit 0)"));
     EXPECT_THAT(error.what(), HasSubstr("let go of"));
+    EXPECT_THAT(error.what(), HasSubstr("ScopeOptions::gather_units; in Python gather_units=True"));
   }
+}
+
+// Gathers what it is given, and counts.
+struct Gathering {
+  explicit Gathering(std::vector<Resized*> all) : weights(std::move(all)) {}
+
+  ScopeOptions options() {
+    return {.gather_units = [this](const std::vector<at::Tensor>& parameters) {
+      for (const at::Tensor& parameter : parameters) {
+        for (Resized* weight : weights) {
+          if (parameter.is_same(weight->parameter())) {
+            weight->gather();
+            ++gathered;
+          }
+        }
+      }
+      ++calls;
+    }};
+  }
+
+  std::vector<Resized*> weights;
+  int calls = 0;
+  int gathered = 0;
+};
+
+TEST_F(ManagedTensorsTest, AParameterThatIsNotThereIsGatheredOnceForAllReplays) {
+  for (const char* policy : {"recompute_all", "must_save_all"}) {
+    Resized first({8, 8}), second({8, 8});
+    Gathering gathering({&first, &second});
+    const at::Tensor x = sample({4, 8}), y = leaf_like(x), plain_first = first.plain(), plain_second = second.plain();
+    layer(layer(y, plain_first), plain_second).sum().backward();
+    std::optional<PolicyScope> scope;
+    scope.emplace(policy, gathering.options());
+    at::Tensor loss = layer(layer(x, first.parameter()), second.parameter()).sum();
+    scope.reset();
+    first.let_go();
+    second.let_go();
+    loss.backward();
+    EXPECT_EQ(gathering.calls, 2) << policy;
+    EXPECT_EQ(gathering.gathered, 2) << policy;
+    EXPECT_TRUE(same_bits(x.grad(), y.grad())) << policy;
+    EXPECT_TRUE(same_bits(first.parameter().grad(), plain_first.grad())) << policy;
+    EXPECT_TRUE(same_bits(second.parameter().grad(), plain_second.grad())) << policy;
+  }
+}
+
+TEST_F(ManagedTensorsTest, NothingIsGatheredWhereTheParametersAreThere) {
+  Resized weight({8, 8});
+  Gathering gathering({&weight});
+  const at::Tensor x = sample({4, 8});
+  const PolicyScope scope(gathering.options());
+  at::Tensor loss = layer(x, weight.parameter()).sum();
+  weight.let_go();
+  weight.gather();
+  loss.backward();
+  EXPECT_EQ(gathering.calls, 0);
+}
+
+TEST_F(ManagedTensorsTest, TheOpsOfTheFunctionThatGathersAreNotRecorded) {
+  const auto recorded = [](int ops) {
+    Resized weight({8, 8});
+    const at::Tensor x = sample({4, 8});
+    const PolicyScope scope({.gather_units = [&](const std::vector<at::Tensor>&) {
+      weight.gather();
+      for (int op = 0; op < ops; ++op) {
+        at::zeros({4}).sin_();
+      }
+    }});
+    at::Tensor loss = layer(x, weight.parameter()).sum();
+    weight.let_go();
+    loss.backward();
+    return scope.trace()->stats().recorded_ops;
+  };
+  EXPECT_EQ(recorded(3), recorded(0));
+}
+
+TEST_F(ManagedTensorsTest, AnErrorOfTheFunctionThatGathersLeavesTheGraphAsItWas) {
+  Resized weight({8, 8});
+  bool fails = true;
+  const at::Tensor x = sample({4, 8}), y = leaf_like(x), plain = weight.plain();
+  const at::Tensor expected = gradient_of(layer(y, plain), y);
+  std::optional<PolicyScope> scope;
+  scope.emplace(ScopeOptions{.gather_units = [&](const std::vector<at::Tensor>&) {
+    TORCH_CHECK(!fails, "the network is down");
+    weight.gather();
+  }});
+  const at::Tensor result = layer(x, weight.parameter());
+  scope.reset();
+  weight.let_go();
+  EXPECT_THROW(gradient_of(result, x, true), c10::Error);
+  fails = false;
+  EXPECT_TRUE(same_bits(gradient_of(result, x), expected));
+}
+
+TEST_F(ManagedTensorsTest, AParameterThatIsStillNotThereIsAnErrorThatNamesIt) {
+  Resized weight({8, 8});
+  const at::Tensor x = sample({4, 8});
+  std::optional<PolicyScope> scope;
+  scope.emplace(ScopeOptions{.gather_units = [](const std::vector<at::Tensor>&) {}});
+  at::Tensor loss = layer(x, weight.parameter()).sum();
+  scope.reset();
+  weight.let_go();
+  try {
+    loss.backward();
+    FAIL() << "expected an error";
+  } catch (const c10::Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the parameter weight (of unit 0)"));
+    EXPECT_THAT(error.what(), HasSubstr("has called ScopeOptions::gather_units"));
+  }
+}
+
+// Or else processes would gather other units, for what is still there differs between them.
+TEST_F(ManagedTensorsTest, WhatIsReplayedDoesNotDependOnWhatTheProgramStillHas) {
+  const auto replayed = [](bool keeps) {
+    Resized weight({8, 8});
+    Gathering gathering({&weight});
+    const at::Tensor x = sample({4, 8});
+    std::optional<PolicyScope> scope;
+    scope.emplace(gathering.options());
+    const auto trace = scope->trace();
+    at::Tensor product = at::linear(x, weight.parameter());
+    at::Tensor loss = at::gelu(product).sin().sum();
+    if (!keeps) {
+      product.reset();
+    }
+    scope.reset();
+    weight.let_go();
+    loss.backward();
+    return std::pair(trace->stats().recomputed_ops, gathering.calls);
+  };
+  const auto kept = replayed(true);
+  EXPECT_EQ(kept, replayed(false));
+  EXPECT_EQ(kept.second, 1);
+}
+
+TEST_F(ManagedTensorsTest, AnInnerScopeCanHaveTheRegionGather) {
+  Resized weight({8, 8});
+  Gathering gathering({&weight});
+  const at::Tensor x = sample({4, 8});
+  std::optional<PolicyScope> scope;
+  scope.emplace();
+  at::Tensor product = at::linear(x, weight.parameter());
+  {
+    const PolicyScope inner(gathering.options());
+    product = at::gelu(product).sin();
+  }
+  at::Tensor loss = product.sum();
+  scope.reset();
+  weight.let_go();
+  loss.backward();
+  EXPECT_EQ(gathering.calls, 1);
+}
+
+TEST_F(ManagedTensorsTest, GatheringUnderABudgetWhoseChoicesMayDifferIsWarnedOf) {
+  const auto open = [](const MemoryBudget& budget) {
+    return warnings_of([&] {
+      const PolicyScope scope({.memory_budget = budget, .gather_units = [](const std::vector<at::Tensor>&) {}});
+    });
+  };
+  EXPECT_TRUE(open(MemoryBudget(1 << 20, /*modelled_costs=*/true)).empty());
+  const std::vector<std::string> warnings = open(MemoryBudget(1 << 20));  // once in a process
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_THAT(warnings[0], HasSubstr("wait for each other for ever"));
 }
 
 // As a parameter of DeepSpeed's: it is another storage that has the bytes in backward, at another place.

@@ -29,8 +29,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace ac2::internal {
 
@@ -45,8 +47,13 @@ struct ManagedTensor {
   bool is_alive() const { return !tensor.expired(); }
   // The tensor must be alive.
   const c10::Storage& storage() const { return tensor._unsafe_get_target()->storage(); }
+  // Its bytes have been let go of and not gathered yet.
+  bool is_missing() const { return is_alive() && storage().nbytes() == 0; }
   int64_t storage_offset() const { return tensor._unsafe_get_target()->storage_offset(); }
 };
+
+// Brings the bytes of managed tensors back; see ScopeOptions::gather_units.
+using GatherUnits = std::function<void(const std::vector<at::Tensor>&)>;
 
 // `tensor` has a plain storage, which stays its own. The last call for a storage holds for the regions that meet it
 // after.

@@ -70,8 +70,10 @@ OffloadOptions as_planned(const OffloadOptions& plan, const std::optional<Offloa
 }  // namespace
 
 std::shared_ptr<ScopeState> open_region(Policy policy, OpeningOptions options) {
-  RegionOptions region{
-      .observers = observers_for(options), .budget = std::move(options.budget), .offload = options.offload};
+  RegionOptions region{.observers = observers_for(options),
+                       .budget = std::move(options.budget),
+                       .offload = options.offload,
+                       .gather_units = std::move(options.gather_units)};
   install_interceptor();
   install_holding();
   install_engine();

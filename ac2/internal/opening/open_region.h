@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "ac2/internal/libtorch/managed_tensors.h"
 #include "ac2/internal/observe/step_log.h"
 #include "ac2/internal/region/region.h"
 #include "ac2/offload_options.h"
@@ -21,6 +22,7 @@ struct OpeningOptions {
   std::shared_ptr<Budget> budget = nullptr;
   std::shared_ptr<StepLog> log = nullptr;
   std::optional<OffloadOptions> offload = std::nullopt;
+  GatherUnits gather_units = nullptr;
 };
 
 // Throws c10::Error if AC2_VERIFY is neither 1 nor 0, and passes on what `policy` throws when a region enters it. With

@@ -63,7 +63,7 @@ class NodeBuilder {
       // Not for the sake of a tag either.
       node->replayable &= decision.policy() == CheckpointPolicy::MUST_RECOMPUTE;
       if (node->replayable) {
-        tape_.bytes().note_repeated_collective();
+        tape_.bytes().note_replays_communicate();
       }
     }
     add_writes();

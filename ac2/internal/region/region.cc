@@ -59,6 +59,11 @@ void apply(const RegionOptions& options, Region& region) {
         "so "
         "that nothing is dropped. Give the scope one (ScopeOptions::memory_budget; in Python memory_budget=).");
   }
+  if (options.gather_units) {
+    auto gather_units = std::make_shared<const GatherUnits>(options.gather_units);
+    const Tape::Lock locked(tape);
+    locked->exchange_gather_units(gather_units);
+  }
   start_observers(options, region);
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ac2/internal/budget/budget.h"
+#include "ac2/internal/libtorch/managed_tensors.h"
 #include "ac2/internal/region/policy_stack.h"
 #include "ac2/internal/region/region_observer.h"
 #include "ac2/internal/tape/tape.h"
@@ -40,6 +41,7 @@ struct RegionOptions {
   std::shared_ptr<Budget> budget = nullptr;
   std::shared_ptr<Budget> plan_budget = nullptr;  // the policy's own; of both the smaller rules
   std::optional<OffloadOptions> offload = std::nullopt;
+  GatherUnits gather_units = nullptr;
 };
 
 // Data that a PolicyScope and its thread share.

@@ -47,7 +47,7 @@ size_t bytes_of_own_inputs(const Node& node) {
 void hold_results_instead_of_inputs(LockedTape& tape, Node* node) {
   // A budget drops values by itself, and must know what made them.
   if (torch::autograd::get_current_graph_task_keep_graph() || tape.budget().get() != nullptr ||
-      tape.bytes().repeats_collectives() || !all_replayed(*node)) {
+      tape.bytes().replays_communicate() || !all_replayed(*node)) {
     return;
   }
   const size_t freed = bytes_of_own_inputs(*node);

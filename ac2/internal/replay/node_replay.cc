@@ -13,6 +13,7 @@
 #include "ac2/internal/budget/call_with_room.h"
 #include "ac2/internal/libtorch/storage_copy.h"
 #include "ac2/internal/libtorch/stream_order.h"
+#include "ac2/internal/replay/gather_missing.h"
 #include "ac2/internal/replay/held_results.h"
 #include "ac2/internal/replay/replay_call.h"
 #include "ac2/internal/replay/value_tensor.h"
@@ -215,6 +216,7 @@ std::string name_of_replay(const Node& node) {
 }
 
 void replay_in_room(Tape& tape, Node* node) {
+  gather_missing(tape, *node);
   const std::optional<c10::Device> device = device_of(*node);
   if (device) {
     follow_current_device(*device);

@@ -1,6 +1,7 @@
 #include "ac2/internal/replay/replayer.h"
 
 #include <c10/core/DeviceGuard.h>
+#include <c10/macros/Macros.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/graph_task.h>
 
@@ -12,6 +13,7 @@
 #include "ac2/internal/libtorch/storage_copy.h"
 #include "ac2/internal/libtorch/stream_order.h"
 #include "ac2/internal/replay/budget_pins.h"
+#include "ac2/internal/replay/gather_missing.h"
 #include "ac2/internal/replay/node_replay.h"
 #include "ac2/internal/replay/packing.h"
 #include "ac2/internal/replay/sparing_replay.h"
@@ -145,7 +147,16 @@ bool is_taken_for_good(const Value& value) {
 }  // namespace
 
 at::Tensor tensor_at_hand(LockedTape& tape, Value* value, const TensorMeta* meta) {
-  return value->is_at_hand() && !is_clobbered(*value) ? tensor_of(tape, value, meta) : at::Tensor();
+  if (!value->is_at_hand() || is_clobbered(*value)) {
+    return {};
+  }
+  // The long way gathers the parameter, or throws.
+  if (const ManagedForm* managed = value->managed_form(); C10_UNLIKELY(managed != nullptr)) {
+    if (managed->tensor->is_missing()) {
+      return {};
+    }
+  }
+  return tensor_of(tape, value, meta);
 }
 
 at::Tensor materialize(Tape& tape, Value* value, const TensorMeta* meta) {
@@ -155,6 +166,7 @@ at::Tensor materialize(Tape& tape, Value* value, const TensorMeta* meta) {
     start_tracking_for(tape, *value);
     const BudgetPins handing_over(tape, value);
     realize(tape, value);
+    gather_missing(tape, *value);
     const Tape::Lock locked(tape);
     // Another thread, for which memory has run out, may have had the budget track values just now, and drop this one,
     // which was not pinned there.

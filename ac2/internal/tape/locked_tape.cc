@@ -34,6 +34,12 @@ void LockedTape::expose(Value* value, c10::StorageImpl* storage) {
   }
 }
 
+void LockedTape::exchange_gather_units(std::shared_ptr<const GatherUnits>& gather) {
+  gather_units_.swap(gather);
+  gathers_units_.store(gather_units_ != nullptr, std::memory_order_relaxed);
+  bytes_.note_replays_communicate();
+}
+
 std::vector<Node*> LockedTape::reachable_nodes() const {
   std::vector<Node*> nodes;
   absl::flat_hash_set<const Node*> seen;

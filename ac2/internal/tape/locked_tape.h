@@ -22,11 +22,13 @@
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "ac2/internal/graph/node.h"
+#include "ac2/internal/libtorch/managed_tensors.h"
 #include "ac2/internal/libtorch/op_environment.h"
 #include "ac2/internal/tape/anchors.h"
 #include "ac2/internal/tape/autograd_span.h"
@@ -101,6 +103,11 @@ class LockedTape {
     return std::find(active_backwards_.begin(), active_backwards_.end(), graph_task) != active_backwards_.end();
   }
 
+  // Gathers the parameters that a replay misses; null if a replay must find them there.
+  const std::shared_ptr<const GatherUnits>& gather_units() const { return gather_units_; }
+  // `gather` is the old one afterwards, which must die without the lock.
+  void exchange_gather_units(std::shared_ptr<const GatherUnits>& gather);
+
   // Which nodes of autograd's were made while the region was open.
   AutogradSpan& autograd_span() { return autograd_span_; }
 
@@ -141,6 +148,8 @@ class LockedTape {
   ExposedStorages exposed_;
   c10::SmallVector<int, 2> active_backwards_;
   std::vector<at::Tensor> lent_tensors_;
+  std::shared_ptr<const GatherUnits> gather_units_;
+  std::atomic<bool> gathers_units_{false};  // whether there is one, for those without the lock
   AutogradSpan autograd_span_;
   bool tidying_is_due_ = false;  // the recording thread's alone
   bool closed_ = false;

@@ -86,6 +86,8 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
   // Null as long as nothing is to be offloaded.
   OffloadForm* offload_form() const { return locked_.offloading_.in_use(); }
   const Observers& observers() const { return locked_.observers_; }
+  // Whether LockedTape::gather_units() is there. Relaxed, because it sends its reader to the lock.
+  bool gathers_units() const { return locked_.gathers_units_.load(std::memory_order_relaxed); }
 
   // The turn of the thread that replays on the tape, which it holds without the lock: no op runs twice for two threads
   // that need it. A replayed op may itself come back here, on the same thread, and is let in.

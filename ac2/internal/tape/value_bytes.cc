@@ -209,10 +209,12 @@ const c10::Storage& ValueBytes::managed_storage(const ManagedForm& form) {
   const ManagedTensor& tensor = *form.tensor;
   TORCH_CHECK(tensor.is_alive(), "Backward needs the parameter ", tensor.name,
               ", which the program has dropped since forward. Keep it until backward is done.");
-  TORCH_CHECK(tensor.storage().nbytes() > 0, "Backward needs the parameter ", tensor.name,
-              " to compute results of a region again, but its bytes have been let go of and not gathered yet. What a "
-              "region computes with such a parameter is computed again only while the unit that it belongs to runs "
-              "backward: save what leaves the unit (MUST_SAVE), or gather the unit's parameters before.");
+  TORCH_CHECK(
+      tensor.storage().nbytes() > 0, "Backward needs the parameter ", tensor.name,
+      " to compute results of a region again, but its bytes have been let go of and not gathered yet. What a "
+      "region computes with such a parameter is computed again only while the unit that it belongs to runs "
+      "backward: save what leaves the unit (MUST_SAVE), gather the unit's parameters before, or have the region "
+      "gather them (ScopeOptions::gather_units; in Python gather_units=True).");
   return tensor.storage();
 }
 
@@ -242,7 +244,7 @@ bool ValueBytes::take_original(Value* value) {
   if (!value->versions().are_complete()) {
     return false;
   }
-  if (C10_UNLIKELY(repeats_collectives_) && value->producer() != nullptr) {
+  if (C10_UNLIKELY(replays_communicate_) && value->producer() != nullptr) {
     return false;
   }
   auto original = value->lock_original();

@@ -86,11 +86,11 @@ class ValueBytes {
   // The original has died. A packed value keeps its address and versions: it may have been changed while the storage
   // lived.
   void original_died(Value* value);
-  // The region has a collective that is replayed. All processes must replay it, so nothing that one of them may see and
-  // another not may decide on a replay from now on: which originals are there, and who else has a storage, depends on
-  // threads of collectives, which let go of what they have sent at any time.
-  void note_repeated_collective() { repeats_collectives_ = true; }
-  bool repeats_collectives() const { return repeats_collectives_; }
+  // The region has a collective that is replayed, or gathers parameters for replays. All processes must do the same, so
+  // nothing that one of them may see and another not may decide on a replay from now on: which originals are there, and
+  // who else has a storage, depends on threads of collectives, which let go of what they have sent at any time.
+  void note_replays_communicate() { replays_communicate_ = true; }
+  bool replays_communicate() const { return replays_communicate_; }
   // Nothing is there from now on.
   void drop_there(Value* value) {
     if (value->is_there()) {
@@ -130,7 +130,7 @@ class ValueBytes {
   const Observers& observers_;
   c10::SmallVector<Value*, 2> pending_packs_;
   c10::SmallVector<Value*, 2> let_go_;
-  bool repeats_collectives_ = false;
+  bool replays_communicate_ = false;
 };
 
 }  // namespace ac2::internal
