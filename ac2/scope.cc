@@ -71,7 +71,8 @@ PolicyScope::PolicyScope(Policy policy, ScopeOptions options) {
                                                      .budget = std::move(shared),
                                                      .log = nullptr,
                                                      .offload = options.offload,
-                                                     .gather_units = std::move(options.gather_units)});
+                                                     .gather_units = std::move(options.gather_units),
+                                                     .keep_for_next_backward = options.keep_for_next_backward});
 }
 
 PolicyScope::PolicyScope(ScopeOptions options) : PolicyScope(policy_for(options), options) {}

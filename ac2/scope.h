@@ -73,6 +73,12 @@ struct ScopeOptions {
   // budget drops by times, or by the memory that is left, may differ between processes, which may then wait for each
   // other for ever. On an inner scope the function holds for the whole region from there on.
   std::function<void(const std::vector<at::Tensor>&)> gather_units = nullptr;
+  // For a backward in two halves: one that keeps its graph and computes gradients of some leaves (the inputs of a
+  // pipeline's stage), and a later one for the others (its weights). What the first replays and a later one reads again
+  // is then held, and counts in saved_bytes, until its graph goes. Without it nothing that was replayed stays, and the
+  // later one replays it again. Under a memory budget the option has no effect, and a warning says so. On an inner
+  // scope it holds for the whole region.
+  bool keep_for_next_backward = false;
 };
 
 // The outermost scope of a thread opens a region and its trace; an inner one adds its policy to the region's stack.

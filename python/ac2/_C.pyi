@@ -169,6 +169,7 @@ class Scope:
         timeline: bool,
         offload: Optional[OffloadOptions],
         gather_units: bool,
+        keep_for_next_backward: bool,
     ) -> None: ...
     def close(self) -> None: ...
     @property

@@ -62,6 +62,9 @@ class PolicyScope:
         offload: an ``ac2.OffloadOptions``.
         gather_units: a replay in backward that needs parameters of a ``fully_shard()`` unit which are not there gathers the
             unit, instead of being an error. All ranks must set it alike (docs/python.md, "Several processes").
+        keep_for_next_backward: for a backward in two halves, as those of zero-bubble pipelines: what the first half
+            replays and the second reads again is held until then, instead of being replayed twice. Without effect
+            under a ``memory_budget``.
 
     Raises:
         ValueError, TypeError: a wrong argument.
@@ -78,6 +81,7 @@ class PolicyScope:
         timeline: bool = False,
         offload: Optional["_C.OffloadOptions"] = None,
         gather_units: bool = False,
+        keep_for_next_backward: bool = False,
     ) -> None:
         if offload is not None and not isinstance(offload, _C.OffloadOptions):
             raise TypeError(f"offload is {offload!r}; expected an ac2.OffloadOptions.")
@@ -85,7 +89,8 @@ class PolicyScope:
         # Without a number of bytes the default means nothing: a MemoryBudget has said where its costs come from.
         modelled = models_costs(False if modelled_costs is None and not isinstance(budget, int) else modelled_costs)
         flags = (modelled, as_flag(verify, "verify"), as_flag(timeline, "timeline"))
-        self._arguments = (as_policy(policy), budget, *flags, offload, as_flag(gather_units, "gather_units"))
+        more_flags = (as_flag(gather_units, "gather_units"), as_flag(keep_for_next_backward, "keep_for_next_backward"))
+        self._arguments = (as_policy(policy), budget, *flags, offload, *more_flags)
         self._scope: Optional[_C.Scope] = None
         self._closed = False
 

@@ -148,8 +148,12 @@ void gather_units_of_fsdp(const std::vector<at::Tensor>& parameters) {
 
 std::unique_ptr<PyScope> open_scope(const py::object& policy, const py::object& memory_budget, bool modelled_costs,
                                     bool verify, bool timeline, const std::optional<OffloadOptions>& offload,
-                                    bool gather_units) {
-  ScopeOptions options{.modelled_costs = modelled_costs, .verify = verify, .timeline = timeline, .offload = offload};
+                                    bool gather_units, bool keep_for_next_backward) {
+  ScopeOptions options{.modelled_costs = modelled_costs,
+                       .verify = verify,
+                       .timeline = timeline,
+                       .offload = offload,
+                       .keep_for_next_backward = keep_for_next_backward};
   if (gather_units) {
     options.gather_units = &gather_units_of_fsdp;
   }

@@ -139,11 +139,13 @@ def train_zero_bubble(way):
 
 
 def test_a_zero_bubble_pipeline(ranks):
-    ranks.run(same_as_plain, train_zero_bubble, [*FEW, Way("inside"), Way("model", "must_save_all")])
+    keeping = [Way(where, keep_for_next_backward=True) for where in ("before", "model")]
+    ranks.run(same_as_plain, train_zero_bubble, [*FEW, *keeping, Way("inside"), Way("model", "must_save_all")])
 
 
+@pytest.mark.parametrize("keeps", [False, True])
 @pytest.mark.parametrize("policy", ["recompute_all", "save_compute_intensive", "must_save_all"])
-def test_gradients_of_inputs_and_then_of_weights_are_those_of_one_backward(policy):
+def test_gradients_of_inputs_and_then_of_weights_are_those_of_one_backward(policy, keeps):
     from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
 
     def halves(scope):
@@ -158,7 +160,7 @@ def test_gradients_of_inputs_and_then_of_weights_are_those_of_one_backward(polic
         return {"input": x.grad, **{name: parameter.grad for name, parameter in block.named_parameters()}}
 
     expected = halves(contextlib.nullcontext())
-    scope = ac2.PolicyScope(policy)
+    scope = ac2.PolicyScope(policy, keep_for_next_backward=keeps)
     assert_same(halves(scope), expected)
     assert ac2.live_node_count() == 0
 
@@ -168,10 +170,15 @@ _UNIT = ROWS * WIDTH * 4  # bytes of a block's input
 # Of what the second half needs, and plain training holds for it, a region may have: norm's results, up's, gelu's.
 _NORM, _UP, _GELU = _UNIT + 2 * ROWS * 4, 4 * _UNIT, 4 * _UNIT
 _NOT_HELD = {"recompute_all": _NORM + _UP + _GELU, "save_compute_intensive": _NORM + _GELU, "must_save_all": 0}
+# With keep_for_next_backward. The second half runs gelu's derivative no more, which reads up's.
+_NOT_KEPT = {"recompute_all": _UP, "save_compute_intensive": 0, "must_save_all": 0}
+# Ops that each half replays. By itself the second computes norm's results for the weights of norm and of up, and gelu's for down's.
+_REPLAYED = {"recompute_all": (6, 5), "save_compute_intensive": (4, 3), "must_save_all": (0, 0)}
 
 
+@pytest.mark.parametrize("keeps", [False, True])
 @pytest.mark.parametrize("policy", _NOT_HELD)
-def test_between_the_halves_of_a_backward_a_region_holds_what_its_policy_saves_of_what_the_second_needs(policy):
+def test_between_the_halves_of_a_backward_a_region_holds_what_its_policy_saves_of_what_the_second_needs(policy, keeps):
     from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
 
     def left_by_each_part(scope):
@@ -189,12 +196,17 @@ def test_between_the_halves_of_a_backward_a_region_holds_what_its_policy_saves_o
         by_forward, ys = bytes_left_by(forward)
         by_first, groups = bytes_left_by(first_half)
         if isinstance(scope, ac2.PolicyScope):
-            assert scope.trace.stats().recomputed_bytes == 0  # nothing that was replayed stays
+            assert scope.trace.stats().recomputed_bytes == 0  # what was replayed has gone, or is held
+            replayed_by_first = scope.trace.stats().recomputed_ops
         by_second, _ = bytes_left_by(lambda: stage_backward_weight(iter(block.parameters()), groups))
+        if isinstance(scope, ac2.PolicyScope):
+            first, second = _REPLAYED[policy]
+            replayed = (replayed_by_first, scope.trace.stats().recomputed_ops - replayed_by_first)
+            assert replayed == (first, 0 if keeps else second)
         return by_forward, by_forward + by_first, by_forward + by_first + by_second
 
-    (_, plain_between, plain_after), (_, between, after) = map(left_by_each_part, (contextlib.nullcontext(), ac2.PolicyScope(policy)))
+    (_, plain_between, plain_after), (_, between, after) = map(left_by_each_part, (contextlib.nullcontext(), ac2.PolicyScope(policy, keep_for_next_backward=keeps)))
     gradients = _UNIT + _UNIT + 4 * _UNIT + _UNIT  # of x, and of the results of down, up and norm, for the second half
     assert plain_between == gradients + _NORM + _UP + _GELU
-    assert between == plain_between - _NOT_HELD[policy]
+    assert between == plain_between - (_NOT_KEPT if keeps else _NOT_HELD)[policy]
     assert after == plain_after

@@ -29,6 +29,7 @@ def planner():
     (TypeError, r"^timeline is 'x.html'; expected True or False", lambda: ac2.PolicyScope(timeline="x.html")),
     (TypeError, r"^verify is 2; expected True or False", lambda: ac2.PolicyScope(verify=2)),
     (TypeError, r"^gather_units is 2; expected True or False", lambda: ac2.PolicyScope(gather_units=2)),
+    (TypeError, r"^keep_for_next_backward is 2; expected True", lambda: ac2.PolicyScope(keep_for_next_backward=2)),
     (TypeError, r"^modelled_costs is 3; expected True or False", lambda: ac2.MemoryBudget(5, modelled_costs=3)),
     (TypeError, r"^memory_budget is tensor\(1024.5000\); expected a number", lambda: ac2.PolicyScope(memory_budget=torch.tensor(1024.5))),
     (TypeError, r"^bytes is tensor\(\[1, 2\]\); expected a number", lambda: ac2.MemoryBudget.soft(torch.tensor([1, 2]))),

@@ -26,6 +26,7 @@ Way in_one_region(uint32_t seed) {
   Way way = Way::draw(seed);
   way.setting.one_region = true;
   way.setting.budget = 0;
+  way.setting.keeps = false;  // a plan has a budget
   // A plan does not know that a tag may keep a result for hooks alone (docs/budget.md).
   way.setting.tags = false;
   // The step that is recorded takes its derivatives inside the region, the one that is run outside of it.

@@ -29,6 +29,7 @@ class RandomShortageTest : public CleanTest {
 Way with_whatever_fits(const Way& given) {
   Way way = given;
   way.setting.budget = 1;  // that there is one; the shared one is it
+  way.setting.keeps = false;
   way.setting.shared_budget.emplace(whatever_fits(/*modelled_costs=*/true));
   internal::whatever_fits_budget(internal::CostSource::kModelled)->start_limit_anew();
   return way;

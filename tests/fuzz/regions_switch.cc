@@ -117,7 +117,8 @@ void Regions::begin() {
                                                     ScopeOptions{.memory_budget = budget_,
                                                                  .verify = setting_->verify,
                                                                  .timeline = setting_->timeline,
-                                                                 .offload = setting_->offload}));
+                                                                 .offload = setting_->offload,
+                                                                 .keep_for_next_backward = setting_->keeps}));
     traces_.push_back(scopes_.back()->trace());
   }
 }

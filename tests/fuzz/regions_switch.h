@@ -35,6 +35,7 @@ struct Setting {
   bool prefers_offload = false;  // PREFER_CPU_OFFLOAD is said for PREFER_SAVE
   OffloadOptions offload = {};
   bool timeline = false;
+  bool keeps = false;  // for the next backward, what one replays that leaves gradients out
   // All policies drop what last_use() has, as those of names and pack functions always do.
   bool drops = false;
   // Of all programs that run at once; without one each has a budget of its own.

@@ -18,6 +18,7 @@ Way Way::draw(uint32_t seed) {
   way.backward = backward == 0 ? Backward::kThreeTimes : backward == 1 ? Backward::kTwoDerivatives : Backward::kOnce;
   way.setting.names = dice.roll(2) == 0;
   way.setting.drops = dice.roll(2) == 0;
+  way.setting.keeps = way.setting.budget == 0 && dice.roll(2) == 0;
   return way;
 }
 
@@ -58,6 +59,7 @@ std::string Way::source() const {
          << ", .instead_of_dropping = " << truth(offload.instead_of_dropping) << "}";
   }
   if (setting.timeline) text << ", .timeline = true";
+  if (setting.keeps) text << ", .keeps = true";
   if (setting.drops) text << ", .drops = true";
   text << "}, .backward = Backward::" << kNames[static_cast<int>(backward)];
   if (!device.is_cpu()) text << ", .device = device";

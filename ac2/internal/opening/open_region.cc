@@ -73,7 +73,8 @@ std::shared_ptr<ScopeState> open_region(Policy policy, OpeningOptions options) {
   RegionOptions region{.observers = observers_for(options),
                        .budget = std::move(options.budget),
                        .offload = options.offload,
-                       .gather_units = std::move(options.gather_units)};
+                       .gather_units = std::move(options.gather_units),
+                       .keep_for_next_backward = options.keep_for_next_backward};
   install_interceptor();
   install_holding();
   install_engine();

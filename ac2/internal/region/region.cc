@@ -64,6 +64,14 @@ void apply(const RegionOptions& options, Region& region) {
     const Tape::Lock locked(tape);
     locked->exchange_gather_units(gather_units);
   }
+  if (options.keep_for_next_backward) {
+    tape.keep_for_next_backward();
+  }
+  if (options.keep_for_next_backward && tape.budget() != nullptr) {
+    TORCH_WARN(
+        "keep_for_next_backward has no effect: the region has a memory budget, which decides what is held between two "
+        "backwards.");
+  }
   start_observers(options, region);
 }
 

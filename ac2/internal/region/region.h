@@ -42,6 +42,7 @@ struct RegionOptions {
   std::shared_ptr<Budget> plan_budget = nullptr;  // the policy's own; of both the smaller rules
   std::optional<OffloadOptions> offload = std::nullopt;
   GatherUnits gather_units = nullptr;
+  bool keep_for_next_backward = false;
 };
 
 // Data that a PolicyScope and its thread share.

@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 #include <mutex>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "ac2/internal/replay/kept_for_next.h"
 #include "ac2/internal/replay/read_ahead.h"
 #include "ac2/internal/replay/replayed_at_once.h"
 #include "ac2/internal/tape/tape.h"
@@ -53,6 +55,9 @@ void leave(Tape& tape, const EnteredTape& entered) {
     return;
   }
   lent.swap(locked->lent_tensors());
+  if (tape.keeps_for_next_backward() && entered.keeps_graph) {
+    keep_for_next_backward(*locked);
+  }
   for (TapeHook* hook = locked->hooks().first(); hook != nullptr; hook = hook->next()) {
     hook->unpin(*locked);
   }
@@ -146,7 +151,8 @@ void BackwardRun::enter(Tape& tape, int graph_task) {
       .tape = tape.weak_from_this(),
       .budget = tape.budget() != nullptr ? tape.budget()->weak_from_this() : std::weak_ptr<Budget>(),
       .graph_task = graph_task,
-      .creates_graph = at::GradMode::is_enabled()};
+      .creates_graph = at::GradMode::is_enabled(),
+      .keeps_graph = torch::autograd::get_current_graph_task_keep_graph()};
   if (current_run != nullptr) {
     current_run->entered_.push_back(entered);
     return;

@@ -26,6 +26,7 @@ struct EnteredTape {
   std::weak_ptr<Budget> budget;
   int graph_task = -1;
   bool creates_graph = false;  // the backward is differentiated itself, so it is no end of anything
+  bool keeps_graph = false;
 };
 
 class BackwardRun {

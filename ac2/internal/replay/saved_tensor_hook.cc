@@ -15,6 +15,7 @@
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/libtorch/unrecorded.h"
 #include "ac2/internal/replay/backward_run.h"
+#include "ac2/internal/replay/kept_for_next.h"
 #include "ac2/internal/replay/pending_work.h"
 #include "ac2/internal/replay/read_ahead.h"
 #include "ac2/internal/replay/replayed_at_once.h"
@@ -173,6 +174,13 @@ C10_ALWAYS_INLINE void SavedTensorHook::pack(const at::Tensor& tensor, const Opa
   }
 }
 
+C10_ALWAYS_INLINE void SavedTensorHook::unpin_unpacked(LockedTape& tape) {
+  if (C10_UNLIKELY(tape_->keeps_for_next_backward())) {
+    keep_for_next_backward(tape, value());
+  }
+  unpin(tape);
+}
+
 at::Tensor SavedTensorHook::unpack_at_hand(int graph_task) {
   if (graph_task == -1 || tape_->budget() != nullptr || !tape_->observers().empty()) {
     return {};
@@ -184,7 +192,7 @@ at::Tensor SavedTensorHook::unpack_at_hand(int graph_task) {
   }
   at::Tensor tensor = tensor_at_hand(*tape, value(), meta());
   if (tensor.defined()) {
-    unpin(*tape);
+    unpin_unpacked(*tape);
   }
   return tensor;
 }
@@ -332,7 +340,7 @@ at::Tensor SavedTensorHook::unpack_in_turn(int graph_task) {
     const Tape::Lock tape(*tape_);
     tape->budget().took(*value());
     backward_has_unpacked(*tape, graph_task);
-    unpin(*tape);
+    unpin_unpacked(*tape);
     return tensor;
   } catch (...) {
     // Outside a backward there may be no end at which the pin would go.

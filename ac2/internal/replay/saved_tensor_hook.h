@@ -59,6 +59,8 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks, public
   // The long way, while no other thread replays on the tape.
   at::Tensor unpack_in_turn(int graph_task);
   at::Tensor unpack_pinned();
+  // This backward has what it wanted.
+  void unpin_unpacked(LockedTape& tape);
 
   void pack(const at::Tensor& tensor, const OpaqueForm* made);
   // A tensor that is no plain storage: sparse, a subclass that is written in Python, and so on.

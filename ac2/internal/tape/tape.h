@@ -89,6 +89,10 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
   // Whether LockedTape::gather_units() is there. Relaxed, because it sends its reader to the lock.
   bool gathers_units() const { return locked_.gathers_units_.load(std::memory_order_relaxed); }
 
+  // Whether a backward holds what it leaves to the next one. Relaxed, because it only says whether.
+  bool keeps_for_next_backward() const { return keeps_for_next_backward_.load(std::memory_order_relaxed); }
+  void keep_for_next_backward() { keeps_for_next_backward_.store(true, std::memory_order_relaxed); }
+
   // The turn of the thread that replays on the tape, which it holds without the lock: no op runs twice for two threads
   // that need it. A replayed op may itself come back here, on the same thread, and is let in.
   std::recursive_mutex& replay_turn() { return replay_turn_; }
@@ -136,6 +140,7 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
   // this_thread() of whoever holds it. Relaxed: a thread looks only for itself, and what it has stored last it sees.
   std::atomic<const void*> owner_{nullptr};
   LockedTape locked_;
+  std::atomic<bool> keeps_for_next_backward_{false};
   std::recursive_mutex replay_turn_;
   Pool<HookMemory> hook_memory_;
   static constexpr int64_t kSweepShare = 4;
