@@ -5,6 +5,7 @@
 #include <torch/library.h>
 
 #include <atomic>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,11 +35,21 @@ at::Tensor strange(const at::Tensor& x, const std::string& /*group_name*/) {
   return x * 3;
 }
 
+// In place, as all_reduce_.
+at::Tensor exchange_in_place(const at::Tensor& x, const std::string& /*group_name*/) {
+  ++exchanges;
+  const at::NoGradGuard no_grad;
+  x.detach().mul_(2);
+  return x;
+}
+
 TORCH_LIBRARY_FRAGMENT(_c10d_functional, m) {
   m.def("ac2_exchange(Tensor x, str name) -> Tensor");
+  m.def("ac2_exchange_(Tensor(a!) x, str name) -> Tensor(a!)");
 }
 TORCH_LIBRARY_IMPL(_c10d_functional, CPU, m) {
   m.impl("ac2_exchange", &exchange);
+  m.impl("ac2_exchange_", &exchange_in_place);
 }
 TORCH_LIBRARY(ac2_collectives_test, m) {
   m.def("strange(Tensor x, str group_name) -> Tensor");
@@ -256,6 +267,111 @@ INSTANTIATE_TEST_SUITE_P(, ArrivalTest,
                          [](const auto& info) {
                            return info.param == CheckpointPolicy::MUST_RECOMPUTE ? "ReplayedOnRequest" : "Saved";
                          });
+
+// Other bytes than those that were there when the collective returned.
+void arrive_with(const at::Tensor& result, const at::Tensor& bytes) {
+  const DisableCheckpointing unseen;
+  const at::NoGradGuard no_grad;
+  result.detach().copy_(bytes);
+}
+
+// Packs a copy, and counts.
+SaveWithHooks packing(int& packs) {
+  return {[&packs](const at::Tensor& tensor) {
+            ++packs;
+            return c10::IValue(tensor.clone());
+          },
+          [](const c10::IValue& value) { return value.toTensor(); }};
+}
+
+// Autograd saves the result before the wait. Its bytes come after that.
+TEST_F(CollectivesTest, AResultThatATagOrANameHasPackedIsNotPackedBeforeTheWait) {
+  for (const bool by_name : {false, true}) {
+    const at::Tensor factor = sample({4}), bytes = constant({4});
+    int packs = 0;
+    {
+      const Policy names = Policy("must_save_all").with_names([&](const NamedTensor&) -> std::optional<PolicyDecision> {
+        return packing(packs);
+      });
+      const PolicyScope scope(by_name ? names : Policy("recompute_all"));
+      at::Tensor product;
+      {
+        const at::Tensor result = call("_c10d_functional::ac2_exchange", sample({4}).detach());
+        if (by_name) {
+          name_tensor(result, "result");
+        } else {
+          tag_with_policy(result, packing(packs));
+        }
+        product = result * factor;
+        EXPECT_EQ(packs, 0) << by_name;
+        arrive_with(result, bytes);
+        wait_for(result);
+      }
+      product.sum().backward();
+    }
+    EXPECT_TRUE(same_bits(factor.grad(), bytes)) << by_name;
+  }
+}
+
+TEST_F(CollectivesTest, NoResultIsPackedBeforeTheWaitUnderAPolicyThatPacksAll) {
+  for (const bool in_place : {false, true}) {
+    const at::Tensor factor = sample({4}), bytes = constant({4});
+    at::Tensor buffer = constant({4});
+    int packs = 0;
+    {
+      const PolicyScope scope(Policy::constant(packing(packs)));
+      at::Tensor result = call(in_place ? "_c10d_functional::ac2_exchange_" : "_c10d_functional::ac2_exchange", buffer);
+      buffer.reset();
+      at::Tensor product = result * factor;
+      EXPECT_EQ(packs, 0) << in_place;
+      arrive_with(result, bytes);
+      wait_for(result);
+      result.reset();
+      product.sum().backward();
+    }
+    EXPECT_TRUE(same_bits(factor.grad(), bytes)) << in_place;
+  }
+}
+
+TEST_F(CollectivesTest, AResultThatATagHasPackedIsPackedIfItIsSavedAfterTheWait) {
+  const at::Tensor factor = sample({4}), bytes = constant({4});
+  int packs = 0;
+  const PolicyScope scope;
+  at::Tensor product;
+  {
+    at::Tensor result = call("_c10d_functional::ac2_exchange", sample({4}).detach());
+    arrive_with(result, bytes);
+    result = wait_for(result);
+    tag_with_policy(result, packing(packs));
+    product = result * factor;
+    EXPECT_EQ(packs, 1);
+  }
+  product.sum().backward();
+  EXPECT_TRUE(same_bits(factor.grad(), bytes));
+}
+
+// The copy that a write makes necessary is made of what was there before the write, and not of what comes in its place.
+TEST_F(CollectivesTest, WhatACollectiveOverwritesIsCopiedBeforeAndNotAfter) {
+  const at::Tensor factor = sample({4}), before = constant({4}), bytes = constant({4});
+  at::Tensor buffer = before.clone();
+  const PolicyScope scope;
+  at::Tensor product, second;
+  {
+    product = buffer * factor;  // autograd saves the buffer
+    c10::Dispatcher::singleton()
+        .findSchemaOrThrow("_c10d_functional::ac2_exchange_", "")
+        .typed<at::Tensor(const at::Tensor&, const std::string&)>()
+        .call(buffer, "0");
+    EXPECT_EQ(scope.trace()->stats().copied_bytes, 4 * 4);
+    second = buffer * factor;  // and once more, while the bytes are on their way
+    EXPECT_EQ(scope.trace()->stats().copied_bytes, 4 * 4);
+    arrive_with(buffer, bytes);
+    wait_for(buffer);
+    buffer.reset();
+  }
+  (product + second).sum().backward();
+  EXPECT_TRUE(same_bits(factor.grad(), before + bytes));
+}
 
 TEST_F(CollectivesTest, AWriteAfterTheWaitIsSeen) {
   const at::Tensor factor = sample({4});

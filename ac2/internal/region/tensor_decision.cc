@@ -19,7 +19,7 @@ void decide_droppable(LockedTape& tape, Value* value, const at::Tensor& tensor, 
   }
 }
 
-void decide(LockedTape& tape, const at::Tensor& tensor, const PolicyDecision& decision, DecidedBy by) {
+void decide_now(LockedTape& tape, const at::Tensor& tensor, const PolicyDecision& decision, DecidedBy by) {
   const bool leaves = decision.offloads() && tape.offloading().may_leave(tensor);
   Value* value = decision.save_with_hooks() || leaves ? tape.storages().current(tensor) : tape.storages().find(tensor);
   if (value == nullptr) {
@@ -44,6 +44,15 @@ void decide(LockedTape& tape, const at::Tensor& tensor, const PolicyDecision& de
     }
     tape.decisions().make_saved(value);
   }
+}
+
+// The result of a collective that is on its way can be neither packed nor copied, for its bytes come later. It is saved
+// as it is.
+void decide(LockedTape& tape, const at::Tensor& tensor, const PolicyDecision& decision, DecidedBy by) {
+  const bool looks = decision.save_with_hooks() != nullptr || decision.offloads();
+  const Value* value = looks ? tape.storages().find(tensor) : nullptr;
+  const bool is_on_its_way = value != nullptr && value->is_on_its_way();
+  decide_now(tape, tensor, is_on_its_way ? PolicyDecision(CheckpointPolicy::MUST_SAVE) : decision, by);
 }
 
 }  // namespace
