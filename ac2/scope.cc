@@ -49,6 +49,15 @@ void warn_of_choices_that_differ(const std::shared_ptr<internal::Budget>& budget
   }
 }
 
+// Null if there is none.
+std::shared_ptr<const SaveWithHooks> narrow_form_of(const std::optional<PolicyDecision>& form) {
+  TORCH_CHECK(!form || form->save_with_hooks() != nullptr, "ScopeOptions::allow_inexact is ",
+              to_string(form ? form->policy() : CheckpointPolicy::MUST_SAVE),
+              "; expected a form to pack values in: a SaveWithHooks, such as policies::quantized_form(8) (in Python "
+              "ac2.policies.quantized_form(8)).");
+  return form ? form->save_with_hooks() : nullptr;
+}
+
 // The policy of a scope that is opened with options alone.
 Policy policy_for(const ScopeOptions& options) {
   return options.memory_budget.has_value() ? Policy::constant(CheckpointPolicy::PREFER_SAVE).named("no policy")
@@ -72,7 +81,8 @@ PolicyScope::PolicyScope(Policy policy, ScopeOptions options) {
                                                      .log = nullptr,
                                                      .offload = options.offload,
                                                      .gather_units = std::move(options.gather_units),
-                                                     .keep_for_next_backward = options.keep_for_next_backward});
+                                                     .keep_for_next_backward = options.keep_for_next_backward,
+                                                     .narrow_form = narrow_form_of(options.allow_inexact)});
 }
 
 PolicyScope::PolicyScope(ScopeOptions options) : PolicyScope(policy_for(options), options) {}

@@ -79,6 +79,19 @@ struct ScopeOptions {
   // later one replays it again. Under a memory budget the option has no effect, and a warning says so. On an inner
   // scope it holds for the whole region.
   bool keep_for_next_backward = false;
+  // Under a memory budget: a SaveWithHooks into whose form the budget may pack values that it has no room for, in place
+  // of dropping them. Gradients are then not those of plain autograd, but as close as the form is.
+  //
+  //   {.memory_budget = budget, .allow_inexact = ac2::policies::quantized_form(8)}     // policies/quantize_ops.h
+  //
+  // A value is packed where that costs less than to compute it again, for the bytes that are freed: how long packing
+  // takes is measured, or modelled where the costs of ops are. Values are exact for as long as there is room, and what
+  // a MUST decision says stays. What `pack` returns counts under the budget. A value for which `pack` returns None, or
+  // no fewer bytes, is dropped as ever. While `pack` runs, the value and its form are both there, and both take memory.
+  // Values are packed before an op needs the room, and not in the middle of an allocation: where memory itself runs
+  // out, as under whatever_fits() before it has learned anything, values are dropped. TraceStats::narrowed_values
+  // counts. On an inner scope the form holds for results from there on. Without a budget it has no effect, and says so.
+  std::optional<PolicyDecision> allow_inexact = std::nullopt;
 };
 
 // The outermost scope of a thread opens a region and its trace; an inner one adds its policy to the region's stack.

@@ -20,6 +20,7 @@ struct TraceStats {
   // did not allocate and that may change at any time.
   int64_t copied_bytes = 0;
   int64_t evicted_values = 0;   // values that a memory budget dropped so far
+  int64_t narrowed_values = 0;  // values that a memory budget packed into a narrower form so far, in place of dropping
   int64_t offloaded_bytes = 0;  // now in another memory, or on the way there; these are not in saved_bytes
   // Should have been offloaded so far, but stayed on the device because no pinned memory was left. In saved_bytes while
   // they are held.

@@ -18,6 +18,8 @@ namespace ac2::policies {
 
 namespace {
 
+constexpr const char* kAnyOp = "an op";
+
 enum class Form : int64_t { EXACT, BITS, POSITIVE, CODES };
 
 c10::IValue tagged(Form form, c10::IValue packed, int64_t node = 0) {
@@ -98,6 +100,19 @@ Policy quantize_ops(const std::vector<std::string>& ops, int64_t bits, QuantizeO
           [op](const c10::IValue& packed) { return unpack(packed, op); }};
     };
   });
+}
+
+PolicyDecision quantized_form(int64_t bits, QuantizeOptions options) {
+  TORCH_CHECK(bits == 8 || bits == 4, "quantized_form was given ", bits, " bits; expected 8 or 4.");
+  const auto draws = std::make_shared<Draws>();
+  draws->key = internal::mix_64(options.seed);
+  return internal::form_alone(SaveWithHooks{
+      [bits, draws](const at::Tensor& tensor) {
+        const at::ScalarType type = tensor.scalar_type();
+        const bool has_codes = internal::can_quantize(type) && internal::can_quantize_on(tensor.device().type());
+        return type == at::kBool || has_codes ? pack(tensor, static_cast<int>(bits), kAnyOp, *draws) : c10::IValue();
+      },
+      [](const c10::IValue& packed) { return unpack(packed, kAnyOp); }});
 }
 
 }  // namespace ac2::policies

@@ -15,7 +15,8 @@ from ac2._scope import PolicyScope
 _M = TypeVar("_M", bound=torch.nn.Module)
 
 # Of PolicyScope.
-_OPTIONS = ("memory_budget", "modelled_costs", "verify", "timeline", "offload", "gather_units", "keep_for_next_backward")
+_OPTIONS = (
+    "memory_budget", "modelled_costs", "verify", "timeline", "offload", "gather_units", "keep_for_next_backward", "allow_inexact")
 _ALL_OPTIONS = ("policy", *_OPTIONS, "off_in_eval", "off_under_no_grad")
 
 # Arguments of PyTorch's functions that mean nothing here: see ac2.checkpoint.

@@ -161,7 +161,9 @@ def _of_region(trace: "_C.Trace") -> str:
         f"ac2: a region of {_counted(stats.recorded_ops, 'op')}.",
         f"  held now      {_bytes(stats.saved_bytes + stats.recomputed_bytes)}",
         f"  held at most  {_bytes(stats.peak_bytes)}",
-        f"  replayed      {replays}" + (f", {_counted(stats.evicted_values, 'value')} evicted" if stats.evicted_values else ""),
+        f"  replayed      {replays}"
+        + (f", {_counted(stats.evicted_values, 'value')} evicted" if stats.evicted_values else "")
+        + (f", {_counted(stats.narrowed_values, 'value')} narrowed" if stats.narrowed_values else ""),
         "What to change:",
         *(f"  {line}" for line in _advice(stats)),
     ]

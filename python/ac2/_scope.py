@@ -4,7 +4,7 @@ import atexit
 import threading
 import warnings
 import weakref
-from typing import Any, Callable, Optional, TypeVar
+from typing import Any, Callable, Optional, TypeVar, Union
 
 from ac2 import _C, _compiled, _custom_ops, _fsdp, _higher_order, _out_of_memory, _pointers
 from ac2._budgets import BudgetLike, as_budget, models_costs, note_memory_fraction
@@ -65,6 +65,9 @@ class PolicyScope:
         keep_for_next_backward: for a backward in two halves, as those of zero-bubble pipelines: what the first half
             replays and the second reads again is held until then, instead of being replayed twice. Without effect
             under a ``memory_budget``.
+        allow_inexact: with a memory budget, a form that the budget may pack values in for which it has no room, instead
+            of dropping them: ``ac2.policies.quantized_form(8)``, or an ``ac2.SaveWithHooks``. Gradients are then as
+            close to plain PyTorch's as the form is.
 
     Raises:
         ValueError, TypeError: a wrong argument.
@@ -82,15 +85,21 @@ class PolicyScope:
         offload: Optional["_C.OffloadOptions"] = None,
         gather_units: bool = False,
         keep_for_next_backward: bool = False,
+        allow_inexact: Union[None, "_C.Form", "_C.SaveWithHooks"] = None,
     ) -> None:
         if offload is not None and not isinstance(offload, _C.OffloadOptions):
             raise TypeError(f"offload is {offload!r}; expected an ac2.OffloadOptions.")
+        if allow_inexact is not None and not isinstance(allow_inexact, (_C.Form, _C.SaveWithHooks)):
+            raise TypeError(
+                f"allow_inexact is {allow_inexact!r}; expected a form to pack values in: ac2.policies.quantized_form(8), or an "
+                "ac2.SaveWithHooks(pack, unpack)."
+            )
         budget = as_budget(memory_budget)
         # Without a number of bytes the default means nothing: a MemoryBudget has said where its costs come from.
         modelled = models_costs(False if modelled_costs is None and not isinstance(budget, int) else modelled_costs)
         flags = (modelled, as_flag(verify, "verify"), as_flag(timeline, "timeline"))
         more_flags = (as_flag(gather_units, "gather_units"), as_flag(keep_for_next_backward, "keep_for_next_backward"))
-        self._arguments = (as_policy(policy), budget, *flags, offload, *more_flags)
+        self._arguments = (as_policy(policy), budget, *flags, offload, *more_flags, allow_inexact)
         self._scope: Optional[_C.Scope] = None
         self._closed = False
 

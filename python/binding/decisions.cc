@@ -134,6 +134,21 @@ PolicyDecision to_decision(py::handle answer, const std::string& where) {
                        "ac2.SaveWithHooks(pack, unpack).");
 }
 
+std::optional<PolicyDecision> to_form(py::handle given, const char* name) {
+  if (given.is_none()) {
+    return std::nullopt;
+  }
+  if (py::isinstance<PyForm>(given)) {
+    return given.cast<const PyForm&>().decision;
+  }
+  if (py::isinstance<PySaveWithHooks>(given)) {
+    return given.cast<const PySaveWithHooks&>().decision();
+  }
+  throw py::type_error(std::string(name) + " is " + py::repr(given).cast<std::string>() +
+                       "; expected a form to pack values in: ac2.policies.quantized_form(8), or an "
+                       "ac2.SaveWithHooks(pack, unpack).");
+}
+
 py::object from_decision(const PolicyDecision& decision) {
   const py::module_ package = py::module_::import("ac2._policy");
   if (decision.save_with_hooks()) {
@@ -160,6 +175,9 @@ needed the value, or from backward. Counts as a MUST decision.)");
       .def(py::init<py::function, py::function>(), py::arg("pack"), py::arg("unpack"))
       .def_property_readonly("pack", &PySaveWithHooks::pack)
       .def_property_readonly("unpack", &PySaveWithHooks::unpack);
+  py::class_<PyForm> form(module, "Form",
+                          "A form that a memory budget may pack values in (PolicyScope's allow_inexact).");
+  is_not_pickled(copy_is_itself(form));
 }
 
 }  // namespace ac2::python

@@ -5,6 +5,7 @@
 
 #include <torch/csrc/utils/pybind.h>
 
+#include <optional>
 #include <string>
 
 #include "ac2/policy.h"
@@ -31,6 +32,13 @@ class PySaveWithHooks {
   PolicyDecision decision_;  // its hooks have the same two
 };
 
+// A form of the library's own that values are packed in, such as ac2.policies.quantized_form(8).
+struct PyForm {
+  PolicyDecision decision;
+};
+
+// Of an ac2.SaveWithHooks or such a form; nothing of None. Raises TypeError for anything else.
+std::optional<PolicyDecision> to_form(pybind11::handle given, const char* name);
 // Of a member of a CheckpointPolicy (ours or PyTorch's), a bool, or an ac2.SaveWithHooks. Raises TypeError, which names
 // `where` and what was found, for anything else.
 PolicyDecision to_decision(pybind11::handle answer, const std::string& where);

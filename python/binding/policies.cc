@@ -90,6 +90,13 @@ void add_parametrised(py::module_& module) {
       "Saves the results of the listed ops in 8, 4 or 1 bit a number and recomputes all others. Gradients change:\n"
       "docs/quantisation.md has the bound.");
   module.def(
+      "quantized_form",
+      [](int64_t bits, uint64_t seed) {
+        return PyForm{with_value_errors([&] { return policies::quantized_form(bits, {.seed = seed}); })};
+      },
+      py::arg("bits"), py::kw_only(), py::arg("seed") = 0,
+      "The form of quantize_ops with 8 or 4 bits by itself, for PolicyScope's allow_inexact.");
+  module.def(
       "narrow_ops",
       [](const py::iterable& ops, at::ScalarType format) {
         return make([&] { return policies::narrow_ops(op_names(ops), format); });

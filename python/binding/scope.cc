@@ -148,12 +148,13 @@ void gather_units_of_fsdp(const std::vector<at::Tensor>& parameters) {
 
 std::unique_ptr<PyScope> open_scope(const py::object& policy, const py::object& memory_budget, bool modelled_costs,
                                     bool verify, bool timeline, const std::optional<OffloadOptions>& offload,
-                                    bool gather_units, bool keep_for_next_backward) {
+                                    bool gather_units, bool keep_for_next_backward, const py::object& allow_inexact) {
   ScopeOptions options{.modelled_costs = modelled_costs,
                        .verify = verify,
                        .timeline = timeline,
                        .offload = offload,
-                       .keep_for_next_backward = keep_for_next_backward};
+                       .keep_for_next_backward = keep_for_next_backward,
+                       .allow_inexact = to_form(allow_inexact, "allow_inexact")};
   if (gather_units) {
     options.gather_units = &gather_units_of_fsdp;
   }
@@ -172,8 +173,9 @@ std::string repr_of(const TraceStats& stats) {
                   ", saved_bytes=", stats.saved_bytes, ", recomputed_ops=", stats.recomputed_ops,
                   ", recomputed_bytes=", stats.recomputed_bytes, ", verified_results=", stats.verified_results,
                   ", peak_bytes=", stats.peak_bytes, ", copied_bytes=", stats.copied_bytes,
-                  ", evicted_values=", stats.evicted_values, ", offloaded_bytes=", stats.offloaded_bytes,
-                  ", not_offloaded_bytes=", stats.not_offloaded_bytes, ")");
+                  ", evicted_values=", stats.evicted_values, ", narrowed_values=", stats.narrowed_values,
+                  ", offloaded_bytes=", stats.offloaded_bytes, ", not_offloaded_bytes=", stats.not_offloaded_bytes,
+                  ")");
 }
 
 void add_trace(py::module_& module) {
@@ -192,6 +194,8 @@ void add_trace(py::module_& module) {
       .def_readonly("copied_bytes", &TraceStats::copied_bytes,
                     "Copied so far because an op was about to overwrite a value that was still needed.")
       .def_readonly("evicted_values", &TraceStats::evicted_values, "Values that a memory budget dropped so far.")
+      .def_readonly("narrowed_values", &TraceStats::narrowed_values,
+                    "Values that a memory budget packed into a narrower form so far, in place of dropping them.")
       .def_readonly("offloaded_bytes", &TraceStats::offloaded_bytes, "Now in another memory, or on the way there.")
       .def_readonly("not_offloaded_bytes", &TraceStats::not_offloaded_bytes,
                     "Should have been offloaded, but no pinned memory was left.")

@@ -405,11 +405,43 @@ def test_a_wrong_policy_is_an_error(policy, error, text):
     ({"memory_budget": "2GB"}, ValueError, "a number of bytes"),
     ({"memory_budget": True}, TypeError, "a number of bytes"),
     ({"offload": 3}, TypeError, "OffloadOptions"),
+    ({"allow_inexact": 8}, TypeError, "allow_inexact is 8; expected a form"),
 ])
 def test_a_wrong_option_is_an_error(options, error, text):
     with pytest.raises(error, match=text):
         with ac2.PolicyScope(**options):
             pass
+
+
+def narrowed_step(form):
+    torch.manual_seed(0)
+    weight = torch.randn(512, 512) / 512**0.5
+    x = torch.randn(512, 512, requires_grad=True)
+    y = x
+    budget = ac2.MemoryBudget(8 * 512 * 512 * 4, modelled_costs=True)
+    with ac2.PolicyScope(memory_budget=budget, allow_inexact=form) as scope:
+        for _ in range(12):
+            y = (y @ weight).tanh()
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    (plain,) = torch.autograd.grad(functools.reduce(lambda y, _: (y @ weight).tanh(), range(12), x).sum(), x)
+    return scope.trace.stats(), ((gradient - plain).norm() / plain.norm()).item()
+
+
+def test_a_budget_packs_values_where_it_may_be_inexact():
+    stats, error = narrowed_step(ac2.policies.quantized_form(8))
+    assert stats.narrowed_values > 0 and 0 < error < 0.05
+    stats, error = narrowed_step(ac2.SaveWithHooks(lambda x: x.half(), lambda x: x.float()))
+    assert stats.narrowed_values > 0 and 0 < error < 0.05
+    stats, error = narrowed_step(None)
+    assert stats.narrowed_values == 0 and error == 0
+
+
+def test_a_form_for_room_needs_a_budget(capfd):
+    with ac2.PolicyScope(allow_inexact=ac2.policies.quantized_form(8)):
+        pass
+    assert "allow_inexact has no effect" in capfd.readouterr().err
+    with pytest.raises(ValueError, match="8 or 4"):
+        ac2.policies.quantized_form(3)
 
 
 def test_copies_instead_of_drops_need_a_budget(capfd):

@@ -271,6 +271,13 @@ TEST_F(GuideTest, InTheHostsMemoryInsteadOfDropped) {
   EXPECT_EQ(scope.trace()->stats().offloaded_bytes, 0);
 }
 
+TEST_F(GuideTest, CloseEnough) {
+  ac2::PolicyScope scope({.memory_budget = 8LL << 30, .allow_inexact = ac2::policies::quantized_form(8)});
+
+  x.sin().cos().sum().backward();
+  EXPECT_EQ(scope.trace()->stats().narrowed_values, 0);
+}
+
 // Not every machine that runs this has the directory.
 TEST_F(GuideTest, MoreThanMemoryHolds) {
   const auto in_scratch = [&](const std::function<void()>& fn) {

@@ -101,6 +101,26 @@ Policy Regions::with_names(const Policy& policy) const {
       });
 }
 
+// A budget counts the bytes of tensors. The form hides its own, so that a budget takes it for narrower than any value.
+std::optional<PolicyDecision> Regions::narrow_form() const {
+  if (!setting_->narrows || !budget_.has_value()) return std::nullopt;
+  struct Hidden : torch::CustomClassHolder {
+    explicit Hidden(at::Tensor copy) : copy(std::move(copy)) {}
+    at::Tensor copy;
+  };
+  static const PolicyDecision form =
+      SaveWithHooks{[](const at::Tensor& tensor) {
+                      last_use().reset();
+                      return c10::IValue::make_capsule(c10::make_intrusive<Hidden>(tensor.clone()));
+                    },
+                    [](const c10::IValue& packed) {
+                      last_use().reset();
+                      const auto hidden = c10::static_intrusive_pointer_cast<Hidden>(packed.toCapsule());
+                      return hidden->copy.clone();
+                    }};
+  return form;
+}
+
 void Regions::begin() {
   if (setting_ != nullptr && setting_->one_region) {
     enable();
@@ -118,7 +138,8 @@ void Regions::begin() {
                                                                  .verify = setting_->verify,
                                                                  .timeline = setting_->timeline,
                                                                  .offload = setting_->offload,
-                                                                 .keep_for_next_backward = setting_->keeps}));
+                                                                 .keep_for_next_backward = setting_->keeps,
+                                                                 .allow_inexact = narrow_form()}));
     traces_.push_back(scopes_.back()->trace());
   }
 }

@@ -34,6 +34,8 @@ struct Setting {
   bool tags = true;
   bool prefers_offload = false;  // PREFER_CPU_OFFLOAD is said for PREFER_SAVE
   OffloadOptions offload = {};
+  // A budget packs values where there is no room for them, into a form that has all of their bits and counts nothing.
+  bool narrows = false;
   bool timeline = false;
   bool keeps = false;  // for the next backward, what one replays that leaves gradients out
   // All policies drop what last_use() has, as those of names and pack functions always do.
@@ -97,6 +99,7 @@ class Regions {
   Policy policy_of(uint32_t policy) const;
   Policy given_policy(uint32_t policy) const;
   Policy with_names(const Policy& policy) const;
+  std::optional<PolicyDecision> narrow_form() const;
 
   const Setting* setting_;
   ProgramEnd* end_;

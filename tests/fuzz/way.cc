@@ -19,6 +19,7 @@ Way Way::draw(uint32_t seed) {
   way.setting.names = dice.roll(2) == 0;
   way.setting.drops = dice.roll(2) == 0;
   way.setting.keeps = way.setting.budget == 0 && dice.roll(2) == 0;
+  way.setting.narrows = way.setting.budget != 0 && dice.roll(3) == 0;
   return way;
 }
 
@@ -58,6 +59,7 @@ std::string Way::source() const {
          << ", .max_pinned_bytes = " << offload.max_pinned_bytes
          << ", .instead_of_dropping = " << truth(offload.instead_of_dropping) << "}";
   }
+  if (setting.narrows) text << ", .narrows = true";
   if (setting.timeline) text << ", .timeline = true";
   if (setting.keeps) text << ", .keeps = true";
   if (setting.drops) text << ", .drops = true";

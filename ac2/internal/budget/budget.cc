@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "ac2/internal/operators/cost_model.h"
+
 namespace ac2::internal {
 
 namespace {
@@ -31,12 +33,18 @@ uint64_t next_number() {
 
 Budget::Budget(Limit limit, CostSource costs)
     : limit_(limit.bytes),
-      evictor_({.budget = limit.bytes, .foresight = &memory_, .copies = &copies_}),
+      evictor_({.budget = limit.bytes, .foresight = &memory_, .copies = &copies_, .narrowing = &narrow_forms_}),
       memory_(evictor_, StepStore::process(), StepMemory::Wants::kUntilTaken),
       copies_(evictor_, memory_),
+      narrow_forms_(evictor_),
       limits_{limit},
       costs_(costs),
-      number_(next_number()) {}
+      number_(next_number()) {
+  if (costs == CostSource::kModelled) {
+    constexpr int64_t kBytes = 1 << 20;
+    narrow_forms_.expect(kBytes, kBytes / 4, modelled_cost_of_packing(kBytes));
+  }
+}
 
 Budget::Limit Budget::limit() const {
   const std::lock_guard lock(mutex_);
@@ -160,6 +168,7 @@ void Budget::add_call(const std::weak_ptr<BudgetedTape>& tape, Node& node) {
 void Budget::forget(Value& value) {
   const std::lock_guard lock(mutex_);
   copies_.forget(value.budget().id);
+  narrow_forms_.forget(value.budget().id);
   evictor_.forget(value.budget().id);
   memory_.forget(value.budget().id);
   entries_[value.budget().id] = {};
@@ -174,6 +183,7 @@ void Budget::make_outside(Value& value) {
   }
   place(value, Place::kElsewhere);
   copies_.forget(value.budget().id);
+  narrow_forms_.forget(value.budget().id);
   evictor_.make_outside(value.budget().id);
   value.budget_.tracked = false;
 }
@@ -183,8 +193,8 @@ void Budget::enter(const std::weak_ptr<BudgetedTape>& tape, Value& value) {
   entries_[value.budget().id] = {.tape = tape, .value = &value, .serial = ++serial_};
 }
 
-void Budget::place(const Value& value, Place place) {
-  evictor_.set_place(value.budget().id, place);
+void Budget::place(const Value& value, Place place, int64_t narrow_bytes) {
+  evictor_.set_place(value.budget().id, place, narrow_bytes);
   Entry& entry = entries_[value.budget().id];
   if (place == Place::kElsewhere && !entry.elsewhere && value.budget().tracked) {
     entry.elsewhere = true;
@@ -197,11 +207,18 @@ void Budget::place(const Value& value, Place place) {
       copies_.forget(value.budget().id);
     }
   }
+  if (C10_UNLIKELY(value.has_form())) {
+    value.may_be_narrowed() ? narrow_forms_.may_narrow(value.budget().id) : narrow_forms_.forget(value.budget().id);
+  }
 }
 
 void Budget::set_place(const Value& value, Place place) {
+  set_place(value, place, 0);
+}
+
+void Budget::set_place(const Value& value, Place place, int64_t narrow_bytes) {
   const std::lock_guard lock(mutex_);
-  this->place(value, place);
+  this->place(value, place, narrow_bytes);
 }
 
 ValueId Budget::next_victim(bool spare_last) {

@@ -45,6 +45,7 @@
 #include "ac2/internal/budget/peak_bound.h"
 #include "ac2/internal/eviction/evictor.h"
 #include "ac2/internal/eviction/host_copies.h"
+#include "ac2/internal/eviction/narrow_forms.h"
 #include "ac2/internal/eviction/step_memory.h"
 #include "ac2/internal/graph/node.h"
 #include "ac2/internal/operators/cost_source.h"
@@ -101,6 +102,8 @@ class Budget : public std::enable_shared_from_this<Budget> {
   // `value` cannot be computed again from now on, and counts as a value from outside. The program must have its bytes.
   void make_outside(Value& value);
   void set_place(const Value& value, Place place);
+  // The same of a tracked value with a narrower form, alone (kNarrowed) or beside its bytes (kHeld).
+  void set_place(const Value& value, Place place, int64_t narrow_bytes);
   void set_retention(const Value& value, Retention retention);
   void add_hook(const Value& value);
   void remove_hook(const Value& value);
@@ -227,7 +230,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
 
   ValueId id_of(const std::weak_ptr<BudgetedTape>& tape, Value& value);
   void enter(const std::weak_ptr<BudgetedTape>& tape, Value& value);
-  void place(const Value& value, Place place);
+  void place(const Value& value, Place place, int64_t narrow_bytes = 0);
   // Finds results that the program has dropped since the last look: LibTorch does not tell when it does.
   void look_elsewhere();
   ValueId next_victim(bool spare_last);
@@ -259,8 +262,14 @@ class Budget : public std::enable_shared_from_this<Budget> {
   bool begin_copy(int64_t bytes);
   void settle_copies();
   ProgramClock clock() const;
-  // Drops values until `bytes` more may be held.
+  // Drops or narrows values until `bytes` more may be held.
   std::optional<Shortage> drop_until_room(int64_t bytes, bool spare_last);
+  // With the lock: whether the victim is to be narrowed instead of dropped.
+  bool is_to_be_narrowed(ValueId victim);
+  // Drops the value if it cannot be narrowed.
+  void narrow(ValueId id, const Entry& entry);
+  // Drops the forms of values whose bytes are there beside them. False if there is none.
+  bool drop_narrow_forms();
   // Whether tapes are asked to let go of bytes before a budget is exceeded or an error is thrown.
   bool anchors_for_room() const;
   bool start_tracking_in_time();
@@ -288,8 +297,9 @@ class Budget : public std::enable_shared_from_this<Budget> {
   }
   // Counts it if only soft limits are exceeded. Else returns the strict one.
   std::optional<int64_t> go_over(int64_t held, bool& is_first);
-  // Drops the value that `choose`, called with the lock, returns. False if it returns kNoId.
-  bool drop_next(c10::function_ref<ValueId()> choose);
+  // Drops the value that `choose`, called with the lock, returns, or narrows it where that is allowed and better. False
+  // if it returns kNoId.
+  bool drop_next(c10::function_ref<ValueId()> choose, bool may_narrow = false);
   void drop(ValueId id, const Entry& entry);
   // Without the lock: `call` takes the locks of tapes, and may come back here.
   void for_each_tape(c10::function_ref<void(BudgetedTape&)> call);
@@ -327,8 +337,9 @@ class Budget : public std::enable_shared_from_this<Budget> {
   std::vector<std::weak_ptr<BudgetedTape>> tapes_;  // and some that are gone
   size_t most_tapes_ = kFewTapes;                   // when those are looked for
   Evictor evictor_;
-  StepMemory memory_;                   // of the steps before, with which the evictor sees what is to come
-  HostCopies copies_;                   // of values, and on their way, in the order in which they began
+  StepMemory memory_;  // of the steps before, with which the evictor sees what is to come
+  HostCopies copies_;  // of values, and on their way, in the order in which they began
+  NarrowForms narrow_forms_;
   std::deque<CopyUnderWay> under_way_;  // the tapes' notes on those; perhaps on some that are done
   std::vector<Entry> entries_;          // by ValueId
   absl::btree_multiset<Limit> limits_;  // the first is the evictor's

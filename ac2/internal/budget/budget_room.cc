@@ -34,9 +34,10 @@ void Budget::drop(ValueId id, const Entry& entry) {
   }
 }
 
-bool Budget::drop_next(c10::function_ref<ValueId()> choose) {
+bool Budget::drop_next(c10::function_ref<ValueId()> choose, bool may_narrow) {
   ValueId id = kNoId;
   Entry entry;
+  bool narrows = false;
   {
     const std::lock_guard lock(mutex_);
     id = choose();
@@ -44,8 +45,9 @@ bool Budget::drop_next(c10::function_ref<ValueId()> choose) {
       return false;
     }
     entry = entries_[id];
+    narrows = may_narrow && is_to_be_narrowed(id);
   }
-  drop(id, entry);
+  narrows ? narrow(id, entry) : drop(id, entry);
   return true;
 }
 
@@ -106,6 +108,9 @@ void Budget::make_room(int64_t bytes, c10::function_ref<std::string()> at, int64
   std::optional<Shortage> shortage = drop_until_room(bytes, /*spare_last=*/false);
   if (shortage && anchors_for_room()) {
     for_each_tape([](BudgetedTape& tape) { tape.anchor_for_room(); });
+    shortage = drop_until_room(bytes, /*spare_last=*/false);
+  }
+  if (shortage && drop_narrow_forms()) {
     shortage = drop_until_room(bytes, /*spare_last=*/false);
   }
   if (!shortage && raised.is_raised()) {
@@ -244,7 +249,7 @@ std::optional<Budget::Shortage> Budget::drop_until_room(int64_t bytes, bool spar
     }
     return victim;
   };
-  while (drop_next(choose)) {
+  while (drop_next(choose, /*may_narrow=*/true)) {
   }
   return shortage;
 }

@@ -29,6 +29,12 @@ class HostCopy {
   virtual double bytes_per_cost(const ProgramClock& clock) = 0;
 };
 
+// The narrower form that a value has been given.
+struct NarrowedTo {
+  int64_t bytes = 0;
+  double ticks = 0;  // of the clock that times ops, for packing
+};
+
 class BudgetedTape {
  public:
   struct Freed {
@@ -45,9 +51,15 @@ class BudgetedTape {
   // Null, and nothing has changed, if they cannot be copied.
   virtual std::shared_ptr<HostCopy> copy_to_host(Value* value, const ProgramClock& clock,
                                                  c10::function_ref<bool()> may_copy) = 0;
+  // Packs the bytes of `value` into its narrower form, which takes their place, if `may_narrow`, which is asked as
+  // below, says that they are there and need not stay. Null, and nothing has changed, if they cannot be packed, or if
+  // the form is no narrower. Throws what the pack function throws.
+  virtual std::optional<NarrowedTo> narrow_for_room(Value* value, c10::function_ref<bool()> may_narrow) = 0;
+  // Drops the narrower form of `value` if its bytes are there beside it.
+  virtual void drop_narrow_form(Value* value, c10::function_ref<bool()> is_known) = 0;
   // Drops the bytes of `value` if `may_drop`, which is asked with the tape's lock taken, says that they are there and
-  // need not stay. The value will be copied back if it has a copy on the host, and replayed if not, when it is wanted
-  // again.
+  // need not stay. When the value is wanted again, it will be copied back if it has a copy on the host, unpacked if it
+  // has a narrower form, and replayed if it has neither. A narrower form that is there alone is dropped.
   virtual void drop_for_room(Value* value, c10::function_ref<bool()> may_drop) = 0;
   // The same in the middle of an allocation: the bytes are dropped if nobody else has them, so that they are free then,
   // if they are on `device`, if that is given, and if no code of the program runs when they are freed. Waits for the

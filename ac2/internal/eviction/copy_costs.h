@@ -1,5 +1,5 @@
-// The costs of copying dropped values back. The evictor weighs them against computing the values again. HostCopies
-// implements this.
+// The costs of having dropped values back in another way than by computing them again, which the evictor weighs against
+// that. HostCopies and NarrowForms implement this.
 #pragma once
 
 #include "ac2/internal/eviction/evictor_ids.h"
@@ -10,7 +10,7 @@ class CopyCosts {
  public:
   virtual ~CopyCosts() = default;
 
-  // In the evictor's unit of cost; infinity if there is no copy of the value. A change is to be told to the evictor
+  // In the evictor's unit of cost; infinity if the value cannot be had so. A change is to be told to the evictor
   // (Evictor::copy_changed).
   virtual double cost_of_return(ValueId value) const = 0;
 };

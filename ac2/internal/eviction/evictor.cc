@@ -11,16 +11,19 @@ Evictor::Evictor(const Options& options)
     : rule_(options.rule, options.budget),
       budget_(options.budget),
       foresight_(options.foresight),
-      copies_(options.copies) {
+      copies_(options.copies),
+      narrowing_(options.narrowing) {
   evictor_check(options.budget > 0, "a budget must be positive");
 }
 
 void Evictor::take_over(const Evictor& other) {
   const Foresight* const foresight = foresight_;
   const CopyCosts* const copies = copies_;
+  const CopyCosts* const narrowing = narrowing_;
   *this = other;
   foresight_ = foresight;
   copies_ = copies;
+  narrowing_ = narrowing;
 }
 
 void Evictor::set_budget(int64_t budget) {
@@ -75,10 +78,11 @@ void Evictor::make_outside(ValueId id) {
 }
 
 void Evictor::count(ValueId id, int64_t sign) {
-  const int64_t bytes = sign * graph_.value(id).bytes;
+  int64_t bytes = sign * graph_.value(id).bytes;
   if (states_[id].place == Place::kOnHost) {
     on_host_bytes_ += bytes;
-  } else if (states_[id].place == Place::kHeld) {
+  } else if (counts(states_[id].place)) {
+    bytes = (states_[id].place == Place::kHeld ? bytes : 0) + sign * states_[id].narrow_bytes;
     held_bytes_ += bytes;
     if (!is_evictable(id)) {
       unevictable_bytes_ += bytes;
@@ -94,15 +98,20 @@ bool Evictor::is_evictable(ValueId id) const {
 
 bool Evictor::is_candidate(ValueId id) const {
   const EvictorGraph::Value& value = graph_.value(id);
-  return value.exists && value.needs > 0 && value.bytes > 0 && states_[id].place == Place::kHeld && is_evictable(id);
+  return value.exists && value.needs > 0 && value.bytes > 0 && may_drop(id);
 }
 
 void Evictor::set_place(ValueId id, Place place) {
+  set_place(id, place, 0);
+}
+
+void Evictor::set_place(ValueId id, Place place, int64_t narrow_bytes) {
   State& state = states_[id];
-  if (state.place == place) {
+  if (state.place == place && state.narrow_bytes == narrow_bytes) {
     return;
   }
   count(id, -1);
+  state.narrow_bytes = narrow_bytes;
   const bool was_there = std::exchange(state.place, place) != Place::kNowhere;
   count(id, 1);
   const bool is_there = place != Place::kNowhere;
@@ -134,7 +143,7 @@ void Evictor::set_retention(ValueId id, Retention retention) {
 bool Evictor::stays(ValueId id) const {
   const State& state = states_[id];
   return state.retention == Retention::kMustSave ||
-         (state.kept_last && state.place == Place::kHeld && graph_.value(id).hooks > 0);
+         (state.kept_last && counts(state.place) && graph_.value(id).hooks > 0);
 }
 
 void Evictor::set_kept_last(ValueId id, bool kept_last) {
@@ -240,7 +249,7 @@ void Evictor::unpin(ValueId id) {
   count(id, 1);
   if (graph_.is_needed(id)) {
     mark_stale(id);
-  } else if (states_[id].place == Place::kHeld) {
+  } else if (counts(states_[id].place)) {
     push_unneeded(id);
   }
 }

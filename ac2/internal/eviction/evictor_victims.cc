@@ -37,7 +37,7 @@ ValueId Evictor::take_unneeded() {
     unneeded_.pop();
     states_[id].in_unneeded = false;
     const EvictorGraph::Value& value = graph_.value(id);
-    if (value.exists && value.needs == 0 && states_[id].place == Place::kHeld && is_evictable(id)) {
+    if (value.exists && value.needs == 0 && may_drop(id)) {
       return id;
     }
   }
@@ -73,7 +73,10 @@ double Evictor::cost_of_dropping(ValueId id) {
   if (foresight_ != nullptr) {
     cost *= foresight_->cost_factor(id);
   }
-  return copies_ != nullptr ? std::min(cost, copies_->cost_of_return(id)) : cost;
+  if (copies_ != nullptr) {
+    cost = std::min(cost, copies_->cost_of_return(id));
+  }
+  return narrowing_ != nullptr ? std::min(cost, narrowing_->cost_of_return(id)) : cost;
 }
 
 double Evictor::score(ValueId id) {
@@ -81,7 +84,7 @@ double Evictor::score(ValueId id) {
 }
 
 double Evictor::score(ValueId id, double cost) const {
-  return cost / (static_cast<double>(graph_.value(id).bytes) * weight(key(id)));
+  return cost / (static_cast<double>(freed_bytes(id)) * weight(key(id)));
 }
 
 void Evictor::put_into_index(ValueId id) {
@@ -94,7 +97,7 @@ void Evictor::put_into_index(ValueId id) {
     index_of(id).insert(id, 1, key(id));
     return;
   }
-  index_of(id).insert(id, cost_of_dropping(id) / static_cast<double>(graph_.value(id).bytes), key(id));
+  index_of(id).insert(id, cost_of_dropping(id) / static_cast<double>(freed_bytes(id)), key(id));
 }
 
 void Evictor::index_stale() {

@@ -41,7 +41,7 @@ namespace ac2::internal {
 
 struct Node;
 
-// The bytes as a SaveWithHooks, or offloading, has packed them.
+// The bytes as a SaveWithHooks, offloading, or a narrower form under a budget has packed them.
 struct PackedForm {
   std::shared_ptr<const SaveWithHooks> functions;
   TensorMeta meta;  // of the tensor that pack is given
@@ -51,7 +51,7 @@ struct PackedForm {
   int64_t packed_bytes = 0;
   bool is_being_packed = false;         // without the tape's lock
   bool is_offload = false;              // the functions are those of offloading; see tape/offloading.h
-  bool is_for_room = false;             // the value is kept under a budget, and was offloaded instead of dropped
+  bool is_for_room = false;             // the value is kept under a budget, and the form is for when there is no room
   c10::StreamId packed_on = kNoStream;  // the stream whose work pack's was
 };
 
@@ -185,6 +185,15 @@ class Value {
   bool has_packed_form() const { return packed_form() != nullptr; }
   bool is_packed() const { return state_.held == Held::kPacked; }
   bool is_offloaded() const { return is_packed() && packed_form()->is_offload; }
+  // The value is kept under a budget, and was packed into a narrower form instead of dropped.
+  bool is_narrowed() const { return is_packed() && packed_form()->is_for_room && !packed_form()->is_offload; }
+  // The same may be done to the storage that is held.
+  bool may_be_narrowed() const {
+    return is_held_in_a_storage() && packed_form() != nullptr && packed_form()->is_for_room &&
+           !packed_form()->is_offload;
+  }
+  // The value is not at hand, and is not replayed for that: it is copied or unpacked where its original is gone.
+  bool is_brought_back() const { return is_offloaded() || is_narrowed(); }
   // Beside the storage that is held there is a copy of it on the host.
   bool has_host_copy() const {
     return is_held_in_a_storage() && packed_form() != nullptr && !packed_form()->packed.isNone();

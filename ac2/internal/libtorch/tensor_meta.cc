@@ -147,4 +147,9 @@ at::Tensor TensorMeta::over(const c10::Storage& storage) const {
   return tensor;
 }
 
+TensorMeta meta_of_storage(const at::Tensor& tensor, size_t nbytes) {
+  const TensorMeta meta = TensorMeta(*tensor.unsafeGetTensorImpl()).as_stored();
+  return meta.covers(nbytes) ? meta : meta.flattened(nbytes);
+}
+
 }  // namespace ac2::internal

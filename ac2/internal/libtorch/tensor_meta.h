@@ -98,4 +98,8 @@ class TensorMeta {
   bool wrapped_number_ = false;
 };
 
+// All elements of the storage of `nbytes` in which `tensor` lies, as they lie in memory: in the tensor's own layout
+// where that has each of them once, else in one dimension.
+TensorMeta meta_of_storage(const at::Tensor& tensor, size_t nbytes);
+
 }  // namespace ac2::internal

@@ -74,7 +74,8 @@ std::shared_ptr<ScopeState> open_region(Policy policy, OpeningOptions options) {
                        .budget = std::move(options.budget),
                        .offload = options.offload,
                        .gather_units = std::move(options.gather_units),
-                       .keep_for_next_backward = options.keep_for_next_backward};
+                       .keep_for_next_backward = options.keep_for_next_backward,
+                       .narrow_form = std::move(options.narrow_form)};
   install_interceptor();
   install_holding();
   install_engine();

@@ -76,4 +76,9 @@ double modelled_cost(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments,
   return kCall + std::max(flops(facts, arguments, results) / kFlopsPerNanosecond, bytes / kBytesPerNanosecond);
 }
 
+double modelled_cost_of_packing(double bytes) {
+  constexpr double kCopies = 8;
+  return 2 * kCall + kCopies * 2 * bytes / kBytesPerNanosecond;
+}
+
 }  // namespace ac2::internal

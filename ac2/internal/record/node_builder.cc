@@ -80,6 +80,9 @@ class NodeBuilder {
     }
     if (has_budget && !saves_) {
       tape_.kept().add_call(node, call_.cost);
+      if (C10_UNLIKELY(tape_.kept().narrows())) {
+        note_narrow_forms();
+      }
     }
     tape_.observers().tell(
         [&](Observer& observer) { observer.node_recorded(*node, decision, resolved.scope_id, call_.cost); });
@@ -282,6 +285,17 @@ class NodeBuilder {
       tape_.decisions().set_form(value, decision.save_with_hooks(), tensor);
     } else if (decision.offloads() && !value->counts_on_replay()) {
       tape_.offloading().offload(value, tensor);
+    }
+  }
+
+  C10_NOINLINE void note_narrow_forms() {
+    c10::SmallVector<at::Tensor, 4> results;
+    for_each_tensor(call_.results, [&](const at::Tensor& tensor) { results.push_back(tensor); });
+    for (const NodeOutput& output : node_->outputs) {
+      if (output.value != nullptr) {
+        tape_.kept().may_narrow(output.value, output.write >= 0 ? call_.writes->targets()[output.write].tensor
+                                                                : results[output.flat_result]);
+      }
     }
   }
 

@@ -72,6 +72,15 @@ void apply(const RegionOptions& options, Region& region) {
         "keep_for_next_backward has no effect: the region has a memory budget, which decides what is held between two "
         "backwards.");
   }
+  if (options.narrow_form != nullptr) {
+    const Tape::Lock locked(tape);
+    locked->kept().set_narrow_form(options.narrow_form);
+  }
+  if (options.narrow_form != nullptr && tape.budget() == nullptr) {
+    TORCH_WARN(
+        "ScopeOptions::allow_inexact has no effect: neither this scope nor one around it has a memory budget, so that "
+        "nothing is packed for room. Give the scope one (ScopeOptions::memory_budget; in Python memory_budget=).");
+  }
   start_observers(options, region);
 }
 

@@ -43,6 +43,7 @@ struct RegionOptions {
   std::optional<OffloadOptions> offload = std::nullopt;
   GatherUnits gather_units = nullptr;
   bool keep_for_next_backward = false;
+  std::shared_ptr<const SaveWithHooks> narrow_form = nullptr;
 };
 
 // Data that a PolicyScope and its thread share.

@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "ac2/internal/libtorch/for_each_tensor.h"
+#include "ac2/internal/libtorch/packed_bytes.h"
 #include "ac2/internal/libtorch/python_lock.h"
 #include "ac2/internal/libtorch/storage_copy.h"
 #include "ac2/internal/libtorch/stream_order.h"
@@ -16,22 +16,6 @@
 namespace ac2::internal {
 
 namespace {
-
-// Visits the storages of the tensors in `packed` that are not hidden in an object of the user's.
-template <class Fn>
-void for_each_storage(const c10::IValue& packed, const Fn& fn) {
-  for_each_tensor(c10::ArrayRef<c10::IValue>(packed), [&fn](const at::Tensor& tensor) {
-    if (tensor.defined() && tensor.has_storage()) {
-      fn(tensor.storage());
-    }
-  });
-}
-
-int64_t bytes_of_tensors_in(const c10::IValue& packed) {
-  int64_t bytes = 0;
-  for_each_storage(packed, [&](const c10::Storage& storage) { bytes += static_cast<int64_t>(storage.nbytes()); });
-  return bytes;
-}
 
 // Pack ran on the stream that wanted the value first; the current one may never have waited for that.
 void order_after_pack(const PackedForm& form) {
@@ -137,7 +121,7 @@ c10::Storage unpack_value(const Value& value) {
 }
 
 bool must_unpack(const Value& value) {
-  if (value.is_offloaded()) {
+  if (value.is_brought_back()) {
     check_offloaded_unchanged(value);
   }
   return value.is_packed();

@@ -33,6 +33,7 @@ class Explanation {
         count_text(stats.recomputed_ops, "op"), " replayed so far",
         stats.copied_bytes > 0 ? ", " + bytes_text(stats.copied_bytes) + " copied before overwriting" : "",
         stats.evicted_values > 0 ? ", " + count_text(stats.evicted_values, "value") + " dropped for a budget" : "",
+        stats.narrowed_values > 0 ? ", " + count_text(stats.narrowed_values, "value") + " narrowed for a budget" : "",
         "."));
     section(held_lines(log_, holdings_));
     section(budget_lines(log_));

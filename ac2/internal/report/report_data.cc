@@ -55,10 +55,11 @@ class RegionJson {
 
   Json stats() const {
     const TraceStats& stats = log_.stats;
-    return {{"recorded_ops", stats.recorded_ops},     {"saved_bytes", stats.saved_bytes},
-            {"recomputed_ops", stats.recomputed_ops}, {"recomputed_bytes", stats.recomputed_bytes},
-            {"copied_bytes", stats.copied_bytes},     {"live_nodes", stats.live_nodes},
-            {"evicted_values", stats.evicted_values}, {"offloaded_bytes", stats.offloaded_bytes}};
+    return {{"recorded_ops", stats.recorded_ops},      {"saved_bytes", stats.saved_bytes},
+            {"recomputed_ops", stats.recomputed_ops},  {"recomputed_bytes", stats.recomputed_bytes},
+            {"copied_bytes", stats.copied_bytes},      {"live_nodes", stats.live_nodes},
+            {"evicted_values", stats.evicted_values},  {"narrowed_values", stats.narrowed_values},
+            {"offloaded_bytes", stats.offloaded_bytes}};
   }
 
   // Null if nothing limits what is held.

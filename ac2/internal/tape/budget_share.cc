@@ -36,6 +36,10 @@ void BudgetShare::set_retention(Value& value, Retention retention) {
 
 void BudgetShare::tell_place(const Value& value) {
   const bool holds = value.is_held_in_a_storage() || value.is_replayed();
+  if (C10_UNLIKELY(value.is_narrowed())) {
+    budget_->set_place(value, holds ? Place::kHeld : Place::kNarrowed, value.held_bytes());
+    return;
+  }
   const bool elsewhere = value.is_there() || value.is_packed() || value.original_is_alive();
   budget_->set_place(value, holds                                                       ? Place::kHeld
                             : value.is_offloaded() && value.decided() == Decided::kKeep ? Place::kOnHost
@@ -44,6 +48,9 @@ void BudgetShare::tell_place(const Value& value) {
 }
 
 void BudgetShare::count_held_bytes(Value& value) {
+  if (value.is_narrowed() && value.budget().tracked) {
+    return;
+  }
   if (value.is_packed()) {
     count(value.budget_.held, value.held_bytes());
   } else if (!value.is_held_in_a_storage() || value.budget().tracked || value.is_managed()) {

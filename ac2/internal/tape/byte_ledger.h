@@ -41,6 +41,7 @@ class ByteLedger {
     ++evicted_values_;
     tell(value, value.bytes(), ByteChange::Kind::kEvict);
   }
+  void narrowed() { ++narrowed_values_; }
   void node_replayed() { ++replayed_nodes_; }
   // Verify mode has compared a replayed result with forward's.
   void result_verified() { ++verified_results_; }
@@ -70,6 +71,7 @@ class ByteLedger {
   int64_t peak_bytes_ = 0;
   int64_t copied_bytes_ = 0;
   int64_t evicted_values_ = 0;
+  int64_t narrowed_values_ = 0;
   int64_t replayed_nodes_ = 0;
   int64_t verified_results_ = 0;
 };

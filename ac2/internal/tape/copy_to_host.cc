@@ -34,7 +34,7 @@ class OffloadedCopy final : public HostCopy {
 
 // Null if its bytes are not those that a copy would bring back.
 c10::Storage storage_to_copy(Value& value) {
-  if (!value.is_held_in_a_storage() || value.has_form() || value.changed_outside()) {
+  if (!value.is_held_in_a_storage() || (value.has_form() && !value.may_be_narrowed()) || value.changed_outside()) {
     return c10::Storage(c10::intrusive_ptr<c10::StorageImpl>());
   }
   // Its last use may have been on another stream than the current one.
@@ -68,7 +68,7 @@ std::shared_ptr<HostCopy> Tape::copy_to_host(Value* value, const ProgramClock& c
   auto copy = std::make_shared<OffloadedCopy>(offloaded);
   const Lock locked(*this);
   // Another thread may have dropped the value, or a tag have given it a form, meanwhile.
-  if (!may_copy() || value->has_form() || !value->is_held_in_a_storage() ||
+  if (!may_copy() || (value->has_form() && !value->may_be_narrowed()) || !value->is_held_in_a_storage() ||
       !value->held_storage().is_alias_of(storage)) {
     return nullptr;
   }

@@ -106,10 +106,9 @@ void Decisions::set_form(Value* value, std::shared_ptr<const SaveWithHooks> func
   bytes_.drop_held(value);
   value->clear_form();
   if (functions != nullptr) {
-    const TensorMeta meta = TensorMeta(*tensor.unsafeGetTensorImpl()).as_stored();
     PackedForm form;
     form.functions = std::move(functions);
-    form.meta = meta.covers(value->nbytes()) ? meta : meta.flattened(value->nbytes());
+    form.meta = meta_of_storage(tensor, value->nbytes());
     value->set_form(std::move(form));
   }
   if (!value->counts_on_replay() && value->is_used()) {

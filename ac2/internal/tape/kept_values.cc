@@ -8,6 +8,7 @@
 
 #include "ac2/internal/libtorch/reference_counts.h"
 #include "ac2/internal/libtorch/stream_order.h"
+#include "ac2/internal/libtorch/tensor_meta.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 
 namespace ac2::internal {
@@ -44,6 +45,17 @@ void KeptValues::add_call(Node* node, double cost) {
   budget_.add_call(*node);
 }
 
+void KeptValues::may_narrow(Value* value, const at::Tensor& tensor) {
+  if (value->decided() != Decided::kKeep || value->has_form()) {
+    return;
+  }
+  PackedForm form;
+  form.functions = narrow_form_;
+  form.meta = meta_of_storage(tensor, value->nbytes());
+  form.is_for_room = true;
+  bytes_.note_narrow_form(value, std::move(form));
+}
+
 void KeptValues::keep(Value* value, const c10::Storage* original) {
   if (value->decided() != Decided::kKeep || value->state().held != Held::kNot) {
     return;
@@ -76,8 +88,8 @@ void KeptValues::remove_hook(Value* value) {
 }
 
 void KeptValues::drop_kept(Value* value) {
-  if (value->is_offloaded() && value->is_pinned()) {
-    return;  // a replay under way may be about to copy the bytes back; they go with the value
+  if (value->is_brought_back() && value->is_pinned()) {
+    return;  // a replay under way may be about to bring the bytes back; they go with the value
   }
   if (value->is_held_in_a_storage() && value->is_pinned()) {
     // A replay under way may be about to read the bytes.
@@ -96,8 +108,8 @@ void KeptValues::drop_all_bytes(Value* value, bool original_goes) {
 }
 
 c10::intrusive_ptr<OffloadedValue> KeptValues::evict_for_room(Value* value) {
-  if (value->is_offloaded()) {
-    // A backward has copied it back.
+  if (value->is_offloaded() || (value->is_narrowed() && value->is_replayed())) {
+    // A backward has brought it back.
     bytes_.drop_there(value);
     pins_.need_again(value);
     return {};
@@ -115,6 +127,22 @@ c10::intrusive_ptr<OffloadedValue> KeptValues::evict_for_room(Value* value) {
   const bool original_goes = value->is_held_by_reference() && value->is_held_by_us_alone();
   drop_all_bytes(value, original_goes);
   return {};
+}
+
+void KeptValues::narrow(Value* value, c10::IValue packed, int64_t packed_bytes, c10::StreamId stream) {
+  // As in evict_for_room().
+  const bool original_goes = value->is_held_by_reference() && value->is_held_by_us_alone();
+  ledger_.narrowed();
+  bytes_.end_packing(value, stream);
+  bytes_.hold_packed(value, std::move(packed), packed_bytes);
+  bytes_.drop_there(value);
+  pins_.need_again(value, original_goes);
+}
+
+void KeptValues::drop_narrow_form(Value* value) {
+  if (value->is_narrowed() && value->is_replayed()) {
+    bytes_.drop_held(value);
+  }
 }
 
 void KeptValues::compute_instead(Value* value) {
@@ -155,6 +183,10 @@ void KeptValues::decide_again(Value* value, const PolicyDecision& decision) {
                                 : decision.saves() ? Retention::kPreferSave
                                                    : Retention::kPreferRecompute);
   if (must_save) {
+    // The tag's tensor has the bytes that forward computed, and MUST_SAVE means those.
+    if (value->is_narrowed() && value->original_is_alive() && !value->is_pinned()) {
+      bytes_.drop_held(value);
+    }
     decisions_.make_saved(value);
   } else if (decision.policy() == CheckpointPolicy::MUST_RECOMPUTE) {
     value->decided_ = Decided::kRecompute;

@@ -4,10 +4,13 @@
 // Threads: guarded by the tape's lock.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 #include <c10/util/intrusive_ptr.h>
 
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "ac2/internal/budget/budgeted_tape.h"
 #include "ac2/internal/graph/node.h"
@@ -27,6 +30,11 @@ class KeptValues {
 
   // A finished node whose results can all be computed again, at `cost`: they are kept as its decision says.
   void add_call(Node* node, double cost);
+  // Results of such calls may be packed by these functions from now on, where a budget has no room for them.
+  void set_narrow_form(std::shared_ptr<const SaveWithHooks> functions) { narrow_form_ = std::move(functions); }
+  bool narrows() const { return narrow_form_ != nullptr; }
+  // `tensor` is such a result.
+  void may_narrow(Value* value, const at::Tensor& tensor);
   // A hook has come to want the value, after Value::hooks was counted up; or it does so no more. `original` is the
   // value's storage, if the caller has it in its hands and has found it unchanged.
   void add_hook(Value* value, const c10::Storage* original = nullptr);
@@ -36,6 +44,10 @@ class KeptValues {
   // The budget's verdict. The value will be copied back from the host, or replayed, if it is wanted again. Returns what
   // it was copied to, or null: the caller frees the device memory (OffloadedValue::leave()), without the lock.
   c10::intrusive_ptr<OffloadedValue> evict_for_room(Value* value);
+  // The narrower form takes the place of the bytes that are held. The work that made it is on `stream`.
+  void narrow(Value* value, c10::IValue packed, int64_t packed_bytes, c10::StreamId stream);
+  // The bytes are there beside the narrower form, which goes.
+  void drop_narrow_form(Value* value);
   // The value, which is offloaded and pinned, is to be replayed after all.
   void compute_instead(Value* value);
   // The same, if it frees memory: see BudgetedTape::free_in_time().
@@ -55,6 +67,7 @@ class KeptValues {
   Offloading& offloading_;
   BudgetShare& budget_;
   ByteLedger& ledger_;
+  std::shared_ptr<const SaveWithHooks> narrow_form_;
 };
 
 }  // namespace ac2::internal

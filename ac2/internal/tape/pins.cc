@@ -25,16 +25,16 @@ void Pins::pin(Value* root, bool original_goes) {
   Work work{root};
   while (!work.empty()) {
     Value* value = work.pop_back_val();
-    // A copy on the host too may have been made after the change, which did not wait for it.
-    if (value->decided() == Decided::kKeep && (value->is_held_by_reference() || value->is_offloaded()) &&
+    // A copy on the host, or a narrower form, may have been made after the change, which did not wait for it.
+    if (value->decided() == Decided::kKeep && (value->is_held_by_reference() || value->is_brought_back()) &&
         value->changed_outside()) {
       bytes_.drop_held(value);
     }
-    if (value->pins_++ > 0 || value->is_at_hand() || (value->is_packed() && !value->is_offloaded())) {
+    if (value->pins_++ > 0 || value->is_at_hand() || (value->is_packed() && !value->is_brought_back())) {
       continue;
     }
     const bool goes = original_goes && value == root;
-    if ((!goes && bytes_.take_original(value)) || value->is_offloaded()) {
+    if ((!goes && bytes_.take_original(value)) || value->is_brought_back()) {
       continue;
     }
     Node* node = value->producer();

@@ -101,7 +101,7 @@ void ValueBytes::hold_with_form(Value* value, const c10::Storage* original) {
     return;
   }
   hold_origin(value, original);
-  if (!value->packed_form()->is_being_packed) {
+  if (!value->packed_form()->is_being_packed && !value->packed_form()->is_for_room) {
     pending_packs_.push_back(value);
     ++value->refs_;
   }

@@ -66,7 +66,9 @@ class ValueBytes {
   void end_packing(Value* value, c10::StreamId stream = kNoStream);
   // The packed form takes the place of the storage that is held.
   void hold_packed(Value* value, c10::IValue packed, int64_t packed_bytes);
-  // `copy` has the bytes of the value, which is held in a storage and has no form; `form` is without it.
+  // The value, which has no form, may be packed into `form` under a budget.
+  void note_narrow_form(Value* value, PackedForm form) { value->set_form(std::move(form)); }
+  // `copy` has the bytes of the value, which is held in a storage; `form` is without it.
   void note_host_copy(Value* value, PackedForm form, c10::IValue copy);
   // The host copy takes the place of the storage that is held.
   void hold_host_copy(Value* value);
