@@ -61,6 +61,8 @@ pip_install() {
 # Of ac2.integrations; with what they need besides. Those are left out that are large or need others of another version:
 # datasets (trl's trainers), torchtune, torchtitan, DeepSpeed, Megatron.
 libraries="accelerate diffusers lightning peft timm trl"
+# Its subclasses of tensors are tested. It was tried with torch 2.11 and 2.15.
+[ "$minor" -lt 11 ] || libraries+=" torchao"
 helpers="lightning-utilities psutil requests"
 works() {
   with_torch
