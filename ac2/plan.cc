@@ -41,9 +41,12 @@ namespace {
 
 constexpr int64_t kUnlimited = int64_t{1} << 60;
 
-CheckpointPolicy decision_for(StepGraph::Fate fate, Keep keep) {
+CheckpointPolicy decision_for(StepGraph::Fate fate, Keep keep, bool is_final) {
   if (fate == StepGraph::Fate::kSaved) {
     return CheckpointPolicy::PREFER_SAVE;  // the policy that saves the result wins over this
+  }
+  if (is_final) {
+    return CheckpointPolicy::MUST_SAVE;  // nothing is held for replays of the op, for there are none
   }
   if (keep == Keep::kCopied && fate == StepGraph::Fate::kOpen) {
     return CheckpointPolicy::MUST_CPU_OFFLOAD;
@@ -147,9 +150,11 @@ struct StepPlanner::State {
     auto step = std::make_shared<PlannedStep>();
     step->calls = calls;
     step->decisions.assign(calls.size(), CheckpointPolicy::PREFER_SAVE);
+    const std::vector<uint8_t> are_final = planner->simulator().final_ops(plan.keep.kept);
     for (size_t op = 0; op < graph.ops.size(); ++op) {
       if (!decided_within[op]) {
-        step->decisions[indices[op]] = decision_for(graph.ops[op].fate, plan.keep.kept[op]);
+        const bool is_final = !are_final.empty() && are_final[op] != 0;
+        step->decisions[indices[op]] = decision_for(graph.ops[op].fate, plan.keep.kept[op], is_final);
       }
     }
     step->bytes = bytes;

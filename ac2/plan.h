@@ -25,6 +25,9 @@
 // the region is not planned: results are kept while the budget allows, and dropped as in
 // PolicyScope({.memory_budget = bytes}), so that the bound holds there too. Each plan warns of this once.
 //
+// A plan holds nothing for the sake of replays that are not planned, except for what a result was made from that is
+// then written over. So, such results aside, a plan that replays nothing holds what training without a region holds.
+//
 // A result is either kept, from forward on, or replayed, once in a backward: a plan never runs an op a third time. The
 // cost of a plan is the sum of what is replayed. For chains of ops the plan is the cheapest there is; for other
 // programs a heuristic finds it, which docs/budget.md describes and measures.
@@ -36,8 +39,9 @@
 //
 // `step` is a step like any other and has its effects. `step` adds to gradients, and moves BatchNorm's statistics and
 // generators on. `step` may leave out the backward, which is then assumed to go through the ops in reverse. Gradients
-// are not touched then. `step` may also run on tensors without data, `x.to(at::kMeta)`, to plan for a model that does
-// not fit into this machine: see PlanOptions::modelled_costs.
+// are not touched then, but a tight plan may be too small for the real backward by some values: the budget then drops
+// results, and more is replayed than the summary says. `step` may also run on tensors without data, `x.to(at::kMeta)`,
+// to plan for a model that does not fit into this machine: see PlanOptions::modelled_costs.
 //
 // Threads: plan() records the ops of the calling thread. The policy is a value and may be used on any thread; each
 // region that is entered with it follows the plan by itself, with a budget of its own. A StepPlanner belongs to one

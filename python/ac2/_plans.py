@@ -24,7 +24,8 @@ class StepPlanner:
 
     Args:
         step: a callable without arguments. It is a step like any other and has its effects: it adds to gradients and
-            moves generators on. It may leave out the backward, and may run on tensors of the meta device.
+            moves generators on. It may leave out the backward, but tight plans may then be too small for it by some values,
+            so that results are dropped and more is replayed. It may run on tensors of the meta device.
         modelled_costs: costs of ops come from their shapes, so that the same step always has the same plan. By default
             where a process group of torch.distributed is initialised, so that processes of the same shapes plan alike.
         recording_budget: the bytes that the recording may hold; without it, what the step needs.

@@ -189,7 +189,7 @@ TEST_F(PlanTest, WhatOnlyBackwardKeepsAliveOfTensorsFromOutsideCounts) {
   const Network network = [](const Tensors& in) {
     at::Tensor x = in[0];
     // No op that could be replayed makes the factors.
-    for (int i = 0; i < 12; ++i) x = (x.sin() * at::full({kElements / 2}, 1.5).repeat({2})).tanh();
+    for (int i = 0; i < 12; ++i) x = (x.sin() * at::full({kElements / 2}, 1.5).repeat({2})).tanh().cos();
     return x;
   };
   expect_kept_promises(network, {sample({kElements})});
@@ -235,12 +235,11 @@ TEST_F(PlanTest, WhatAnUnpackReturnsToAReplayCounts) {
 }
 
 TEST_F(PlanTest, WhatATagPacksOfATensorFromOutsideCounts) {
-  const at::Tensor factor = at::full({8 * kElements}, 1.5);
-  at::Tensor alive;
+  const at::Tensor factor = at::full({8, kElements}, 1.5);
   expect_smallest_plan_is_enough([&](const Tensors& in) {
     at::Tensor x = sines(in[0], 6);
     tag_with_policy(factor, clones());
-    alive = factor.sin();
+    x = (x * factor).sum(0);
     return sines(x, 6);
   });
 }
@@ -291,6 +290,64 @@ TEST_F(PlanTest, NothingIsReplayedWhileEverythingFits) {
   const StepPlanner::Plan plan = plan_of(transformer, inputs, 1 << 30);
   EXPECT_EQ(plan.summary.replayed_ops, 0);
   EXPECT_EQ(run(transformer, inputs, plan.policy, 1 << 30).backward.recomputed_ops, 0);
+}
+
+// Each sum takes a result that is saved whatever the plan says, as that of a collective is, and that no backward wants.
+at::Tensor sums_of_saved_results(const Tensors& in) {
+  at::Tensor x = in[0];
+  for (int i = 0; i < 6; ++i) {
+    at::Tensor saved;
+    {
+      PolicyScope scope("must_save_all");
+      saved = x.repeat({1});
+    }
+    x = sines(x + (saved + in[1]), 4);
+  }
+  return x;
+}
+
+TEST_F(PlanTest, APlanThatReplaysNothingHoldsWhatPlainTrainingHolds) {
+  const Tensors inputs = {sample({kElements}), sample({kElements})};
+  const StepPlanner::Plan plan = plan_of(sums_of_saved_results, inputs, 1 << 30);
+  forget_gradients(inputs);
+  EXPECT_EQ(plan.summary.replayed_ops, 0);
+  EXPECT_EQ(plan.summary.forward_bytes, 24 * kBytes);  // what the sines take
+  const auto bytes_of_tensors = [&](const auto& forward) {
+    const int64_t before = memory_.current_bytes();
+    const at::Tensor loss = forward();
+    return memory_.current_bytes() - before;
+  };
+  const int64_t plain = bytes_of_tensors([&] { return sums_of_saved_results(inputs).sum(); });
+  const int64_t planned = bytes_of_tensors([&] {
+    PolicyScope scope(plan.policy);
+    return sums_of_saved_results(inputs).sum();
+  });
+  EXPECT_EQ(planned, plain);
+  const Run run = this->run(sums_of_saved_results, inputs, plan.policy, plan.summary.peak_bytes);
+  EXPECT_EQ(run.held_after_forward, plan.summary.forward_bytes);
+  EXPECT_EQ(run.backward.recomputed_ops, 0);
+  EXPECT_EQ(run.backward.evicted_values, 0);
+}
+
+TEST_F(PlanTest, KeepsItsPromisesWhereResultsAreSavedForReplaysAlone) {
+  expect_kept_promises(sums_of_saved_results, {sample({kElements}), sample({kElements})});
+}
+
+// The factor is the region's alone, and only a replay of the sum would take it.
+TEST_F(PlanTest, HoldsATensorFromOutsideThatOnlyReplaysTakeIfOneIsPlanned) {
+  const Network network = [](const Tensors& in) {
+    at::Tensor x = in[0];
+    for (int i = 0; i < 6; ++i) x = sines(x + at::full({kElements}, 1.5), 4);
+    return x;
+  };
+  const Tensors inputs = {sample({kElements})};
+  const StepPlanner::Plan plan = plan_of(network, inputs, 1 << 30);
+  forget_gradients(inputs);
+  EXPECT_EQ(plan.summary.forward_bytes, 24 * kBytes);
+  const Run run = this->run(network, inputs, plan.policy, plan.summary.peak_bytes);
+  EXPECT_EQ(run.held_after_forward, 24 * kBytes);
+  EXPECT_EQ(run.backward.recomputed_ops, 0);
+  expect_kept_promises(network, inputs);
 }
 
 TEST_F(PlanTest, MeasuredCostsAndAForwardAloneWillDo) {

@@ -105,6 +105,29 @@ TEST(PlannerTest, KeepsAResultThatOnlyReplaysTake) {
   EXPECT_EQ(plan->outcome.peak_bytes, 101);
 }
 
+TEST(PlannerTest, HoldsASavedResultForPlannedReplaysOnly) {
+  // The sum of a result that is saved anyway and of a kept one, twice; backward wants what is made of the sums.
+  Step step;
+  const uint32_t saved = step.run(1, 100, {}, Step::kNothing, Fate::kSaved);
+  const uint32_t sum = step.run(1, 7, {saved}, Step::kNothing);
+  const uint32_t second_sum = step.run(1, 7, {sum}, Step::kResult);
+  step.run(1, 5, {second_sum}, Step::kResult);
+  KeepSimulator simulator(step.backward());
+  const auto outcome = [&](std::vector<Keep> kept, const std::vector<uint8_t>& expected_final) {
+    simulator.complete(kept);
+    EXPECT_EQ(simulator.final_ops(kept), expected_final);
+    return simulator.run(kept);
+  };
+  const KeepOutcome all =
+      outcome({Keep::kNothing, Keep::kNothing, Keep::kWanted, Keep::kWanted}, {/*saved=*/0, 1, 1, 0});
+  EXPECT_EQ(all.forward_bytes, 7 + 5);
+  EXPECT_EQ(all.replays, 0);
+  // The replay of the second sum, for the last op's result or for itself, takes the saved result.
+  const KeepOutcome less = outcome({Keep::kNothing, Keep::kNothing, Keep::kNothing, Keep::kWanted}, {0, 0, 0, 0});
+  EXPECT_EQ(less.forward_bytes, 100 + 5);
+  EXPECT_EQ(less.replays, 2);
+}
+
 TEST(PlannerTest, IsExactOnChains) {
   std::mt19937 dice(1);
   for (int round = 0; round < 150; ++round) {

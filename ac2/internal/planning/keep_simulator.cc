@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ac2/internal/planning/final_ops.h"
+
 namespace ac2::internal {
 
 using Event = StepGraph::Event;
@@ -19,6 +21,7 @@ KeepSimulator::KeepSimulator(const StepGraph& graph)
       ends_(graph.events.size() + 1) {
   note_hooks();
   note_uses();
+  may_have_final_ops_ = may_have_final_ops(graph_, wanted_);
 }
 
 void KeepSimulator::note_hooks() {
@@ -91,6 +94,10 @@ void KeepSimulator::note_uses() {
   }
 }
 
+std::vector<uint8_t> KeepSimulator::final_ops(absl::Span<const Keep> kept) const {
+  return may_have_final_ops_ ? internal::final_ops(graph_, wanted_, kept) : std::vector<uint8_t>();
+}
+
 void KeepSimulator::complete(std::vector<Keep>& kept) const {
   std::vector<uint8_t> replay_takes(graph_.values.size());
   for (size_t i = graph_.ops.size(); i-- > 0;) {
@@ -117,7 +124,7 @@ bool KeepSimulator::saved(uint32_t value) const {
   if (op == StepGraph::kOutside) {
     return graph_.values[value].ours;
   }
-  return graph_.ops[op].fate == Fate::kSaved ||
+  return graph_.ops[op].fate == Fate::kSaved || (!final_.empty() && final_[op] != 0) ||
          (graph_.ops[op].fate == Fate::kOpen && (kept_[op] == Keep::kAll || kept_[op] == Keep::kCopied));
 }
 
@@ -146,7 +153,7 @@ bool KeepSimulator::keeps(uint32_t value) const {
   if (op == StepGraph::kOutside) {
     return graph_.values[value].ours;
   }
-  return graph_.ops[op].fate == Fate::kSaved || (graph_.ops[op].fate == Fate::kOpen && kept_[op] != Keep::kNothing);
+  return saved(value) || (graph_.ops[op].fate == Fate::kOpen && kept_[op] != Keep::kNothing);
 }
 
 bool KeepSimulator::at_hand(uint32_t value) const {
@@ -355,7 +362,9 @@ void KeepSimulator::start_schedule() {
 
 void KeepSimulator::forward_op(uint32_t index) {
   const StepGraph::Op& op = graph_.ops[index];
-  const bool may_run_again = op.fate != Fate::kSaved && !(op.fate == Fate::kOpen && kept_[index] == Keep::kCopied);
+  const bool is_final = !final_.empty() && final_[index] != 0;
+  const bool saved_for_replays = kept_[index] == Keep::kAll || kept_[index] == Keep::kCopied;
+  const bool may_run_again = op.fate != Fate::kSaved && !is_final && !(op.fate == Fate::kOpen && saved_for_replays);
   for (const uint32_t input : op.inputs) {
     if (may_run_again && saved(input)) {
       hold(input);
@@ -369,6 +378,7 @@ void KeepSimulator::forward_op(uint32_t index) {
 
 KeepOutcome KeepSimulator::run(absl::Span<const Keep> kept) {
   kept_ = kept;
+  final_ = final_ops(kept);
   states_.assign(graph_.values.size(), {});
   needed_.assign(graph_.ops.size(), 0);
   alive_.assign(graph_.hooks.size(), 0);

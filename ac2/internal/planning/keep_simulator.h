@@ -12,6 +12,9 @@
 //   the last unpin undoes that.
 // - A replay goes depth first, from the values that are there. A replayed value lives while it is pinned.
 // - A kept value is held while a hook wants it, and while it is pinned after that.
+// - A value that is saved, or from outside and the region's alone, is held while an op that may be replayed takes it.
+//   Ops that the plan never replays need none of it, so that such values are held for the planned replays only: see
+//   final_ops.h.
 // - A value that is held in another form is unpacked when it is wanted, and its bytes stand beside that form.
 // - A copied value leaves for the host's memory when it is first held, and comes back when it is wanted. Its bytes
 // count
@@ -36,17 +39,10 @@
 
 #include "absl/types/span.h"
 #include "ac2/internal/planning/copy_schedule.h"
+#include "ac2/internal/planning/keep.h"
 #include "ac2/internal/planning/step_graph.h"
 
 namespace ac2::internal {
-
-// The choice for the results of one op.
-enum class Keep : uint8_t {
-  kNothing,  // all are computed again
-  kWanted,   // those that hooks want are kept for as long as hooks want them
-  kAll,      // in addition, those that only replays take are kept while ops that take them may have to be replayed
-  kCopied,   // as kAll, but those that may leave are in the host's memory between forward and their next use
-};
 
 struct KeepOutcome {
   int64_t forward_bytes = 0;  // held when the first backward begins
@@ -74,6 +70,9 @@ class KeepSimulator {
   // Turns kWanted into kAll for ops whose results a replay takes, and all into kNothing for ops whose results neither a
   // hook nor a replay wants.
   void complete(std::vector<Keep>& kept) const;
+
+  // The final ops of the plan (final_ops.h), once `kept` is complete.
+  std::vector<uint8_t> final_ops(absl::Span<const Keep> kept) const;
 
   // Whether a hook wants the value when the first backward begins.
   bool wanted(uint32_t value) const { return wanted_[value] != 0; }
@@ -138,9 +137,11 @@ class KeepSimulator {
   std::vector<int64_t> kept_bytes_, wanted_bytes_, result_bytes_;
   std::vector<uint32_t> first_taken_, last_released_;
   std::vector<std::vector<uint32_t>> ends_;  // by event: values that no replay can take after it
+  bool may_have_final_ops_ = false;
 
   // The state of one run.
   absl::Span<const Keep> kept_;
+  std::vector<uint8_t> final_;  // by op, or empty
   std::vector<ValueState> states_;
   std::vector<int32_t> needed_;          // by op: results that wait for its replay
   std::vector<uint8_t> alive_, pinned_;  // by hook

@@ -1,0 +1,16 @@
+// What a plan keeps of the results of an op.
+#pragma once
+
+#include <cstdint>
+
+namespace ac2::internal {
+
+// The choice for the results of one op.
+enum class Keep : uint8_t {
+  kNothing,  // all are computed again
+  kWanted,   // those that hooks want are kept for as long as hooks want them
+  kAll,      // in addition, those that only replays take are kept while ops that take them may have to be replayed
+  kCopied,   // as kAll, but those that may leave are in the host's memory between forward and their next use
+};
+
+}  // namespace ac2::internal
