@@ -2,15 +2,15 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
-#include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "ac2/testing/counting_allocator.h"
+#include "examples/mesh/backward_later.h"
 #include "examples/mesh/meta_memory.h"
 
 namespace gpt {
@@ -29,11 +29,10 @@ struct TensorBytes {
   bool meta;
 };
 
-// A micro-batch between its forward and its backward. Its output is not kept, only where its backward begins.
+// A micro-batch between its forward and its backward.
 struct Waiting {
   at::Tensor input;
-  torch::autograd::Edge end;
-  at::TensorOptions options;
+  std::optional<BackwardLater> backward;
   Traces traces;
 };
 
@@ -95,20 +94,16 @@ class Step {
     } else {
       pipeline_.send(output, Neighbour::kAfter);
     }
-    waiting.end = torch::autograd::impl::gradient_edge(output);
-    waiting.options = output.options();
+    waiting.backward.emplace(output);
     waiting_.push_back(std::move(waiting));
   }
 
   void backward(StepFigures& figures) {
     Waiting waiting = std::move(waiting_.front());
     waiting_.pop_front();
-    at::Tensor gradient = stage_.is_last() ? at::ones({}, waiting.options)
-                                           : pipeline_.receive(stage_.hidden_sizes(options_.batch),
-                                                               stage_.hidden_options(), Neighbour::kAfter);
-    torch::autograd::Engine::get_default_engine().execute({waiting.end}, {std::exchange(gradient, {})},
-                                                          /*keep_graph=*/false, /*create_graph=*/false,
-                                                          /*accumulate_grad=*/true);
+    const BackwardLater& backward = *waiting.backward;
+    backward.run(stage_.is_last() ? at::ones(backward.sizes(), backward.options())
+                                  : pipeline_.receive(backward.sizes(), backward.options(), Neighbour::kAfter));
     if (!stage_.is_first()) pipeline_.send(waiting.input.grad(), Neighbour::kBefore);
     for (const auto& trace : waiting.traces) {
       figures.replayed_ops += trace->stats().recomputed_ops;

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
+#include "examples/mesh/backward_later.h"
 #include "examples/mesh/meta_memory.h"
 
 namespace gpt {
@@ -42,14 +44,20 @@ class StagePlanner {
   }
 
  private:
-  // One region around all.
+  // One region around all. Backward is recorded too: ops that take several saved tensors hold them all until they are
+  // done, which a planner that only sees forward cannot know.
   ac2::StepPlanner planner(const Regions& regions) const {
-    const at::Tensor words =
-        at::empty({options_.model.context, options_.batch}, stage_.hidden_options().dtype(at::kLong));
+    const std::vector<int64_t> sizes = {options_.model.context, options_.batch};
+    const auto words = stage_.hidden_options().dtype(at::kLong);
+    at::Tensor targets = stage_.is_last() ? at::empty(sizes, words) : at::Tensor();
     const at::Tensor input =
-        stage_.is_first() ? words
+        stage_.is_first() ? at::empty(sizes, words)
                           : at::empty(stage_.hidden_sizes(options_.batch), stage_.hidden_options()).requires_grad_();
-    return ac2::StepPlanner([&] { forward_in_regions(stage_, input, words, regions, nullptr); });
+    return ac2::StepPlanner([&] {
+      // As in pipeline_step.cc the targets are let go after forward, and the input after backward.
+      const BackwardLater backward(forward_in_regions(stage_, input, std::exchange(targets, {}), regions, nullptr));
+      backward.run(at::ones(backward.sizes(), backward.options()));
+    });
   }
 
   PlannedStep step(std::string name, Regions regions, ac2::PlanSummary summary) {
@@ -64,14 +72,8 @@ class StagePlanner {
     return step(std::move(name), regions, planner.summarize([](const ac2::StepPlanner::Op&) { return true; }));
   }
 
-  // The bytes of tensors besides the held ones are known from the steps before. Without need there is no plan: it
-  // holds, for replays that may come, results of collectives that backward does not want.
+  // The bytes of tensors besides the held ones are known from the steps before.
   PlannedStep within_device(const StagePlan& plan) {
-    if (plan.state_bytes() + plan.steps[0].figures.peak_bytes <= options_.device_bytes) {
-      PlannedStep none = plan.steps[0];
-      none.name = "fits without a plan";
-      return none;
-    }
     int64_t besides = 0;
     for (const PlannedStep& step : plan.steps) {
       besides = std::max(besides, step.figures.peak_bytes - step.figures.held_bytes);
@@ -84,7 +86,7 @@ class StagePlanner {
     const bool fits = budget >= smallest.summary.peak_bytes;
     ac2::StepPlanner::Plan chosen = fits ? planner.plan(budget) : std::move(smallest);
     regions.around_all = std::move(chosen.policy);
-    return step(fits ? "the plan that fits" : "the smallest plan", regions, chosen.summary);
+    return step(fits ? "the plan that fits" : "the smallest plan", std::move(regions), chosen.summary);
   }
 
   const MeshPlanOptions& options_;
