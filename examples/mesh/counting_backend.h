@@ -4,6 +4,9 @@
 //   group->setBackend(c10::DeviceType::CPU, type, c10::make_intrusive<CountingBackend>(gloo, traffic));
 //
 // It counts each collective, whoever calls it: the model, autograd, or a region that repeats one.
+//
+// When a program has waited for a collective, the other backend has let go of the collective's tensors. Gloo's threads
+// alone let go of them at a time of their own, so that the bytes of a program's tensors would depend on that time.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>

@@ -25,9 +25,9 @@ using gpt::StepFigures;
 using Store = c10::intrusive_ptr<c10d::Store>;
 
 constexpr int64_t kMicroBatches = 3, kBatch = 2;
-// Gloo's threads let go of what they have exchanged when they come to it, so that real processes may have a few hidden
-// states of [8, 2, 16] floats more. The regions' own count is exact.
-constexpr int64_t kSlack = 4 * 8 * kBatch * 16 * 4;
+// The last stage peaks in the mean of the loss. The CPU's kernel of it makes a double and a float of the number that it
+// divides by. On meta tensors no kernel runs.
+constexpr int64_t kMeanBytes = 8 + 4;
 
 LargeModel small_gpt() {
   return {.name = "small GPT",
@@ -36,7 +36,7 @@ LargeModel small_gpt() {
           .heads = 4,
           .key_heads = 4,
           .hidden = 64,
-          .vocabulary = 32,
+          .vocabulary = 48,  // so that a part of the embedding is not as large as a hidden state
           .context = 8,
           .dtype = at::kFloat,
           .llama = false};
@@ -82,7 +82,7 @@ std::vector<at::Tensor> copies(const gpt::Stage& stage) {
   return parameters;
 }
 
-// Plans in which a micro-batch has to recompute something.
+// Checks the plan for a device with room for all, and returns one in which a micro-batch has to recompute something.
 gpt::StagePlan plan_of(const Case& c, int64_t stage) {
   gpt::MeshPlanOptions options{.model = c.model,
                                .mesh = c.mesh,
@@ -92,6 +92,12 @@ gpt::StagePlan plan_of(const Case& c, int64_t stage) {
                                .sharded_optimizer = c.sharded};
   const gpt::StagePlan roomy = gpt::plan_stage(options, stage);
   const StepFigures& all = roomy.steps[0].figures;
+  const gpt::PlannedStep& unneeded = roomy.steps.back();
+  EXPECT_EQ(unneeded.name, "the plan that fits");
+  EXPECT_EQ(unneeded.summary.replayed_ops, 0);
+  EXPECT_EQ(unneeded.figures.replayed_ops, 0);
+  EXPECT_EQ(unneeded.figures.held_bytes, all.held_bytes);
+  EXPECT_EQ(unneeded.figures.peak_bytes, all.peak_bytes);
   options.device_bytes = roomy.state_bytes() + all.peak_bytes - all.held_bytes / 3;
   return gpt::plan_stage(options, stage);
 }
@@ -111,7 +117,7 @@ void expect_as_planned(const Case& c, int64_t rank, const Store& store) {
     EXPECT_EQ(trained.optimizer.parameter_bytes(), plan.parameter_bytes);
     EXPECT_EQ(trained.optimizer.state_bytes(), plan.optimizer_bytes);
   }
-  EXPECT_LE(plain.held_bytes, plan.steps[0].figures.held_bytes + kSlack);
+  EXPECT_EQ(plain.held_bytes, plan.steps[0].figures.held_bytes);
   EXPECT_EQ(plan.steps.size(), c.sequence ? 7U : 4U);
   for (const gpt::PlannedStep& step : plan.steps) {
     SCOPED_TRACE(step.name);
@@ -119,19 +125,21 @@ void expect_as_planned(const Case& c, int64_t rank, const Store& store) {
     const StepFigures real = trained.step(step.regions);
     const StepFigures& planned = step.figures;
     EXPECT_EQ(real.in_flight, planned.in_flight);
-    EXPECT_LE(real.held_bytes, planned.held_bytes + kSlack);
-    if (step.regions.around_all) {
-      // A region around the embedding and the loss too holds one hidden state less here than on meta tensors.
-      EXPECT_NEAR(real.saved_bytes, planned.saved_bytes, kSlack);
-    } else {
-      EXPECT_EQ(real.saved_bytes, planned.saved_bytes);
+    EXPECT_EQ(real.held_bytes, planned.held_bytes);
+    EXPECT_GE(real.peak_bytes, planned.peak_bytes);
+    EXPECT_LE(real.peak_bytes, planned.peak_bytes + (trained.stage.is_last() ? kMeanBytes : 0));
+    if (real.saved_bytes != planned.saved_bytes) {
+      // On meta tensors the result of a collective is made by its op, and the op refers to what the result was made
+      // from: to the embedding's parameter. A real result belongs to the process group's work until the program has
+      // waited for it, and so comes from outside for the region.
+      EXPECT_TRUE(step.regions.around_all && trained.stage.is_first() && c.mesh.tensor > 1);
+      const int64_t embedding = trained.stage.units()[0][0].nbytes();
+      EXPECT_EQ(real.saved_bytes, planned.saved_bytes - planned.in_flight * embedding);
     }
     EXPECT_EQ(real.replayed_ops, planned.replayed_ops);
-    EXPECT_EQ(real.evicted_values, planned.evicted_values);
-    if (!step.regions.around_all) {
-      EXPECT_EQ(real.replayed_ops, kMicroBatches * step.summary.replayed_ops);
-      EXPECT_EQ(real.evicted_values, 0);
-    }
+    EXPECT_EQ(real.replayed_ops, kMicroBatches * step.summary.replayed_ops);
+    EXPECT_EQ(real.evicted_values, 0);
+    EXPECT_EQ(planned.evicted_values, 0);
     EXPECT_TRUE(real.tensor == planned.tensor);
     EXPECT_TRUE(real.data == planned.data);
     EXPECT_TRUE(real.pipeline == planned.pipeline);
