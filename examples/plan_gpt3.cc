@@ -84,6 +84,7 @@ LayerPlans plan_layers(const LargeGptOptions& options) {
                   at::TensorOptions().device(at::kMeta).dtype(options.dtype))
             .requires_grad_();
     for (const Layer& layer : layers) x = forward(layer, options, x);
+    x.backward(at::ones(x.sizes(), x.options().requires_grad(false)));
   });
   x.reset();
 

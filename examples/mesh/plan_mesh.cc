@@ -14,6 +14,10 @@ namespace gpt {
 
 namespace {
 
+bool all_ops(const ac2::StepPlanner::Op&) {
+  return true;
+}
+
 class StagePlanner {
  public:
   StagePlanner(const MeshPlanOptions& options, int64_t stage)
@@ -69,7 +73,7 @@ class StagePlanner {
   PlannedStep by_layer(std::string name, const ac2::Policy& policy, bool gather_again) {
     const Regions regions{.by_layer = policy, .gather_again = gather_again};
     ac2::StepPlanner planner = this->planner(regions);
-    return step(std::move(name), regions, planner.summarize([](const ac2::StepPlanner::Op&) { return true; }));
+    return step(std::move(name), regions, planner.summarize(all_ops));
   }
 
   // The bytes of tensors besides the held ones are known from the steps before.
@@ -81,10 +85,12 @@ class StagePlanner {
     const int64_t room = options_.device_bytes - plan.state_bytes() - besides;
     Regions regions;
     ac2::StepPlanner planner = this->planner(regions);
-    ac2::StepPlanner::Plan smallest = planner.smallest();
     const int64_t budget = room / in_flight(stage_, options_.micro_batches);
-    const bool fits = budget >= smallest.summary.peak_bytes;
-    ac2::StepPlanner::Plan chosen = fits ? planner.plan(budget) : std::move(smallest);
+    // The smallest plan takes a search that is not needed where all fits.
+    std::optional<ac2::StepPlanner::Plan> smallest;
+    if (planner.summarize(all_ops).peak_bytes > budget) smallest = planner.smallest();
+    const bool fits = !smallest || budget >= smallest->summary.peak_bytes;
+    ac2::StepPlanner::Plan chosen = fits ? planner.plan(budget) : *std::move(smallest);
     regions.around_all = std::move(chosen.policy);
     return step(fits ? "the plan that fits" : "the smallest plan", std::move(regions), chosen.summary);
   }
