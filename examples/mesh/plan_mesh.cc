@@ -76,16 +76,19 @@ class StagePlanner {
     return step(std::move(name), regions, planner.summarize(all_ops));
   }
 
-  // The bytes of tensors besides the held ones are known from the steps before.
+  // The bytes of tensors besides those that regions hold are known from the steps before: what the program holds of the
+  // micro-batches in flight, and what comes on top of all that is held.
   PlannedStep within_device(const StagePlan& plan) {
-    int64_t besides = 0;
+    const int64_t in_flight = gpt::in_flight(stage_, options_.micro_batches);
+    const PlannedStep& none = plan.steps[0];
+    const int64_t of_program = none.figures.held_bytes - in_flight * none.summary.forward_bytes;
+    int64_t on_top = 0;
     for (const PlannedStep& step : plan.steps) {
-      besides = std::max(besides, step.figures.peak_bytes - step.figures.held_bytes);
+      on_top = std::max(on_top, step.figures.peak_bytes - step.figures.held_bytes);
     }
-    const int64_t room = options_.device_bytes - plan.state_bytes() - besides;
+    const int64_t budget = (options_.device_bytes - plan.state_bytes() - of_program - on_top) / in_flight;
     Regions regions;
     ac2::StepPlanner planner = this->planner(regions);
-    const int64_t budget = room / in_flight(stage_, options_.micro_batches);
     // The smallest plan takes a search that is not needed where all fits.
     std::optional<ac2::StepPlanner::Plan> smallest;
     if (planner.summarize(all_ops).peak_bytes > budget) smallest = planner.smallest();

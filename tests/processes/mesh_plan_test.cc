@@ -189,6 +189,24 @@ void expect_all(const gpt::Job& job, const std::vector<Case>& cases) {
   }
 }
 
+TEST(MeshPlanTest, ThePlanThatFitsFits) {
+  // Many micro-batches in flight, whose inputs the program holds, and little that a replay takes.
+  gpt::MeshPlanOptions options{
+      .model = small_gpt(), .mesh = {.tensor = 4, .pipeline = 8}, .micro_batches = 8, .batch = kBatch};
+  options.model.layers = 24;
+  for (const int64_t stage : {0, 1, 4, 7}) {
+    options.device_bytes = int64_t{1} << 40;
+    const gpt::StagePlan roomy = gpt::plan_stage(options, stage);
+    for (const int64_t percent : {95, 90, 80}) {
+      options.device_bytes = roomy.state_bytes() + roomy.steps[0].figures.peak_bytes * percent / 100;
+      const gpt::StagePlan plan = gpt::plan_stage(options, stage);
+      EXPECT_EQ(plan.steps.back().name, "the plan that fits") << stage << ", " << percent;
+      EXPECT_LE(plan.state_bytes() + plan.steps.back().figures.peak_bytes, options.device_bytes)
+          << stage << ", " << percent;
+    }
+  }
+}
+
 TEST(MeshPlanTest, TwoProcessesHoldReplayAndExchangeWhatIsPlanned) {
   in_ranks(2, [](const gpt::Job& job) {
     expect_all(job, {{.model = small_gpt(), .mesh = {.tensor = 2}},
