@@ -128,6 +128,17 @@ TEST(PlannerTest, HoldsASavedResultForPlannedReplaysOnly) {
   EXPECT_EQ(less.replays, 2);
 }
 
+TEST(PlannerTest, SavesNothingForGoodThatLeadsToNothingThatBackwardWants) {
+  Step step;
+  const uint32_t saved = step.run(1, 100, {}, Step::kNothing, Fate::kSaved);
+  step.run(1, 7, {saved}, Step::kNothing);
+  step.run(1, 5, {}, Step::kResult);
+  KeepSimulator simulator(step.backward());
+  std::vector<Keep> kept(3, Keep::kWanted);
+  simulator.complete(kept);
+  EXPECT_EQ(simulator.final_ops(kept), (std::vector<uint8_t>{0, 0, 0}));
+}
+
 TEST(PlannerTest, IsExactOnChains) {
   std::mt19937 dice(1);
   for (int round = 0; round < 150; ++round) {

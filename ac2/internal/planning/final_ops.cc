@@ -56,6 +56,21 @@ std::vector<uint8_t> final_ops(const StepGraph& graph, absl::Span<const uint8_t>
     are_final[i] = op.fate == Fate::kOpen && kept[i] != Keep::kCopied &&
                    std::any_of(op.inputs.begin(), op.inputs.end(), is_held_for_the_op);
   }
+  // What leads to no result that backward wants goes when the program lets it go, and what was held for it too. What
+  // leads to one lives as long as that does, by whatever ops.
+  std::vector<uint8_t> leads_on(graph.values.size());
+  for (size_t i = graph.ops.size(); i-- > 0;) {
+    const StepGraph::Op& op = graph.ops[i];
+    const bool is_needed = std::any_of(op.results.begin(), op.results.end(),
+                                       [&](uint32_t result) { return wanted[result] != 0 || leads_on[result] != 0; });
+    if (!is_needed) {
+      are_final[i] = 0;
+      continue;
+    }
+    for (const uint32_t input : op.inputs) {
+      leads_on[input] = 1;
+    }
+  }
   return are_final;
 }
 
