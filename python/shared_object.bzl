@@ -3,7 +3,22 @@
 Bazel's cc_binary(linkshared) would put all that it depends on into each: the runtime would be in the process twice.
 """
 
+load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "CPP_LINK_DYNAMIC_LIBRARY_ACTION_NAME")
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
+
+def _library_folders(ctx, toolchain):
+    """Returns the -L of the toolchain: that for another machine has its libraries in a folder which the linker does not know."""
+    features = cc_common.configure_features(ctx = ctx, cc_toolchain = toolchain, requested_features = ctx.features)
+    flags = cc_common.get_memory_inefficient_command_line(
+        feature_configuration = features,
+        action_name = CPP_LINK_DYNAMIC_LIBRARY_ACTION_NAME,
+        variables = cc_common.create_link_variables(
+            cc_toolchain = toolchain,
+            feature_configuration = features,
+            is_linking_dynamic_library = True,
+        ),
+    )
+    return [flag for flag in flags if flag.startswith("-L")]
 
 def _impl(ctx):
     toolchain = find_cpp_toolchain(ctx)
@@ -29,6 +44,7 @@ def _impl(ctx):
     arguments.add_all(archives)
     arguments.add("-Wl,--no-whole-archive")
     arguments.add_all(ctx.files.links)
+    arguments.add_all(_library_folders(ctx, toolchain))
     arguments.add_all(options)
     arguments.add_all(ctx.attr.linkopts)
     arguments.add_all(["-lstdc++", "-lm"])
@@ -53,5 +69,6 @@ shared_object = rule(
         "out": attr.output(mandatory = True),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },
+    fragments = ["cpp"],
     toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
 )
