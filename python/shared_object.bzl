@@ -7,7 +7,7 @@ load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "CPP_LINK_DYNAMIC_LIB
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 
 def _library_folders(ctx, toolchain):
-    """Returns the -L of the toolchain: that for another machine has its libraries in a folder which the linker does not know."""
+    """Returns the -L of the toolchain: the linker does not know the folder of another machine's libraries."""
     features = cc_common.configure_features(ctx = ctx, cc_toolchain = toolchain, requested_features = ctx.features)
     flags = cc_common.get_memory_inefficient_command_line(
         feature_configuration = features,
