@@ -94,6 +94,15 @@ TEST(NarrowFormsTest, AValueWithItsBytesAndAFormCountsForBothAndGoesFirst) {
   EXPECT_EQ(program.evictor.next_victim(), held);
 }
 
+TEST(NarrowFormsTest, AFormWithoutBytesIsNoVictim) {
+  Program program;
+  const ValueId value = program.run(1000, {program.input});
+  program.evictor.set_place(value, Place::kNarrowed, 0);
+  program.forms.narrowed(value, 0, 100);
+  EXPECT_EQ(program.evictor.held_bytes(), 0);
+  EXPECT_EQ(program.evictor.next_victim(), kNoId);
+}
+
 TEST(NarrowFormsTest, APinnedFormStays) {
   Program program;
   const ValueId value = program.run(1000, {program.input});

@@ -50,6 +50,9 @@ bool Budget::drop_narrow_forms() {
   std::vector<std::pair<ValueId, Entry>> doubled;
   {
     const std::lock_guard lock(mutex_);
+    if (!narrow_forms_.has_narrowed()) {
+      return false;  // a soft budget that is exceeded comes here with each op
+    }
     for (ValueId id = 0; id < entries_.size(); ++id) {
       if (entries_[id].value != nullptr && evictor_.place(id) == Place::kHeld && evictor_.narrow_bytes(id) > 0) {
         doubled.emplace_back(id, entries_[id]);

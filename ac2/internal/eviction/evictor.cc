@@ -98,7 +98,7 @@ bool Evictor::is_evictable(ValueId id) const {
 
 bool Evictor::is_candidate(ValueId id) const {
   const EvictorGraph::Value& value = graph_.value(id);
-  return value.exists && value.needs > 0 && value.bytes > 0 && may_drop(id);
+  return value.exists && value.needs > 0 && freed_bytes(id) > 0 && may_drop(id);
 }
 
 void Evictor::set_place(ValueId id, Place place) {

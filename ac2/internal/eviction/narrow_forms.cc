@@ -46,6 +46,7 @@ void NarrowForms::add(double bytes, double narrow_bytes, double cost) {
 void NarrowForms::narrowed(ValueId value, int64_t narrow_bytes, double cost) {
   const bool knew_none = !knows_cost();
   forget(value);
+  has_narrowed_ = true;
   add(static_cast<double>(evictor_.graph().value(value).bytes), static_cast<double>(narrow_bytes), cost);
   for (ValueId other = 0; knew_none && other < may_.size(); ++other) {
     if (may_[other]) {

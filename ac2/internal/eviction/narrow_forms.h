@@ -45,6 +45,9 @@ class NarrowForms final : public CopyCosts {
   // The value has a form of so many bytes, for which packing and unpacking costs as much as `cost`.
   void narrowed(ValueId value, int64_t narrow_bytes, double cost);
 
+  // Whether any value has been narrowed so far.
+  bool has_narrowed() const { return has_narrowed_; }
+
   // Of packing and unpacking where the value may get a form, for the bytes that a drop would free; of unpacking where
   // the value has its bytes and a form.
   double cost_of_return(ValueId value) const override;
@@ -52,11 +55,11 @@ class NarrowForms final : public CopyCosts {
  private:
   bool knows_cost() const { return packed_bytes_ > 0; }
   bool may(ValueId value) const { return value < may_.size() && may_[value]; }
+  void add(double bytes, double narrow_bytes, double cost);
 
   Evictor& evictor_;
   std::vector<bool> may_;
-  void add(double bytes, double narrow_bytes, double cost);
-
+  bool has_narrowed_ = false;
   // Of all forms so far.
   double cost_ = 0;
   double packed_bytes_ = 0;
