@@ -10,6 +10,7 @@
 
 #include "ac2/memory_budget.h"
 #include "tests/support/offload_fixture.h"
+#include "tests/support/side_stream.h"
 
 namespace ac2::test {
 namespace {
@@ -219,6 +220,28 @@ TEST_F(CopiesForRoomTest, ACopiedValueThatIsWrittenToAfterTheRegionIsComputedAga
   }
   EXPECT_TRUE(same_bits(gradient_of_sum(y, x_).cpu(), plain));
   EXPECT_GT(trace->stats().recomputed_ops, 0);
+}
+
+TEST_F(CopiesForRoomTest, WhatIsPackedForRoomIsOrderedWithTheStreams) {
+  int unpacked = 0;
+  // A quarter of the bytes: the numbers of every other row and column.
+  const SaveWithHooks quarter = {
+      [](const at::Tensor& tensor) { return tensor.slice(0, 0, kSide, 2).slice(1, 0, kSide, 2).clone(); },
+      [&unpacked](const c10::IValue& packed) {
+        ++unpacked;
+        const at::Tensor& part = packed.toTensor();
+        const at::Tensor rows = at::cat({part, part}, 0);
+        return at::cat({rows, rows}, 1);
+      }};
+  // What is packed on one stream was made, or is wanted, on another.
+  for (int64_t matrices = 6; matrices < 16; ++matrices) {
+    PolicyScope scope({.memory_budget = MemoryBudget(matrices * kMatrix, true), .allow_inexact = quarter});
+    at::Tensor y = chain(x_, 4);
+    y = on_side_stream(fake_.stream(1), {y}, [&] { return chain(y, 4); });
+    y = chain(y, 4);
+    gradient_of_sum(y, x_);
+  }
+  EXPECT_GT(unpacked, 0);
 }
 
 TEST_F(CopiesForRoomTest, ThreadsShareABudgetThatCopies) {

@@ -67,6 +67,7 @@ std::optional<NarrowedTo> Tape::narrow_for_room(Value* value, c10::function_ref<
     throw;
   }
   const c10::Storage& storage = narrowing.tensor.storage();
+  keep_until_read(storage);  // the pack function may have read it on another stream than the one that it was made on
   const NarrowedTo to = {.bytes = bytes_of_tensors_in(packed),
                          .ticks = is_asynchronous(storage.device()) ? 0 : static_cast<double>(ticks)};
   const Lock locked(*this);
