@@ -233,7 +233,7 @@ TEST_F(CopiesForRoomTest, WhatIsPackedForRoomIsOrderedWithTheStreams) {
         const at::Tensor rows = at::cat({part, part}, 0);
         return at::cat({rows, rows}, 1);
       }};
-  // What is packed on one stream was made, or is wanted, on another.
+  // The values that are packed on one stream were made, or are wanted, on another.
   for (int64_t matrices = 6; matrices < 16; ++matrices) {
     PolicyScope scope({.memory_budget = MemoryBudget(matrices * kMatrix, true), .allow_inexact = quarter});
     at::Tensor y = chain(x_, 4);

@@ -212,10 +212,6 @@ void Budget::place(const Value& value, Place place, int64_t narrow_bytes) {
   }
 }
 
-void Budget::set_place(const Value& value, Place place) {
-  set_place(value, place, 0);
-}
-
 void Budget::set_place(const Value& value, Place place, int64_t narrow_bytes) {
   const std::lock_guard lock(mutex_);
   this->place(value, place, narrow_bytes);

@@ -101,9 +101,8 @@ class Budget : public std::enable_shared_from_this<Budget> {
   void forget(Value& value);
   // `value` cannot be computed again from now on, and counts as a value from outside. The program must have its bytes.
   void make_outside(Value& value);
-  void set_place(const Value& value, Place place);
-  // The same of a tracked value with a narrower form, alone (kNarrowed) or beside its bytes (kHeld).
-  void set_place(const Value& value, Place place, int64_t narrow_bytes);
+  // `narrow_bytes` as Evictor::set_place().
+  void set_place(const Value& value, Place place, int64_t narrow_bytes = 0);
   void set_retention(const Value& value, Retention retention);
   void add_hook(const Value& value);
   void remove_hook(const Value& value);

@@ -101,10 +101,6 @@ bool Evictor::is_candidate(ValueId id) const {
   return value.exists && value.needs > 0 && freed_bytes(id) > 0 && may_drop(id);
 }
 
-void Evictor::set_place(ValueId id, Place place) {
-  set_place(id, place, 0);
-}
-
 void Evictor::set_place(ValueId id, Place place, int64_t narrow_bytes) {
   State& state = states_[id];
   if (state.place == place && state.narrow_bytes == narrow_bytes) {

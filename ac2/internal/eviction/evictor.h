@@ -106,10 +106,9 @@ class Evictor {
 
   // Bytes have come or gone, whether the evictor asked for that or not. A needed value may go to kNowhere only if it
   // has a producer. A value from outside, or one that is kMustSave, must not go to kNowhere while a node takes it.
-  void set_place(ValueId value, Place place);
-  // The same of a value with a narrower form of so many bytes, which is there alone (kNarrowed) or beside the bytes
-  // (kHeld). The form is gone with the next set_place() that does not name it.
-  void set_place(ValueId value, Place place, int64_t narrow_bytes);
+  // `narrow_bytes` are those of its narrower form, which is there alone (kNarrowed) or beside the bytes (kHeld). The
+  // form is gone with the next set_place() that does not name it.
+  void set_place(ValueId value, Place place, int64_t narrow_bytes = 0);
   // A value without a producer is kMustSave for good.
   void set_retention(ValueId value, Retention retention);
   // A hook of autograd begins, or ceases, to want the value. (In the simulator, which has no autograd: a name that the

@@ -52,12 +52,12 @@ std::vector<uint8_t> final_ops(const StepGraph& graph, absl::Span<const uint8_t>
   };
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const StepGraph::Op& op = graph.ops[i];
-    // What a replayed op takes is taken. A copied result is not computed again anyway.
+    // The inputs of a replayed op are taken, so that it is not final. A copied result is not computed again anyway.
     are_final[i] = op.fate == Fate::kOpen && kept[i] != Keep::kCopied &&
                    std::any_of(op.inputs.begin(), op.inputs.end(), is_held_for_the_op);
   }
-  // What leads to no result that backward wants goes when the program lets it go, and what was held for it too. What
-  // leads to one lives as long as that does, by whatever ops.
+  // A value that leads to no result which backward wants goes when the program lets it go, and all that was held for it
+  // goes too. A value that leads to one lives as long as that result, by whatever ops.
   std::vector<uint8_t> leads_on(graph.values.size());
   for (size_t i = graph.ops.size(); i-- > 0;) {
     const StepGraph::Op& op = graph.ops[i];

@@ -1,4 +1,4 @@
-// What a plan keeps of the results of an op.
+// The results of an op that a plan keeps.
 #pragma once
 
 #include <cstdint>
