@@ -1,28 +1,17 @@
 #include "ac2/internal/tape/kept_values.h"
 
-#include <c10/core/Allocator.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/macros/Macros.h>
 
 #include <utility>
 
+#include "ac2/internal/libtorch/freed_quietly.h"
 #include "ac2/internal/libtorch/reference_counts.h"
 #include "ac2/internal/libtorch/stream_order.h"
 #include "ac2/internal/libtorch/tensor_meta.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 
 namespace ac2::internal {
-
-namespace {
-
-// Its memory goes back to the allocator that it came from, and nothing else happens.
-bool is_freed_quietly(c10::StorageImpl& storage) {
-  const c10::Allocator* allocator = storage.allocator();
-  return allocator != nullptr && storage.data_ptr().get_deleter() == allocator->raw_deleter() &&
-         !has_python_object(storage);
-}
-
-}  // namespace
 
 void KeptValues::add_call(Node* node, double cost) {
   node->cost = static_cast<float>(cost);
@@ -151,6 +140,9 @@ void KeptValues::compute_instead(Value* value) {
 }
 
 BudgetedTape::Freed KeptValues::evict_if_it_frees(Value* value, std::optional<c10::Device> device) {
+  if (value->is_narrowed() && !value->is_there()) {
+    return drop_form_if_it_frees(value, device);
+  }
   const c10::Storage& storage = value->is_held_in_a_storage() ? value->held_storage() : value->there_storage();
   if (!storage || (device && storage.device() != *device)) {
     return {.bytes = 0, .is_elsewhere = static_cast<bool>(storage)};
@@ -166,6 +158,15 @@ BudgetedTape::Freed KeptValues::evict_if_it_frees(Value* value, std::optional<c1
   const BudgetedTape::Freed freed = {.bytes = static_cast<int64_t>(storage.nbytes()), .device = storage.device()};
   evict_for_room(value);
   return freed;
+}
+
+BudgetedTape::Freed KeptValues::drop_form_if_it_frees(Value* value, std::optional<c10::Device> device) {
+  const std::optional<QuietBytes> bytes = bytes_freed_quietly(value->packed_form()->packed);
+  if (!bytes || (device && bytes->device != *device)) {
+    return {.bytes = 0, .is_elsewhere = bytes.has_value()};
+  }
+  evict_for_room(value);
+  return {.bytes = bytes->count, .device = bytes->device};
 }
 
 void KeptValues::drop_before_overwrite(Value* value) {

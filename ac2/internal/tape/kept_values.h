@@ -50,7 +50,7 @@ class KeptValues {
   void drop_narrow_form(Value* value);
   // The value, which is offloaded and pinned, is to be replayed after all.
   void compute_instead(Value* value);
-  // The same, if it frees memory: see BudgetedTape::free_in_time().
+  // evict_for_room(), if it frees memory: see BudgetedTape::free_in_time().
   BudgetedTape::Freed evict_if_it_frees(Value* value, std::optional<c10::Device> device);
   // The original is about to be overwritten, and to drop a kept value is cheaper than to copy it.
   void drop_before_overwrite(Value* value);
@@ -58,6 +58,8 @@ class KeptValues {
  private:
   void keep(Value* value, const c10::Storage* original = nullptr);
   void drop_kept(Value* value);
+  // evict_if_it_frees() of a value whose narrower form is all that is there.
+  BudgetedTape::Freed drop_form_if_it_frees(Value* value, std::optional<c10::Device> device);
   // `original_goes`: as Pins::need_again().
   void drop_all_bytes(Value* value, bool original_goes = false);
 

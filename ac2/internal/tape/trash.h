@@ -11,7 +11,6 @@
 
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "ac2/internal/graph/node.h"
 #include "ac2/internal/graph/pool.h"
@@ -42,7 +41,7 @@ struct Trash {
   Node* nodes = nullptr;
   c10::SmallVector<c10::Storage, 4> storages;
   c10::SmallVector<at::Tensor, 2> tensors;
-  std::vector<c10::IValue> packed;
+  c10::SmallVector<c10::IValue, 1> packed;
 };
 
 class TrashCan {
