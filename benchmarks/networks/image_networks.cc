@@ -85,6 +85,60 @@ class ResNet50 : public ImageNetwork {
   nn::Linear head_{nullptr};
 };
 
+// Where a block halves the image and doubles the channels, its shortcut has no parameters: every second pixel, and
+// zeros for the new channels (He et al., "Deep Residual Learning for Image Recognition", section 4.2).
+class CifarBlockImpl : public nn::Module {
+ public:
+  CifarBlockImpl(int64_t in, int64_t width)
+      : new_channels_(width - in),
+        body_(register_module(
+            "body", nn::Sequential(conv(in, width, 3, in == width ? 1 : 2), nn::BatchNorm2d(width),
+                                   nn::ReLU(nn::ReLUOptions(true)), conv(width, width, 3), nn::BatchNorm2d(width)))) {}
+  at::Tensor forward(const at::Tensor& x) {
+    at::Tensor y = body_->forward(x);
+    y += new_channels_ == 0 ? x : shortcut(x);
+    return y.relu_();
+  }
+
+ private:
+  at::Tensor shortcut(const at::Tensor& x) const {
+    using torch::indexing::None;
+    using torch::indexing::Slice;
+    const at::Tensor smaller = x.index({Slice(), Slice(), Slice(None, None, 2), Slice(None, None, 2)});
+    return at::constant_pad_nd(smaller, {0, 0, 0, 0, new_channels_ / 2, new_channels_ / 2});
+  }
+
+  int64_t new_channels_;
+  nn::Sequential body_;
+};
+TORCH_MODULE(CifarBlock);
+
+// For images of CIFAR: 6n + 2 layers, n = 5.
+class ResNet32 : public ImageNetwork {
+ public:
+  ResNet32(int64_t batch, int64_t width)
+      : ImageNetwork(batch, 32),
+        stem_(register_module("stem", nn::Sequential(conv(3, width, 3), nn::BatchNorm2d(width)))) {
+    int64_t in = width;
+    for (int64_t layer = 0; layer < 3; ++layer) {
+      for (int64_t i = 0; i < 5; ++i) {
+        blocks_->push_back(nn::Sequential(CifarBlock(in, width << layer)));
+        in = width << layer;
+      }
+    }
+    register_module("blocks", blocks_);
+    head_ = register_module("head", nn::Linear(in, 10));
+  }
+  at::Tensor forward(const at::Tensor& x, const Region& region) override {
+    const at::Tensor y = run_blocks(stem_->forward(x).relu_(), region);
+    return head_->forward(at::adaptive_avg_pool2d(y, {1, 1}).flatten(1));
+  }
+
+ private:
+  nn::Sequential stem_;
+  nn::Linear head_{nullptr};
+};
+
 nn::ReLU6 relu6() {
   return nn::ReLU6(nn::ReLU6Options(true));
 }
@@ -209,6 +263,7 @@ class DenseNet121 : public ImageNetwork {
 
 std::shared_ptr<Network> make(const std::string& name, bool tiny) {
   const int64_t batch = tiny ? 2 : 16, pixels = tiny ? 32 : 96;
+  if (name == "resnet32") return std::make_shared<ResNet32>(tiny ? 2 : 64, tiny ? 4 : 16);
   if (name == "resnet50") return std::make_shared<ResNet50>(batch, pixels, tiny ? 4 : 64);
   if (name == "mobilenet_v2") return std::make_shared<MobileNetV2>(batch, pixels, tiny ? 4 : 1);
   if (name == "densenet121") return std::make_shared<DenseNet121>(tiny ? 2 : 8, pixels, tiny ? 4 : 32);
@@ -218,7 +273,7 @@ std::shared_ptr<Network> make(const std::string& name, bool tiny) {
 }  // namespace
 
 const std::vector<std::string>& image_network_names() {
-  static const std::vector<std::string> names = {"resnet50", "mobilenet_v2", "densenet121"};
+  static const std::vector<std::string> names = {"resnet32", "resnet50", "mobilenet_v2", "densenet121"};
   return names;
 }
 

@@ -1,10 +1,11 @@
 // Networks for images, as in torchvision, with writes in place: for benchmarks of memory. ../peers/image_networks.py
-// has the same in Python.
+// has the same in Python, but for "resnet32".
 //
 //   auto network = peers::make_image_network("resnet50", peers::Size::kFull);
 //
-// "resnet50" and "mobilenet_v2" have a part for each block, "densenet121" one for each layer of a dense block. Inputs
-// are 16 images of 96 x 96 (8 for densenet121). Parameters are those of LibTorch's generator.
+// "densenet121" has a part for each layer of a dense block, the others for each block. Inputs are 16 images of 96 x 96
+// (8 for densenet121; for "resnet32", the ResNet for CIFAR, 64 of 32 x 32). Parameters are those of LibTorch's
+// generator.
 //
 // Threads: as torch::nn::Module, one at a time.
 #pragma once

@@ -93,8 +93,10 @@ test::Printed record_by_program(const std::string& arguments) {
   return test::run_program("benchmarks/record_step " + arguments);
 }
 
-TEST(RecordStepTest, RecordsABranchingNetworkSoThatItCanBeSimulated) {
-  for (const std::string& name : peers::branching_network_names()) {
+TEST(RecordStepTest, RecordsANetworkSoThatItCanBeSimulated) {
+  std::vector<std::string> names = peers::branching_network_names();
+  names.push_back("resnet32");
+  for (const std::string& name : names) {
     const test::Printed run = record_by_program(absl::StrCat("--tiny --runs=1 --model=", name));
     ASSERT_EQ(run.status, 0) << run.output;
     const RecordedStep step = read(run.output);
