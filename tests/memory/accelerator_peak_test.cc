@@ -12,6 +12,7 @@
 #include "ac2/internal/budget/whatever_fits.h"
 #include "ac2/internal/eviction/step_store.h"
 #include "ac2/memory_budget.h"
+#include "ac2/report.h"
 #include "ac2/scope.h"
 #include "tests/memory/peak_networks.h"
 #include "tests/support/offload_fixture.h"
@@ -126,6 +127,24 @@ TEST_F(AcceleratorPeakTest, TheAllocatorBehindTheFrontIsAskedForAllElse) {
   at::accelerator::emptyCache();
   at::accelerator::resetPeakStats(0);
 #endif
+}
+
+// The page and explain() show the accelerator's bytes against the bound, not the few that the CPU has.
+TEST_F(AcceleratorPeakTest, ATimelineHasTheBytesOfTheAccelerator) {
+  ASSERT_EQ(device_bytes(), 0);
+  const MemoryBudget budget = MemoryBudget::peak(int64_t{1} << 40);
+  const at::Tensor x = leaf(sample({1 << 20}));
+  std::shared_ptr<const Trace> trace;
+  at::Tensor y;
+  {
+    PolicyScope scope({.memory_budget = budget, .timeline = true});
+    trace = scope.trace();
+    y = sines(x, 8);
+  }
+  ASSERT_EQ(device_bytes(), 9 << 22) << "x and eight results";
+  // The last event of the region is that the eighth sine saves its argument, before its result is there.
+  const std::string said = explain(*trace);
+  EXPECT_NE(said.find("At most 32.00 MiB were allocated"), std::string::npos) << said;
 }
 
 class AcceleratorPeakNetworksTest : public AcceleratorPeakTest,

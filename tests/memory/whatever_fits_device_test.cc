@@ -128,6 +128,8 @@ TEST_F(WhateverFitsDeviceTest, ADeviceIsRelievedOfItsOwnValues) {
     y = sines(on_cpu, 20);
     z = sines(on_device, 20);
   }
+  const c10::Device beside(fake_.device().type(), 1);
+  EXPECT_EQ(internal::relieve_shortage(beside, 5 * kBytes), 0) << "nothing lies there";
   EXPECT_EQ(trace->stats().evicted_values, 0);
   EXPECT_EQ(internal::relieve_shortage(fake_.device(), 5 * kBytes), 5 * kBytes);
   EXPECT_EQ(trace->stats().evicted_values, 5);

@@ -252,9 +252,9 @@ TEST_F(ExplainTest, SaysWhichBudgetItIs) {
   };
   EXPECT_THAT(text(MemoryBudget::soft(4096)), HasSubstr("Memory budget: 4.00 KiB, soft.\n"));
   EXPECT_THAT(text(whatever_fits()), HasSubstr("Memory budget: whatever fits; memory has not run out so far.\n"));
-  EXPECT_THAT(
-      text(MemoryBudget::peak(int64_t{1} << 40)),
-      HasSubstr("Memory budget: a peak of 1024.00 GiB of all tensors of the CPU together, whoever holds them.\n"));
+  EXPECT_THAT(text(MemoryBudget::peak(int64_t{1} << 40)),
+              HasSubstr("Memory budget: a peak of 1024.00 GiB of all tensors of a device together, whoever holds them: "
+                        "of the CPU, and of each accelerator that the budget bounds.\n"));
   EXPECT_THAT(text(MemoryBudget(4096)), Not(HasSubstr("peak")));
 }
 

@@ -2,9 +2,12 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "ac2/internal/allocator/accelerator_front.h"
+#include "ac2/internal/libtorch/torch_compat.h"
 
 namespace ac2::internal {
 
@@ -35,6 +38,19 @@ void PeakBound::met_device(c10::Device device) {
       "allocator (for CUDA c10::cuda::CUDACachingAllocator::setMemoryFraction, or build ac2 with --config=cuda), or "
       "give "
       "the regions a number of bytes that they may hold. This is said once for a budget.");
+}
+
+int64_t PeakBound::accelerator_bytes() const {
+  int64_t bytes = 0;
+  for (uint64_t met = met_.load(std::memory_order_relaxed); met != 0; met &= met - 1) {
+    try {
+      bytes = std::max(
+          bytes, allocated_bytes_of_accelerator(static_cast<c10::DeviceIndex>(std::countr_zero(met))).value_or(0));
+    } catch (const c10::Error&) {
+      continue;  // The device does not say.
+    }
+  }
+  return bytes;
 }
 
 void PeakBound::tell_exceeded(c10::Device device, int64_t bytes, int64_t held) const {

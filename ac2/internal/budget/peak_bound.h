@@ -34,6 +34,9 @@ class PeakBound {
   void met_device(c10::Device device);
   // Whether the allocator in front of an accelerator keeps it.
   bool is_kept_in_front() const { return is_kept_in_front_.load(std::memory_order_relaxed); }
+  // Of the accelerators on which regions under the budget have computed: the most that is allocated on one of them now,
+  // as far as LibTorch tells. 0 if there is none. No lock may be held: an allocator takes its own.
+  int64_t accelerator_bytes() const;
   // Warns that `bytes` more are allocated than the bound, of which regions hold `held`.
   void tell_exceeded(c10::Device device, int64_t bytes, int64_t held) const;
 
@@ -42,7 +45,8 @@ class PeakBound {
   bool is_new(c10::Device device);
 
   const int64_t bytes_;
-  std::atomic<uint64_t> met_{0};  // a bit for each index; relaxed: of several threads one sees that it is new
+  // The accelerators: a bit for each index. Relaxed: of several threads one sees that a device is new.
+  std::atomic<uint64_t> met_{0};
   std::atomic<bool> is_kept_in_front_{
       false};  // relaxed: it stays true, and a shortage that comes before is learned from
   std::mutex mutex_;

@@ -45,7 +45,8 @@ c10::KernelFunction lookup(const Handle& op, c10::DispatchKeySet keys) {
   }
 }
 
-// The functions that these two call are looked up where they are instantiated, so that they need not exist.
+// The functions of at::accelerator that these templates call are looked up where they are instantiated, so that they
+// need not exist.
 template <class Index>
 std::optional<DeviceMemory> memory_of(Index device) {
   using namespace at::accelerator;  // NOLINT(google-build-using-namespace)
@@ -58,6 +59,16 @@ std::optional<DeviceMemory> memory_of(Index device) {
                         .total = static_cast<int64_t>(total),
                         .reserved = reserved,
                         .idle = std::max<int64_t>(reserved - used, 0)};
+  } else {
+    return std::nullopt;
+  }
+}
+
+template <class Index>
+std::optional<int64_t> allocated_bytes_of(Index device) {
+  using namespace at::accelerator;  // NOLINT(google-build-using-namespace)
+  if constexpr (requires { getDeviceStats(device); }) {
+    return getDeviceStats(device).allocated_bytes.at(0).current;
   } else {
     return std::nullopt;
   }
@@ -230,6 +241,10 @@ bool is_in_fake_mode() {
 
 std::optional<DeviceMemory> memory_of_accelerator(c10::DeviceIndex device) {
   return memory_of(device);
+}
+
+std::optional<int64_t> allocated_bytes_of_accelerator(c10::DeviceIndex device) {
+  return allocated_bytes_of(device);
 }
 
 bool is_capturing_graph() {

@@ -102,6 +102,8 @@ struct DeviceMemory {
 
 // None before 2.9, or if it does not say.
 std::optional<DeviceMemory> memory_of_accelerator(c10::DeviceIndex device);
+// The bytes of the accelerator that LibTorch's allocator has handed out and not got back. None before 2.9.
+std::optional<int64_t> allocated_bytes_of_accelerator(c10::DeviceIndex device);
 // Whether a CUDA graph is captured on this thread's current stream.
 bool is_capturing_graph();
 // Gives idle memory of the accelerators back. Waits for them. Does nothing before 2.9, and while a graph is captured.

@@ -49,6 +49,7 @@ class Timeline::TimedCall final : public CallObservation {
  public:
   TimedCall(Timeline& timeline, const OpFacts& facts, int64_t index)
       : timeline_(timeline), exceptions_(std::uncaught_exceptions()) {
+    timeline_.note_accelerator_bytes();
     const Tape::Lock lock(timeline_.tape_);
     place_ = static_cast<int64_t>(timeline_.log_.ops.size());
     TraceLog::Op& op = timeline_.log_.ops.emplace_back();
@@ -77,7 +78,10 @@ class Timeline::TimedCall final : public CallObservation {
   }
 
   // The op's time ends here: the recording of it is not counted.
-  void ran() override { end_ = now(); }
+  void ran() override {
+    end_ = now();
+    timeline_.note_accelerator_bytes();
+  }
 
   void recorded(c10::ArrayRef<c10::IValue> results, c10::ArrayRef<at::Tensor> written) override {
     const Tape::Lock tape(timeline_.tape_);
@@ -106,6 +110,7 @@ class Timeline::TimedUnpack final : public UnpackObservation {
  public:
   TimedUnpack(Timeline& timeline, const Value& value) : timeline_(timeline) {
     const auto node = torch::autograd::get_current_node();
+    timeline_.note_accelerator_bytes();
     const Tape::Lock lock(timeline_.tape_);
     outer_ = std::move(timeline_.asker_);
     timeline_.asker_ = {timeline_.place(value), node == nullptr ? "" : node->name()};
@@ -149,7 +154,10 @@ class Timeline::TimedReplay final : public ReplayObservation {
     }
   }
 
-  void ran() override { end_ = now(); }
+  void ran() override {
+    end_ = now();
+    timeline_.note_accelerator_bytes();
+  }
 
  private:
   Timeline& timeline_;
@@ -312,7 +320,16 @@ void Timeline::note_bound(TraceLog::Event& event) const {
   const int64_t limit = budget->limit_now();
   event.limit = limit == LearnedLimit::kNone ? TraceLog::kNone : limit;
   if (budget->peak()) {
-    event.allocated = CountedMemory::get().bytes();
+    event.allocated = std::max(CountedMemory::get().bytes(), accelerator_bytes_);
+  }
+}
+
+void Timeline::note_accelerator_bytes() {
+  const Budget* budget = tape_.budget();
+  if (budget != nullptr && budget->peak()) {
+    const int64_t bytes = budget->peak()->accelerator_bytes();
+    const Tape::Lock lock(tape_);
+    accelerator_bytes_ = bytes;
   }
 }
 

@@ -79,6 +79,9 @@ class Timeline final : public Observer {
   int64_t place_of_op(int64_t index) const;
   // Notes the limit of the bytes that count, and the allocated bytes where these are limited.
   void note_bound(TraceLog::Event& event) const;
+  // Without the lock: how much is allocated on accelerators, where that is limited. An accelerator's allocator has a
+  // lock of its own, and waits for the tape's with it in a shortage. So events have the bytes of the last call.
+  void note_accelerator_bytes();
 
   Tape& tape_;
   TraceLog log_;
@@ -88,6 +91,7 @@ class Timeline final : public Observer {
   std::vector<std::pair<int, size_t>> backwards_;  // graph task and place in the log of those under way
   Asker asker_;
   SharedBytes shared_;
+  int64_t accelerator_bytes_ = 0;
 };
 
 }  // namespace ac2::internal

@@ -118,8 +118,9 @@ struct TraceLog {
     int64_t saved_bytes = 0;
     int64_t recomputed_bytes = 0;
     int64_t shared_bytes = 0;
-    int64_t limit = kNone;      // of the bytes that count; none while there is none
-    int64_t allocated = kNone;  // by the process, if that is bounded
+    int64_t limit = kNone;  // of the bytes that count; none while there is none
+    // If that is bounded: by the process on the CPU, or on the accelerator that has most, whichever is more.
+    int64_t allocated = kNone;
     Change change = Change::HOLD;
   };
 

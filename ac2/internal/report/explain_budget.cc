@@ -30,7 +30,8 @@ std::string bound_text(const TraceLog::Bound& bound) {
                                                            bytes_text(bound.bytes), " as far as it has learned.");
     case BoundKind::PEAK:
       return absl::StrCat("Memory budget: a peak of ", bytes_text(bound.bytes),
-                          " of all tensors of the CPU together, whoever holds them.");
+                          " of all tensors of a device together, whoever holds them: of the CPU, and of each "
+                          "accelerator that the budget bounds.");
   }
   return "";
 }

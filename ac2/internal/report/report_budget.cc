@@ -100,7 +100,7 @@ function tellBudget() {
   if (sharedBound.kind === "peak") {
     const most = mostOf(memory.events.map(e => e.allocated));
     tile("Most allocated at once", bytes(most), "of a memory budget: " + boundText());
-    text += "It bounds all tensors of the CPU, also what the program holds itself, gradients and the memory of kernels: the dashed line, at most " +
+    text += "It bounds all tensors of the CPU, and of each accelerator that can be bounded, also what the program holds itself, gradients and the memory of kernels: the dashed line, at most " +
         bytes(most) + " as far as the regions saw it" + (isShown ? "; the line is the bound." : "; the bound is above the picture.");
   } else {
     const most = mostOf(memory.counted);
