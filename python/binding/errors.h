@@ -38,6 +38,22 @@ decltype(auto) calling_python(Fn&& fn) {
   throw_python_error();
 }
 
+// Calls `fn`, whose warnings are Python's: filters see them, and may make errors of them.
+template <class Fn>
+auto with_python_warnings(Fn&& fn) {
+  decltype(fn()) result;  // destroyed if the handler's destructor throws
+  {
+    torch::PyWarningHandler handler;
+    try {
+      result = std::forward<Fn>(fn)();
+    } catch (...) {
+      handler.set_in_exception();
+      throw;
+    }
+  }
+  return result;
+}
+
 // Warns of a TypeError that an op is about to throw. With no error set.
 inline void warn_of_type_error(const std::string& text) {
   const std::string warning =

@@ -5,6 +5,7 @@
 #include "python/binding/budgets.h"
 #include "python/binding/decisions.h"
 #include "python/binding/errors.h"
+#include "python/binding/memory_errors.h"
 #include "python/binding/memory_fraction.h"
 #include "python/binding/modules.h"
 #include "python/binding/plans.h"
@@ -25,6 +26,7 @@ PYBIND11_MODULE(_C, module) {
   ac2::python::add_storage_names(module);
   ac2::python::install_subclass_codec();
   ac2::python::install_python_lock();
+  ac2::python::recognise_memory_errors();
   // The torch that it was compiled with, for the check at import.
   module.attr("torch_version") = TORCH_VERSION;
 }

@@ -164,8 +164,10 @@ std::unique_ptr<PyScope> open_scope(const py::object& policy, const py::object& 
   }
   const auto opened = policy.cast<std::optional<Policy>>();
   HeldObject held(policy);
-  const py::gil_scoped_release no_gil;
-  return std::make_unique<PyScope>(opened, options, std::move(held));
+  return with_python_warnings([&] {
+    const py::gil_scoped_release no_gil;
+    return std::make_unique<PyScope>(opened, options, std::move(held));
+  });
 }
 
 std::string repr_of(const TraceStats& stats) {

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import warnings
 import weakref
 
 import pytest
@@ -436,23 +437,92 @@ def test_a_budget_packs_values_where_it_may_be_inexact():
     assert stats.narrowed_values == 0 and error == 0
 
 
-def test_a_form_for_room_needs_a_budget(capfd):
-    with ac2.PolicyScope(allow_inexact=ac2.policies.quantized_form(8)):
-        pass
-    assert "allow_inexact has no effect" in capfd.readouterr().err
+def test_memory_that_runs_out_in_a_pack_function_drops_the_value():
+    packs = []
+
+    def fails(error):
+        def pack(tensor):
+            packs.append(error)
+            if error is None:
+                torch.empty(1 << 50)  # bytes that no machine has
+            raise error
+        return ac2.SaveWithHooks(pack, lambda packed: packed)
+
+    for error in (None, MemoryError("a"), torch.OutOfMemoryError("b")):
+        stats, distance = narrowed_step(fails(error))
+        assert packs and stats.narrowed_values == 0 and stats.evicted_values > 0 and distance == 0
+        packs.clear()
+    with pytest.raises(ValueError, match="no ink"):
+        narrowed_step(fails(ValueError("no ink")))
+
+
+def test_a_form_of_a_modules_own_methods_is_collected_with_the_module():
+    class Narrowing(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.form = ac2.SaveWithHooks(self.pack, self.unpack)
+            self.layers = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(6)])
+
+        def pack(self, tensor):
+            return tensor.half()
+
+        def unpack(self, packed):
+            return packed.float()
+
+    def in_scope():
+        module = Narrowing()
+        module.scope = ac2.PolicyScope(memory_budget=40000, allow_inexact=module.form)
+        with module.scope:
+            loss = module.layers(torch.randn(64, 64)).tanh().sum()
+        loss.backward()
+        return weakref.ref(module)
+
+    def wrapped():
+        module = Narrowing()
+        ac2.checkpoint_wrapper(module.layers, memory_budget=40000, allow_inexact=module.form)
+        module.layers(torch.randn(64, 64)).sum().backward()
+        return weakref.ref(module)
+
+    left = [in_scope(), wrapped()]
+    gc.collect()
+    assert [reference() for reference in left] == [None, None]
+
+
+def test_verify_leaves_workspaces_alone_that_a_budget_has_packed():
+    torch.manual_seed(0)
+    lstm = torch.nn.LSTM(32, 64, num_layers=2)
+    x = torch.randn(16, 8, 32)
+    exact = ac2.SaveWithHooks(lambda tensor: (tensor.clone(),), lambda packed: packed[0])
+    for form in (exact, ac2.policies.quantized_form(8)):
+        with ac2.PolicyScope(memory_budget=ac2.MemoryBudget.soft(60000, True), allow_inexact=form, verify=True):
+            loss = lstm(lstm(x)[0][:, :, :32].contiguous())[0].sum()
+        loss.backward()
+
+
+def test_a_form_for_room_needs_a_budget():
+    with pytest.warns(UserWarning, match="allow_inexact has no effect"):
+        with ac2.PolicyScope(allow_inexact=ac2.policies.quantized_form(8)):
+            pass
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="allow_inexact has no effect"):
+            with ac2.PolicyScope(allow_inexact=ac2.policies.quantized_form(8)):
+                pass
+    assert not ac2.is_checkpoint_enabled()
     with pytest.raises(ValueError, match="8 or 4"):
         ac2.policies.quantized_form(3)
 
 
-def test_copies_instead_of_drops_need_a_budget(capfd):
+def test_copies_instead_of_drops_need_a_budget():
     options = pickle.loads(pickle.dumps(ac2.OffloadOptions(instead_of_dropping=True)))
     assert options.instead_of_dropping and not ac2.OffloadOptions().instead_of_dropping
-    with ac2.PolicyScope(offload=options):
-        pass
-    assert "instead_of_dropping has no effect" in capfd.readouterr().err
-    with ac2.PolicyScope(offload=options, memory_budget="1GiB"):
-        pass
-    assert capfd.readouterr().err == ""
+    with pytest.warns(UserWarning, match="instead_of_dropping has no effect"):
+        with ac2.PolicyScope(offload=options):
+            pass
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with ac2.PolicyScope(offload=options, memory_budget="1GiB"):
+            pass
 
 
 def test_a_scope_is_for_one_region():

@@ -41,6 +41,9 @@ void Budget::narrow(ValueId id, const Entry& entry) {
       narrow_forms_.narrowed(id, narrowed->bytes, is_timed ? 2 * narrowed->ticks : modelled_cost_of_packing(bytes));
       return;
     }
+    if (evictor_.narrow_bytes(id) > 0) {
+      return;  // another thread has packed the value meanwhile
+    }
     narrow_forms_.forget(id);
   }
   drop(id, entry);

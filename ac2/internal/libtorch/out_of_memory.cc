@@ -16,6 +16,7 @@ namespace {
 constexpr const char* kBegin = "What ac2 holds:";
 
 std::atomic<OutOfMemoryNote> installed{nullptr};
+std::atomic<ForeignMemoryErrors> foreign{nullptr};
 
 }  // namespace
 
@@ -24,9 +25,16 @@ bool is_out_of_memory(const std::exception& error) {
       dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) {
     return true;
   }
-  const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
-  return c10_error != nullptr &&
-         std::string_view(c10_error->what_without_backtrace()).find("can't allocate memory") != std::string_view::npos;
+  if (const auto* c10_error = dynamic_cast<const c10::Error*>(&error)) {
+    return std::string_view(c10_error->what_without_backtrace()).find("can't allocate memory") !=
+           std::string_view::npos;
+  }
+  const ForeignMemoryErrors knows = foreign.load(std::memory_order_acquire);
+  return knows != nullptr && knows(error);
+}
+
+void set_foreign_memory_errors(ForeignMemoryErrors knows) {
+  foreign.store(knows, std::memory_order_release);
 }
 
 void set_out_of_memory_note(OutOfMemoryNote note) {

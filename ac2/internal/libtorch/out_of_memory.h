@@ -10,8 +10,11 @@
 namespace ac2::internal {
 
 // True for c10::OutOfMemoryError, std::bad_alloc, and what LibTorch's CPU allocator throws (c10::alloc_cpu(), whose
-// error has no type of its own).
+// error has no type of its own). Also for errors that the function below knows. No lock may be held.
 bool is_out_of_memory(const std::exception& error);
+// Installed once, by a binding for another language, for errors that functions of that language have raised.
+using ForeignMemoryErrors = bool (*)(const std::exception& error);
+void set_foreign_memory_errors(ForeignMemoryErrors knows);
 
 // The text to add to an error that says that memory ran out. Empty for nothing.
 using OutOfMemoryNote = std::string (*)(const c10::Error& error);

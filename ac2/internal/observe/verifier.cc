@@ -253,7 +253,7 @@ void Verifier::check_unwritten(const at::Tensor& tensor) {
 void Verifier::before_pack(const Value& value, const at::Tensor& tensor) {
   const uint64_t bits = fingerprint(tensor);
   const Tape::Lock tape(tape_);
-  if (expected(value) == nullptr) {
+  if (expected(value) == nullptr && !inexact_.contains(&value)) {
     expected_.insert_or_assign(&value, Expected{tape->intern(tensor), bits});
   }
 }

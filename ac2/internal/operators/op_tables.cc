@@ -233,6 +233,20 @@ constexpr std::array<std::string_view, 16> kProducts = {
     "lstm",      "lu",       "mm",   "mv",   "rnn", "solve", "svd",    "transformer",
 };
 
+// --- Integers and bools that do not depend on numbers ----------------------------------------------------------------
+//
+// A row: the op, or how the names of a family of ops begin. Where values may be held in an inexact form, all other ops
+// that return integers or bools and take other numbers are saved (record/discrete_results.h). A row that is missing
+// costs memory. A row too many makes gradients wrong. To add one: a row here, and a case in narrow_and_choose_test.cc
+// that fails without it.
+
+constexpr std::array<std::string_view, 9> kDiscreteOfNoNumbers = {
+    "aten::native_dropout", "aten::_fused_dropout", "aten::zeros_like", "aten::ones_like", "aten::full_like",
+    "aten::randint_like",   "aten::new_zeros",      "aten::new_ones",   "aten::new_full"};
+// Attention returns the state of the generator that it has drawn from, and the places where sequences begin.
+constexpr std::array<std::string_view, 4> kAttention = {"aten::_scaled_dot_product_", "aten::_flash_attention_",
+                                                        "aten::_efficient_attention_", "aten::_cudnn_attention_"};
+
 }  // namespace
 
 const HiddenWrites* find_hidden_writes(std::string_view op) {
@@ -291,6 +305,12 @@ bool is_clobbered_result(std::string_view op, int result) {
 
 bool is_undefined_result(std::string_view op, int tensor) {
   return contains(kUndefined, op, tensor);
+}
+
+bool has_discrete_results_of_no_numbers(std::string_view op) {
+  return contains(kDiscreteOfNoNumbers, op) ||
+         std::any_of(kAttention.begin(), kAttention.end(),
+                     [op](std::string_view prefix) { return op.starts_with(prefix); });
 }
 
 }  // namespace ac2::internal

@@ -59,5 +59,8 @@ bool is_clobbered_result(std::string_view op, int result);
 // The op leaves bytes of a result undefined on purpose. `tensor` counts the tensors among its results: if an op also
 // returns integers, it is less than the result's number.
 bool is_undefined_result(std::string_view op, int tensor);
+// The op takes numbers and returns integers or bools, which do not depend on those numbers: on random ones, or on
+// sizes.
+bool has_discrete_results_of_no_numbers(std::string_view op);
 
 }  // namespace ac2::internal

@@ -8,6 +8,7 @@
 
 #include "ac2/internal/libtorch/for_each_tensor.h"
 #include "ac2/internal/libtorch/stream_order.h"
+#include "ac2/internal/record/discrete_results.h"
 #include "ac2/internal/record/part_writes.h"
 
 namespace ac2::internal {
@@ -72,6 +73,9 @@ class NodeBuilder {
     saves_ = !call_.outlook.recompute || (call_.outlook.offload && leaves_device());
     if (!saves_ && C10_UNLIKELY(!node->replayable || lacks_old_bytes_) && !must_save()) {
       return false;
+    }
+    if (!saves_ && C10_UNLIKELY(tape_.kept().may_be_inexact())) {
+      saves_ = has_discrete_results(call_.facts, call_.arguments, call_.results);
     }
     attach_results(decision);
     if (node->live_outputs == 0) {

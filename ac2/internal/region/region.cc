@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/libtorch/unrecorded.h"
@@ -72,10 +73,6 @@ void apply(const RegionOptions& options, Region& region) {
         "keep_for_next_backward has no effect: the region has a memory budget, which decides what is held between two "
         "backwards.");
   }
-  if (options.narrow_form != nullptr) {
-    const Tape::Lock locked(tape);
-    locked->kept().set_narrow_form(options.narrow_form);
-  }
   if (options.narrow_form != nullptr && tape.budget() == nullptr) {
     TORCH_WARN(
         "ScopeOptions::allow_inexact has no effect: neither this scope nor one around it has a memory budget, so that "
@@ -116,7 +113,11 @@ std::shared_ptr<ScopeState> ThreadRegions::open(PolicyInstance policy, const Reg
   tell_of_scopes(*scope->region);
   scope->outer_hooks = hooks_->stack.size();
   scope->closed_elsewhere = closed_elsewhere_;
+  scope->narrow_form = options.narrow_form;
   scopes_.push_back(scope);
+  if (options.narrow_form != nullptr) {
+    narrow_as_innermost_says(*scope->region);
+  }
   regions_changed();
   return scope;
 }
@@ -145,6 +146,11 @@ void ThreadRegions::remove(ScopeState& scope) {
       scopes_.end());
   Region* region = scope.region;
   region->policies.remove(scope.policy);
+  // The functions go with the scope's end, also where the program keeps the scope.
+  const std::shared_ptr<const SaveWithHooks> form = std::exchange(scope.narrow_form, nullptr);
+  if (form != nullptr) {
+    narrow_as_innermost_says(*region);
+  }
   // Destroyed when no op can be recorded in it any more: policies are the program's, and their destructors may run ops.
   std::unique_ptr<Region> over;
   const bool last = std::none_of(scopes_.begin(), scopes_.end(), [&](const auto& s) { return s->region == region; });
@@ -163,6 +169,16 @@ void ThreadRegions::remove(ScopeState& scope) {
     tell_of_scopes(*region);
   }
   regions_changed();
+}
+
+void ThreadRegions::narrow_as_innermost_says(const Region& region) {
+  const auto innermost = std::find_if(scopes_.rbegin(), scopes_.rend(), [&](const auto& scope) {
+    return scope->region == &region && scope->narrow_form != nullptr;
+  });
+  // The functions are the program's: they are destroyed without the lock.
+  std::shared_ptr<const SaveWithHooks> form = innermost == scopes_.rend() ? nullptr : (*innermost)->narrow_form;
+  const Tape::Lock locked(*region.tape);
+  form = locked->kept().exchange_narrow_form(std::move(form));
 }
 
 void ThreadRegions::remove_closed_elsewhere() {

@@ -56,6 +56,7 @@ struct ScopeState {
   // later lie further inside, and get what is saved there.
   size_t outer_hooks = 0;
   bool outermost = false;
+  std::shared_ptr<const SaveWithHooks> narrow_form;  // that the scope was opened with; null for none
   std::atomic<bool> closed{false};
   // Set when a scope of the thread was closed on another thread.
   std::shared_ptr<std::atomic<bool>> closed_elsewhere;
@@ -99,6 +100,8 @@ class ThreadRegions {
 
   void remove(ScopeState& scope);
   void remove_closed_elsewhere();
+  // Values of further ops may be packed into the form of the innermost open scope that has one, or into none.
+  void narrow_as_innermost_says(const Region& region);
   // Something that decides on the innermost region has changed.
   void regions_changed();
 

@@ -31,8 +31,14 @@ class KeptValues {
   // A finished node whose results can all be computed again, at `cost`: they are kept as its decision says.
   void add_call(Node* node, double cost);
   // Results of such calls may be packed by these functions from now on, where a budget has no room for them.
-  void set_narrow_form(std::shared_ptr<const SaveWithHooks> functions) { narrow_form_ = std::move(functions); }
+  // Returns the functions that were set before; null for none.
+  std::shared_ptr<const SaveWithHooks> exchange_narrow_form(std::shared_ptr<const SaveWithHooks> functions) {
+    may_be_inexact_ |= functions != nullptr;
+    return std::exchange(narrow_form_, std::move(functions));
+  }
   bool narrows() const { return narrow_form_ != nullptr; }
+  // Values may have been packed into a narrower form, though perhaps no further ones are.
+  bool may_be_inexact() const { return may_be_inexact_; }
   // `tensor` is such a result.
   void may_narrow(Value* value, const at::Tensor& tensor);
   // A hook has come to want the value, after Value::hooks was counted up; or it does so no more. `original` is the
@@ -70,6 +76,7 @@ class KeptValues {
   BudgetShare& budget_;
   ByteLedger& ledger_;
   std::shared_ptr<const SaveWithHooks> narrow_form_;
+  bool may_be_inexact_ = false;
 };
 
 }  // namespace ac2::internal

@@ -1,0 +1,32 @@
+// Ops that turn numbers into indices, masks or counts.
+//
+//   if (has_discrete_results(call.facts, call.arguments, results)) …   // argmax, topk, x > 0, max_pool2d, an LU's
+//   pivots
+//
+// Where values may be held in an inexact form (ScopeOptions::allow_inexact), such an op must not run again: from
+// numbers that are a little different it may choose other indices, or another number of them, and what was computed
+// from the first ones does not fit to the second ones. A kernel that is given indices outside of a table writes outside
+// of it.
+//
+// The dtypes tell. Bytes are taken for numbers and not for a choice: libraries keep workspace in them.
+//
+// Threads: any.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <c10/core/ScalarType.h>
+#include <c10/util/ArrayRef.h>
+
+#include "ac2/internal/operators/op_facts.h"
+
+namespace ac2::internal {
+
+// bool, and integers but those of a byte or of 64 bits without a sign (states of generators).
+bool is_discrete(c10::ScalarType type);
+
+// Whether a result, or an argument that the op writes, is discrete, and an argument is not. False for ops of which the
+// table knows that the discrete results do not depend on numbers (the mask of a dropout).
+bool has_discrete_results(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments,
+                          c10::ArrayRef<c10::IValue> results);
+
+}  // namespace ac2::internal
