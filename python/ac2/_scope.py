@@ -66,8 +66,10 @@ class PolicyScope:
             replays and the second reads again is held until then, instead of being replayed twice. Without effect
             under a ``memory_budget``.
         allow_inexact: with a memory budget, a form that the budget may pack values in for which it has no room, instead
-            of dropping them: ``ac2.policies.quantized_form(8)``, or an ``ac2.SaveWithHooks``. Gradients are then as
-            close to plain PyTorch's as the form is.
+            of dropping them: ``ac2.policies.quantized_form(8)``, or an ``ac2.SaveWithHooks``. Gradients are then not
+            exact: numbers that are unpacked differ by as much as the form says, and those that are computed again from
+            them by what their ops make of that. Indices and masks that are computed from numbers are saved
+            (docs/quantisation.md, "Under a memory budget").
 
     Raises:
         ValueError, TypeError: a wrong argument.

@@ -32,7 +32,7 @@ bool is_memory_error(const std::exception& error) {
 }  // namespace
 
 void recognise_memory_errors() {
-  accelerators_error = py::module_::import("torch").attr("OutOfMemoryError").release().ptr();
+  accelerators_error = py::object(py::module_::import("torch").attr("OutOfMemoryError")).release().ptr();
   internal::set_foreign_memory_errors(&is_memory_error);
 }
 

@@ -87,7 +87,7 @@ std::vector<std::string> budget_lines(const TraceLog& log) {
     add_counted(log, effects, lines);
   }
   if (!effects.effects.empty()) {
-    lines.emplace_back("Dropped for a budget, offloaded, or packed by a policy, and what that cost:");
+    lines.emplace_back("Dropped or packed for a budget, offloaded, or packed by a policy, and what that cost:");
     for (size_t i = 0; i < std::min(effects.effects.size(), kEffectLines); ++i) {
       lines.push_back(effect_text(log, effects.effects[i]));
     }

@@ -28,7 +28,7 @@ const char* const kBody = R"html(</style>
 </section>
 <section id="effects" hidden>
 <h2>Dropped, offloaded and packed</h2>
-<p class="note">What a memory budget dropped, what was copied to another memory, and what policies hold in a form of their own: when, and at what cost. Of what was dropped the cost is computing it again; of the others it is what backward waited for them.</p>
+<p class="note">What a memory budget dropped or packed, what was copied to another memory, and what policies hold in a form of their own: when, and at what cost. Of what was dropped the cost is computing it again; of the others it is what backward waited for them.</p>
 <div class="scroll"><table><thead><tr><th>Op</th><th>Where</th><th></th><th class="number">Values</th><th class="number">Bytes</th><th class="number">First</th><th class="number">Last</th><th class="number">Times</th><th class="number">Cost</th></tr></thead><tbody id="effects-body"></tbody></table></div>
 </section>
 <section id="ops">
