@@ -9,6 +9,9 @@
 // this file, which looks up in a table who frees it in truth; its context is its data, as c10 demands of blocks that
 // are allocated raw. Before start() nothing is counted, wrapped or looked up.
 //
+// Somebody who measures a step has allocations counted for that long (MemoryMeter), without a keeper. Blocks that were
+// allocated meanwhile stay in the table until they are freed.
+//
 // Where an allocation would bring what is held over the keeper's limit, the keeper frees some first. Where it cannot,
 // the allocation is made all the same and the keeper is told by how much the limit is exceeded.
 //
@@ -35,9 +38,25 @@ class CountedMemory {
   static CountedMemory& get();
 
   // As KeptLimit::start().
-  void start(const KeptLimit::Keeper& keeper) { limit_.start(keeper); }
-  bool counts() const { return limit_.is_on(); }
+  void start(const KeptLimit::Keeper& keeper) {
+    has_counted_.store(true, std::memory_order_relaxed);
+    limit_.start(keeper);
+  }
+  bool counts() const { return limit_.is_on() || is_measured_.load(std::memory_order_relaxed); }
+  // Whether there may be counted blocks.
+  bool has_counted() const { return has_counted_.load(std::memory_order_relaxed); }
   int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+
+  struct Measured {
+    int64_t highest = 0;    // the most that bytes() was
+    int64_t allocated = 0;  // the bytes of all allocations
+  };
+  // One at a time.
+  void start_measuring();
+  void stop_measuring() { is_measured_.store(false, std::memory_order_relaxed); }
+  // Since start_measuring(), or since the last call.
+  Measured measured();
+  bool has_counted(const void* data);
 
   c10::DataPtr allocate(size_t bytes, c10::function_ref<c10::DataPtr()> allocate);
   // The deleter of counted blocks. Other blocks are freed by `uncounted`, the deleter of the allocator behind.
@@ -56,12 +75,19 @@ class CountedMemory {
   static constexpr size_t kShards = 64;
 
   CountedMemory() = default;
+  void note_allocation(int64_t bytes, int64_t now);
   Shard& shard_of(const void* data) { return shards_[(reinterpret_cast<uintptr_t>(data) >> 6) % kShards]; }
 
   KeptLimit limit_;
   // Relaxed: each thread adds what it wants before it looks, and additions to one number have an order of their own.
   // Of several threads that exceed the limit together, the last to add sees what all of them want.
   std::atomic<int64_t> bytes_{0};
+  // Relaxed: a thread that begins to measure sees its own allocations, and those of others are counted from when they
+  // see it.
+  std::atomic<bool> is_measured_{false};
+  std::atomic<bool> has_counted_{false};  // never becomes false again
+  std::atomic<int64_t> highest_{0};
+  std::atomic<int64_t> allocated_{0};
   // The release of set_uncounted() pairs with the acquire of free().
   std::atomic<c10::DeleterFnPtr> uncounted_{nullptr};
   std::array<Shard, kShards> shards_;

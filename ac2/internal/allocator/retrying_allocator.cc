@@ -138,8 +138,12 @@ bool RetryingAllocator::counts() const {
   return C10_UNLIKELY(CountedMemory::get().counts()) && Shared::get().is_front(this);
 }
 
+bool RetryingAllocator::has_counted() const {
+  return C10_UNLIKELY(CountedMemory::get().has_counted()) && Shared::get().is_front(this);
+}
+
 c10::DeleterFnPtr RetryingAllocator::raw_deleter() const {
-  return counts() ? &CountedMemory::free : behind_.raw_deleter();
+  return has_counted() ? &CountedMemory::free : behind_.raw_deleter();
 }
 
 c10::DataPtr RetryingAllocator::allocate(size_t bytes) {

@@ -57,6 +57,7 @@ class RetryingAllocator final : public c10::Allocator {
   c10::DataPtr allocate_uncounted(size_t bytes);
   // Of several fronts only one counts.
   bool counts() const;
+  bool has_counted() const;
 
   c10::Allocator& behind_;
 };
