@@ -1,6 +1,7 @@
 #include "ac2/internal/planning/keep_simulator.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "ac2/internal/planning/final_ops.h"
 
@@ -146,6 +147,21 @@ int64_t KeepSimulator::on_their_way() const {
 
 void KeepSimulator::note_peak(int64_t more) {
   outcome_.peak_bytes = std::max(outcome_.peak_bytes, held_ + more + on_their_way());
+  if (watch_ != nullptr) {
+    watch_->stands();
+  }
+}
+
+void KeepSimulator::note_coming(uint32_t value, bool is_form) {
+  if (watch_ != nullptr) {
+    watch_->comes(value, is_form);
+  }
+}
+
+void KeepSimulator::note_going(uint32_t value, bool is_form) {
+  if (watch_ != nullptr) {
+    watch_->goes(value, is_form);
+  }
 }
 
 bool KeepSimulator::keeps(uint32_t value) const {
@@ -167,6 +183,7 @@ bool KeepSimulator::must_unpack(uint32_t value) const {
 void KeepSimulator::unpack(uint32_t value) {
   states_[value].unpacked = true;
   held_ += unpacked_bytes(value);
+  note_coming(value, /*is_form=*/false);
   note_peak();
   if (copied(value)) {
     schedule_.comes_back(value);
@@ -187,6 +204,7 @@ void KeepSimulator::hold(uint32_t value) {
     schedule_.leaves(value, bytes);
   } else {
     held_ += bytes;
+    note_coming(value, graph_.values[value].unpacked_bytes > 0);
   }
   note_peak();
 }
@@ -195,6 +213,9 @@ void KeepSimulator::drop(uint32_t value) {
   ValueState& state = states_[value];
   if (state.held || state.there) {
     (copied(value) ? away_ : held_) -= graph_.values[value].bytes;
+    if (!copied(value)) {
+      note_going(value, graph_.values[value].unpacked_bytes > 0);
+    }
     state.held = state.there = false;
   }
 }
@@ -236,6 +257,7 @@ void KeepSimulator::unpin(uint32_t root) {
     if (state.unpacked) {
       state.unpacked = false;
       held_ -= unpacked_bytes(value);
+      note_going(value, /*is_form=*/false);
     }
     if (state.there) {
       drop(value);
@@ -272,12 +294,15 @@ void KeepSimulator::begin_backward() {
 
 void KeepSimulator::replay(uint32_t index) {
   const StepGraph::Op& op = graph_.ops[index];
-  int64_t made = result_bytes_[index];
+  int64_t over = 0;
   for (const uint32_t value : op.takes) {
     const bool nobody_else_waits = states_[value].there && states_[value].pins == 1;
-    made -= nobody_else_waits ? graph_.values[value].bytes : 0;
+    over += nobody_else_waits ? graph_.values[value].bytes : 0;
   }
-  note_peak(made);
+  note_peak(result_bytes_[index] - over);
+  if (watch_ != nullptr) {
+    watch_->replays(index, over);
+  }
   outcome_.replay_cost += op.cost;
   if (copies_any_) {
     schedule_.passes(op.cost);
@@ -287,6 +312,7 @@ void KeepSimulator::replay(uint32_t index) {
     if (states_[result].pins > 0 && !at_hand(result)) {
       states_[result].there = true;
       held_ += graph_.values[result].bytes;
+      note_coming(result, graph_.values[result].unpacked_bytes > 0);
     }
     states_[result].waits = false;
   }
@@ -376,6 +402,15 @@ void KeepSimulator::forward_op(uint32_t index) {
   }
 }
 
+KeepOutcome KeepSimulator::watch(absl::Span<const Keep> kept, KeepWatch& watch, bool with_final_ops) {
+  const bool may_have_final_ops = std::exchange(may_have_final_ops_, may_have_final_ops_ && with_final_ops);
+  watch_ = &watch;
+  const KeepOutcome outcome = run(kept);
+  watch_ = nullptr;
+  may_have_final_ops_ = may_have_final_ops;
+  return outcome;
+}
+
 KeepOutcome KeepSimulator::run(absl::Span<const Keep> kept) {
   kept_ = kept;
   final_ = final_ops(kept);
@@ -389,6 +424,9 @@ KeepOutcome KeepSimulator::run(absl::Span<const Keep> kept) {
   start_schedule();
   for (size_t i = 0; i < graph_.events.size(); ++i) {
     const Event& event = graph_.events[i];
+    if (watch_ != nullptr) {
+      watch_->before_event(static_cast<uint32_t>(i));
+    }
     switch (event.kind) {
       case Event::kRuns:
         forward_op(event.index);
@@ -426,6 +464,9 @@ KeepOutcome KeepSimulator::run(absl::Span<const Keep> kept) {
       if (states_[value].held && saved(value)) {
         drop(value);
       }
+    }
+    if (watch_ != nullptr) {
+      watch_->after_event(static_cast<uint32_t>(i));
     }
   }
   if (!in_backward_) {

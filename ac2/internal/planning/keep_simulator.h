@@ -40,6 +40,7 @@
 #include "absl/types/span.h"
 #include "ac2/internal/planning/copy_schedule.h"
 #include "ac2/internal/planning/keep.h"
+#include "ac2/internal/planning/keep_watch.h"
 #include "ac2/internal/planning/step_graph.h"
 
 namespace ac2::internal {
@@ -66,6 +67,8 @@ class KeepSimulator {
   void set_copies(const CopySpeedAndWindow& copies) { copies_ = copies; }
 
   KeepOutcome run(absl::Span<const Keep> kept);
+  // The same, watched. Without final ops the run is that of a region in which no op's results are saved for good.
+  KeepOutcome watch(absl::Span<const Keep> kept, KeepWatch& watch, bool with_final_ops = true);
 
   // Turns kWanted into kAll for ops whose results a replay takes, and all into kNothing for ops whose results neither a
   // hook nor a replay wants.
@@ -102,6 +105,8 @@ class KeepSimulator {
   // The bytes of values that leave or come back which may be on the device beside those that are held.
   int64_t on_their_way() const;
   void note_peak(int64_t more = 0);
+  void note_coming(uint32_t value, bool is_form);
+  void note_going(uint32_t value, bool is_form);
   void start_schedule();
   // Forward has come to the op.
   void forward_op(uint32_t op);
@@ -148,6 +153,7 @@ class KeepSimulator {
   std::vector<uint32_t> work_, missing_;
   int64_t held_ = 0;
   KeepOutcome outcome_;
+  KeepWatch* watch_ = nullptr;
 
   // Of a run with copies.
   CopySpeedAndWindow copies_;
