@@ -9,12 +9,14 @@
 #include <utility>
 #include <vector>
 
+#include "ac2/internal/allocator/memory_meter.h"
 #include "ac2/internal/budget/budget.h"
 #include "ac2/internal/following/plan_file.h"
 #include "ac2/internal/following/plan_follower.h"
 #include "ac2/internal/following/planned_step.h"
 #include "ac2/internal/libtorch/tensor_bytes.h"
 #include "ac2/internal/observe/step_log.h"
+#include "ac2/internal/observe/step_meter.h"
 #include "ac2/internal/offload/offload_device.h"
 #include "ac2/internal/opening/open_region.h"
 #include "ac2/internal/operators/cost_source.h"
@@ -22,6 +24,8 @@
 #include "ac2/internal/planning/copy_planner.h"
 #include "ac2/internal/planning/planner.h"
 #include "ac2/internal/planning/step_graph.h"
+#include "ac2/internal/planning/step_peak.h"
+#include "ac2/internal/planning/step_readings.h"
 #include "ac2/internal/region/close_scope.h"
 #include "ac2/internal/region/region.h"
 #include "ac2/offload_options.h"
@@ -35,6 +39,8 @@ using internal::KeepPlan;
 using internal::PlannedStep;
 using internal::StepGraph;
 using internal::StepLog;
+using internal::StepPeak;
+using internal::StepReadings;
 using internal::ThreadRegions;
 
 namespace {
@@ -112,6 +118,8 @@ struct StepPlanner::State {
   int64_t copy_min_bytes = 0;
   std::optional<internal::Planner> planner;
   std::optional<internal::CopyPlanner> copies;  // if results may be copied
+  std::optional<StepReadings> readings;         // until `peak` has them
+  std::optional<StepPeak> peak;                 // if it is known
   double forward_cost = 0;
 
   PolicyDecision note(const OpContext& op) {
@@ -126,15 +134,20 @@ struct StepPlanner::State {
   // Returns the devices of the graph's values.
   Devices record(const std::function<void()>& step, const PlanOptions& options);
 
-  PlanSummary summary(const KeepPlan& plan) const {
-    return {.forward_bytes = plan.outcome.forward_bytes,
-            .peak_bytes = plan.outcome.peak_bytes,
-            .replayed_ops = plan.outcome.replays,
-            .replay_cost = plan.outcome.replay_cost,
-            .forward_cost = forward_cost,
-            .copied_values = plan.outcome.copied_values,
-            .copied_bytes = plan.outcome.copied_bytes,
-            .copy_wait = plan.outcome.copy_wait};
+  PlanSummary summary(const KeepPlan& plan) {
+    PlanSummary summary{.forward_bytes = plan.outcome.forward_bytes,
+                        .peak_bytes = plan.outcome.peak_bytes,
+                        .replayed_ops = plan.outcome.replays,
+                        .replay_cost = plan.outcome.replay_cost,
+                        .forward_cost = forward_cost,
+                        .copied_values = plan.outcome.copied_values,
+                        .copied_bytes = plan.outcome.copied_bytes,
+                        .copy_wait = plan.outcome.copy_wait};
+    if (peak && plan.outcome.copied_values == 0) {
+      summary.step_peak_bytes = peak->of(plan.kept);
+      summary.step_start_bytes = peak->start();
+    }
+    return summary;
   }
 
   std::optional<CopyPlan> solve(int64_t bytes) {
@@ -169,7 +182,11 @@ struct StepPlanner::State {
 };
 
 Devices StepPlanner::State::record(const std::function<void()>& step, const PlanOptions& options) {
-  auto log = std::make_shared<StepLog>(internal::cost_source(options.modelled_costs));
+  std::unique_ptr<internal::MemoryMeter> memory =
+      options.step_peak_on ? internal::MemoryMeter::of(*options.step_peak_on) : nullptr;
+  auto log =
+      std::make_shared<StepLog>(internal::cost_source(options.modelled_costs),
+                                memory != nullptr ? std::make_unique<internal::StepMeter>(std::move(memory)) : nullptr);
   // Under a budget even if it has no end: that changes which writes are recorded as ops that can be replayed.
   const auto budget = std::make_shared<internal::Budget>(options.recording_budget.value_or(kUnlimited),
                                                          internal::cost_source(options.modelled_costs));
@@ -182,6 +199,7 @@ Devices StepPlanner::State::record(const std::function<void()>& step, const Plan
     {
       const internal::Tape::Lock locked(*tape);
       locked->observers().remove(log.get());
+      log->stop_measuring();
     }
     internal::close_scope(scope);
   };
@@ -195,6 +213,7 @@ Devices StepPlanner::State::record(const std::function<void()>& step, const Plan
   {
     const internal::Tape::Lock lock(*tape);
     graph = log->take();
+    readings = log->readings();
     indices = log->indices();
     decided_within = log->decided_within();
     devices = log->devices();
@@ -222,6 +241,9 @@ StepPlanner::StepPlanner(const std::function<void()>& step, PlanOptions options)
     mark_leaving(devices, options.copy_min_bytes, state_->graph);
   }
   state_->planner.emplace(graph);
+  if (state_->readings) {
+    state_->peak.emplace(graph, *std::move(state_->readings));
+  }
   if (options.copy_bytes_per_forward) {
     state_->copy_min_bytes = options.copy_min_bytes;
     state_->copies.emplace(graph, *state_->planner, *options.copy_bytes_per_forward / state_->forward_cost);
@@ -268,6 +290,7 @@ Policy plan(const std::function<void()>& step, int64_t bytes, PlanOptions option
   if (!options.recording_budget) {
     options.recording_budget = bytes;
   }
+  options.step_peak_on.reset();
   return StepPlanner(step, options).plan(bytes).policy;
 }
 

@@ -48,6 +48,8 @@
 // thread at a time.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -76,6 +78,14 @@ struct PlanOptions {
   std::optional<double> copy_bytes_per_forward = std::nullopt;
   // Smaller results are not copied.
   int64_t copy_min_bytes = 1 << 20;
+  // Measures the memory of this device while the step is recorded, for PlanSummary::step_peak_bytes: the CPU's, or that
+  // of the accelerator on which the step computes. All threads' allocations are measured. plan(), which returns no
+  // summary, measures nothing.
+  //
+  // On the CPU an allocator of ac2's comes in front of LibTorch's for that, and stays there, as with whatever_fits():
+  // no other thread may allocate tensors while the first StepPlanner with this option is made. On an accelerator the
+  // peaks in its allocator's statistics begin anew, as after torch.cuda.reset_peak_memory_stats().
+  std::optional<c10::Device> step_peak_on = std::nullopt;
 };
 
 // The most that a plan comes to, as computed from the recording. Where the program itself still has results when
@@ -95,6 +105,21 @@ struct PlanSummary {
   int64_t copied_values = 0;
   int64_t copied_bytes = 0;
   double copy_wait = 0;
+  // The most that all tensors on PlanOptions::step_peak_on take at any time in a step that follows the plan: parameters
+  // and inputs, gradients, results that the program has, what the region holds and computes again, and the memory of
+  // kernels. The number is for a step that begins as the recorded one did, with the same gradients there or not, in a
+  // region that lasts as long. Where the region ends before backward the step may take less. docs/budget.md says how
+  // near the number comes.
+  //
+  // On the CPU, tensors count that were allocated while the step was recorded, or that an op of the step takes. Memory
+  // that kernels take past LibTorch's allocator does not count.
+  //
+  // Empty without the option, if the device's allocator has no statistics (the meta device, and accelerators before
+  // LibTorch 2.9), if the step ran no backward, if the plan copies results, if the recording had to drop results for
+  // its budget, and if another step was measured at the same time.
+  std::optional<int64_t> step_peak_bytes = std::nullopt;
+  // Of these, the bytes that were there when the step began.
+  std::optional<int64_t> step_start_bytes = std::nullopt;
 };
 
 class StepPlanner {

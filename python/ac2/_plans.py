@@ -4,6 +4,8 @@ import math
 import os
 from typing import Any, Callable, Optional, Union
 
+import torch
+
 from ac2 import _C
 from ac2._budgets import BudgetLike, as_bytes, models_costs
 from ac2._scope import watch_python
@@ -34,6 +36,10 @@ class StepPlanner:
             forward. For 25 GB/s and a forward of 120 ms that is ``25e9 * 0.12``. Use ``modelled_costs=True`` with it,
             because on an accelerator a clock measures how long it takes to queue an op.
         copy_min_bytes: smaller results are not copied.
+        step_peak_on: a device whose memory is measured while the step is recorded, so that summaries have
+            ``step_peak_bytes``: "cpu", "cuda" or a ``torch.device``. On the CPU an allocator of ac2's comes in front of
+            PyTorch's for that, as with whatever_fits(); on an accelerator the peaks of its statistics begin anew, as after
+            ``torch.cuda.reset_peak_memory_stats()``.
 
     Raises:
         RuntimeError: inside a region, if nothing was recorded that autograd holds, and with ``copy_bytes_per_forward`` if
@@ -49,13 +55,17 @@ class StepPlanner:
         recording_budget: BudgetLike = None,
         copy_bytes_per_forward: Optional[float] = None,
         copy_min_bytes: Union[int, str] = 1 << 20,
+        step_peak_on: Union[str, torch.device, None] = None,
     ) -> None:
         if not callable(step):
             raise TypeError(f"step is {step!r}; expected a callable without arguments that runs one step.")
         watch_python()
         recording = None if recording_budget is None else as_bytes(recording_budget, "recording_budget")
         speed = None if copy_bytes_per_forward is None else _as_speed(copy_bytes_per_forward)
-        self._planner = _C.StepPlanner(step, models_costs(modelled_costs), recording, speed, _as_min_bytes(copy_min_bytes))
+        device = None if step_peak_on is None else torch.device(step_peak_on)
+        self._planner = _C.StepPlanner(
+            step, models_costs(modelled_costs), recording, speed, _as_min_bytes(copy_min_bytes), device
+        )
 
     def plan(self, bytes: BudgetLike) -> "_C.Plan":
         """The plan for so many bytes: its ``policy`` for PolicyScope, and its ``summary``.

@@ -31,7 +31,8 @@ using WithoutGil = py::call_guard<py::gil_scoped_release>;
 
 std::unique_ptr<StepPlanner> make_planner(const py::function& step, bool modelled_costs,
                                           std::optional<int64_t> recording_budget,
-                                          std::optional<double> copy_bytes_per_forward, int64_t copy_min_bytes) {
+                                          std::optional<double> copy_bytes_per_forward, int64_t copy_min_bytes,
+                                          std::optional<c10::Device> step_peak_on) {
   const HeldObject held(step);
   const std::function<void()> call = [&held] {
     const py::gil_scoped_acquire gil;
@@ -41,7 +42,8 @@ std::unique_ptr<StepPlanner> make_planner(const py::function& step, bool modelle
   return std::make_unique<StepPlanner>(call, PlanOptions{.modelled_costs = modelled_costs,
                                                          .recording_budget = recording_budget,
                                                          .copy_bytes_per_forward = copy_bytes_per_forward,
-                                                         .copy_min_bytes = copy_min_bytes});
+                                                         .copy_min_bytes = copy_min_bytes,
+                                                         .step_peak_on = step_peak_on});
 }
 
 // The overload "aten::add.Tensor"; "aten::mm" or "aten::mm.default" for the one without a name. Null for a name that no
@@ -99,11 +101,19 @@ void add_planner(py::module_& module) {
       .def_readonly("copied_bytes", &PlanSummary::copied_bytes, "Of these results.")
       .def_readonly("copy_wait", &PlanSummary::copy_wait,
                     "The time for which the step waits for copies, in the unit of forward_cost.")
+      .def_readonly("step_peak_bytes", &PlanSummary::step_peak_bytes,
+                    "The most that all tensors on the StepPlanner's step_peak_on take in a step that follows the plan. "
+                    "None where that was not measured.")
+      .def_readonly("step_start_bytes", &PlanSummary::step_start_bytes,
+                    "Of step_peak_bytes, what was there when the step began.")
       .def("__repr__", [](const PlanSummary& summary) {
+        const auto or_none = [](std::optional<int64_t> bytes) { return bytes ? std::to_string(*bytes) : "None"; };
         return c10::str("PlanSummary(forward_bytes=", summary.forward_bytes, ", peak_bytes=", summary.peak_bytes,
                         ", replayed_ops=", summary.replayed_ops, ", replay_cost=", summary.replay_cost,
                         ", forward_cost=", summary.forward_cost, ", copied_values=", summary.copied_values,
-                        ", copied_bytes=", summary.copied_bytes, ", copy_wait=", summary.copy_wait, ")");
+                        ", copied_bytes=", summary.copied_bytes, ", copy_wait=", summary.copy_wait,
+                        ", step_peak_bytes=", or_none(summary.step_peak_bytes),
+                        ", step_start_bytes=", or_none(summary.step_start_bytes), ")");
       });
   py::class_<StepPlanner::Plan>(module, "Plan", "A policy that follows a plan, and what the plan comes to.")
       .def_readonly("policy", &StepPlanner::Plan::policy)
@@ -115,7 +125,7 @@ void add_planner(py::module_& module) {
       .def_readonly("cost", &StepPlanner::Op::cost, "In the unit of PlanSummary.");
   py::class_<StepPlanner>(module, "StepPlanner")
       .def(py::init(&make_planner), py::arg("step"), py::arg("modelled_costs"), py::arg("recording_budget"),
-           py::arg("copy_bytes_per_forward"), py::arg("copy_min_bytes"))
+           py::arg("copy_bytes_per_forward"), py::arg("copy_min_bytes"), py::arg("step_peak_on"))
       .def("plan", &StepPlanner::plan, WithoutGil(), py::arg("bytes"))
       .def("smallest", &StepPlanner::smallest, WithoutGil())
       .def(

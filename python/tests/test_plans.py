@@ -45,6 +45,26 @@ def test_a_plan_holds_what_it_says_and_gives_plain_gradients():
     assert ac2.live_node_count() == 0
 
 
+def test_a_summary_says_what_the_whole_step_peaks_at_where_that_is_measured():
+    x, w = _inputs()
+
+    def step():
+        torch.autograd.grad(_step(x, w), [x])
+
+    planner = ac2.StepPlanner(step, modelled_costs=True, step_peak_on="cpu")
+    everything = planner.summarize(lambda op: True)
+    smallest = planner.smallest().summary
+    assert smallest.step_start_bytes == everything.step_start_bytes >= x.nbytes + w.nbytes
+    assert smallest.step_start_bytes + smallest.peak_bytes < smallest.step_peak_bytes < everything.step_peak_bytes
+    assert f"step_peak_bytes={smallest.step_peak_bytes}, " in repr(smallest)
+
+    for unmeasured in (None, "meta", torch.device("meta")):
+        summary = ac2.StepPlanner(step, step_peak_on=unmeasured).smallest().summary
+        assert summary.step_peak_bytes is None and summary.step_start_bytes is None
+    with pytest.raises(RuntimeError, match="abacus"):
+        ac2.StepPlanner(step, step_peak_on="abacus")
+
+
 def test_plan_is_the_planners_policy():
     x, w = _inputs()
     policy = ac2.plan(lambda: _step(x, w), "12KiB", modelled_costs=True)

@@ -155,6 +155,14 @@ TEST_F(GuideTest, WhatABudgetWouldCost) {
   EXPECT_GT(planner.summarize(keeps).replayed_ops, 0);
 }
 
+TEST_F(GuideTest, WhatAWholeStepWouldPeakAt) {
+  const at::Tensor x = sample({1 << 12});
+  const auto step = [&] { x.sin().cos().tanh().sum().backward(); };
+  ac2::StepPlanner planner(step, {.step_peak_on = at::kCPU});
+  const ac2::PlanSummary summary = planner.smallest().summary;
+  EXPECT_GT(summary.step_peak_bytes, summary.peak_bytes);
+}
+
 TEST_F(GuideTest, WhatABudgetWouldCostWithoutData) {
   const at::Tensor without_data = at::empty({1 << 20, 1 << 10}, at::device(at::kMeta)).requires_grad_();
   const auto step = [&] { without_data.sin().cos().sum().backward(); };

@@ -82,6 +82,7 @@ struct DeviceMemoryWithStatistics final : c10::DeviceAllocator {
     for (auto* of : {&stats.allocated_bytes, &stats.reserved_bytes, &stats.active_bytes, &stats.requested_bytes}) {
       (*of)[kAll].current = bytes;
       (*of)[kAll].peak = FakeAccelerator::install().peak_device_bytes();
+      (*of)[kAll].allocated = FakeAccelerator::install().allocated_device_bytes();
     }
     return stats;
   }
@@ -300,6 +301,11 @@ void FakeAccelerator::host_reads(const void* data) {
 int64_t FakeAccelerator::device_bytes() {
   const Lock lock(state_.mutex);
   return state_.memory.bytes(Kind::kDevice);
+}
+
+int64_t FakeAccelerator::allocated_device_bytes() {
+  const Lock lock(state_.mutex);
+  return state_.memory.allocated_bytes(Kind::kDevice);
 }
 
 int64_t FakeAccelerator::peak_device_bytes() {

@@ -54,7 +54,8 @@ class FakeAccelerator {
 
   // Asked for and not yet free again.
   int64_t device_bytes();
-  int64_t peak_device_bytes();  // since reset_peaks()
+  int64_t peak_device_bytes();       // since reset_peaks()
+  int64_t allocated_device_bytes();  // by all allocations so far
   int64_t pinned_bytes();
   int64_t peak_pinned_bytes();
   void reset_peaks();

@@ -55,6 +55,7 @@ void* FakeMemory::allocate(Kind kind, size_t bytes, int stream) {
   block.in_use = true;
   sum.bytes += static_cast<int64_t>(bytes);
   sum.peak = std::max(sum.peak, sum.bytes);
+  sum.allocated += static_cast<int64_t>(bytes);
   return data;
 }
 

@@ -45,6 +45,7 @@ class FakeMemory {
   bool is_pinned(const void* data);
   int64_t bytes(Kind kind) const { return sums_[index(kind)].bytes; }
   int64_t peak_bytes(Kind kind) const { return sums_[index(kind)].peak; }
+  int64_t allocated_bytes(Kind kind) const { return sums_[index(kind)].allocated; }  // by all allocations so far
   void reset_peaks();
   void limit_pinned(int64_t bytes) { pinned_limit_ = bytes; }
   // The allocation on the device after `count` more fails; those after it succeed again. Negative: none does.
@@ -83,6 +84,7 @@ class FakeMemory {
   struct Sum {
     int64_t bytes = 0;
     int64_t peak = 0;
+    int64_t allocated = 0;
   };
 
   static size_t index(Kind kind) { return static_cast<size_t>(kind); }

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "ac2/internal/operators/op_facts.h"
+#include "ac2/internal/tape/tape.h"
+#include "ac2/internal/tape/tape_hook.h"
+
 namespace ac2::internal {
 
 using Event = StepGraph::Event;
@@ -29,8 +33,18 @@ uint32_t StepLog::id_of(const Value& value) {
   if (is_new) {
     graph_.values.push_back({.bytes = static_cast<int64_t>(value.nbytes())});
     devices_.emplace_back();
+    if (meter_ != nullptr) {
+      meter_->meets(value);
+    }
   }
   return it->second;
+}
+
+void StepLog::append(Event::Kind kind, uint32_t index) {
+  if (meter_ != nullptr) {
+    meter_->before_event();
+  }
+  graph_.events.push_back({kind, index});
 }
 
 StepGraph::Op* StepLog::op_of(const Value& value) {
@@ -67,7 +81,13 @@ void StepLog::node_recorded(const Node& node, const PolicyDecision& decision, in
   graph_.ops.push_back(std::move(op));
   indices_.push_back(node.index);
   decided_within_.push_back(decision.is_must());
-  graph_.events.push_back({Event::kRuns, index});
+  append(Event::kRuns, index);
+  if (meter_ != nullptr) {
+    meter_->notes_op();
+    for (const NodeOutput& output : node.outputs) {
+      meter_->hands_out(*output.value, id_of(*output.value));
+    }
+  }
 }
 
 void StepLog::decided_again(const Value& value, const PolicyDecision& decision, DecidedBy /*by*/) {
@@ -89,7 +109,7 @@ void StepLog::hook_added(const TapeHook& hook, const Value& value) {
   const auto index = static_cast<uint32_t>(graph_.hooks.size());
   graph_.hooks.push_back(id_of(value));
   hooks_[&hook] = index;
-  graph_.events.push_back({Event::kWanted, index});
+  append(Event::kWanted, index);
 }
 
 void StepLog::hook_taken(const TapeHook& hook, int graph_task) {
@@ -102,9 +122,12 @@ void StepLog::hook_taken(const TapeHook& hook, int graph_task) {
       look_outside();
     }
     graph_task_ = graph_task;
-    graph_.events.push_back({Event::kBackward, 0});
+    append(Event::kBackward, 0);
   }
-  graph_.events.push_back({Event::kTaken, it->second});
+  append(Event::kTaken, it->second);
+  if (meter_ != nullptr) {
+    meter_->hands_out(*hook.value(), graph_.hooks[it->second]);
+  }
 }
 
 void StepLog::look_outside() {
@@ -122,7 +145,7 @@ void StepLog::look_at(const Value& value, uint32_t id) {
 void StepLog::hook_removed(const TapeHook& hook, const Value& /*value*/) {
   const auto it = hooks_.find(&hook);
   if (it != hooks_.end()) {
-    graph_.events.push_back({Event::kReleased, it->second});
+    append(Event::kReleased, it->second);
     hooks_.erase(it);
   }
 }
@@ -148,8 +171,38 @@ void StepLog::value_died(const Value& value) {
     return;
   }
   note_packed(value, it->second);
-  graph_.events.push_back({Event::kDies, it->second});
+  append(Event::kDies, it->second);
+  if (meter_ != nullptr) {
+    meter_->died(it->second);
+  }
   ids_.erase(it);
+}
+
+void StepLog::bytes_changed(const ByteChange& change) {
+  if (meter_ != nullptr && change.kind == ByteChange::Kind::kEvict) {
+    meter_->is_disturbed();
+  }
+}
+
+// The kernel of an op.
+class StepLog::MeteredCall final : public CallObservation {
+ public:
+  MeteredCall(StepMeter& meter, Tape& tape) : meter_(meter), tape_(tape) {
+    const Tape::Lock locked(tape_);
+    meter_.op_begins();
+  }
+  void ran() override {
+    const Tape::Lock locked(tape_);
+    meter_.op_ended();
+  }
+
+ private:
+  StepMeter& meter_;
+  Tape& tape_;
+};
+
+std::unique_ptr<CallObservation> StepLog::observe_call(const OpFacts& facts, int64_t /*index*/) {
+  return meter_ == nullptr || facts.is_view ? nullptr : std::make_unique<MeteredCall>(*meter_, *tape_);
 }
 
 void StepLog::append_backward() {
@@ -181,6 +234,8 @@ StepGraph StepLog::take() {
                    [](const Event& e) { return e.kind == Event::kTaken; })) {
     look_outside();
     append_backward();
+  } else if (meter_ != nullptr) {
+    readings_ = meter_->take();
   }
   return std::move(graph_);
 }

@@ -36,6 +36,7 @@ class LoggingAStep final : public RegionObserver {
   std::string_view kind() const override { return "step log"; }
   void start(Tape& tape) override {
     const Tape::Lock locked(tape);
+    log_->set_tape(tape);
     locked->observers().add(log_);
   }
 
