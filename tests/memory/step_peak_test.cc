@@ -38,8 +38,8 @@ class StepPeakTest : public CleanTest {
     fn();
     return counter_.peak_bytes() - before;
   }
-  std::vector<StepPeaks> peaks(const std::function<at::Tensor()>& forward, const Tensors& parameters) {
-    return step_peaks({.forward = forward, .parameters = parameters}, at::kCPU, 8,
+  std::vector<StepPeaks> peaks(const std::function<at::Tensor()>& forward, const Tensors& parameters, int plans = 8) {
+    return step_peaks({.forward = forward, .parameters = parameters}, at::kCPU, plans,
                       [&](const auto& fn) { return peak_of(fn); });
   }
   static void expect_exact(const std::vector<StepPeaks>& peaks) {
@@ -210,7 +210,7 @@ class StepPeakNetworksTest : public StepPeakTest, public ::testing::WithParamInt
 
 TEST_P(StepPeakNetworksTest, IsWithinATenthOfAPercentAndNoLessWhereTheRegionEndsBeforeBackward) {
   const PeakNetwork network = peak_network(GetParam(), at::kCPU);
-  const std::vector<StepPeaks> found = peaks([&] { return network.forward().sum(); }, network.module->parameters());
+  const std::vector<StepPeaks> found = peaks([&] { return network.forward().sum(); }, network.module->parameters(), 4);
   const auto [most, least] = deviations(GetParam(), found);
   EXPECT_LE(most, 0.1);
   EXPECT_EQ(least, 0);
