@@ -471,7 +471,7 @@ def test_a_form_of_a_modules_own_methods_is_collected_with_the_module():
 
     def in_scope():
         module = Narrowing()
-        module.scope = ac2.PolicyScope(memory_budget=40000, allow_inexact=module.form)
+        module.scope = ac2.PolicyScope(memory_budget=ac2.MemoryBudget.soft(60000), allow_inexact=module.form)
         with module.scope:
             loss = module.layers(torch.randn(64, 64)).tanh().sum()
         loss.backward()
@@ -479,7 +479,7 @@ def test_a_form_of_a_modules_own_methods_is_collected_with_the_module():
 
     def wrapped():
         module = Narrowing()
-        ac2.checkpoint_wrapper(module.layers, memory_budget=40000, allow_inexact=module.form)
+        ac2.checkpoint_wrapper(module.layers, memory_budget=ac2.MemoryBudget.soft(60000), allow_inexact=module.form)
         module.layers(torch.randn(64, 64)).sum().backward()
         return weakref.ref(module)
 
