@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ac2/internal/planning/keep_simulator.h"
+#include "ac2/internal/planning/op_order.h"
 
 namespace ac2::internal {
 
@@ -14,8 +15,6 @@ namespace {
 
 using Fate = StepGraph::Fate;
 
-// Shares of the bytes that can be copied which are tried.
-constexpr std::array<double, 5> kShares = {0.125, 0.25, 0.5, 0.75, 1};
 // The values on their way to the host may take so much of the bytes, and so may those on their way back.
 constexpr int64_t kWindow = 8;
 constexpr std::array<int64_t, 3> kOtherWindows = {4, 16, 32};
@@ -28,24 +27,20 @@ bool fits_better(const std::optional<CopyPlan>& plan, const std::optional<CopyPl
 }  // namespace
 
 CopyPlanner::CopyPlanner(const StepGraph& graph, Planner& planner, double bytes_per_cost)
-    : graph_(graph), planner_(planner), bytes_per_cost_(bytes_per_cost) {
+    : graph_(graph), planner_(planner), bytes_per_cost_(bytes_per_cost), leaving_bytes_(graph.ops.size()) {
   for (uint32_t op = 0; op < graph_.ops.size(); ++op) {
-    if (graph_.ops[op].fate == Fate::kOpen && planner_.simulator().kept_bytes(op) > 0 && leaving_bytes(op) > 0) {
+    int64_t largest = 0;
+    for (const uint32_t result : graph_.ops[op].results) {
+      const int64_t bytes = graph_.values[result].leaves ? graph_.values[result].bytes : 0;
+      leaving_bytes_[op] += bytes;
+      largest = std::max(largest, bytes);
+    }
+    if (graph_.ops[op].fate == Fate::kOpen && planner_.simulator().kept_bytes(op) > 0 && leaving_bytes_[op] > 0) {
       leaving_.push_back(op);
-      for (const uint32_t result : graph_.ops[op].results) {
-        largest_ = std::max(largest_, graph_.values[result].leaves ? graph_.values[result].bytes : 0);
-      }
+      largest_ = std::max(largest_, largest);
     }
   }
   find_timely();
-}
-
-int64_t CopyPlanner::leaving_bytes(uint32_t op) const {
-  int64_t bytes = 0;
-  for (const uint32_t result : graph_.ops[op].results) {
-    bytes += graph_.values[result].leaves ? graph_.values[result].bytes : 0;
-  }
-  return bytes;
 }
 
 // When each value is first taken, on a clock that stands at `forward` when backward begins. Infinity: never.
@@ -83,7 +78,7 @@ void CopyPlanner::find_timely() {
     }
     // A value that only replays take is as good as taken where backward is as far as forward was.
     const double until_use = (std::isfinite(use) ? use : 2 * forward - passed) - passed;
-    if (2 * static_cast<double>(leaving_bytes(op)) <= until_use * bytes_per_cost_) {
+    if (2 * static_cast<double>(leaving_bytes_[op]) <= until_use * bytes_per_cost_) {
       timely_.push_back(op);
     }
     ++next;
@@ -94,31 +89,7 @@ std::vector<CopyPlanner::Ops> CopyPlanner::orders(const KeepPlan& without_copies
   Ops kept_first = timely_;
   std::stable_partition(kept_first.begin(), kept_first.end(),
                         [&](uint32_t op) { return without_copies.kept[op] != Keep::kNothing; });
-  return {timely_, std::move(kept_first), dearest_first(timely_)};
-}
-
-CopyPlanner::Ops CopyPlanner::dearest_first(Ops ops) const {
-  const auto rate = [&](uint32_t op) { return graph_.ops[op].cost / static_cast<double>(leaving_bytes(op)); };
-  std::stable_sort(ops.begin(), ops.end(), [&](uint32_t a, uint32_t b) { return rate(a) > rate(b); });
-  return ops;
-}
-
-CopyPlanner::Ops CopyPlanner::first_of(const Ops& order, double share) const {
-  double most = 0;
-  for (const uint32_t op : order) {
-    most += share * static_cast<double>(leaving_bytes(op));
-  }
-  Ops first;
-  double bytes = 0;
-  for (const uint32_t op : order) {
-    bytes += static_cast<double>(leaving_bytes(op));
-    if (bytes > most * (1 + 1e-9)) {
-      break;
-    }
-    first.push_back(op);
-  }
-  std::sort(first.begin(), first.end());
-  return first;
+  return {timely_, std::move(kept_first), dearest_first(graph_, leaving_bytes_, timely_)};
 }
 
 int64_t CopyPlanner::window_of(int64_t wish, int64_t bytes) const {
@@ -154,7 +125,7 @@ CopyPlan CopyPlanner::as_plan(std::vector<Keep> kept, const Ops& copied, int64_t
 std::optional<CopyPlan> CopyPlanner::plan_around(const Ops& copied, int64_t window, int64_t bytes) {
   int64_t on_their_way = 0;
   for (const uint32_t op : copied) {
-    on_their_way += leaving_bytes(op);
+    on_their_way += leaving_bytes_[op];
   }
   const StepGraph rest = without(copied);
   Planner planner(rest);
@@ -192,7 +163,7 @@ std::optional<CopyPlan> CopyPlanner::search(int64_t bytes, const KeepPlan& witho
   std::vector<Ops> tried = {{}};
   for (const Ops& order : orders(without_copies)) {
     for (const double share : kShares) {
-      Ops ops = first_of(order, share);
+      Ops ops = first_share(leaving_bytes_, order, share);
       if (std::find(tried.begin(), tried.end(), ops) == tried.end()) {
         consider(ops, window_of(bytes / kWindow, bytes));
         tried.push_back(std::move(ops));
@@ -208,7 +179,7 @@ std::optional<CopyPlan> CopyPlanner::search(int64_t bytes, const KeepPlan& witho
 
 void CopyPlanner::improve(int64_t bytes, CopyPlan& plan) {
   planner_.set_copies(plan.copies);
-  planner_.copy_more(bytes, dearest_first(leaving_), plan.keep);
+  planner_.try_third_way(bytes, Keep::kCopied, dearest_first(graph_, leaving_bytes_, leaving_), plan.keep);
 }
 
 std::optional<CopyPlan> CopyPlanner::solve(int64_t bytes) {

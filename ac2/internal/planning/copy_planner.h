@@ -55,16 +55,11 @@ class CopyPlanner {
  private:
   using Ops = std::vector<uint32_t>;
 
-  int64_t leaving_bytes(uint32_t op) const;
   std::vector<double> first_uses(double forward) const;
   // Ops whose results can be there and back before they are used, in the order of the program.
   void find_timely();
   // The orders in which more and more of the timely ops are copied.
   std::vector<Ops> orders(const KeepPlan& without_copies) const;
-  // Those first that cost most for their bytes.
-  Ops dearest_first(Ops ops) const;
-  // The first ops of the order that have this share of its bytes.
-  Ops first_of(const Ops& order, double share) const;
   // As many bytes as wished, in whole numbers of the largest value, and at least one of those if that leaves room.
   int64_t window_of(int64_t wish, int64_t bytes) const;
   // The step with these results in the host's memory.
@@ -82,7 +77,8 @@ class CopyPlanner {
   const StepGraph& graph_;
   Planner& planner_;
   const double bytes_per_cost_;
-  Ops leaving_;  // that have a result which may leave
+  std::vector<int64_t> leaving_bytes_;  // by op: of its results that may leave
+  Ops leaving_;                         // that have such results
   Ops timely_;
   int64_t largest_ = 0;  // the bytes of the largest value that may leave
   std::optional<CopyPlan> smallest_;

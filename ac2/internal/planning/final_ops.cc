@@ -52,8 +52,9 @@ std::vector<uint8_t> final_ops(const StepGraph& graph, absl::Span<const uint8_t>
   };
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const StepGraph::Op& op = graph.ops[i];
-    // The inputs of a replayed op are taken, so that it is not final. A copied result is not computed again anyway.
-    are_final[i] = op.fate == Fate::kOpen && kept[i] != Keep::kCopied &&
+    // The inputs of a replayed op are taken, so that it is not final. A result that is copied or narrowed is
+    // not computed again anyway.
+    are_final[i] = op.fate == Fate::kOpen && kept[i] != Keep::kCopied && kept[i] != Keep::kNarrowed &&
                    std::any_of(op.inputs.begin(), op.inputs.end(), is_held_for_the_op);
   }
   // A value that leads to no result which backward wants goes when the program lets it go, and all that was held for it

@@ -110,7 +110,8 @@ void KeepSimulator::complete(std::vector<Keep>& kept) const {
       wanted |= wanted_[result] != 0;
       taken |= replay_takes[result] != 0 && !(is_kept && wanted_[result] != 0);
     }
-    const Keep full = kept[i] == Keep::kCopied ? Keep::kCopied : taken ? Keep::kAll : Keep::kWanted;
+    const bool in_a_form = kept[i] == Keep::kCopied || kept[i] == Keep::kNarrowed;
+    const Keep full = in_a_form ? kept[i] : taken ? Keep::kAll : Keep::kWanted;
     kept[i] = is_kept && (wanted || taken) ? full : Keep::kNothing;
     if (op.fate != Fate::kSaved && kept[i] == Keep::kNothing && (wanted || taken)) {
       for (const uint32_t input : op.inputs) {
@@ -126,7 +127,7 @@ bool KeepSimulator::saved(uint32_t value) const {
     return graph_.values[value].ours;
   }
   return graph_.ops[op].fate == Fate::kSaved || (!final_.empty() && final_[op] != 0) ||
-         (graph_.ops[op].fate == Fate::kOpen && (kept_[op] == Keep::kAll || kept_[op] == Keep::kCopied));
+         (graph_.ops[op].fate == Fate::kOpen && is_saved_for_replays(kept_[op]));
 }
 
 void KeepSimulator::note_peak(int64_t more) {
@@ -312,8 +313,8 @@ void KeepSimulator::release(uint32_t hook) {
 void KeepSimulator::forward_op(uint32_t index) {
   const StepGraph::Op& op = graph_.ops[index];
   const bool is_final = !final_.empty() && final_[index] != 0;
-  const bool saved_for_replays = kept_[index] == Keep::kAll || kept_[index] == Keep::kCopied;
-  const bool may_run_again = op.fate != Fate::kSaved && !is_final && !(op.fate == Fate::kOpen && saved_for_replays);
+  const bool may_run_again =
+      op.fate != Fate::kSaved && !is_final && !(op.fate == Fate::kOpen && is_saved_for_replays(kept_[index]));
   for (const uint32_t input : op.inputs) {
     if (may_run_again && saved(input)) {
       hold(input);

@@ -15,7 +15,8 @@
 // - A value that is saved, or from outside and the region's alone, is held while an op that may be replayed takes it.
 //   Ops that the plan never replays need none of it, so that such values are held for the planned replays only: see
 //   final_ops.h.
-// - A value that is held in another form is unpacked when it is wanted, and its bytes stand beside that form.
+// - A value that is held in another form is unpacked when it is wanted, and its bytes stand beside that form. The same
+//   holds of a value that the plan narrows.
 // - A copied value leaves for the host's memory when it is first held, and comes back when it is wanted. Its bytes
 // count
 //   while they are pinned. Beside them count those that are on their way, as far as the CopyWindow lets them be: in
@@ -54,9 +55,14 @@ struct KeepOutcome {
   int64_t copied_values = 0;
   int64_t copied_bytes = 0;
   double copy_wait = 0;
+  // Of the values that are packed into a narrower form: how many, their bytes before that, and the cost of packing them
+  // and of unpacking them for each use.
+  int64_t narrowed_values = 0;
+  int64_t narrowed_bytes = 0;
+  double narrow_cost = 0;
 
   // By which the step is longer than one that keeps everything.
-  double extra_cost() const { return replay_cost + copy_wait; }
+  double extra_cost() const { return replay_cost + copy_wait + narrow_cost; }
 };
 
 class KeepSimulator {
@@ -98,8 +104,14 @@ class KeepSimulator {
     bool unpacked = false;  // its bytes are there beside the form that is held
   };
 
+  // Whether this run does so with all results of the value's op.
+  bool is_kept_as(Keep keep, uint32_t value) const;
   // Whether the value leaves in this run.
   bool copied(uint32_t value) const;
+  // Whether the value is packed into its narrower form in this run.
+  bool narrowed(uint32_t value) const;
+  // The bytes of the value as it is held.
+  int64_t held_bytes(uint32_t value) const;
   // The bytes that unpacking the value makes. 0: nothing is unpacked.
   int64_t unpacked_bytes(uint32_t value) const;
   // The bytes of values that leave or come back which may be on the device beside those that are held.

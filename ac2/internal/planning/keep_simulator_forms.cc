@@ -7,16 +7,33 @@ namespace ac2::internal {
 
 using Fate = StepGraph::Fate;
 
-bool KeepSimulator::copied(uint32_t value) const {
-  if (!copies_any_ || !graph_.values[value].leaves) {
-    return false;
-  }
+namespace {
+
+// Of the cost of packing and unpacking, as in NarrowForms of the evictor.
+constexpr double kUnpackingShare = 0.25;
+
+}  // namespace
+
+bool KeepSimulator::is_kept_as(Keep keep, uint32_t value) const {
   const uint32_t op = graph_.values[value].op;
-  return op != StepGraph::kOutside && graph_.ops[op].fate == Fate::kOpen && kept_[op] == Keep::kCopied;
+  return op != StepGraph::kOutside && graph_.ops[op].fate == Fate::kOpen && kept_[op] == keep;
+}
+
+bool KeepSimulator::copied(uint32_t value) const {
+  return copies_any_ && graph_.values[value].leaves && is_kept_as(Keep::kCopied, value);
+}
+
+bool KeepSimulator::narrowed(uint32_t value) const {
+  return graph_.values[value].narrows && is_kept_as(Keep::kNarrowed, value);
+}
+
+int64_t KeepSimulator::held_bytes(uint32_t value) const {
+  return narrowed(value) ? graph_.values[value].narrow_bytes : graph_.values[value].bytes;
 }
 
 int64_t KeepSimulator::unpacked_bytes(uint32_t value) const {
-  return copied(value) ? graph_.values[value].bytes : graph_.values[value].unpacked_bytes;
+  const StepGraph::Value& of = graph_.values[value];
+  return copied(value) || narrowed(value) ? of.bytes : of.unpacked_bytes;
 }
 
 int64_t KeepSimulator::on_their_way() const {
@@ -34,6 +51,8 @@ void KeepSimulator::unpack(uint32_t value) {
   note_peak();
   if (copied(value)) {
     schedule_.comes_back(value);
+  } else if (narrowed(value)) {
+    outcome_.narrow_cost += kUnpackingShare * graph_.values[value].narrow_cost;
   }
 }
 
@@ -43,7 +62,12 @@ void KeepSimulator::hold(uint32_t value) {
   }
   states_[value].held = true;
   const int64_t bytes = graph_.values[value].bytes;
-  if (copied(value)) {
+  if (narrowed(value)) {
+    held_ += held_bytes(value);
+    ++outcome_.narrowed_values;
+    outcome_.narrowed_bytes += bytes;
+    outcome_.narrow_cost += (1 - kUnpackingShare) * graph_.values[value].narrow_cost;
+  } else if (copied(value)) {
     note_peak(bytes);  // the value leaves after it was held
     away_ += bytes;
     ++outcome_.copied_values;
@@ -59,8 +83,8 @@ void KeepSimulator::hold(uint32_t value) {
 void KeepSimulator::drop(uint32_t value) {
   ValueState& state = states_[value];
   if (state.held || state.there) {
-    (copied(value) ? away_ : held_) -= graph_.values[value].bytes;
-    if (!copied(value)) {
+    (copied(value) ? away_ : held_) -= held_bytes(value);
+    if (!copied(value) && !narrowed(value)) {
       note_going(value, graph_.values[value].unpacked_bytes > 0);
     }
     state.held = state.there = false;

@@ -88,8 +88,9 @@ KeepPlan Planner::evaluate(std::vector<Keep> kept) {
   simulator_.complete(kept);
   KeepPlan plan{std::move(kept), {}};
   plan.outcome = simulator_.run(plan.kept);
-  const bool copies = plan.outcome.copied_values > 0;  // CopyPlanner has a smallest plan of its own
-  if (!copies && (!smallest_ || plan.outcome.peak_bytes < smallest_->outcome.peak_bytes)) {
+  // CopyPlanner and NarrowPlanner have smallest plans of their own.
+  const bool has_forms = plan.outcome.copied_values > 0 || plan.outcome.narrowed_values > 0;
+  if (!has_forms && (!smallest_ || plan.outcome.peak_bytes < smallest_->outcome.peak_bytes)) {
     smallest_ = plan;
   }
   return plan;

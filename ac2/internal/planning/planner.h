@@ -61,9 +61,10 @@ class Planner {
 
   // For plans that copy, which CopyPlanner makes.
   void set_copies(const CopySpeedAndWindow& copies) { simulator_.set_copies(copies); }
-  // Copies one result, keeps or replays it in place of what the plan does with it, and makes the others fit, while that
-  // makes the plan better. `may_copy`: ops, in the order in which they are tried.
-  void copy_more(int64_t bytes, const std::vector<uint32_t>& may_copy, KeepPlan& plan);
+  // Copies or narrows one result, keeps or replays it in place of what the plan does with it, and makes the others fit,
+  // while that makes the plan better. `way`: kCopied or kNarrowed. `may`: the ops for which that is a way, in the order
+  // in which they are tried.
+  void try_third_way(int64_t bytes, Keep way, const std::vector<uint32_t>& may, KeepPlan& plan);
 
   // A lower bound: no plan of that many bytes replays less. The bound is Lagrange's relaxation, in which more bytes may
   // be kept at the end of forward, at a price. For steps whose ops have one result each. 0, which says nothing, if more

@@ -74,7 +74,7 @@ void Planner::exchange(int64_t bytes, KeepPlan& plan) {
   }
 }
 
-void Planner::copy_more(int64_t bytes, const std::vector<uint32_t>& may_copy, KeepPlan& plan) {
+void Planner::try_third_way(int64_t bytes, Keep way, const std::vector<uint32_t>& may, KeepPlan& plan) {
   evaluations_ = patience_;
   keep_more(bytes, plan);
   const auto try_as = [&](uint32_t op, Keep keep) {
@@ -94,9 +94,9 @@ void Planner::copy_more(int64_t bytes, const std::vector<uint32_t>& may_copy, Ke
   };
   for (bool improved = true; improved && evaluations_ > 0;) {
     improved = false;
-    for (size_t i = 0; i < may_copy.size() && evaluations_ > 0; ++i) {
-      const uint32_t op = may_copy[i];
-      for (const Keep keep : {Keep::kCopied, Keep::kWanted, Keep::kNothing}) {
+    for (size_t i = 0; i < may.size() && evaluations_ > 0; ++i) {
+      const uint32_t op = may[i];
+      for (const Keep keep : {way, Keep::kWanted, Keep::kNothing}) {
         const bool is_so =
             keep == Keep::kWanted ? plan.kept[op] == Keep::kAll || plan.kept[op] == keep : plan.kept[op] == keep;
         improved = (!is_so && try_as(op, keep)) || improved;

@@ -27,6 +27,10 @@ struct StepGraph {
     uint32_t op = kOutside;      // the op that made it
     bool ours = false;           // the value comes from outside, but only the region keeps it alive
     bool leaves = false;         // the value may be copied to the host's memory, so that its bytes are free meanwhile
+    // The value may be packed into a narrower form of so many bytes.
+    bool narrows = false;
+    int64_t narrow_bytes = 0;
+    double narrow_cost = 0;  // of packing it and unpacking it once, in the unit of Op::cost
   };
   struct Op {
     double cost = 0;
