@@ -9,10 +9,10 @@
 // The time of a plan is that of its replays, of packing, and of unpacking for each use. The values that may be packed
 // are those of StepGraph::Value::narrows.
 //
-// The search takes many sets of results to pack: more and more of those that a plan without forms keeps, of those that
-// it computes again, of those that are dearest for the bytes that packing frees, and of the first of the program. For
-// each set the Planner chooses among the others, coarsely. A local search improves the best of these and the plan
-// without forms.
+// The search takes many sets of results to pack. They are of those for which packing costs less, for the bytes that it
+// frees, than their own op: more and more of those that a plan without forms keeps, of those that it computes again, of
+// the dearest, and of the first of the program; and, once, all results. For each set the Planner chooses among the
+// others, coarsely. A local search improves the best of these and the plan without forms.
 //
 // Guaranteed: a plan takes no more time than the Planner's for the same bytes, by the same model, and is the Planner's
 // where no form helps; the same graph gives the same plan. Not guaranteed: the best plan. narrow_planner_test compares
@@ -45,8 +45,8 @@ class NarrowPlanner {
  private:
   using Ops = std::vector<uint32_t>;
 
-  // The orders in which more and more of the ops' results are packed.
-  std::vector<Ops> orders(const KeepPlan& without_forms) const;
+  // The sets of ops whose results are packed.
+  std::vector<Ops> sets(const KeepPlan& without_forms) const;
   // The step with these results in their form.
   StepGraph with_forms(const Ops& narrowed) const;
   KeepPlan as_plan(std::vector<Keep> kept, const Ops& narrowed);
@@ -59,6 +59,7 @@ class NarrowPlanner {
   Planner& planner_;
   std::vector<int64_t> freed_;  // by op: the bytes that packing its results frees
   Ops may_narrow_;              // ops whose results may be packed
+  Ops worthwhile_;              // of these, those of which packing costs less for the bytes than their op
   std::optional<KeepPlan> smallest_;
   bool smallest_found_ = false;
 };

@@ -254,7 +254,7 @@ std::vector<KeepPlan> Planner::find_starts(int64_t bytes) {
     }
   }
   if (starts.empty()) {
-    find_smallest();
+    smallest();
     add(smallest_);
   }
   return starts;
@@ -295,10 +295,7 @@ double Planner::least_cost(int64_t bytes) {
   return steps_.back().stages.size() == 1 ? relax(bytes).cost : 0;
 }
 
-void Planner::find_smallest() {
-  if (std::exchange(smallest_found_, true)) {
-    return;
-  }
+const KeepPlan& Planner::sketch_smallest() {
   keep_none();
   const int64_t most = keep_all().outcome.peak_bytes;
   for (StagedStep& step : steps_) {
@@ -316,13 +313,16 @@ void Planner::find_smallest() {
       }
     }
   }
-  evaluations_ = patience_;
-  while (evaluations_ > 0 && shrink()) {
-  }
+  return *smallest_;
 }
 
 const KeepPlan& Planner::smallest() {
-  find_smallest();
+  if (!std::exchange(smallest_found_, true)) {
+    sketch_smallest();
+    evaluations_ = patience_;
+    while (evaluations_ > 0 && shrink()) {
+    }
+  }
   return *smallest_;
 }
 

@@ -55,6 +55,8 @@ class Planner {
   std::optional<KeepPlan> sketch(int64_t bytes);
   // The plan with the fewest bytes that was found so far, after a search for small ones.
   const KeepPlan& smallest();
+  // The same in a part of the time, without a local search.
+  const KeepPlan& sketch_smallest();
 
   // The plan that keeps these results and no others, completed.
   KeepPlan evaluate(std::vector<Keep> kept);
@@ -93,12 +95,13 @@ class Planner {
   void find_prices();
   // Plans within that many bytes for local searches to start from. Empty if none was found.
   std::vector<KeepPlan> find_starts(int64_t bytes);
-  void find_smallest();
 
   // Local searches, in planner_local_search.cc.
 
   // Keeps results that the plan drops, as many as fit.
   void keep_more(int64_t bytes, KeepPlan& plan);
+  // The same for these ops alone, whose results are then held in this way.
+  void keep_more_as(Keep way, const std::vector<uint32_t>& ops, int64_t bytes, KeepPlan& plan);
   // Drops results that save least per byte, but not those of `except`, until the rest fits.
   void make_fit(int64_t bytes, uint32_t except, KeepPlan& plan);
   // Keeps one result in place of others, and the other way round, while that makes the plan better.

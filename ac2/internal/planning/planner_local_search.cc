@@ -7,8 +7,12 @@
 namespace ac2::internal {
 
 void Planner::keep_more(int64_t bytes, KeepPlan& plan) {
+  keep_more_as(Keep::kWanted, by_rate_, bytes, plan);
+}
+
+void Planner::keep_more_as(Keep way, const std::vector<uint32_t>& ops, int64_t bytes, KeepPlan& plan) {
   std::vector<uint32_t> dropped;
-  for (const uint32_t op : by_rate_) {
+  for (const uint32_t op : ops) {
     if (plan.kept[op] == Keep::kNothing) {
       dropped.push_back(op);
     }
@@ -23,7 +27,7 @@ void Planner::keep_more(int64_t bytes, KeepPlan& plan) {
     }
     std::vector<Keep> kept = plan.kept;
     for (size_t i = begin; i < end; ++i) {
-      kept[dropped[i]] = Keep::kWanted;
+      kept[dropped[i]] = way;
     }
     KeepPlan more = evaluate(std::move(kept));
     if (more.outcome.peak_bytes <= bytes) {
@@ -86,6 +90,9 @@ void Planner::try_third_way(int64_t bytes, Keep way, const std::vector<uint32_t>
       return false;
     }
     keep_more(bytes, other);
+    if (way == Keep::kNarrowed) {
+      keep_more_as(way, may, bytes, other);  // what is freed may be too little for a result, but enough for a form
+    }
     const bool better = is_better(other.outcome, plan.outcome);
     if (better) {
       plan = std::move(other);
