@@ -15,6 +15,7 @@
 #include "ac2/internal/following/plan_follower.h"
 #include "ac2/internal/following/planned_step.h"
 #include "ac2/internal/libtorch/tensor_bytes.h"
+#include "ac2/internal/observe/measured_forms.h"
 #include "ac2/internal/observe/step_log.h"
 #include "ac2/internal/observe/step_meter.h"
 #include "ac2/internal/offload/offload_device.h"
@@ -22,6 +23,7 @@
 #include "ac2/internal/operators/cost_source.h"
 #include "ac2/internal/operators/meta_kernels.h"
 #include "ac2/internal/planning/copy_planner.h"
+#include "ac2/internal/planning/narrow_planner.h"
 #include "ac2/internal/planning/planner.h"
 #include "ac2/internal/planning/step_graph.h"
 #include "ac2/internal/planning/step_peak.h"
@@ -75,6 +77,18 @@ void check(const PlanOptions& options) {
   TORCH_CHECK(options.copy_min_bytes >= 0,
               "PlanOptions::copy_min_bytes must be a number of bytes that is not negative, but is ",
               options.copy_min_bytes, ".");
+  const auto& form = options.allow_inexact;
+  TORCH_CHECK(!form || form->save_with_hooks() != nullptr, "PlanOptions::allow_inexact is ",
+              to_string(form ? form->policy() : CheckpointPolicy::MUST_SAVE),
+              "; expected a form to pack values in: a SaveWithHooks, such as policies::quantized_form(8) (in Python "
+              "ac2.policies.quantized_form(8)).");
+  TORCH_CHECK(!form || !options.step_peak_on,
+              "PlanOptions::allow_inexact and PlanOptions::step_peak_on were both given, but each result is packed once "
+              "while the step is recorded for a plan that packs, and that memory would be measured too. Measure the "
+              "peak without a form.");
+  TORCH_CHECK(!form || !options.copy_bytes_per_forward,
+              "PlanOptions::allow_inexact and PlanOptions::copy_bytes_per_forward were both given, but a plan either "
+              "packs results or copies them. Give one of the two, and compare the summaries of both plans.");
 }
 
 bool can_leave(c10::Device device) {
@@ -120,6 +134,10 @@ struct StepPlanner::State {
   std::optional<internal::CopyPlanner> copies;  // if results may be copied
   std::optional<StepReadings> readings;         // until `peak` has them
   std::optional<StepPeak> peak;                 // if it is known
+  // If results may be packed.
+  std::optional<PolicyDecision> form;
+  std::optional<internal::MeasuredForms> forms;
+  std::optional<internal::NarrowPlanner> narrow;
   double forward_cost = 0;
 
   PolicyDecision note(const OpContext& op) {
@@ -128,6 +146,9 @@ struct StepPlanner::State {
       calls.resize(index + 1);
     }
     calls[index] = internal::PlannedCall{op.op(), internal::bytes_of(op.outputs())};
+    if (forms) {
+      forms->measure(op);
+    }
     return CheckpointPolicy::PREFER_SAVE;
   }
 
@@ -142,8 +163,11 @@ struct StepPlanner::State {
                         .forward_cost = forward_cost,
                         .copied_values = plan.outcome.copied_values,
                         .copied_bytes = plan.outcome.copied_bytes,
-                        .copy_wait = plan.outcome.copy_wait};
-    if (peak && plan.outcome.copied_values == 0) {
+                        .copy_wait = plan.outcome.copy_wait,
+                        .narrowed_values = plan.outcome.narrowed_values,
+                        .narrowed_bytes = plan.outcome.narrowed_bytes,
+                        .narrow_cost = plan.outcome.narrow_cost};
+    if (peak && plan.outcome.copied_values == 0 && plan.outcome.narrowed_values == 0) {
       summary.step_peak_bytes = peak->of(plan.kept);
       summary.step_start_bytes = peak->start();
     }
@@ -154,10 +178,13 @@ struct StepPlanner::State {
     if (copies) {
       return copies->solve(bytes);
     }
-    std::optional<KeepPlan> plan = planner->solve(bytes);
+    std::optional<KeepPlan> plan = narrow ? narrow->solve(bytes) : planner->solve(bytes);
     return plan ? std::optional(CopyPlan{*std::move(plan), {}}) : std::nullopt;
   }
-  int64_t smallest_bytes() { return (copies ? copies->smallest().keep : planner->smallest()).outcome.peak_bytes; }
+  int64_t smallest_bytes() {
+    const KeepPlan& smallest = copies ? copies->smallest().keep : narrow ? narrow->smallest() : planner->smallest();
+    return smallest.outcome.peak_bytes;
+  }
 
   std::shared_ptr<const PlannedStep> planned(const CopyPlan& plan, int64_t bytes) const {
     auto step = std::make_shared<PlannedStep>();
@@ -168,6 +195,14 @@ struct StepPlanner::State {
       if (!decided_within[op]) {
         const bool is_final = !are_final.empty() && are_final[op] != 0;
         step->decisions[indices[op]] = decision_for(graph.ops[op].fate, plan.keep.kept[op], is_final);
+      }
+    }
+    if (plan.keep.outcome.narrowed_values > 0) {
+      step->form = form;
+      step->packs.resize(calls.size());
+      for (size_t op = 0; op < graph.ops.size(); ++op) {
+        step->packs[indices[op]] =
+            graph.ops[op].fate == StepGraph::Fate::kOpen && plan.keep.kept[op] == Keep::kNarrowed;
       }
     }
     step->bytes = bytes;
@@ -195,6 +230,10 @@ Devices StepPlanner::State::record(const std::function<void()>& step, const Plan
   const Policy policy = [this](const OpContext& op) { return note(op); };
   const auto scope = internal::open_region(policy, {.budget = budget, .log = log});
   const std::shared_ptr<internal::Tape> tape = scope->region->tape;
+  if (options.allow_inexact) {
+    const internal::Tape::Lock locked(*tape);
+    locked->kept().expect_inexact();
+  }
   const auto stop = [&] {
     {
       const internal::Tape::Lock locked(*tape);
@@ -218,6 +257,9 @@ Devices StepPlanner::State::record(const std::function<void()>& step, const Plan
     decided_within = log->decided_within();
     devices = log->devices();
     costs = *log->costs();
+    if (forms) {
+      forms->mark(*log, graph);
+    }
   }
   stop();
   return devices;
@@ -229,6 +271,10 @@ StepPlanner::StepPlanner(const std::function<void()>& step, PlanOptions options)
   TORCH_CHECK(ThreadRegions::here().innermost() == nullptr,
               "A step cannot be planned inside a region: its ops would be recorded twice. Plan it where no "
               "PolicyScope is open.");
+  state_->form = options.allow_inexact;
+  if (options.allow_inexact) {
+    state_->forms.emplace(options.allow_inexact->save_with_hooks());
+  }
   const Devices devices = state_->record(step, options);
   const StepGraph& graph = state_->graph;
   TORCH_CHECK(!graph.hooks.empty(), "There is nothing to plan: the step ran ", graph.ops.size(),
@@ -247,6 +293,9 @@ StepPlanner::StepPlanner(const std::function<void()>& step, PlanOptions options)
   if (options.copy_bytes_per_forward) {
     state_->copy_min_bytes = options.copy_min_bytes;
     state_->copies.emplace(graph, *state_->planner, *options.copy_bytes_per_forward / state_->forward_cost);
+  }
+  if (options.allow_inexact) {
+    state_->narrow.emplace(graph, *state_->planner);
   }
 }
 

@@ -37,6 +37,10 @@
 // of what is replayed and of the time for which the step waits for copies, because they do not fit beside its ops. What
 // is on its way counts in the bytes of the plan.
 //
+// With PlanOptions::allow_inexact a result may also be packed into a narrower form between forward and its use in
+// backward. The cost of a plan is then the sum of what is replayed and of packing and unpacking. Gradients are no
+// longer bitwise identical to those without a region.
+//
 // `step` is a step like any other and has its effects. `step` adds to gradients, and moves BatchNorm's statistics and
 // generators on. `step` may leave out the backward, which is then assumed to go through the ops in reverse. Gradients
 // are not touched then, but a tight plan may be too small for the real backward by some values: the budget then drops
@@ -85,7 +89,15 @@ struct PlanOptions {
   // On the CPU an allocator of ac2's comes in front of LibTorch's for that, and stays there, as with whatever_fits():
   // no other thread may allocate tensors while the first StepPlanner with this option is made. On an accelerator the
   // peaks in its allocator's statistics begin anew, as after torch.cuda.reset_peak_memory_stats().
+  //
+  // An error beside allow_inexact, for which each result is packed while the step is recorded.
   std::optional<c10::Device> step_peak_on = std::nullopt;
+  // Lets the plan pack results into a narrower form, as ScopeOptions::allow_inexact lets a budget:
+  //   {.allow_inexact = ac2::policies::quantized_form(8)}     // policies/quantize_ops.h
+  // The form's bytes and, unless costs are modelled, its cost are found by packing each result of `step` once. Use
+  // modelled_costs with it on an accelerator, as with copies. Any SaveWithHooks will do; anything else is an error, and
+  // so are copies and step_peak_on beside it.
+  std::optional<PolicyDecision> allow_inexact = std::nullopt;
 };
 
 // The most that a plan comes to, as computed from the recording. Where the program itself still has results when
@@ -120,6 +132,11 @@ struct PlanSummary {
   std::optional<int64_t> step_peak_bytes = std::nullopt;
   // Of these, the bytes that were there when the step began.
   std::optional<int64_t> step_start_bytes = std::nullopt;
+  // Of the results that are packed into a narrower form: how many, their bytes before they are packed, and the cost of
+  // packing and unpacking, in the same unit.
+  int64_t narrowed_values = 0;
+  int64_t narrowed_bytes = 0;
+  double narrow_cost = 0;
 };
 
 class StepPlanner {
@@ -168,11 +185,12 @@ Policy plan(const std::function<void()>& step, int64_t bytes, PlanOptions option
 // Whether the plan is one for the program's step is seen while the step runs, op by op, as for any plan. Safe to call
 // from any thread.
 //
-// Throws c10::Error if `plan` is not the policy of a plan, if the file cannot be written, and if `path` is that of
-// something else than a regular file, such as a device or a pipe.
+// Throws c10::Error if `plan` is not the policy of a plan, if it packs results in a form other than
+// policies::quantized_form, if the file cannot be written, and if `path` is that of something else than a regular file,
+// such as a device or a pipe.
 void save_plan(const Policy& plan, const std::string& path);
-// Throws c10::Error if the file cannot be read, is no plan, is of another version, is damaged, or has an operator that
-// this process does not have.
+// Throws c10::Error if the file cannot be read, is no plan, is of another version, is damaged, or has an operator or a
+// form that this process does not have.
 Policy load_plan(const std::string& path);
 
 }  // namespace ac2

@@ -1,7 +1,14 @@
 #include "policies/by_name.h"
 
+#include <cinttypes>
+#include <cstdio>
+#include <optional>
+
 #include "ac2/internal/policy_names/policy_names.h"
+#include "ac2/internal/region/form_name.h"
+#include "ac2/policy.h"
 #include "policies/all_or_nothing.h"
+#include "policies/quantize_ops.h"
 #include "policies/strategies.h"
 
 namespace ac2::internal {
@@ -23,6 +30,17 @@ const std::vector<NamedPolicy>& ready_made_policies() {
       {"offload_dot_with_no_batch_dims", policies::offload_dot_with_no_batch_dims},
   };
   return table;
+}
+
+std::optional<PolicyDecision> form_named(const std::string& name) {
+  int64_t bits = 0;
+  uint64_t seed = 0;
+  if (std::sscanf(name.c_str(), "quantized %" SCNd64 " bits, seed %" SCNu64, &bits, &seed) != 2 ||
+      (bits != 8 && bits != 4)) {
+    return std::nullopt;
+  }
+  const PolicyDecision form = policies::quantized_form(bits, {.seed = seed});
+  return name_of_form(*form.save_with_hooks()) == name ? std::optional(form) : std::nullopt;
 }
 
 }  // namespace ac2::internal

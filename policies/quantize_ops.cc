@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "ac2/internal/region/form_name.h"
 #include "policies/internal/common/pack_ops.h"
 #include "policies/internal/quantize/bit_mask.h"
 #include "policies/internal/quantize/quantize.h"
@@ -106,13 +107,14 @@ PolicyDecision quantized_form(int64_t bits, QuantizeOptions options) {
   TORCH_CHECK(bits == 8 || bits == 4, "quantized_form was given ", bits, " bits; expected 8 or 4.");
   const auto draws = std::make_shared<Draws>();
   draws->key = internal::mix_64(options.seed);
-  return internal::form_alone(SaveWithHooks{
+  SaveWithHooks functions{
       [bits, draws](const at::Tensor& tensor) {
         const at::ScalarType type = tensor.scalar_type();
         const bool has_codes = internal::can_quantize(type) && internal::can_quantize_on(tensor.device().type());
         return type == at::kBool || has_codes ? pack(tensor, static_cast<int>(bits), kAnyOp, *draws) : c10::IValue();
       },
-      [](const c10::IValue& packed) { return unpack(packed, kAnyOp); }});
+      [](const c10::IValue& packed) { return unpack(packed, kAnyOp); }};
+  return ac2::internal::named_form(std::move(functions), c10::str("quantized ", bits, " bits, seed ", options.seed));
 }
 
 }  // namespace ac2::policies

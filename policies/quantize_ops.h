@@ -47,11 +47,11 @@ struct QuantizeOptions {
 
 Policy quantize_ops(const std::vector<std::string>& ops, int64_t bits, QuantizeOptions options = {});
 
-// The same form by itself, for ScopeOptions::allow_inexact: a memory budget packs results in it that it has no room
-// for. `bits` is 8 or 4; anything else is a c10::Error. Results that the form cannot hold, or on a device without
-// kernels for it, are not packed. A result may be computed again from others that were packed, so what comes back may
-// be further from the exact one than the form's own bound. Rounding draws from the seed and from how many results were
-// packed before.
+// The same form by itself, for ScopeOptions::allow_inexact and PlanOptions::allow_inexact: a memory budget packs
+// results in it that it has no room for, and a plan those for which that costs less than to compute them again. `bits`
+// is 8 or 4; anything else is a c10::Error. Results that the form cannot hold, or on a device without kernels for it,
+// are not packed. A result may be computed again from others that were packed, so what comes back may be further from
+// the exact one than the form's own bound. Rounding draws from the seed and from how many results were packed before.
 PolicyDecision quantized_form(int64_t bits, QuantizeOptions options = {});
 
 }  // namespace ac2::policies

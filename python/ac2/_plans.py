@@ -39,12 +39,16 @@ class StepPlanner:
         step_peak_on: a device whose memory is measured while the step is recorded, so that summaries have
             ``step_peak_bytes``: "cpu", "cuda" or a ``torch.device``. On the CPU an allocator of ac2's comes in front of
             PyTorch's for that, as with whatever_fits(); on an accelerator the peaks of its statistics begin anew, as after
-            ``torch.cuda.reset_peak_memory_stats()``.
+            ``torch.cuda.reset_peak_memory_stats()``. Not beside ``allow_inexact``.
+        allow_inexact: lets the plan pack results into a narrower form, where that takes less time than to compute them again:
+            ``ac2.policies.quantized_form(8)``, or an ``ac2.SaveWithHooks``. Gradients are then as close as the form is. Each
+            result of ``step`` is packed once, to find its bytes and what packing costs. Not beside
+            ``copy_bytes_per_forward``.
 
     Raises:
-        RuntimeError: inside a region, if nothing was recorded that autograd holds, and with ``copy_bytes_per_forward`` if
-            no result is on a device from which values can be copied (nor on the meta device). Exceptions of ``step`` pass
-            through.
+        RuntimeError: inside a region, if nothing was recorded that autograd holds, with both ``copy_bytes_per_forward`` and
+            ``allow_inexact``, and with the former if no result is on a device from which values can be copied (nor on the
+            meta device). Exceptions of ``step`` and of the form pass through.
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class StepPlanner:
         copy_bytes_per_forward: Optional[float] = None,
         copy_min_bytes: Union[int, str] = 1 << 20,
         step_peak_on: Union[str, torch.device, None] = None,
+        allow_inexact: Union[None, "_C.Form", "_C.SaveWithHooks"] = None,
     ) -> None:
         if not callable(step):
             raise TypeError(f"step is {step!r}; expected a callable without arguments that runs one step.")
@@ -63,8 +68,9 @@ class StepPlanner:
         recording = None if recording_budget is None else as_bytes(recording_budget, "recording_budget")
         speed = None if copy_bytes_per_forward is None else _as_speed(copy_bytes_per_forward)
         device = None if step_peak_on is None else torch.device(step_peak_on)
+        min_bytes = _as_min_bytes(copy_min_bytes)
         self._planner = _C.StepPlanner(
-            step, models_costs(modelled_costs), recording, speed, _as_min_bytes(copy_min_bytes), device
+            step, models_costs(modelled_costs), recording, speed, min_bytes, device, allow_inexact
         )
 
     def plan(self, bytes: BudgetLike) -> "_C.Plan":
@@ -108,6 +114,7 @@ def plan(
     recording_budget: BudgetLike = None,
     copy_bytes_per_forward: Optional[float] = None,
     copy_min_bytes: Union[int, str] = 1 << 20,
+    allow_inexact: Union[None, "_C.Form", "_C.SaveWithHooks"] = None,
 ) -> "_C.Policy":
     """A policy that keeps for backward what is cheapest within ``bytes``, chosen for the whole of ``step``.
 
@@ -127,6 +134,7 @@ def plan(
         recording_budget=recording,
         copy_bytes_per_forward=copy_bytes_per_forward,
         copy_min_bytes=copy_min_bytes,
+        allow_inexact=allow_inexact,
     )
     return planner.plan(most).policy
 
@@ -137,8 +145,9 @@ def save_plan(policy: "_C.Policy", path: Union[str, "os.PathLike[str]"]) -> None
     The file replaces an older one as a whole, and is the same in C++.
 
     Raises:
-        RuntimeError: a policy that is not that of a plan; a file that cannot be written; a path of something else than a
-            regular file, such as a device or a pipe.
+        RuntimeError: a policy that is not that of a plan; a plan that packs results in a form other than
+            ``ac2.policies.quantized_form``; a file that cannot be written; a path of something else than a regular file,
+            such as a device or a pipe.
     """
     if not isinstance(policy, _C.Policy):
         raise TypeError(f"policy is {policy!r}; expected what ac2.plan() or a StepPlanner's plan(...).policy returned.")
@@ -154,7 +163,8 @@ def load_plan(path: Union[str, "os.PathLike[str]"]) -> "_C.Policy":
     Whether the plan is one for this program's step is seen while the step runs, op by op, as for any plan.
 
     Raises:
-        RuntimeError: a file that cannot be read, is no plan, is damaged, or has an operator that this process lacks.
+        RuntimeError: a file that cannot be read, is no plan, is damaged, or has an operator or a form that this process
+            lacks.
     """
     return _C.load_plan(path)
 

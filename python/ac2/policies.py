@@ -31,7 +31,7 @@
 
 Those without parameters have names: ``PolicyScope("speed")``, and policy_names() lists them.
 compute_intensive_ops() and slow_ops() list the ops that save_compute_intensive() and speed() save, as save_ops() takes
-them. quantized_form(bits) is the form of quantize_ops by itself, for PolicyScope's allow_inexact. Ops are names and patterns ("aten::mm", "aten::*mm*"),
+them. quantized_form(bits) is the form of quantize_ops by itself, for the allow_inexact of PolicyScope, plan and StepPlanner. Ops are names and patterns ("aten::mm", "aten::*mm*"),
 ``torch.ops.aten.mm`` (every overload) or ``torch.ops.aten.mm.default`` (that one).
 """
 

@@ -175,8 +175,7 @@ needed the value, or from backward. Counts as a MUST decision.)");
       .def(py::init<py::function, py::function>(), py::arg("pack"), py::arg("unpack"))
       .def_property_readonly("pack", &PySaveWithHooks::pack)
       .def_property_readonly("unpack", &PySaveWithHooks::unpack);
-  py::class_<PyForm> form(module, "Form",
-                          "A form that a memory budget may pack values in (PolicyScope's allow_inexact).");
+  py::class_<PyForm> form(module, "Form", "A form that a memory budget or a plan may pack values in (allow_inexact).");
   is_not_pickled(copy_is_itself(form));
 }
 

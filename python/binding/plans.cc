@@ -32,8 +32,9 @@ using WithoutGil = py::call_guard<py::gil_scoped_release>;
 std::unique_ptr<StepPlanner> make_planner(const py::function& step, bool modelled_costs,
                                           std::optional<int64_t> recording_budget,
                                           std::optional<double> copy_bytes_per_forward, int64_t copy_min_bytes,
-                                          std::optional<c10::Device> step_peak_on) {
+                                          std::optional<c10::Device> step_peak_on, const py::object& allow_inexact) {
   const HeldObject held(step);
+  const std::optional<PolicyDecision> form = to_form(allow_inexact, "allow_inexact");
   const std::function<void()> call = [&held] {
     const py::gil_scoped_acquire gil;
     calling_python([&] { return py::object(held.get()()); });
@@ -43,7 +44,8 @@ std::unique_ptr<StepPlanner> make_planner(const py::function& step, bool modelle
                                                          .recording_budget = recording_budget,
                                                          .copy_bytes_per_forward = copy_bytes_per_forward,
                                                          .copy_min_bytes = copy_min_bytes,
-                                                         .step_peak_on = step_peak_on});
+                                                         .step_peak_on = step_peak_on,
+                                                         .allow_inexact = form});
 }
 
 // The overload "aten::add.Tensor"; "aten::mm" or "aten::mm.default" for the one without a name. Null for a name that no
@@ -106,6 +108,10 @@ void add_planner(py::module_& module) {
                     "None where that was not measured.")
       .def_readonly("step_start_bytes", &PlanSummary::step_start_bytes,
                     "Of step_peak_bytes, what was there when the step began.")
+      .def_readonly("narrowed_values", &PlanSummary::narrowed_values, "Results that are packed into a narrower form.")
+      .def_readonly("narrowed_bytes", &PlanSummary::narrowed_bytes, "Of these results, before they are packed.")
+      .def_readonly("narrow_cost", &PlanSummary::narrow_cost,
+                    "Of packing and unpacking them, in the unit of forward_cost.")
       .def("__repr__", [](const PlanSummary& summary) {
         const auto or_none = [](std::optional<int64_t> bytes) { return bytes ? std::to_string(*bytes) : "None"; };
         return c10::str("PlanSummary(forward_bytes=", summary.forward_bytes, ", peak_bytes=", summary.peak_bytes,
@@ -113,7 +119,9 @@ void add_planner(py::module_& module) {
                         ", forward_cost=", summary.forward_cost, ", copied_values=", summary.copied_values,
                         ", copied_bytes=", summary.copied_bytes, ", copy_wait=", summary.copy_wait,
                         ", step_peak_bytes=", or_none(summary.step_peak_bytes),
-                        ", step_start_bytes=", or_none(summary.step_start_bytes), ")");
+                        ", step_start_bytes=", or_none(summary.step_start_bytes),
+                        ", narrowed_values=", summary.narrowed_values, ", narrowed_bytes=", summary.narrowed_bytes,
+                        ", narrow_cost=", summary.narrow_cost, ")");
       });
   py::class_<StepPlanner::Plan>(module, "Plan", "A policy that follows a plan, and what the plan comes to.")
       .def_readonly("policy", &StepPlanner::Plan::policy)
@@ -125,7 +133,8 @@ void add_planner(py::module_& module) {
       .def_readonly("cost", &StepPlanner::Op::cost, "In the unit of PlanSummary.");
   py::class_<StepPlanner>(module, "StepPlanner")
       .def(py::init(&make_planner), py::arg("step"), py::arg("modelled_costs"), py::arg("recording_budget"),
-           py::arg("copy_bytes_per_forward"), py::arg("copy_min_bytes"), py::arg("step_peak_on"))
+           py::arg("copy_bytes_per_forward"), py::arg("copy_min_bytes"), py::arg("step_peak_on"),
+           py::arg("allow_inexact"))
       .def("plan", &StepPlanner::plan, WithoutGil(), py::arg("bytes"))
       .def("smallest", &StepPlanner::smallest, WithoutGil())
       .def(

@@ -95,7 +95,8 @@ void add_parametrised(py::module_& module) {
         return PyForm{with_value_errors([&] { return policies::quantized_form(bits, {.seed = seed}); })};
       },
       py::arg("bits"), py::kw_only(), py::arg("seed") = 0,
-      "The form of quantize_ops with 8 or 4 bits by itself, for PolicyScope's allow_inexact.");
+      "The form of quantize_ops with 8 or 4 bits by itself, for the allow_inexact of PolicyScope, plan and "
+      "StepPlanner.");
   module.def(
       "narrow_ops",
       [](const py::iterable& ops, at::ScalarType format) {

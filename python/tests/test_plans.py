@@ -133,6 +133,68 @@ def test_a_plan_copies_where_that_is_faster_and_says_so(tmp_path):
         ac2.StepPlanner(lambda: _step(x, w), **copies)
 
 
+# A step whose products take longer than packing their results. Returns its forward and its input.
+def _step_of_products(side=512):
+    x, w = torch.randn(side, side, requires_grad=True), torch.randn(side, side).div(side**0.5).requires_grad_()
+
+    def forward():
+        y = x
+        for _ in range(5):
+            y = (y @ w).cos() * y.tanh()
+        return y.sum()
+
+    return forward, x
+
+
+def test_a_plan_packs_where_that_is_cheaper_and_says_so(tmp_path):
+    forward, x = _step_of_products()
+
+    def step():
+        forward().backward()
+
+    plain = torch.autograd.grad(forward(), x)[0]
+    form = ac2.policies.quantized_form(8)
+    planner = ac2.StepPlanner(step, modelled_costs=True, allow_inexact=form)
+    without = ac2.StepPlanner(step, modelled_costs=True)
+    bytes = without.smallest().summary.peak_bytes
+    made, exact = planner.plan(bytes), without.plan(bytes)
+    assert exact.summary.narrowed_values == exact.summary.narrowed_bytes == exact.summary.narrow_cost == 0
+    assert made.summary.narrowed_values > 0
+    assert made.summary.narrowed_bytes == made.summary.narrowed_values * 512 * 512 * 4
+    assert made.summary.replay_cost + made.summary.narrow_cost < exact.summary.replay_cost
+    assert f"narrowed_values={made.summary.narrowed_values}" in repr(made.summary)
+    made.policy.save(tmp_path / "plan.json")
+    assert '"form":"quantized 8 bits, seed 0"' in (tmp_path / "plan.json").read_text()
+    for policy in (made.policy, ac2.load_plan(tmp_path / "plan.json"), ac2.plan(step, bytes, modelled_costs=True, allow_inexact=form)):
+        with ac2.PolicyScope(policy) as scope:
+            loss = forward()
+        gradient = torch.autograd.grad(loss, x)[0]
+        assert scope.trace.stats().recomputed_ops == made.summary.replayed_ops
+        assert 0 < (gradient - plain).norm() / plain.norm() < 0.1
+
+
+def test_a_plan_packs_in_a_form_of_the_programs_own_which_has_no_name_in_a_file(tmp_path):
+    forward, _ = _step_of_products()
+    packed = []
+    pack = lambda tensor: packed.append(tensor.shape) or tensor.to(torch.float8_e4m3fn)
+    quarters = ac2.SaveWithHooks(pack, lambda quarter: quarter.float())
+    exact = ac2.StepPlanner(lambda: forward().backward(), modelled_costs=True).smallest()
+    planner = ac2.StepPlanner(lambda: forward().backward(), modelled_costs=True, allow_inexact=quarters)
+    made = planner.plan(exact.summary.peak_bytes)
+    assert made.summary.narrowed_values > 0
+    packed.clear()
+    with ac2.PolicyScope(made.policy):
+        loss = forward()
+    assert len(packed) == made.summary.narrowed_values
+    loss.backward()
+    with pytest.raises(RuntimeError, match="has no name in a file"):
+        made.policy.save(tmp_path / "plan.json")
+    with pytest.raises(TypeError, match="allow_inexact is 8; expected a form to pack values in"):
+        ac2.StepPlanner(lambda: None, allow_inexact=8)
+    with pytest.raises(RuntimeError, match="copy_bytes_per_forward were both given"):
+        ac2.StepPlanner(lambda: None, allow_inexact=quarters, copy_bytes_per_forward=1e9)
+
+
 @pytest.mark.parametrize("wrong", [0, -1.5, float("inf"), float("nan")])
 def test_a_speed_of_copies_that_is_not_positive_is_an_error(wrong):
     with pytest.raises(ValueError, match="copy_bytes_per_forward is .*; expected a positive number"):

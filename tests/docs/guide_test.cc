@@ -181,6 +181,16 @@ TEST_F(GuideTest, APlanThatCopies) {
   EXPECT_EQ(summary.copy_wait, 0);
 }
 
+TEST_F(GuideTest, APlanThatNarrows) {
+  const at::Tensor without_data = at::empty({1 << 20, 1 << 10}, at::device(at::kMeta)).requires_grad_();
+  const auto step = [&] { without_data.sin().cos().tanh().exp().sum().backward(); };
+  const ac2::Policy policy = ac2::plan(step, 8LL << 30, {.allow_inexact = ac2::policies::quantized_form(8)});
+  ac2::StepPlanner planner(step, {.allow_inexact = ac2::policies::quantized_form(8)});
+  const ac2::PlanSummary summary = planner.plan(64LL << 30).summary;
+  EXPECT_EQ(summary.narrowed_bytes, 0);
+  EXPECT_EQ(summary.narrow_cost, 0);
+}
+
 TEST_F(GuideTest, Strategies) {
   using namespace ac2::policies;
   const Policy a = dots_saveable();

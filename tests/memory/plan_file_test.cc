@@ -176,7 +176,7 @@ TEST_F(PlanFileTest, AFileThatIsNoPlanIsAnErrorThatSaysWhatIsWrong) {
   }
   write(good);
   EXPECT_THAT(error_with("\"ac2_plan\":2", "\"ac2_plan\":1"),
-              HasSubstr("of version 1, and this ac2 reads versions 2 and 3"));
+              HasSubstr("of version 1, and this ac2 reads versions 2 to 4"));
   EXPECT_THAT(error_with("\"ac2_plan\":2", "\"ac2_plan\":[[]]"), HasSubstr("its version is an array"));
   EXPECT_THAT(error_with("aten::gelu", "aten::gelv"),
               HasSubstr("the operator \"aten::gelv\", which this process does"));

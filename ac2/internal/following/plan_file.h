@@ -15,6 +15,11 @@
 //
 //    "copies": {"min_bytes": 1048576, "in_flight_bytes": 5242880, "read_ahead_bytes": 5242880}
 //
+// A plan that packs results in a form is of version 4, has the form's name (region/form_name.h) in that place, and
+// "SaveWithHooks" as the decision of the ops whose results it packs:
+//
+//    "form": "quantized 8 bits, seed 0"
+//
 // A null call is an op that no policy is asked about. The file names operators as LibTorch's schemas do, and so fits
 // every LibTorch that has these operators. Files of version 1 have no checksum and are not read any more. Whether it
 // fits the program is seen op by op when a region follows it.

@@ -1,5 +1,7 @@
 #include "ac2/internal/following/plan_follower.h"
 
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/clone.h>
 #include <c10/util/Exception.h>
 
 #include <string>
@@ -7,16 +9,32 @@
 
 #include "ac2/internal/libtorch/for_each_tensor.h"
 #include "ac2/internal/libtorch/tensor_bytes.h"
+#include "ac2/internal/region/decision_access.h"
 #include "ac2/policy_instance.h"
 
 namespace ac2::internal {
 
 namespace {
 
+// The form, and a copy of what it does not take.
+SaveWithHooks form_or_copy(const std::shared_ptr<const SaveWithHooks>& form) {
+  return {[form](const at::Tensor& tensor) {
+            const c10::IValue packed = form->pack(tensor);
+            return packed.isNone() ? c10::ivalue::Tuple::create({true, at::clone(tensor)})
+                                   : c10::ivalue::Tuple::create({false, packed});
+          },
+          [form](const c10::IValue& packed) {
+            const auto& parts = packed.toTupleRef().elements();
+            return parts[0].toBool() ? parts[1].toTensor() : form->unpack(parts[1]);
+          }};
+}
+
 // The way of a region along a plan.
 class PlanFollower {
  public:
-  explicit PlanFollower(std::shared_ptr<const PlannedStep> plan) : plan_(std::move(plan)) {}
+  // `packed`: the decision for results that the plan packs.
+  PlanFollower(std::shared_ptr<const PlannedStep> plan, PolicyDecision packed)
+      : plan_(std::move(plan)), packed_(std::move(packed)) {}
 
   const std::shared_ptr<const PlannedStep>& plan() const { return plan_; }
 
@@ -28,6 +46,9 @@ class PlanFollower {
     const PlannedCall* call = index < plan_->calls.size() && plan_->calls[index] ? &*plan_->calls[index] : nullptr;
     const int64_t bytes = bytes_of(op.outputs());
     if (call != nullptr && call->op == op.op() && call->result_bytes == bytes) {
+      if (plan_->form && plan_->packs[index]) {
+        return packed_;
+      }
       return plan_->decisions[index] == CheckpointPolicy::MUST_CPU_OFFLOAD ? copied(op) : plan_->decisions[index];
     }
     lost_ = true;
@@ -67,19 +88,23 @@ class PlanFollower {
   }
 
   std::shared_ptr<const PlannedStep> plan_;
+  PolicyDecision packed_;
   bool lost_ = false;
 };
 
 }  // namespace
 
 Policy follow(std::shared_ptr<const PlannedStep> plan) {
-  return policy_per_region([plan = std::move(plan)] {
+  const PolicyDecision packed = plan->form ? DecisionAccess::of_harmless(form_or_copy(plan->form->save_with_hooks()))
+                                           : PolicyDecision(CheckpointPolicy::MUST_SAVE);
+  return policy_per_region([plan = std::move(plan), packed] {
     PolicyInstance instance;
-    instance.fn = PlanFollower(plan);
+    instance.fn = PlanFollower(plan, packed);
     instance.may_drop_tensors = false;
     instance.memory_budget = plan->bytes;
     instance.modelled_costs = plan->costs == CostSource::kModelled;
     instance.offload = plan->copies;
+    instance.is_inexact = plan->form.has_value();
     return instance;
   });
 }

@@ -6,6 +6,9 @@
 // have another size, or more ops than were planned has left the plan: all that it computes from then on is PREFER_SAVE,
 // under the budget of the plan, which the policy brings with it. The first region that does so warns.
 //
+// A result that the plan packs is saved with the functions of the plan's form, or as a copy if the form does not take
+// it.
+//
 // A result that the plan copies to the host's memory is MUST_CPU_OFFLOAD. On the CPU there is nothing to copy it to. It
 // is then PREFER_SAVE, under the same budget, and the first region in which that happens warns.
 #pragma once

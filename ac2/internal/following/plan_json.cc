@@ -11,6 +11,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "ac2/internal/policy_names/policy_names.h"
+#include "ac2/internal/region/form_name.h"
 
 namespace ac2::internal {
 
@@ -18,9 +20,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Plans that copy are of version 3, so that an ac2 that knows no copies refuses them.
+// Plans that copy are of version 3 and those that pack of version 4, so that an ac2 that does not know these refuses
+// them.
 constexpr int kVersion = 2;
 constexpr int kVersionWithCopies = 3;
+constexpr int kVersionWithForm = 4;
+// The decision of ops whose results are packed in the plan's form.
+constexpr const char* kPacked = "SaveWithHooks";
 constexpr const char* kMark = "ac2_plan";
 constexpr const char* kModelled = "modelled";
 constexpr const char* kMeasured = "measured";
@@ -80,6 +86,32 @@ int64_t whole_number(const Json& json, const char* what, int64_t least, int64_t 
   return json.get<int64_t>();
 }
 
+// Throws c10::Error if the form has none.
+std::string name_of(const PolicyDecision& form) {
+  std::string name = name_of_form(*form.save_with_hooks());
+  TORCH_CHECK(
+      !name.empty(),
+      "save_plan was given a plan that packs results in a form of the program's own, a SaveWithHooks, which has "
+      "no name in a file. Plan with policies::quantized_form (in Python ac2.policies.quantized_form), or plan "
+      "again in each job.");
+  return name;
+}
+
+bool are_forms_linked() {
+#ifdef AC2_HAS_POLICIES
+  return true;
+#else
+  return form_named != nullptr;
+#endif
+}
+
+PolicyDecision form_of(const std::string& name) {
+  const std::optional<PolicyDecision> form = are_forms_linked() ? form_named(name) : std::nullopt;
+  TORCH_CHECK(form, "it packs results in the form ", quoted(name),
+              ", which this process does not have. Link the program with //policies, or plan again with this ac2.");
+  return *form;
+}
+
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
 }  // namespace
@@ -94,19 +126,22 @@ Json plan_to_json(const PlannedStep& plan) {
   for (size_t i = 0; i < plan.calls.size(); ++i) {
     if (const std::optional<PlannedCall>& call = plan.calls[i]) {
       calls.push_back({ops.index_of(c10::toString(call->op.operator_name())), call->result_bytes,
-                       decisions.index_of(to_string(plan.decisions[i]))});
+                       decisions.index_of(plan.form && plan.packs[i] ? kPacked : to_string(plan.decisions[i]))});
     } else {
       calls.push_back(nullptr);
     }
   }
   Json json;
-  json[kMark] = plan.copies ? kVersionWithCopies : kVersion;
+  json[kMark] = plan.form ? kVersionWithForm : plan.copies ? kVersionWithCopies : kVersion;
   json["bytes"] = plan.bytes;
   json["costs"] = plan.costs == CostSource::kModelled ? kModelled : kMeasured;
   if (plan.copies) {
     json["copies"] = {{"min_bytes", plan.copies->min_bytes},
                       {"in_flight_bytes", plan.copies->in_flight_bytes},
                       {"read_ahead_bytes", plan.copies->read_ahead_bytes}};
+  }
+  if (plan.form) {
+    json["form"] = name_of(*plan.form);
   }
   json["ops"] = std::move(ops).take();
   json["decisions"] = std::move(decisions).take();
@@ -117,8 +152,8 @@ Json plan_to_json(const PlannedStep& plan) {
 void check_plan_version(const Json& json) {
   TORCH_CHECK(json.is_object() && json.contains(kMark), "it is no plan of ac2: it has no \"", kMark, "\".");
   const int64_t version = whole_number(json.at(kMark), "its version", 1, kMost);
-  TORCH_CHECK(version == kVersion || version == kVersionWithCopies, "it is of version ", version,
-              ", and this ac2 reads versions ", kVersion, " and ", kVersionWithCopies, ". Plan again with this ac2.");
+  TORCH_CHECK(version >= kVersion && version <= kVersionWithForm, "it is of version ", version,
+              ", and this ac2 reads versions ", kVersion, " to ", kVersionWithForm, ". Plan again with this ac2.");
 }
 
 std::shared_ptr<const PlannedStep> plan_from_json(const Json& json) {
@@ -135,14 +170,21 @@ std::shared_ptr<const PlannedStep> plan_from_json(const Json& json) {
                                   .read_ahead_bytes = bytes("read_ahead_bytes"),
                                   .in_flight_bytes = bytes("in_flight_bytes")};
   }
+  if (json.at(kMark) == kVersionWithForm) {
+    plan->form = form_of(json.at("form").get<std::string>());
+  }
 
   std::vector<c10::OperatorHandle> ops;
   for (const Json& name : json.at("ops")) {
     ops.push_back(operator_named(name.get<std::string>()));
   }
   std::vector<CheckpointPolicy> decisions;
-  for (const Json& name : json.at("decisions")) {
-    decisions.push_back(decision_named(name.get<std::string>()));
+  std::optional<int64_t> packed;  // which of them it is
+  for (const Json& json_name : json.at("decisions")) {
+    const auto name = json_name.get<std::string>();
+    const bool is_packed = plan->form && name == kPacked;
+    packed = is_packed ? static_cast<int64_t>(decisions.size()) : packed;
+    decisions.push_back(is_packed ? CheckpointPolicy::MUST_SAVE : decision_named(name));
   }
   const Json& calls = json.at("calls");
   TORCH_CHECK(calls.is_array(), "\"calls\" is no array.");
@@ -160,6 +202,13 @@ std::shared_ptr<const PlannedStep> plan_from_json(const Json& json) {
         whole_number(call[2], "the decision of a call", 0, static_cast<int64_t>(decisions.size()) - 1);
     plan->calls.push_back(PlannedCall{ops[op], bytes});
     plan->decisions.push_back(decisions[decision]);
+    if (plan->form) {
+      plan->packs.resize(plan->calls.size());
+      plan->packs.back() = decision == packed;
+    }
+  }
+  if (plan->form) {
+    plan->packs.resize(plan->calls.size());
   }
   return plan;
 }

@@ -32,6 +32,9 @@ struct PlannedStep {
   CostSource costs = CostSource::kMeasured;
   // If decisions are MUST_CPU_OFFLOAD. The bytes of the plan count what these let be on its way.
   std::optional<OffloadOptions> copies = std::nullopt;
+  // The form that the results of some ops are packed in. What it does not take is saved as a copy.
+  std::optional<PolicyDecision> form = std::nullopt;
+  std::vector<bool> packs;  // as long as `calls`, whose results these are; empty without a form
   // A region has left the plan, and the program was told. Exchanged, so that one region tells.
   mutable std::atomic<bool> warned{false};
   // The same of a result that was to be copied from a device and is not on one.

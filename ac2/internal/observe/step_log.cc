@@ -36,6 +36,7 @@ uint32_t StepLog::id_of(const Value& value) {
     if (meter_ != nullptr) {
       meter_->meets(value);
     }
+    storages_.emplace_back();
   }
   return it->second;
 }
@@ -76,6 +77,7 @@ void StepLog::node_recorded(const Node& node, const PolicyDecision& decision, in
     const uint32_t id = id_of(*output.value);
     graph_.values[id].op = index;
     devices_[id] = device_of(*output.value);
+    storages_[id] = devices_[id] ? output.value->original_address() : nullptr;
     op.results.push_back(id);
   }
   graph_.ops.push_back(std::move(op));

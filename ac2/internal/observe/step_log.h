@@ -13,6 +13,7 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <c10/core/StorageImpl.h>
 
 #include <cstdint>
 #include <memory>
@@ -66,6 +67,8 @@ class StepLog final : public Observer {
   // For each value of the graph, the device that its bytes are on. Null if no op of the graph made it, or if its bytes
   // lie in no plain storage of its own.
   const std::vector<std::optional<c10::Device>>& devices() const { return devices_; }
+  // The same of the storage, which may have died since: it is to be compared alone.
+  const std::vector<const c10::StorageImpl*>& storages() const { return storages_; }
 
  private:
   class MeteredCall;
@@ -85,6 +88,7 @@ class StepLog final : public Observer {
   std::vector<int64_t> indices_;
   std::vector<bool> decided_within_;
   std::vector<std::optional<c10::Device>> devices_;
+  std::vector<const c10::StorageImpl*> storages_;
   absl::flat_hash_map<const Value*, uint32_t> ids_;
   absl::flat_hash_map<const TapeHook*, uint32_t> hooks_;
   int graph_task_ = -1;

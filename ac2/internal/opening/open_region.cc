@@ -85,6 +85,7 @@ std::shared_ptr<ScopeState> open_region(Policy policy, OpeningOptions options) {
   if (const auto budget = BudgetOption(instance.memory_budget).budget(instance.modelled_costs)) {
     region.plan_budget = BudgetAccess::budget(*budget);
   }
+  region.is_inexact = instance.is_inexact;
   if (instance.offload) {
     region.offload = as_planned(*instance.offload, options.offload);
   }

@@ -1,4 +1,4 @@
-// The table of the ready-made policies that have no parameters, by name.
+// The table of the ready-made policies that have no parameters, by name; and the forms that a plan's file names.
 //
 // Policy("speed") must find what policies/ defines, although the library does not depend on policies/. So the library
 // declares the table, and policies/by_name.cc defines it. In Bazel a program may link the library alone; the
@@ -12,12 +12,15 @@
 // Threads: any, also before main().
 #pragma once
 
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 namespace ac2 {
 
 class Policy;
+class PolicyDecision;
 
 namespace internal {
 
@@ -32,6 +35,13 @@ __attribute__((weak))
 // The policies in the order in which an error or a help text should list them.
 const std::vector<NamedPolicy>&
 ready_made_policies();
+
+#ifndef AC2_HAS_POLICIES
+__attribute__((weak))
+#endif
+// The form of this name (region/form_name.h), such as "quantized 8 bits, seed 0"; null if it is none.
+std::optional<PolicyDecision>
+form_named(const std::string& name);
 
 }  // namespace internal
 }  // namespace ac2

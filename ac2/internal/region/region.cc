@@ -73,6 +73,10 @@ void apply(const RegionOptions& options, Region& region) {
         "keep_for_next_backward has no effect: the region has a memory budget, which decides what is held between two "
         "backwards.");
   }
+  if (options.is_inexact) {
+    const Tape::Lock locked(tape);
+    locked->kept().expect_inexact();
+  }
   if (options.narrow_form != nullptr && tape.budget() == nullptr) {
     TORCH_WARN(
         "ScopeOptions::allow_inexact has no effect: neither this scope nor one around it has a memory budget, so that "

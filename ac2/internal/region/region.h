@@ -44,6 +44,7 @@ struct RegionOptions {
   GatherUnits gather_units = nullptr;
   bool keep_for_next_backward = false;
   std::shared_ptr<const SaveWithHooks> narrow_form = nullptr;
+  bool is_inexact = false;  // PolicyInstance::is_inexact of the policy
 };
 
 // Data that a PolicyScope and its thread share.

@@ -33,11 +33,15 @@ class KeptValues {
   // Results of such calls may be packed by these functions from now on, where a budget has no room for them.
   // Returns the functions that were set before; null for none.
   std::shared_ptr<const SaveWithHooks> exchange_narrow_form(std::shared_ptr<const SaveWithHooks> functions) {
-    may_be_inexact_ |= functions != nullptr;
+    if (functions != nullptr) {
+      expect_inexact();
+    }
     return std::exchange(narrow_form_, std::move(functions));
   }
   bool narrows() const { return narrow_form_ != nullptr; }
-  // Values may have been packed into a narrower form, though perhaps no further ones are.
+  // Values may come to be held in a form that loses something, be it not this one.
+  void expect_inexact() { may_be_inexact_ = true; }
+  // Values may have been packed into such a form, though perhaps no further ones are.
   bool may_be_inexact() const { return may_be_inexact_; }
   // `tensor` is such a result.
   void may_narrow(Value* value, const at::Tensor& tensor);

@@ -75,8 +75,4 @@ Policy pack_ops(const std::string& caller, const std::vector<std::string>& ops,
       }));
 }
 
-PolicyDecision form_alone(SaveWithHooks functions) {
-  return ac2::internal::DecisionAccess::of_harmless(std::move(functions));
-}
-
 }  // namespace ac2::policies::internal

@@ -24,7 +24,4 @@ using MakeHooks = std::function<SaveWithHooks(const std::string& op)>;
 Policy pack_ops(const std::string& caller, const std::vector<std::string>& ops,
                 std::function<MakeHooks()> enter_region);
 
-// Such functions by themselves.
-PolicyDecision form_alone(SaveWithHooks functions);
-
 }  // namespace ac2::policies::internal
