@@ -82,10 +82,11 @@ void check(const PlanOptions& options) {
               to_string(form ? form->policy() : CheckpointPolicy::MUST_SAVE),
               "; expected a form to pack values in: a SaveWithHooks, such as policies::quantized_form(8) (in Python "
               "ac2.policies.quantized_form(8)).");
-  TORCH_CHECK(!form || !options.step_peak_on,
-              "PlanOptions::allow_inexact and PlanOptions::step_peak_on were both given, but each result is packed once "
-              "while the step is recorded for a plan that packs, and that memory would be measured too. Measure the "
-              "peak without a form.");
+  TORCH_CHECK(
+      !form || !options.step_peak_on,
+      "PlanOptions::allow_inexact and PlanOptions::step_peak_on were both given, but each result is packed once "
+      "while the step is recorded for a plan that packs, and that memory would be measured too. Measure the "
+      "peak without a form.");
   TORCH_CHECK(!form || !options.copy_bytes_per_forward,
               "PlanOptions::allow_inexact and PlanOptions::copy_bytes_per_forward were both given, but a plan either "
               "packs results or copies them. Give one of the two, and compare the summaries of both plans.");

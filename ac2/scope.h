@@ -80,8 +80,8 @@ struct ScopeOptions {
   // scope it holds for the whole region.
   bool keep_for_next_backward = false;
   // Under a memory budget: a SaveWithHooks into whose form the budget may pack values that it has no room for, in place
-  // of dropping them. Gradients are then not those of plain autograd: numbers that are unpacked differ by as much as the
-  // form says, and those that are computed again from them by what their ops make of that.
+  // of dropping them. Gradients are then not those of plain autograd: numbers that are unpacked differ by as much as
+  // the form says, and those that are computed again from them by what their ops make of that.
   //
   //   {.memory_budget = budget, .allow_inexact = ac2::policies::quantized_form(8)}     // policies/quantize_ops.h
   //
@@ -90,8 +90,8 @@ struct ScopeOptions {
   // a MUST decision says stays. What `pack` returns counts under the budget. A value for which `pack` returns None, or
   // no fewer bytes, is dropped as ever. While `pack` runs, the value and its form are both there, and both take memory.
   // Values are packed before an op needs the room, and not in the middle of an allocation: where memory itself runs
-  // out, as under whatever_fits() before it has learned anything, values and forms are dropped. TraceStats::narrowed_values
-  // counts.
+  // out, as under whatever_fits() before it has learned anything, values and forms are dropped.
+  // TraceStats::narrowed_values counts.
   //
   // Results of ops that turn numbers into integers or bools (argmax, topk, x > 0, max_pool2d, a mask, the pivots of an
   // LU) are saved, also against MUST_RECOMPUTE: chosen again from other numbers they would not fit to what was computed
