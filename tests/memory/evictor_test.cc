@@ -127,8 +127,11 @@ TEST(EvictorTest, AnAncestorThatMustRunAnywayIsNotPaidTwice) {
   EXPECT_EQ(program.drop_next(), other);
 }
 
-// Runs an op of cost 100 with results of these bytes, and drops the first.
-std::vector<ValueId> run_and_drop_first(Program& program, const std::vector<int64_t>& bytes) {
+constexpr size_t kNoneTaken = ~size_t{0};
+
+// Runs an op of cost 100 with results of these bytes and one without bytes that takes the result `taken`, if there is
+// one, and drops the first.
+std::vector<ValueId> run_and_drop_first(Program& program, const std::vector<int64_t>& bytes, size_t taken) {
   program.evictor.ran(100);
   const NodeId node = program.evictor.add_node(100, {program.input});
   std::vector<ValueId> results;
@@ -137,22 +140,38 @@ std::vector<ValueId> run_and_drop_first(Program& program, const std::vector<int6
     program.evictor.set_place(results.back(), Place::kHeld);
     program.evictor.add_hook(results.back());
   }
+  if (taken != kNoneTaken) {
+    program.run(0, {results[taken]}, 0);
+  }
   program.evictor.set_place(results[0], Place::kNowhere);
   return results;
 }
 
 TEST(EvictorTest, ASecondResultOfAnOpThatMustRunAnywayIsNearlyFreeWhileThereIsRoomForBoth) {
+  for (const size_t taken : {0, 1}) {
+    Program program;
+    const std::vector<ValueId> results = run_and_drop_first(program, {10, 10}, taken);
+    const ValueId other = program.run(40, {program.input}, 10);
+    program.pass_time(1e9);
+    EXPECT_EQ(program.drop_next(), results[1]);  // half of 100, times 20 bytes of 1000
+    EXPECT_EQ(program.drop_next(), other);
+  }
+}
+
+TEST(EvictorTest, ASecondResultOfAnOpThatMustRunAnywayCostsHalfOfItWhileNoOpHasTakenEither) {
   Program program;
-  const std::vector<ValueId> results = run_and_drop_first(program, {10, 10});
-  const ValueId other = program.run(50, {program.input}, 10);
+  const std::vector<ValueId> results = run_and_drop_first(program, {10, 10}, kNoneTaken);
+  const ValueId cheaper = program.run(49, {program.input}, 10);
+  const ValueId dearer = program.run(51, {program.input}, 10);
   program.pass_time(1e9);
-  EXPECT_EQ(program.drop_next(), results[1]);  // half of 100, times 20 bytes of 1000
-  EXPECT_EQ(program.drop_next(), other);
+  EXPECT_EQ(program.drop_next(), cheaper);
+  EXPECT_EQ(program.drop_next(), results[1]);  // half of 100
+  EXPECT_EQ(program.drop_next(), dearer);
 }
 
 TEST(EvictorTest, ASmallResultOfAnOpThatMustRunAnywayCostsWhatTheOthersLeaveNoRoomFor) {
   Program program;
-  const std::vector<ValueId> results = run_and_drop_first(program, {790, 10});
+  const std::vector<ValueId> results = run_and_drop_first(program, {790, 10}, 1);
   const ValueId other = program.run(39, {program.input}, 10);
   program.pass_time(1e9);
   EXPECT_EQ(program.drop_next(), other);  // half of 100, times 800 bytes of 1000

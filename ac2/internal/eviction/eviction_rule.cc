@@ -36,6 +36,7 @@ double EvictionRule::cost_of_dropping(const EvictorGraph& graph, ValueId root) {
   begin_walk(graph);
   double forced = 0;
   double shared = 0;
+  double apart = 0;
   double bytes = static_cast<double>(graph.value(root).bytes);
 
   visit_value(root);
@@ -52,12 +53,14 @@ double EvictionRule::cost_of_dropping(const EvictorGraph& graph, ValueId root) {
     forced += graph.node(producer).cost;
   } else {
     // When the op runs for its other results, this one stays only if there is room for all of them.
-    shared += graph.node(producer).cost;
+    bool is_untaken = graph.value(root).uses.empty();
     for (const ValueId result : graph.node(producer).results) {
       if (!graph.value(result).resident && graph.is_needed(result)) {
         bytes += static_cast<double>(graph.value(result).bytes);
+        is_untaken = is_untaken && graph.value(result).uses.empty();
       }
     }
+    (is_untaken ? apart : shared) += graph.node(producer).cost;
   }
   visit_inputs(graph.node(producer));
   while (!work_.empty()) {
@@ -94,7 +97,7 @@ double EvictionRule::cost_of_dropping(const EvictorGraph& graph, ValueId root) {
       }
     }
   }
-  return forced + constants_.share * std::min(1.0, bytes / static_cast<double>(budget_)) * shared;
+  return forced + constants_.share * (apart + std::min(1.0, bytes / static_cast<double>(budget_)) * shared);
 }
 
 void EvictionRule::affected_by(const EvictorGraph& graph, ValueId root, std::vector<ValueId>& affected) {

@@ -6,13 +6,16 @@
 // The rule follows Dynamic Tensor Rematerialization (arXiv 2006.09616), with another count of the evicted neighbours
 // and another weight of time; docs/budget.md gives the reasons. Dropping a value v costs
 //
-//   own + forced + share · min(1, b / budget) · shared
+//   own + forced + share · (apart + min(1, b / budget) · shared)
 //
 //   own      the cost of the op that makes v, unless that op must run again anyway
 //   forced   the cost of the ops that would run again for v alone: its ancestors that are neither there nor needed
 //   shared   the cost of the op that makes v, if that op must run again anyway for other results, and of v's other
 //            ancestors and descendants that must run again. While they fit into the budget they run once, whatever
 //            becomes of v. b is the bytes of all these and of v
+//   apart    the cost of the op that makes v, in place of its part of `shared`, if no op has taken v or one of the
+//            op's results that are gone. Forward still waits for one of them, and the others are for backward, so
+//            that the op runs twice even where all of its results fit
 //
 // and is divided by bytes · w(D). D is the time since v was last used, or until it is used next if that is known.
 //
