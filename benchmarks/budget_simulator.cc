@@ -33,6 +33,7 @@
 #include <absl/flags/parse.h>
 #include <absl/flags/usage.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -44,6 +45,7 @@
 #include "absl/strings/str_format.h"
 #include "benchmarks/compare_rules.h"
 #include "benchmarks/dtr_trace.h"
+#include "benchmarks/simulator/bytes_at_once.h"
 #include "benchmarks/simulator/rule_search.h"
 #include "benchmarks/simulator/step_simulator.h"
 
@@ -66,7 +68,23 @@ using ac2::internal::SimulatorOptions;
 using ac2::internal::StepResult;
 using ac2::internal::StepStore;
 
+// The outcome that any way to run the step has if the budget is below what the step has at once; kCompleted if not.
+StepResult check(const RecordedStep& step, int64_t budget) {
+  StepResult result;
+  const ac2::internal::BytesAtOnce beyond = ac2::internal::first_beyond(step, budget);
+  if (beyond.bytes > 0) {
+    result.outcome = StepResult::kOutOfMemory;
+    result.failed_op = beyond.op;
+    result.missing_bytes = beyond.bytes - budget;
+  }
+  return result;
+}
+
 StepResult run(const RecordedStep& step, int64_t budget, bool known_step) {
+  const StepResult beyond = check(step, budget);
+  if (beyond.outcome != StepResult::kCompleted) {
+    return beyond;
+  }
   if (known_step) {
     return ac2::internal::best_rule(step, budget, absl::GetFlag(FLAGS_effort)).result;
   }
@@ -76,21 +94,30 @@ StepResult run(const RecordedStep& step, int64_t budget, bool known_step) {
 // Between `failing` and `met`, to a thousandth of `peak`. Each budget is tried with the constants of the rule alone: a
 // search for each of the ten would take minutes for a long step.
 int64_t smallest_budget(const RecordedStep& step, int64_t failing, int64_t met, int64_t peak, bool known_step) {
+  const auto is_met = [&](int64_t budget) {
+    const StepResult result = ac2::internal::simulate(step, {.budget = budget, .step_known = known_step});
+    return result.outcome == StepResult::kCompleted;
+  };
+  // Nothing below is met, and much more than that is seldom needed.
+  const int64_t least = std::max(failing + 1, ac2::internal::least_bytes(step));
+  if (is_met(least)) {
+    return least;
+  }
+  failing = least;
   while (met - failing > peak / 1000) {
     const int64_t middle = failing + (met - failing) / 2;
-    const StepResult result = ac2::internal::simulate(step, {.budget = middle, .step_known = known_step});
-    (result.outcome == StepResult::kCompleted ? met : failing) = middle;
+    (is_met(middle) ? met : failing) = middle;
   }
   return met;
 }
 
 void explain_failure(const RecordedStep& step, double fraction, int64_t budget, const StepResult& result, int64_t peak,
                      bool known_step) {
-  std::string why =
-      absl::StrFormat("running took more than %.0f times the recorded time", SimulatorOptions().give_up_at);
+  std::string why = absl::StrFormat("running took more than %.0f times the recorded time or %d replays",
+                                    SimulatorOptions().give_up_at, SimulatorOptions().most_replays);
   if (result.outcome == StepResult::kOutOfMemory) {
     const std::string op = result.failed_op == ac2::internal::kNoId
-                               ? "what comes from outside"
+                               ? "what comes from outside or is there at the end"
                                : absl::StrFormat("%s (op %d)", step.ops[result.failed_op].name, result.failed_op);
     why = absl::StrFormat("%s needs %d bytes more", op, result.missing_bytes);
   }
@@ -113,6 +140,10 @@ std::string describe(const StepResult& result) {
 bool run_repeatedly(const RecordedStep& step, double fraction, int64_t budget, int times, StepResult& failed) {
   StepStore store;
   const double recorded = step.cost();
+  failed = check(step, budget);
+  if (failed.outcome != StepResult::kCompleted) {
+    return false;
+  }
   for (int i = 1; i <= times; ++i) {
     const StepResult result = ac2::internal::simulate(step, {.budget = budget, .store = &store});
     if (result.outcome != StepResult::kCompleted && !result.tried) {

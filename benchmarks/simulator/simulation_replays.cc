@@ -10,6 +10,9 @@ void Simulation::run_again(const Frame& frame) {
   const StepStructure::Op& values = structure_.op(frame.op);
   make_room(values.made_bytes, frame.op);
   note_peak(values.made_bytes);
+  if (result_.replayed.size() >= options_.most_replays) {
+    give_up();
+  }
   result_.replayed.push_back(frame.op);
   if (options_.store != nullptr && !values.made.empty()) {
     memory_.replayed(evictor_.graph().value(values_[values.made[0]].id).producer);

@@ -19,6 +19,7 @@
 // Threads: simulate() may be called from any thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -93,8 +94,10 @@ struct SimulatorOptions {
   double link_bytes_per_ns = 0;
   // Whether values may be dropped to be computed again, if they can be copied too and the step is known.
   bool recomputes = true;
-  // The simulation is given up when it has cost this many times the step's own cost.
+  // The simulation is given up when it has cost this many times the step's own cost, or when so many ops have run
+  // again: replays then drop what the next ones need, which may go on for minutes in a long step.
   double give_up_at = 100;
+  size_t most_replays = 1'000'000;
 };
 
 struct StepResult {

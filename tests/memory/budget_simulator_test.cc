@@ -17,6 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "ac2/internal/eviction/evictor.h"
 #include "benchmarks/dtr_trace.h"
+#include "benchmarks/simulator/bytes_at_once.h"
 #include "benchmarks/simulator/rule_moves.h"
 #include "benchmarks/simulator/rule_search.h"
 #include "benchmarks/simulator/step_attempts.h"
@@ -269,10 +270,57 @@ TEST(StepSimulatorTest, WhatComesFromOutsideIsNeverDropped) {
   EXPECT_EQ(result.failed_op, 0U);
 }
 
+TEST(BytesAtOnceTest, AnOpHasWhatCameFromOutsideItsInputsAndItsResultsAtOnce) {
+  Trace trace;
+  trace.constant("w", 100).call(1, {"w"}, {{"a", 10}}).call(1, {"a", "a"}, {{"b", 20}}).release("a");
+  trace.call(1, {"b"}, {{"view", 0, 0}}).call(1, {"view", "w"}, {{"c", 5}}).constant("x", 7);
+  const RecordedStep step = trace.read();
+  EXPECT_EQ(first_beyond(step, 99).bytes, 100);
+  EXPECT_EQ(first_beyond(step, 99).op, kNoId);
+  EXPECT_EQ(first_beyond(step, 100).bytes, 110);
+  EXPECT_EQ(first_beyond(step, 100).op, 0U);
+  EXPECT_EQ(first_beyond(step, 110).bytes, 130);
+  EXPECT_EQ(first_beyond(step, 110).op, 1U);
+  EXPECT_EQ(first_beyond(step, 130).bytes, 132);  // w, x, b and c at the end
+  EXPECT_EQ(first_beyond(step, 130).op, kNoId);
+  EXPECT_EQ(first_beyond(step, 132).bytes, 0);
+  EXPECT_EQ(least_bytes(step), 132);
+}
+
+TEST(BytesAtOnceTest, NoBudgetBelowThemIsMet) {
+  Trace wide;
+  wide.constant("w", 10);
+  std::vector<std::string> all;
+  for (int i = 0; i < 10; ++i) {
+    all.push_back(numbered("a", i));
+    wide.call(5, {"w"}, {{all.back(), 10}});
+  }
+  wide.call(5, all, {{"b", 1}});
+  for (const RecordedStep& step : {chain(20, 10, 100).read(), wide.read()}) {
+    const int64_t least = least_bytes(step);
+    for (const bool known : {false, true}) {
+      const StepResult below = simulate(step, {.budget = least - 1, .step_known = known});
+      EXPECT_EQ(below.outcome, StepResult::kOutOfMemory);
+      EXPECT_EQ(simulate(step, {.budget = least + 10, .step_known = known}).outcome, StepResult::kCompleted);
+    }
+  }
+}
+
 TEST(StepSimulatorTest, AStepThatCostsTooMuchIsGivenUp) {
   const StepResult result = simulate(chain(200, 10, 100).read(), {.budget = 60, .give_up_at = 2});
   EXPECT_EQ(result.outcome, StepResult::kGivenUp);
   EXPECT_LE(result.cost, 2 * 401 * 100 + 100);
+}
+
+TEST(StepSimulatorTest, AStepThatReplaysTooMuchIsGivenUp) {
+  const RecordedStep step = chain(200, 10, 100).read();
+  const StepResult all = simulate(step, {.budget = 1000});
+  ASSERT_EQ(all.outcome, StepResult::kCompleted);
+  const size_t replays = all.replayed.size();
+  EXPECT_EQ(simulate(step, {.budget = 1000, .most_replays = replays}).outcome, StepResult::kCompleted);
+  const StepResult result = simulate(step, {.budget = 1000, .most_replays = replays - 1});
+  EXPECT_EQ(result.outcome, StepResult::kGivenUp);
+  EXPECT_EQ(result.replayed.size(), replays - 1);
 }
 
 TEST(StepSimulatorTest, KnowingTheStepDropsWhatHasANameButNoFurtherUse) {

@@ -13,8 +13,8 @@
 //   shared   the cost of the op that makes v, if that op must run again anyway for other results, and of v's other
 //            ancestors and descendants that must run again. While they fit into the budget they run once, whatever
 //            becomes of v. b is the bytes of all these and of v
-//   apart    the cost of the op that makes v, in place of its part of `shared`, if no op has taken v or one of the
-//            op's results that are gone. Forward still waits for one of them, and the others are for backward, so
+//   apart    the cost of the op that makes v, in place of its part of `shared`, if no op has taken v, nor any of
+//            the op's results that are gone. Forward still waits for one of them, and the others are for backward, so
 //            that the op runs twice even where all of its results fit
 //
 // and is divided by bytes · w(D). D is the time since v was last used, or until it is used next if that is known.
