@@ -148,13 +148,14 @@ TEST_F(PlannedFormsTest, PromisesHoldWhereResultsAreOverwrittenTaggedAndDecidedB
   EXPECT_GE(expect_kept_promises(network), 2);
 }
 
-// The form does not take the indices, of which the plan holds a copy.
+// The form does not take the mask, of which the plan holds a copy.
 TEST_F(PlannedFormsTest, AResultThatTheFormDoesNotTakeIsCopiedBesideOneThatItDoes) {
   const Network network = [](const Tensors& in) {
+    torch::manual_seed(1);
     at::Tensor x = in[0];
     for (int i = 0; i < 4; ++i) {
-      const at::Tensor sorted = std::get<0>(x.mm(in[1]).cos().sort(1));
-      x = sorted.mul(sorted.tanh());
+      const at::Tensor kept = std::get<0>(at::native_dropout(x.mm(in[1]).cos(), 0.2, true));
+      x = kept.mul(kept.tanh());
     }
     return x;
   };
@@ -283,12 +284,57 @@ TEST_F(PlannedFormsTest, AMustOfAScopeInsideIsNoConflict) {
   expect_same_bits(torch::autograd::grad({loss}, inputs_), plain(network), "gradients");
 }
 
+TEST_F(PlannedFormsTest, PromisesHoldWhereOpsChooseByNumbers) {
+  const Network network = [](const Tensors& in) {
+    at::Tensor x = in[0];
+    for (int i = 0; i < kLayers; ++i) {
+      x = x + x.index_select(0, x.argmax(1)) + std::get<0>(x.topk(4, 1)).sum(1, /*keepdim=*/true);
+      x = x.mm(in[1]).cos().mul(x.tanh());
+    }
+    return x;
+  };
+  EXPECT_GE(expect_kept_promises(network), 1);
+}
+
+// From packed numbers an index could be another one, which leaves the table. So a plan that packs keeps indices.
+TEST_F(PlannedFormsTest, WhatIsChosenByNumbersIsNotChosenAgain) {
+  const Network network = [](const Tensors& in) {
+    at::Tensor x = in[0], sum;
+    for (int i = 0; i < kLayers; ++i) {
+      x = x.mm(in[1]).cos().mul(x.tanh());
+      const at::Tensor h = x.sum(1) * 50;
+      const at::Tensor bins = (h - h.min()).to(at::kLong);
+      const int64_t rows = bins.max().item<int64_t>() + 1;
+      const at::Tensor chosen = x.repeat({rows / kSide + 1, 1}).slice(0, 0, rows).index_select(0, bins);
+      const at::Tensor mean = (chosen * chosen.exp()).mean();
+      sum = sum.defined() ? sum + mean : mean;
+    }
+    return x + sum;
+  };
+  const Tensors expected = plain(network);
+  StepPlanner planner = this->planner(packing(quantized_form(4)), network);
+  const StepPlanner::Plan plan = planner.smallest();
+  ASSERT_GT(plan.summary.narrowed_values, 0);
+  at::Tensor loss;
+  {
+    const PolicyScope scope(plan.policy);
+    loss = network(inputs_).sum();
+  }
+  const Tensors gradients = torch::autograd::grad({loss}, inputs_);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_LT(((gradients[i] - expected[i]).norm() / expected[i].norm()).item<double>(), 1);
+  }
+}
+
 TEST_F(PlannedFormsTest, WrongOptionsAreErrors) {
   expect_error([&] { planner(packing(CheckpointPolicy::MUST_SAVE)); },
                {"PlanOptions::allow_inexact is MUST_SAVE; expected a form"});
   PlanOptions both = packing(quarter());
   both.copy_bytes_per_forward = 1e9;
   expect_error([&] { planner(both); }, {"copy_bytes_per_forward were both given"});
+  PlanOptions measured = packing(quarter());
+  measured.step_peak_on = at::kCPU;
+  expect_error([&] { planner(measured); }, {"step_peak_on were both given"});
 }
 
 TEST_F(PlannedFormsTest, WhatAPackFunctionThrowsArrivesAndNothingIsLeft) {
