@@ -91,7 +91,8 @@ at::Tensor unpack(const c10::IValue& packed) {
 Policy narrow_ops(const std::vector<std::string>& ops, at::ScalarType format) {
   const Format known = format_of(format);
   const SaveWithHooks hooks{[known](const at::Tensor& tensor) { return pack(tensor, known); }, unpack};
-  return internal::pack_ops("narrow_ops", ops, [hooks] { return [hooks](const std::string&) { return hooks; }; });
+  return internal::pack_ops("narrow_ops", ops, /*is_inexact=*/true,
+                            [hooks] { return [hooks](const std::string&) { return hooks; }; });
 }
 
 }  // namespace ac2::policies

@@ -92,15 +92,16 @@ Policy quantize_ops(const std::vector<std::string>& ops, int64_t bits, QuantizeO
   TORCH_CHECK(bits == 8 || bits == 4 || bits == 1, "quantize_ops was given ", bits,
               " bits; expected 8, 4, or 1 (masks). For 16 or a floating-point format of 8 bits see narrow_ops.");
   const auto regions = std::make_shared<std::atomic<uint64_t>>(0);
-  return internal::pack_ops("quantize_ops", ops, [bits, seed = options.seed, regions]() -> internal::MakeHooks {
-    const auto draws = std::make_shared<Draws>();
-    draws->key = internal::mix_64(internal::mix_64(seed) + (*regions)++);
-    return [bits, draws](const std::string& op) {
-      return SaveWithHooks{
-          [bits, draws, op](const at::Tensor& tensor) { return pack(tensor, static_cast<int>(bits), op, *draws); },
-          [op](const c10::IValue& packed) { return unpack(packed, op); }};
-    };
-  });
+  return internal::pack_ops(
+      "quantize_ops", ops, /*is_inexact=*/true, [bits, seed = options.seed, regions]() -> internal::MakeHooks {
+        const auto draws = std::make_shared<Draws>();
+        draws->key = internal::mix_64(internal::mix_64(seed) + (*regions)++);
+        return [bits, draws](const std::string& op) {
+          return SaveWithHooks{
+              [bits, draws, op](const at::Tensor& tensor) { return pack(tensor, static_cast<int>(bits), op, *draws); },
+              [op](const c10::IValue& packed) { return unpack(packed, op); }};
+        };
+      });
 }
 
 PolicyDecision quantized_form(int64_t bits, QuantizeOptions options) {

@@ -70,7 +70,7 @@ Policy spill_to_file(const std::string& directory, const std::vector<std::string
   TORCH_CHECK(options.file_bytes > 0, "spill_to_file was given files of ", options.file_bytes,
               " bytes; expected 1 or more.");
   const auto writer = std::make_shared<SpillWriter>(directory, options.queue_bytes, options.file_bytes);
-  return internal::pack_ops("spill_to_file", ops,
+  return internal::pack_ops("spill_to_file", ops, /*is_inexact=*/false,
                             [writer] { return [writer](const std::string& op) { return hooks_for(writer, op); }; });
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ac2/internal/region/decision_access.h"
+#include "policies/quantize_ops.h"
 #include "python/binding/copies.h"
 #include "python/binding/errors.h"
 #include "python/binding/held_object.h"
@@ -134,6 +135,10 @@ PolicyDecision to_decision(py::handle answer, const std::string& where) {
                        "ac2.SaveWithHooks(pack, unpack).");
 }
 
+PyForm PyForm::quantized(int64_t bits, uint64_t seed) {
+  return {with_value_errors([&] { return policies::quantized_form(bits, {.seed = seed}); }), bits, seed};
+}
+
 std::optional<PolicyDecision> to_form(py::handle given, const char* name) {
   if (given.is_none()) {
     return std::nullopt;
@@ -176,7 +181,16 @@ needed the value, or from backward. Counts as a MUST decision.)");
       .def_property_readonly("pack", &PySaveWithHooks::pack)
       .def_property_readonly("unpack", &PySaveWithHooks::unpack);
   py::class_<PyForm> form(module, "Form", "A form that a memory budget or a plan may pack values in (allow_inexact).");
-  is_not_pickled(copy_is_itself(form));
+  copy_is_itself(form)
+      .def("__repr__",
+           [](const PyForm& self) {
+             return c10::str("ac2.policies.quantized_form(", self.bits,
+                             self.seed == 0 ? "" : c10::str(", seed=", self.seed), ")");
+           })
+      .def(py::pickle([](const PyForm& self) { return py::make_tuple(self.bits, self.seed); },
+                      [](const py::tuple& state) {
+                        return PyForm::quantized(state[0].cast<int64_t>(), state[1].cast<uint64_t>());
+                      }));
 }
 
 }  // namespace ac2::python

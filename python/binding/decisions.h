@@ -34,7 +34,11 @@ class PySaveWithHooks {
 
 // A form of the library's own that values are packed in, such as ac2.policies.quantized_form(8).
 struct PyForm {
+  static PyForm quantized(int64_t bits, uint64_t seed);
+
   PolicyDecision decision;
+  int64_t bits = 0;
+  uint64_t seed = 0;
 };
 
 // Of an ac2.SaveWithHooks or such a form; nothing of None. Raises TypeError for anything else.

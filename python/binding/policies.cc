@@ -89,14 +89,9 @@ void add_parametrised(py::module_& module) {
       py::arg("ops"), py::arg("bits"), py::kw_only(), py::arg("seed") = 0,
       "Saves the results of the listed ops in 8, 4 or 1 bit a number and recomputes all others. Gradients change:\n"
       "docs/quantisation.md has the bound.");
-  module.def(
-      "quantized_form",
-      [](int64_t bits, uint64_t seed) {
-        return PyForm{with_value_errors([&] { return policies::quantized_form(bits, {.seed = seed}); })};
-      },
-      py::arg("bits"), py::kw_only(), py::arg("seed") = 0,
-      "The form of quantize_ops with 8 or 4 bits by itself, for the allow_inexact of PolicyScope, plan and "
-      "StepPlanner.");
+  module.def("quantized_form", &PyForm::quantized, py::arg("bits"), py::kw_only(), py::arg("seed") = 0,
+             "The form of quantize_ops with 8 or 4 bits by itself, for the allow_inexact of PolicyScope, plan and "
+             "StepPlanner.");
   module.def(
       "narrow_ops",
       [](const py::iterable& ops, at::ScalarType format) {

@@ -499,6 +499,16 @@ def test_verify_leaves_workspaces_alone_that_a_budget_has_packed():
         loss.backward()
 
 
+def test_a_form_can_be_stored_and_says_what_it_is():
+    form = pickle.loads(pickle.dumps(ac2.policies.quantized_form(4, seed=3)))
+    assert repr(form) == "ac2.policies.quantized_form(4, seed=3)"
+    assert repr(ac2.policies.quantized_form(8)) == "ac2.policies.quantized_form(8)"
+    assert narrowed_step(form)[0].narrowed_values > 0
+    module = ac2.checkpoint_wrapper(torch.nn.Linear(4, 4), memory_budget=4096, allow_inexact=form)
+    stored = pickle.loads(pickle.dumps(module))
+    stored(torch.ones(2, 4)).sum().backward()
+
+
 def test_a_form_for_room_needs_a_budget():
     with pytest.warns(UserWarning, match="allow_inexact has no effect"):
         with ac2.PolicyScope(allow_inexact=ac2.policies.quantized_form(8)):

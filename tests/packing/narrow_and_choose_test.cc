@@ -34,6 +34,16 @@ class NarrowAndChooseTest : public CleanTest {
     }
     return loss + y.sum();
   }
+  // Sends each row to one of four experts.
+  at::Tensor experts(const at::Tensor& y) const {
+    const auto [top, expert] = y.mm(w_).slice(1, 0, 4).softmax(1).max(1);
+    at::Tensor sum = at::zeros({});
+    for (int64_t e = 0; e < 4; ++e) {
+      const at::Tensor rows = (expert == e).nonzero().squeeze(1);
+      sum = sum + (y.index_select(0, rows).mm(w_).tanh() * top.index_select(0, rows).unsqueeze(1)).sum();
+    }
+    return sum;
+  }
   // In steps within budgets from tight to loose.
   void expect_near_plain(const std::function<at::Tensor(const at::Tensor&)>& choose, double most_distance) {
     const at::Tensor plain = gradient_of(layers(choose), x_);
@@ -75,17 +85,20 @@ TEST_F(NarrowAndChooseTest, IndicesStayWithinTheirTable) {
 
 // As many rows as in forward go to each expert.
 TEST_F(NarrowAndChooseTest, AMixtureOfExpertsSendsEachRowToTheSameExpert) {
-  expect_near_plain(
-      [&](const at::Tensor& y) {
-        const auto [top, expert] = y.mm(w_).slice(1, 0, 4).softmax(1).max(1);
-        at::Tensor sum = at::zeros({});
-        for (int64_t e = 0; e < 4; ++e) {
-          const at::Tensor rows = (expert == e).nonzero().squeeze(1);
-          sum = sum + (y.index_select(0, rows).mm(w_).tanh() * top.index_select(0, rows).unsqueeze(1)).sum();
-        }
-        return sum;
-      },
-      1.0);
+  expect_near_plain([&](const at::Tensor& y) { return experts(y); }, 1.0);
+}
+
+TEST_F(NarrowAndChooseTest, APolicyThatQuantizesChoosesOnceToo) {
+  const auto layers = [&] { return this->layers([&](const at::Tensor& y) { return experts(y); }); };
+  const at::Tensor plain = gradient_of(layers(), x_);
+  at::Tensor loss;
+  {
+    const PolicyScope scope(policies::quantize_ops({"aten::tanh"}, 4));
+    loss = layers();
+  }
+  const at::Tensor gradient = gradient_of(loss, x_);
+  EXPECT_FALSE(same_bits(gradient, plain));
+  EXPECT_LT(((gradient - plain).norm() / plain.norm()).item<double>(), 1.0);
 }
 
 // A solution that belongs to other pivots than the saved ones is another solution.

@@ -145,22 +145,27 @@ void unpack_in_room(Tape& tape, Value* value) {
   locked->bytes().set_replayed(value, std::move(storage), at::Tensor());
 }
 
-std::string name_of_unpacking() {
-  return "the copying back of an offloaded tensor";
+// Names what the value, which this thread has pinned, is about to be had by.
+auto name_of_unpacking(const Value& value) {
+  return [is_narrowed = value.is_narrowed()] {
+    return std::string(is_narrowed ? "the unpacking of a tensor that was packed for room"
+                                   : "the copying back of an offloaded tensor");
+  };
 }
 
 }  // namespace
 
 void unpack_again(Tape& tape, Value* value, int64_t enough_budget) {
   if (Budget* budget = budget_of(tape, *value)) {
-    budget->make_room_to_replay(value->bytes(), &name_of_unpacking, enough_budget);
+    budget->make_room_to_replay(
+        value->bytes(), name_of_unpacking(*value), enough_budget);
   }
   unpack_in_room(tape, value);
 }
 
 bool unpack_if_there_is_room(Tape& tape, Value* value) {
   if (Budget* budget = budget_of(tape, *value)) {
-    if (!budget->find_room_to_replay(value->bytes(), &name_of_unpacking)) {
+    if (!budget->find_room_to_replay(value->bytes(), name_of_unpacking(*value))) {
       return false;
     }
   }

@@ -52,6 +52,7 @@ Policy compose(std::vector<Policy> policies, Fold fold) {
     for (const Policy& policy : policies) {
       entered->push_back(enter_policy(policy));
       composed.may_drop_tensors |= entered->back().may_drop_tensors;
+      composed.is_inexact |= entered->back().is_inexact;
       // The budget is that of the first policy that has one.
       if (!composed.memory_budget) {
         composed.memory_budget = entered->back().memory_budget;

@@ -60,17 +60,18 @@ class OpenRegions {
 
 }  // namespace
 
-Policy pack_ops(const std::string& caller, const std::vector<std::string>& ops,
+Policy pack_ops(const std::string& caller, const std::vector<std::string>& ops, bool is_inexact,
                 std::function<MakeHooks()> enter_region) {
   const auto listed = std::make_shared<const OpNameSet>(OpNameSet::parse(caller, ops));
   const auto regions = std::make_shared<OpenRegions>(std::move(enter_region));
   return ready_made(
-      caller, policy_per_region([listed, regions] {
+      caller, policy_per_region([listed, regions, is_inexact] {
         PolicyInstance instance;
         instance.by_operator = [listed, region = regions->here()](const c10::OperatorHandle& op) -> PolicyDecision {
           if (!listed->contains(op.operator_name())) return CheckpointPolicy::PREFER_RECOMPUTE;
           return region->decide(op);
         };
+        instance.is_inexact = is_inexact;
         return instance;
       }));
 }

@@ -1,6 +1,6 @@
 // SaveWithHooks for listed ops, which the policies that save in another form have in common.
 //
-//   return pack_ops("narrow_ops", ops, [] {
+//   return pack_ops("narrow_ops", ops, /*is_inexact=*/true, [] {
 //     return [](const std::string& op) { return SaveWithHooks{pack, unpack}; };
 //   });
 //
@@ -21,7 +21,8 @@ using MakeHooks = std::function<SaveWithHooks(const std::string& op)>;
 
 // SaveWithHooks for the listed ops, PREFER_RECOMPUTE for the others; called `caller` in reports. Names as in
 // policies/listed_ops.h. `enter_region` gives the state of a region, and may run on several threads at once.
-Policy pack_ops(const std::string& caller, const std::vector<std::string>& ops,
+// `is_inexact`: what is unpacked may be other numbers than what was packed (PolicyInstance::is_inexact).
+Policy pack_ops(const std::string& caller, const std::vector<std::string>& ops, bool is_inexact,
                 std::function<MakeHooks()> enter_region);
 
 }  // namespace ac2::policies::internal
