@@ -62,8 +62,8 @@ class BudgetedTape {
   // has a narrower form, and replayed if it has neither. A narrower form that is there alone is dropped.
   virtual void drop_for_room(Value* value, c10::function_ref<bool()> may_drop) = 0;
   // The same in the middle of an allocation: the bytes, or those of the form, are dropped if nobody else has them, so
-  // that they are free then, if they are on `device`, if that is given, and if no code of the program runs when they are
-  // freed. Waits for the lock for some milliseconds at most.
+  // that they are free then, if they are on `device`, if that is given, and if no code of the program runs when they
+  // are freed. Waits for the lock for some milliseconds at most.
   virtual Freed free_in_time(Value* value, std::optional<c10::Device> device, c10::function_ref<bool()> may_drop) = 0;
   // start_tracking(), waiting as long; false if it could not.
   virtual bool start_tracking_in_time() = 0;
