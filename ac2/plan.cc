@@ -139,6 +139,7 @@ struct StepPlanner::State {
   std::optional<PolicyDecision> form;
   std::optional<internal::MeasuredForms> forms;
   std::optional<internal::NarrowPlanner> narrow;
+  bool has_choices = false;  // results have been saved that must not be chosen again
   double forward_cost = 0;
 
   PolicyDecision note(const OpContext& op) {
@@ -198,6 +199,7 @@ struct StepPlanner::State {
         step->decisions[indices[op]] = decision_for(graph.ops[op].fate, plan.keep.kept[op], is_final);
       }
     }
+    step->is_inexact = has_choices || plan.keep.outcome.narrowed_values > 0;
     if (plan.keep.outcome.narrowed_values > 0) {
       step->form = form;
       step->packs.resize(calls.size());
@@ -260,6 +262,7 @@ Devices StepPlanner::State::record(const std::function<void()>& step, const Plan
     costs = *log->costs();
     if (forms) {
       forms->mark(*log, graph);
+      has_choices = lock->kept().has_choices();
     }
   }
   stop();

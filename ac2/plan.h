@@ -95,7 +95,8 @@ struct PlanOptions {
   // Lets the plan pack results into a narrower form, as ScopeOptions::allow_inexact lets a budget:
   //   {.allow_inexact = ac2::policies::quantized_form(8)}     // policies/quantize_ops.h
   // The form's bytes and, unless costs are modelled, its cost are found by packing each result of `step` once. Use
-  // modelled_costs with it on an accelerator, as with copies. Any SaveWithHooks will do; anything else is an error, and
+  // modelled_costs with it on an accelerator, as with copies. What ops choose by the numbers is kept then, as under a
+  // budget, also by a plan that packs nothing. Any SaveWithHooks will do; anything else is an error, and
   // so are copies and step_peak_on beside it.
   std::optional<PolicyDecision> allow_inexact = std::nullopt;
 };

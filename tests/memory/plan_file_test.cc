@@ -178,7 +178,7 @@ TEST_F(PlanFileTest, AFileThatIsNoPlanIsAnErrorThatSaysWhatIsWrong) {
   EXPECT_THAT(error_with("\"ac2_plan\":2", "\"ac2_plan\":1"),
               HasSubstr("of version 1, and this ac2 reads versions 2 to 4"));
   EXPECT_THAT(error_with("\"ac2_plan\":2", "\"ac2_plan\":[[]]"), HasSubstr("its version is an array"));
-  EXPECT_THAT(error_with("\"ac2_plan\":2", "\"ac2_plan\":4"), HasSubstr("key 'form' not found"));
+  EXPECT_THAT(error_with("\"MUST_RECOMPUTE\"", "\"SaveWithHooks\""), HasSubstr("\"SaveWithHooks\" is no decision"));
   for (const char* const form : {"quantized 3 bits, seed 0", "quantized 8 bits, seed 0 and more", "quantized", ""}) {
     EXPECT_THAT(
         error_with("\"ac2_plan\":2", std::string("\"ac2_plan\":4,\"form\":\"") + form + "\""),

@@ -284,6 +284,24 @@ TEST_F(PlannedFormsTest, AMustOfAScopeInsideIsNoConflict) {
   expect_same_bits(torch::autograd::grad({loss}, inputs_), plain(network), "gradients");
 }
 
+// The plan packs nothing, because its ops are soon computed again, and counts the masks all the same.
+TEST_F(PlannedFormsTest, PromisesOfAPlanWithoutFormsHoldWhereOpsChooseByNumbers) {
+  const Network network = [](const Tensors& in) {
+    at::Tensor x = in[0] + in[1];
+    for (int i = 0; i < kLayers; ++i) x = at::where(x.cos() > 0, x.cos(), x.sin()).mul(x);
+    return x;
+  };
+  const Tensors expected = plain(network);
+  StepPlanner planner = this->planner(packing(quarter()), network);
+  const int64_t all = all_bytes(planner);
+  const StepPlanner::Plan plan = planner.plan(all * 3 / 4);
+  ASSERT_EQ(plan.summary.narrowed_values, 0);
+  ASSERT_GT(plan.summary.replayed_ops, 0);
+  expect_same_bits(follow(plan, network), expected, "gradients");
+  save_plan(plan.policy, path());
+  expect_same_bits(follow({load_plan(path()), plan.summary}, network), expected, "gradients of a plan that was read");
+}
+
 TEST_F(PlannedFormsTest, PromisesHoldWhereOpsChooseByNumbers) {
   const Network network = [](const Tensors& in) {
     at::Tensor x = in[0];

@@ -20,6 +20,9 @@
 //
 //    "form": "quantized 8 bits, seed 0"
 //
+// Without a form a file of version 4 is that of a plan which packs nothing and was made where it could: ops that choose
+// by the numbers are saved (PlannedStep::is_inexact).
+//
 // A null call is an op that no policy is asked about. The file names operators as LibTorch's schemas do, and so fits
 // every LibTorch that has these operators. Files of version 1 have no checksum and are not read any more. Whether it
 // fits the program is seen op by op when a region follows it.

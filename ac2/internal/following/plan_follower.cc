@@ -104,7 +104,7 @@ Policy follow(std::shared_ptr<const PlannedStep> plan) {
     instance.memory_budget = plan->bytes;
     instance.modelled_costs = plan->costs == CostSource::kModelled;
     instance.offload = plan->copies;
-    instance.is_inexact = plan->form.has_value();
+    instance.is_inexact = plan->is_inexact;
     return instance;
   });
 }

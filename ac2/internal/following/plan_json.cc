@@ -132,7 +132,7 @@ Json plan_to_json(const PlannedStep& plan) {
     }
   }
   Json json;
-  json[kMark] = plan.form ? kVersionWithForm : plan.copies ? kVersionWithCopies : kVersion;
+  json[kMark] = plan.is_inexact ? kVersionWithForm : plan.copies ? kVersionWithCopies : kVersion;
   json["bytes"] = plan.bytes;
   json["costs"] = plan.costs == CostSource::kModelled ? kModelled : kMeasured;
   if (plan.copies) {
@@ -171,7 +171,10 @@ std::shared_ptr<const PlannedStep> plan_from_json(const Json& json) {
                                   .in_flight_bytes = bytes("in_flight_bytes")};
   }
   if (json.at(kMark) == kVersionWithForm) {
-    plan->form = form_of(json.at("form").get<std::string>());
+    plan->is_inexact = true;
+    if (json.contains("form")) {
+      plan->form = form_of(json.at("form").get<std::string>());
+    }
   }
 
   std::vector<c10::OperatorHandle> ops;

@@ -35,6 +35,9 @@ struct PlannedStep {
   // The form that the results of some ops are packed in. What it does not take is saved as a copy.
   std::optional<PolicyDecision> form = std::nullopt;
   std::vector<bool> packs;  // as long as `calls`, whose results these are; empty without a form
+  // PolicyInstance::is_inexact of a region that follows the plan. True with a form, and where the recorded step has
+  // saved the results of an op for the sake of a form, whether or not the plan packs any.
+  bool is_inexact = false;
   // A region has left the plan, and the program was told. Exchanged, so that one region tells.
   mutable std::atomic<bool> warned{false};
   // The same of a result that was to be copied from a device and is not on one.

@@ -74,8 +74,10 @@ class NodeBuilder {
     if (!saves_ && C10_UNLIKELY(!node->replayable || lacks_old_bytes_) && !must_save()) {
       return false;
     }
-    if (!saves_ && C10_UNLIKELY(tape_.kept().may_be_inexact())) {
-      saves_ = has_discrete_results(call_.facts, call_.arguments, call_.results);
+    if (!saves_ && C10_UNLIKELY(tape_.kept().may_be_inexact()) &&
+        has_discrete_results(call_.facts, call_.arguments, call_.results)) {
+      saves_ = true;
+      tape_.kept().note_choice();
     }
     attach_results(decision);
     if (node->live_outputs == 0) {

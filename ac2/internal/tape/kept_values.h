@@ -43,6 +43,9 @@ class KeptValues {
   void expect_inexact() { may_be_inexact_ = true; }
   // Values may have been packed into such a form, though perhaps no further ones are.
   bool may_be_inexact() const { return may_be_inexact_; }
+  // The results of an op have been saved because of that.
+  void note_choice() { has_choices_ = true; }
+  bool has_choices() const { return has_choices_; }
   // `tensor` is such a result.
   void may_narrow(Value* value, const at::Tensor& tensor);
   // A hook has come to want the value, after Value::hooks was counted up; or it does so no more. `original` is the
@@ -81,6 +84,7 @@ class KeptValues {
   ByteLedger& ledger_;
   std::shared_ptr<const SaveWithHooks> narrow_form_;
   bool may_be_inexact_ = false;
+  bool has_choices_ = false;
 };
 
 }  // namespace ac2::internal
