@@ -10,7 +10,7 @@ using Fate = StepGraph::Fate;
 namespace {
 
 // Of the cost of packing and unpacking, as in NarrowForms of the evictor.
-constexpr double kUnpackingShare = 0.25;
+constexpr double kShareOfUnpacking = 0.25;
 
 }  // namespace
 
@@ -52,7 +52,7 @@ void KeepSimulator::unpack(uint32_t value) {
   if (copied(value)) {
     schedule_.comes_back(value);
   } else if (narrowed(value)) {
-    outcome_.narrow_cost += kUnpackingShare * graph_.values[value].narrow_cost;
+    outcome_.narrow_cost += kShareOfUnpacking * graph_.values[value].narrow_cost;
   }
 }
 
@@ -66,7 +66,7 @@ void KeepSimulator::hold(uint32_t value) {
     held_ += held_bytes(value);
     ++outcome_.narrowed_values;
     outcome_.narrowed_bytes += bytes;
-    outcome_.narrow_cost += (1 - kUnpackingShare) * graph_.values[value].narrow_cost;
+    outcome_.narrow_cost += (1 - kShareOfUnpacking) * graph_.values[value].narrow_cost;
   } else if (copied(value)) {
     note_peak(bytes);  // the value leaves after it was held
     away_ += bytes;
