@@ -19,12 +19,11 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "ac2/internal/planning/copy_planner.h"
 #include "ac2/internal/planning/keep_simulator.h"
 #include "ac2/internal/planning/planner.h"
-#include "benchmarks/dtr_trace.h"
+#include "benchmarks/planned_traces.h"
 #include "benchmarks/traced_step.h"
 
 ABSL_FLAG(std::vector<std::string>, budget, std::vector<std::string>({"0.5", "0.3", "0.2"}),
@@ -34,24 +33,22 @@ ABSL_FLAG(int64_t, min_bytes, 1 << 20, "smaller values are not copied");
 
 namespace {
 
+using ac2::benchmarks::for_each_trace;
+using ac2::benchmarks::print_step;
+using ac2::benchmarks::read_budgets;
+using ac2::benchmarks::time_text;
 using ac2::benchmarks::TracedStep;
 using ac2::internal::CopyPlan;
 using ac2::internal::CopyPlanner;
-using ac2::internal::KeepOutcome;
 using ac2::internal::KeepPlan;
 using ac2::internal::Planner;
-
-std::string over(const KeepOutcome* outcome, double time) {
-  return outcome != nullptr ? absl::StrFormat("%.3f", 1 + outcome->extra_cost() / time) : "none";
-}
+using ac2::internal::RecordedStep;
 
 void print_plans(const std::string& name, const TracedStep& step, const std::vector<double>& budgets) {
   const double time = step.forward_cost + step.backward_cost;
   const double speed = absl::GetFlag(FLAGS_link);  // GB/s are bytes a ns
   Planner planner(step.graph);
-  const int64_t all = planner.keep_all().outcome.peak_bytes;
-  absl::PrintF("%s: %d ops of forward, %.0f ms, backward %.0f ms, %.2f GB held\n", name, step.graph.ops.size(),
-               step.forward_cost / 1e6, step.backward_cost / 1e6, static_cast<double>(all) / 1e9);
+  const int64_t all = print_step(name, step, planner);
   for (const double budget : budgets) {
     const auto bytes = static_cast<int64_t>(budget * static_cast<double>(all));
     const std::optional<KeepPlan> replays = planner.solve(bytes);
@@ -60,8 +57,8 @@ void print_plans(const std::string& name, const TracedStep& step, const std::vec
     const auto start = std::chrono::steady_clock::now();
     const std::optional<CopyPlan> plan = planner_with_copies.solve(bytes);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    absl::PrintF("%6g %9s %9s ", budget, over(replays ? &replays->outcome : nullptr, time),
-                 over(copies ? &copies->keep.outcome : nullptr, time));
+    absl::PrintF("%6g %9s %9s ", budget, time_text(replays ? &replays->outcome : nullptr, time),
+                 time_text(copies ? &copies->keep.outcome : nullptr, time));
     if (plan) {
       const auto& outcome = plan->keep.outcome;
       absl::PrintF("%9.3f %9.3f %9.3f %9.2f %9.1f\n", 1 + outcome.extra_cost() / time, outcome.replay_cost / time,
@@ -78,27 +75,16 @@ void print_plans(const std::string& name, const TracedStep& step, const std::vec
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage("The time that copies to the host's memory save a plan; see the top of the source.");
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
-  std::vector<double> budgets;
-  for (const std::string& text : absl::GetFlag(FLAGS_budget)) {
-    double& budget = budgets.emplace_back();
-    if (!absl::SimpleAtod(text, &budget) || !(budget > 0 && budget <= 1)) {
-      absl::FPrintF(stderr, "plan_copies: --budget is \"%s\"; it must be above 0 and at most 1\n", text);
-      return 2;
-    }
-  }
+  const std::optional<std::vector<double>> budgets = read_budgets("plan_copies", absl::GetFlag(FLAGS_budget));
+  if (!budgets) return 2;
   if (arguments.size() < 2 || !(absl::GetFlag(FLAGS_link) > 0) || absl::GetFlag(FLAGS_min_bytes) < 0) {
     absl::FPrintF(stderr, "plan_copies: expected traces, a --link above 0, and --min_bytes that are not negative\n");
     return 2;
   }
   absl::PrintF("%6s %9s %9s %9s %9s %9s %9s %9s\n", "budget", "replays", "copies", "both", "replayed", "waited",
                "copied GB", "plan, s");
-  for (size_t i = 1; i < arguments.size(); ++i) {
-    const auto step = ac2::benchmarks::read_dtr_trace(arguments[i]);
-    if (!step.ok()) {
-      absl::FPrintF(stderr, "plan_copies: %s\n", step.status().message());
-      return 1;
-    }
-    print_plans(arguments[i], ac2::benchmarks::traced_step(*step, absl::GetFlag(FLAGS_min_bytes)), budgets);
-  }
-  return 0;
+  const std::vector<std::string> paths(arguments.begin() + 1, arguments.end());
+  return for_each_trace("plan_copies", paths, [&](const std::string& path, const RecordedStep& recorded) {
+    print_plans(path, ac2::benchmarks::traced_step(recorded, absl::GetFlag(FLAGS_min_bytes)), *budgets);
+  });
 }

@@ -21,12 +21,11 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "ac2/internal/planning/keep_simulator.h"
 #include "ac2/internal/planning/narrow_planner.h"
 #include "ac2/internal/planning/planner.h"
-#include "benchmarks/dtr_trace.h"
+#include "benchmarks/planned_traces.h"
 #include "benchmarks/traced_step.h"
 
 ABSL_FLAG(std::vector<std::string>, budget, std::vector<std::string>({"0.3", "0.2"}),
@@ -36,11 +35,16 @@ ABSL_FLAG(int64_t, min_bytes, 1 << 10, "smaller values are not packed");
 
 namespace {
 
+using ac2::benchmarks::for_each_trace;
+using ac2::benchmarks::print_step;
+using ac2::benchmarks::read_budgets;
+using ac2::benchmarks::time_text;
 using ac2::benchmarks::TracedStep;
 using ac2::internal::KeepOutcome;
 using ac2::internal::KeepPlan;
 using ac2::internal::NarrowPlanner;
 using ac2::internal::Planner;
+using ac2::internal::RecordedStep;
 using ac2::internal::StepGraph;
 
 constexpr int64_t kBytesOfNumber = 4, kBytesOfBlock = 8, kNumbersOfBlock = 256;
@@ -54,24 +58,19 @@ void let_narrow(double speed, int64_t min_bytes, StepGraph& graph) {
   }
 }
 
-std::string over(const std::optional<KeepPlan>& plan, double time) {
-  return plan ? absl::StrFormat("%.3f", 1 + plan->outcome.extra_cost() / time) : "none";
-}
-
 void print_plans(const std::string& name, const TracedStep& step, const std::vector<double>& budgets) {
   const double time = step.forward_cost + step.backward_cost;
   Planner planner(step.graph);
   NarrowPlanner forms(step.graph, planner);
-  const int64_t all = planner.keep_all().outcome.peak_bytes;
-  absl::PrintF("%s: %d ops of forward, %.0f ms, backward %.0f ms, %.2f GB held\n", name, step.graph.ops.size(),
-               step.forward_cost / 1e6, step.backward_cost / 1e6, static_cast<double>(all) / 1e9);
+  const int64_t all = print_step(name, step, planner);
   for (const double budget : budgets) {
     const auto bytes = static_cast<int64_t>(budget * static_cast<double>(all));
     const std::optional<KeepPlan> replays = planner.solve(bytes);
     const auto start = std::chrono::steady_clock::now();
     const std::optional<KeepPlan> plan = forms.solve(bytes);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    absl::PrintF("%6g %9s %9s ", budget, over(replays, time), over(plan, time));
+    absl::PrintF("%6g %9s %9s ", budget, time_text(replays ? &replays->outcome : nullptr, time),
+                 time_text(plan ? &plan->outcome : nullptr, time));
     if (plan) {
       const KeepOutcome& outcome = plan->outcome;
       absl::PrintF("%9.3f %9.3f %9.2f %9.1f", outcome.replay_cost / time, outcome.narrow_cost / time,
@@ -92,29 +91,18 @@ void print_plans(const std::string& name, const TracedStep& step, const std::vec
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage("The time that a narrower form saves a plan; see the top of the source.");
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
-  std::vector<double> budgets;
-  for (const std::string& text : absl::GetFlag(FLAGS_budget)) {
-    double& budget = budgets.emplace_back();
-    if (!absl::SimpleAtod(text, &budget) || !(budget > 0 && budget <= 1)) {
-      absl::FPrintF(stderr, "plan_forms: --budget is \"%s\"; it must be above 0 and at most 1\n", text);
-      return 2;
-    }
-  }
+  const std::optional<std::vector<double>> budgets = read_budgets("plan_forms", absl::GetFlag(FLAGS_budget));
+  if (!budgets) return 2;
   if (arguments.size() < 2 || !(absl::GetFlag(FLAGS_speed) > 0) || absl::GetFlag(FLAGS_min_bytes) < 0) {
     absl::FPrintF(stderr, "plan_forms: expected traces, a --speed above 0, and --min_bytes that are not negative\n");
     return 2;
   }
   absl::PrintF("%6s %9s %9s %9s %9s %9s %9s\n", "budget", "replays", "forms", "replayed", "packing", "packed GB",
                "plan, s");
-  for (size_t i = 1; i < arguments.size(); ++i) {
-    const auto recorded = ac2::benchmarks::read_dtr_trace(arguments[i]);
-    if (!recorded.ok()) {
-      absl::FPrintF(stderr, "plan_forms: %s\n", recorded.status().message());
-      return 1;
-    }
-    TracedStep step = ac2::benchmarks::traced_step(*recorded, /*copy_min_bytes=*/0);
+  const std::vector<std::string> paths(arguments.begin() + 1, arguments.end());
+  return for_each_trace("plan_forms", paths, [&](const std::string& path, const RecordedStep& recorded) {
+    TracedStep step = ac2::benchmarks::traced_step(recorded, /*copy_min_bytes=*/0);
     let_narrow(absl::GetFlag(FLAGS_speed), absl::GetFlag(FLAGS_min_bytes), step.graph);
-    print_plans(arguments[i], step, budgets);
-  }
-  return 0;
+    print_plans(path, step, *budgets);
+  });
 }

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <limits>
 #include <optional>
 #include <random>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "ac2/internal/planning/copy_schedule.h"
 #include "ac2/internal/planning/planner.h"
 #include "benchmarks/networks/network_steps.h"
+#include "tests/memory/least_cost.h"
 #include "tests/memory/random_dag.h"
 
 namespace ac2::internal {
@@ -220,27 +220,7 @@ TEST(CopyPlannerTest, FindsAPlanWhereverTheSmallestFits) {
 double least_cost(const Step& step, const CopySpeedAndWindow& copies, int64_t bytes) {
   KeepSimulator simulator(step.graph);
   simulator.set_copies(copies);
-  std::vector<uint32_t> open;
-  size_t ways = 1;
-  for (uint32_t op = 0; op < step.graph.ops.size(); ++op) {
-    if (step.graph.ops[op].fate == Fate::kOpen) {
-      open.push_back(op);
-      ways *= 3;
-    }
-  }
-  double least = std::numeric_limits<double>::infinity();
-  for (size_t way = 0; way < ways; ++way) {
-    std::vector<Keep> kept(step.graph.ops.size(), Keep::kNothing);
-    size_t rest = way;
-    for (const uint32_t op : open) {
-      kept[op] = rest % 3 == 0 ? Keep::kNothing : rest % 3 == 1 ? Keep::kWanted : Keep::kCopied;
-      rest /= 3;
-    }
-    simulator.complete(kept);
-    const KeepOutcome outcome = simulator.run(kept);
-    if (outcome.peak_bytes <= bytes) least = std::min(least, outcome.extra_cost());
-  }
-  return least;
+  return least_cost(step.graph, simulator, Keep::kCopied, bytes);
 }
 
 // How far from the best of the same window it may be: see docs/budget.md.

@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <limits>
 #include <optional>
 #include <random>
 #include <vector>
 
 #include "ac2/internal/planning/planner.h"
 #include "benchmarks/networks/network_steps.h"
+#include "tests/memory/least_cost.h"
 #include "tests/memory/random_dag.h"
 
 namespace ac2::internal {
@@ -172,27 +172,7 @@ TEST(NarrowPlannerTest, IsNeverWorseThanReplaysAloneAndStaysWithinItsBytes) {
 // The least that a step takes within the bytes, over all ways.
 double least_cost(const Step& step, int64_t bytes) {
   KeepSimulator simulator(step.graph);
-  std::vector<uint32_t> open;
-  size_t ways = 1;
-  for (uint32_t op = 0; op < step.graph.ops.size(); ++op) {
-    if (step.graph.ops[op].fate == Fate::kOpen) {
-      open.push_back(op);
-      ways *= 3;
-    }
-  }
-  double least = std::numeric_limits<double>::infinity();
-  for (size_t way = 0; way < ways; ++way) {
-    std::vector<Keep> kept(step.graph.ops.size(), Keep::kNothing);
-    size_t rest = way;
-    for (const uint32_t op : open) {
-      kept[op] = rest % 3 == 0 ? Keep::kNothing : rest % 3 == 1 ? Keep::kWanted : Keep::kNarrowed;
-      rest /= 3;
-    }
-    simulator.complete(kept);
-    const KeepOutcome outcome = simulator.run(kept);
-    if (outcome.peak_bytes <= bytes) least = std::min(least, outcome.extra_cost());
-  }
-  return least;
+  return least_cost(step.graph, simulator, Keep::kNarrowed, bytes);
 }
 
 // How far from the best it may be: see docs/budget.md.

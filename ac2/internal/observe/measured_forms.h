@@ -5,7 +5,7 @@
 //   …for each op, from a policy: forms.measure(op);
 //   forms.mark(log, graph);       // StepGraph::Value::narrows and so on
 //
-// What the pack function returns is let go of at once.
+// The result of the pack function is let go of at once.
 //
 // Threads: not thread-safe.
 #pragma once

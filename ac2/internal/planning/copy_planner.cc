@@ -8,6 +8,7 @@
 
 #include "ac2/internal/planning/keep_simulator.h"
 #include "ac2/internal/planning/op_order.h"
+#include "ac2/internal/planning/results_in_form.h"
 
 namespace ac2::internal {
 
@@ -100,17 +101,9 @@ int64_t CopyPlanner::window_of(int64_t wish, int64_t bytes) const {
 }
 
 StepGraph CopyPlanner::without(const Ops& copied) const {
-  StepGraph graph = graph_;
-  for (const uint32_t op : copied) {
-    graph.ops[op].fate = Fate::kSaved;
-    for (const uint32_t result : graph.ops[op].results) {
-      StepGraph::Value& value = graph.values[result];
-      if (value.leaves) {
-        value.unpacked_bytes = std::exchange(value.bytes, 0);
-      }
-    }
-  }
-  return graph;
+  return with_results_in_form(graph_, copied, [](const StepGraph::Value& value) {
+    return value.leaves ? std::optional<int64_t>(0) : std::nullopt;
+  });
 }
 
 CopyPlan CopyPlanner::as_plan(std::vector<Keep> kept, const Ops& copied, int64_t window) {

@@ -17,9 +17,9 @@
 //   final_ops.h.
 // - A value that is held in another form is unpacked when it is wanted, and its bytes stand beside that form. The same
 //   holds of a value that the plan narrows.
-// - A copied value leaves for the host's memory when it is first held, and comes back when it is wanted. Its bytes count
-//   while they are pinned. Beside them count those that are on their way, as far as the CopyWindow lets them be: in
-//   forward the values that leave, in backward also those that come back ahead of their use.
+// - A copied value leaves for the host's memory when it is first held, and comes back when it is wanted. The value's
+//   bytes count while they are pinned. Beside them count those that are on their way, as far as the CopyWindow lets
+//   them be: in forward the values that leave, in backward also those that come back ahead of their use.
 //
 // (That replayed results may take the place of saved inputs is not among the rules: the tape does so only without a
 // budget, and a plan brings one.) The rules stand here a second time because a plan is evaluated thousands of times,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ac2/internal/planning/op_order.h"
+#include "ac2/internal/planning/results_in_form.h"
 
 namespace ac2::internal {
 
@@ -64,17 +65,9 @@ std::vector<NarrowPlanner::Ops> NarrowPlanner::sets(const KeepPlan& without_form
 }
 
 StepGraph NarrowPlanner::with_forms(const Ops& narrowed) const {
-  StepGraph graph = graph_;
-  for (const uint32_t op : narrowed) {
-    graph.ops[op].fate = Fate::kSaved;
-    for (const uint32_t result : graph.ops[op].results) {
-      StepGraph::Value& value = graph.values[result];
-      if (value.narrows) {
-        value.unpacked_bytes = std::exchange(value.bytes, value.narrow_bytes);
-      }
-    }
-  }
-  return graph;
+  return with_results_in_form(graph_, narrowed, [](const StepGraph::Value& value) {
+    return value.narrows ? std::optional(value.narrow_bytes) : std::nullopt;
+  });
 }
 
 KeepPlan NarrowPlanner::as_plan(std::vector<Keep> kept, const Ops& narrowed) {

@@ -103,7 +103,7 @@ class StepPeak::Recording final : public Alive {
   void before_look(uint32_t index) override {
     const StepReadings::Look& look = peak().readings_.looks[index];
     if (look.allocated > 0) {
-      // What an event frees is freed after it, before anything is allocated.
+      // The bytes that an event frees go after the event, before anything is allocated.
       const int64_t highest = std::min(look.highest, now_ - freed_ + look.allocated);
       peak().rests_[index].highest = highest - bytes();
     }

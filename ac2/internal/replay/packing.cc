@@ -157,8 +157,7 @@ auto name_of_unpacking(const Value& value) {
 
 void unpack_again(Tape& tape, Value* value, int64_t enough_budget) {
   if (Budget* budget = budget_of(tape, *value)) {
-    budget->make_room_to_replay(
-        value->bytes(), name_of_unpacking(*value), enough_budget);
+    budget->make_room_to_replay(value->bytes(), name_of_unpacking(*value), enough_budget);
   }
   unpack_in_room(tape, value);
 }
