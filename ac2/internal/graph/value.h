@@ -167,6 +167,10 @@ class Value {
   bool is_without_gradient() const { return is_without_gradient_; }
   void set_without_gradient(bool without) { is_without_gradient_ = without; }
 
+  // The region is over, and others have the value's storage too. tape/shared_storages.h finds the value by it.
+  bool is_shared() const { return is_shared_; }
+  void set_shared(bool shared) { is_shared_ = shared; }
+
   ValueState state() const { return state_; }
   // A value from outside is always saved: no op of the region would compute it again.
   Decided decided() const { return producer_ == nullptr ? Decided::kSave : decided_; }
@@ -308,6 +312,7 @@ class Value {
   bool is_foreign_ = false;
   bool is_on_its_way_ = false;
   bool is_without_gradient_ = false;
+  bool is_shared_ = false;
 
   Node* producer_ = nullptr;  // owned
   uint32_t slot_ = 0;

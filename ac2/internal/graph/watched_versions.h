@@ -57,6 +57,12 @@ class WatchedVersions {
   }
   // Notes those counters that were about to go up when they were found.
   void note_late();
+  // Whether a write that this counter counts shows, or may be one that would show if there were not too many.
+  bool watches(const c10::VariableVersion& counter) const {
+    return (counter_.enabled() && same_counter(counter, counter_)) || has_other(counter) || some_unwatched_;
+  }
+  // Of the tensor that was noted first; disabled if nothing is watched.
+  const c10::VariableVersion& counter() const { return counter_; }
   // Whether every change would show. False for inference tensors, which have no counter, and if the list of others was
   // full.
   bool are_complete() const { return noted_ && counter_.enabled() && !some_unwatched_; }

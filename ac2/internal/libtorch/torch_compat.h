@@ -33,6 +33,10 @@ inline constexpr c10::DispatchKeySet kBelowRecordKey{c10::DispatchKeySet::FULL_A
 inline constexpr c10::DispatchKey kHoldKey = c10::DispatchKey::DeferredInit;
 inline constexpr c10::DispatchKeySet kBelowHoldKey{c10::DispatchKeySet::FULL_AFTER, kHoldKey};
 
+// The dispatch key at which ops that write are watched (record/write_watch.h). It is included for every thread.
+inline constexpr c10::DispatchKey kWatchKey = c10::DispatchKey::BackendSelect;
+inline constexpr c10::DispatchKeySet kBelowWatchKey{c10::DispatchKeySet::FULL_AFTER, kWatchKey};
+
 // The kernel that runs `op` where kRecordKey is the highest key. OperatorHandle has lookup() from 2.14 on.
 c10::KernelFunction kernel_behind_record_key(const c10::OperatorHandle& op);
 

@@ -15,6 +15,7 @@
 #include "ac2/internal/record/held_arguments.h"
 #include "ac2/internal/record/interceptor.h"
 #include "ac2/internal/record/left_storage.h"
+#include "ac2/internal/record/write_watch.h"
 #include "ac2/internal/region/budget_access.h"
 #include "ac2/internal/region/engine.h"
 #include "ac2/internal/region/region.h"
@@ -77,6 +78,7 @@ std::shared_ptr<ScopeState> open_region(Policy policy, OpeningOptions options) {
                        .keep_for_next_backward = options.keep_for_next_backward,
                        .narrow_form = std::move(options.narrow_form)};
   install_interceptor();
+  install_write_watch();
   install_holding();
   install_engine();
   watch_set_data(&set_data_in_regions);

@@ -4,7 +4,6 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/ArrayRef.h>
 
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,6 +13,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "ac2/internal/libtorch/for_each_tensor.h"
 #include "ac2/internal/libtorch/torch_compat.h"
+#include "ac2/internal/operators/new_operators.h"
 #include "ac2/internal/region/region.h"
 #include "ac2/internal/replay/replay_call.h"
 
@@ -46,41 +46,24 @@ class SharedKey {
 
   void share(BoxedInterceptor interceptor) {
     interceptor_ = interceptor;
-    // The listener is told of all operators that there are, and then of each new one.
-    listening_.emplace(c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<Listener>()));
+    operators_.emplace();
     register_pending();
   }
 
   // To be called without the dispatcher's lock. Nothing is pending unless the key is shared.
   void register_pending() {
-    if (!any_pending_.load(std::memory_order_acquire)) {
+    if (!operators_ || !operators_->any()) {
       return;
     }
     const std::lock_guard lock(mutex_);
-    do {
-      for (const c10::OperatorHandle& op : take_pending()) {
+    for (auto pending = operators_->take(); !pending.empty(); pending = operators_->take()) {
+      for (const c10::OperatorHandle& op : pending) {
         add_kernel(op);
       }
-    } while (!nothing_is_pending());
+    }
   }
 
  private:
-  // The dispatcher calls it with its lock.
-  class Listener final : public c10::OpRegistrationListener {
-   public:
-    void onOperatorRegistered(const c10::OperatorHandle& op) override {
-      SharedKey& key = instance();
-      const std::lock_guard lock(key.pending_mutex_);
-      key.pending_.push_back(op);
-      key.any_pending_.store(true, std::memory_order_release);
-    }
-    void onOperatorDeregistered(const c10::OperatorHandle& op) override {
-      SharedKey& key = instance();
-      const std::lock_guard lock(key.pending_mutex_);
-      std::erase(key.pending_, op);
-    }
-  };
-
   SharedKey() = default;
 
   static void run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
@@ -115,26 +98,8 @@ class SharedKey {
     return *others_.at(op.operator_name());
   }
 
-  std::vector<c10::OperatorHandle> take_pending() {
-    const std::lock_guard lock(pending_mutex_);
-    return std::exchange(pending_, {});
-  }
-
-  // Called only after the kernels are there, because a thread that reads false does not wait for them. Its acquire
-  // pairs with this release.
-  bool nothing_is_pending() {
-    const std::lock_guard lock(pending_mutex_);
-    if (pending_.empty()) {
-      any_pending_.store(false, std::memory_order_release);
-    }
-    return pending_.empty();
-  }
-
   BoxedInterceptor interceptor_ = nullptr;
-  std::optional<c10::RegistrationHandleRAII> listening_;
-  std::atomic<bool> any_pending_{false};
-  std::mutex pending_mutex_;  // taken with the dispatcher's lock, so nothing is called under it
-  std::vector<c10::OperatorHandle> pending_;
+  std::optional<NewOperators> operators_;  // once the key is shared
   std::mutex mutex_;
   absl::flat_hash_map<c10::OperatorName, std::unique_ptr<c10::KernelFunction>> others_;
   std::vector<c10::RegistrationHandleRAII> ours_;

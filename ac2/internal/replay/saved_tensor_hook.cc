@@ -287,8 +287,23 @@ bool SavedTensorHook::lend(const at::Tensor& unpacked) {
   return true;
 }
 
+// What was replayed or copied nobody writes to.
+C10_NOINLINE void SavedTensorHook::share_version_counter(const at::Tensor& unpacked) {
+  if (meta() == nullptr || !unpacked.defined() || !has_plain_storage(*unpacked.unsafeGetTensorImpl())) {
+    return;
+  }
+  const Tape::Lock tape(*tape_);
+  const c10::VariableVersion& counter = value()->versions().counter();
+  if (counter.enabled() && value()->watched_storage() == unpacked.storage().unsafeGetStorageImpl()) {
+    unpacked.unsafeGetTensorImpl()->set_version_counter(counter);
+  }
+}
+
 at::Tensor SavedTensorHook::call_unpack_hook() {
   at::Tensor tensor = unpack();
+  if (C10_UNLIKELY(at::GradMode::is_enabled())) {
+    share_version_counter(tensor);
+  }
   return C10_UNLIKELY(leaf_ != nullptr) ? leaf_itself(std::move(tensor)) : tensor;
 }
 

@@ -45,6 +45,9 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks, public
   // A leaf without a gradient, if its bytes are those that were unpacked: plain autograd gives functions the tensor
   // itself. Else the unpacked tensor, lent or copied if is_read_again_as_gradient().
   at::Tensor leaf_itself(at::Tensor unpacked);
+  // A backward that makes a graph saves the unpacked tensor once more. Writes to what was saved in forward are errors
+  // for that graph too, as in plain autograd, where both graphs have one tensor.
+  void share_version_counter(const at::Tensor& unpacked);
   // Whether the bytes of the tensor are read again after the function that unpacks it now. The function may return the
   // tensor as a gradient. Autograd writes into a gradient to which there is no other reference. In plain autograd there
   // is one, because the graph has the tensor itself.

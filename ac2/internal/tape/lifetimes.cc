@@ -25,6 +25,7 @@ void Lifetimes::take_dying_apart() {
     }
     bytes_.drop_held(value);
     bytes_.drop_there(value);
+    bytes_.value_died(value);
     budget_.forget(*value);
     observers_.tell([&](Observer& observer) { observer.value_died(*value); });
     trash_.put(value);

@@ -1,5 +1,6 @@
 #include "ac2/internal/tape/live_tapes.h"
 
+#include <atomic>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -11,9 +12,16 @@ namespace ac2::internal {
 
 namespace {
 
+using Tapes = absl::flat_hash_map<const Tape*, std::weak_ptr<Tape>>;
+
+// The counts are of what the tables have.
+std::atomic<int> live_count{0};
+std::atomic<int> open_count{0};
+
 struct LiveTapes {
   std::mutex mutex;
-  absl::flat_hash_map<const Tape*, std::weak_ptr<Tape>> tapes;
+  Tapes open;
+  Tapes closed;
 };
 
 LiveTapes& live_tapes() {
@@ -25,36 +33,76 @@ LiveTapes& live_tapes() {
   return *tapes;
 }
 
+void gather(const Tapes& tapes, std::vector<std::shared_ptr<Tape>>& gathered) {
+  for (const auto& [address, weak] : tapes) {
+    if (auto tape = weak.lock()) {
+      gathered.push_back(std::move(tape));
+    }
+  }
+}
+
+// The tapes are held until `fn` has run for all. The last reference to a tape must not go under the mutex, which the
+// tape's destructor takes.
+void for_each_of(const std::vector<std::shared_ptr<Tape>>& tapes, c10::function_ref<void(Tape&)> fn) {
+  for (const std::shared_ptr<Tape>& tape : tapes) {
+    fn(*tape);
+  }
+}
+
 }  // namespace
 
 void add_live_tape(const std::shared_ptr<Tape>& tape) {
   LiveTapes& live = live_tapes();
   const std::lock_guard lock(live.mutex);
-  live.tapes.emplace(tape.get(), tape);
+  live.open.emplace(tape.get(), tape);
+  live_count.fetch_add(1, std::memory_order_relaxed);
+  open_count.fetch_add(1, std::memory_order_relaxed);
+}
+
+void note_closed_tape(const Tape* tape) {
+  LiveTapes& live = live_tapes();
+  const std::lock_guard lock(live.mutex);
+  if (auto node = live.open.extract(tape)) {
+    live.closed.insert(std::move(node));
+    open_count.fetch_sub(1, std::memory_order_relaxed);
+  }
 }
 
 void remove_live_tape(const Tape* tape) {
   LiveTapes& live = live_tapes();
   const std::lock_guard lock(live.mutex);
-  live.tapes.erase(tape);
+  open_count.fetch_sub(static_cast<int>(live.open.erase(tape)), std::memory_order_relaxed);
+  live.closed.erase(tape);
+  live_count.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void for_each_live_tape(c10::function_ref<void(Tape&)> fn) {
   LiveTapes& live = live_tapes();
-  // The tapes are held until `fn` has run for all. The last reference to a tape must not go under the mutex, which the
-  // tape's destructor takes.
   std::vector<std::shared_ptr<Tape>> tapes;
   {
     const std::lock_guard lock(live.mutex);
-    for (const auto& [address, weak] : live.tapes) {
-      if (auto tape = weak.lock()) {
-        tapes.push_back(std::move(tape));
-      }
-    }
+    gather(live.open, tapes);
+    gather(live.closed, tapes);
   }
-  for (const std::shared_ptr<Tape>& tape : tapes) {
-    fn(*tape);
+  for_each_of(tapes, fn);
+}
+
+void for_each_open_tape(c10::function_ref<void(Tape&)> fn) {
+  LiveTapes& live = live_tapes();
+  std::vector<std::shared_ptr<Tape>> tapes;
+  {
+    const std::lock_guard lock(live.mutex);
+    gather(live.open, tapes);
   }
+  for_each_of(tapes, fn);
+}
+
+bool is_any_tape_alive() {
+  return live_count.load(std::memory_order_relaxed) > 0;
+}
+
+int open_tapes() {
+  return open_count.load(std::memory_order_relaxed);
 }
 
 }  // namespace ac2::internal

@@ -15,7 +15,7 @@
 //   ValueBytes      where the bytes are
 //   ByteLedger      what stats() says                            BudgetShare   what the budget is told
 //   TrashCan        what is freed once the lock is released      Observers     who watches
-//   ForeignCopies   what was read from memory of others
+//   ForeignCopies   what was read from memory of others   SharedStorages  what a region that is over shares with the program
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -42,6 +42,7 @@
 #include "ac2/internal/tape/meta_table.h"
 #include "ac2/internal/tape/offloading.h"
 #include "ac2/internal/tape/pins.h"
+#include "ac2/internal/tape/shared_storages.h"
 #include "ac2/internal/tape/storage_index.h"
 #include "ac2/internal/tape/trash.h"
 #include "ac2/internal/tape/value_bytes.h"
@@ -55,6 +56,8 @@ class LockedTape {
   LockedTape& operator=(const LockedTape&) = delete;
 
   StorageIndex& storages() { return storages_; }
+  // Of a region that is over.
+  SharedStorages& shared() { return shared_; }
   Lifetimes& lifetimes() { return lifetimes_; }
   ValueBytes& bytes() { return bytes_; }
   Pins& pins() { return pins_; }
@@ -133,6 +136,7 @@ class LockedTape {
   TrashCan trash_;
   BudgetShare budget_;
   ByteLedger ledger_;
+  SharedStorages shared_;
   ValueBytes bytes_;
   Lifetimes lifetimes_;
   Pins pins_;

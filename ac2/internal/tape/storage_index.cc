@@ -19,6 +19,12 @@ const Value* StorageIndex::peek(const at::Tensor& tensor) const {
 
 namespace {
 
+// Whether somebody but the tape has the storage. The bytes of managed tensors are others' to move.
+bool may_be_written(const Value& value) {
+  const bool is_ours = value.is_held_by_reference() && value.is_held_by_us_alone();
+  return !is_ours && !value.is_managed() && value.original_is_alive();
+}
+
 // Whether nobody has written to the value, although a counter that it watches has gone up.
 C10_NOINLINE bool catch_up(Value& value) {
   if (value.changed_outside()) {
@@ -312,6 +318,9 @@ void StorageIndex::close() {
   map_.for_each([this](Value* value) {
     value->versions_.note_late();
     value->map_index_ = Value::kNotInMap;
+    if (!value->is_known_to_index_alone() && may_be_written(*value)) {
+      shared_.add(value);
+    }
     lifetimes_.unref(value);
   });
   map_ = {};

@@ -21,6 +21,7 @@
 #include "ac2/internal/graph/node.h"
 #include "ac2/internal/tape/lifetimes.h"
 #include "ac2/internal/tape/offloading.h"
+#include "ac2/internal/tape/shared_storages.h"
 #include "ac2/internal/tape/storage_map.h"
 #include "ac2/internal/tape/value_bytes.h"
 
@@ -28,8 +29,8 @@ namespace ac2::internal {
 
 class StorageIndex {
  public:
-  StorageIndex(Lifetimes& lifetimes, ValueBytes& bytes, Offloading& offloading)
-      : lifetimes_(lifetimes), bytes_(bytes), offloading_(offloading) {}
+  StorageIndex(Lifetimes& lifetimes, ValueBytes& bytes, Offloading& offloading, SharedStorages& shared)
+      : lifetimes_(lifetimes), bytes_(bytes), offloading_(offloading), shared_(shared) {}
 
   // A saved value from outside is made if the tape does not know the tensor's storage, or if that has changed unseen.
   // `tensor` must be defined.
@@ -76,7 +77,8 @@ class StorageIndex {
   }
   // Forgets all dead values at once.
   void sweep();
-  // The region is over: only what hooks need stays.
+  // The region is over: only what hooks need stays. The storages of these values that others have too go into
+  // SharedStorages.
   void close();
 
   template <class Fn>
@@ -107,6 +109,7 @@ class StorageIndex {
   Lifetimes& lifetimes_;
   ValueBytes& bytes_;
   Offloading& offloading_;
+  SharedStorages& shared_;
   StorageMap map_;
   c10::SmallVector<Value*, 8> dead_;  // that were in map_
   c10::SmallVector<Value*, 1> left_;  // whose storages somebody else had when a tensor left them, since the last op

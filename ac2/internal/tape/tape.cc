@@ -15,6 +15,7 @@ std::shared_ptr<Tape> Tape::make() {
   add_live_tape(tape);
   const Lock locked(*tape);
   locked->offloading().set_tape(tape);
+  locked->shared().set_tape(tape);
   return tape;
 }
 
@@ -63,6 +64,7 @@ void Tape::tidy() {
 }
 
 void Tape::close() {
+  note_closed_tape(this);
   const Lock locked(*this);
   locked_.close();
 }

@@ -256,6 +256,7 @@ bool ValueBytes::take_original(Value* value) {
 }
 
 void ValueBytes::lose_original(Value* value) {
+  shared_.remove(value);
   value->forget_original();
   budget_.update_place(*value);
 }
@@ -264,6 +265,7 @@ void ValueBytes::original_died(Value* value) {
   budget_.update_place(*value);
   // Bytes that are no more cannot change, and the storage's own memory is freed.
   if (!value->is_packed()) {
+    shared_.remove(value);
     value->forget_original();
     value->versions_.release();
   }

@@ -1,0 +1,123 @@
+#include "ac2/internal/record/unrecorded_write.h"
+
+#include <mutex>
+#include <utility>
+
+#include "ac2/internal/libtorch/python_lock.h"
+#include "ac2/internal/libtorch/storage_copy.h"
+#include "ac2/internal/libtorch/stream_order.h"
+#include "ac2/internal/record/unseen_writes.h"
+
+namespace ac2::internal {
+
+namespace {
+
+using Turn = std::unique_lock<std::recursive_mutex>;
+
+// A replay on another thread may be reading what is about to be written. The program has no reason to wait for it: in
+// plain autograd backward does not read these bytes.
+Turn take_turn(Tape& tape) {
+  Turn turn(tape.replay_turn(), std::try_to_lock);
+  if (!turn.owns_lock()) {
+    const WithoutPythonLock without;
+    turn.lock();
+  }
+  return turn;
+}
+
+c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+}
+
+}  // namespace
+
+UnrecordedWrite::UnrecordedWrite(Tape& tape, const at::Tensor& tensor) : tape_(tape), tensor_(tensor) {
+  {
+    const Tape::Lock locked(tape);
+    if (find(*locked) == nullptr) {
+      return;
+    }
+  }
+  const Turn turn = take_turn(tape);
+  make_copies();
+  if (value_ != nullptr) {
+    const Tape::Lock locked(tape);
+    commit(*locked);
+  }
+}
+
+Value* UnrecordedWrite::find(LockedTape& tape) const {
+  const c10::StorageImpl* storage = storage_of(tensor_);
+  Value* value = tape.is_closed() ? tape.shared().find(storage) : tape.storages().find(tensor_);
+  if (value == nullptr || value->is_managed() || value->nbytes() != storage->nbytes() || value->changed_outside()) {
+    return nullptr;
+  }
+  // Nothing of a region that is over takes the storage any more, so that nobody else has to hear of the write.
+  const bool changes_nothing =
+      tape.is_closed() && !value->counts_on_replay() && !value->is_used_by_ops() && !value->original_is_pinned();
+  return changes_nothing ? nullptr : value;
+}
+
+bool UnrecordedWrite::hooks_follow(const Value& value) const {
+  return !value.counts_on_replay() || !value.versions().watches(counter_of(tensor_));
+}
+
+void UnrecordedWrite::make_copies() {
+  bool of_held = false;
+  c10::Storage pinned;
+  c10::intrusive_ptr<OffloadedValue> offloaded;
+  {
+    const Tape::Lock locked(tape_);
+    Value* value = find(*locked);
+    if (value == nullptr) {
+      return;
+    }
+    if (value->is_offloaded()) {
+      offloaded = offloaded_of(*value);
+    }
+    if (value->original_is_pinned()) {
+      pinned = value->there_storage();
+    }
+    of_held = value->is_lost_by_a_write() && value->is_used_by_ops();
+    locked->lifetimes().ref(value);
+    value_ = value;
+  }
+  try {
+    if (offloaded) {
+      offloaded->before_write();
+    }
+    c10::Storage for_pins = pinned ? copy_storage(pinned, value_->nbytes()) : c10::Storage();
+    c10::Storage for_ops = of_held ? copy_storage(tensor_.storage(), value_->nbytes()) : c10::Storage();
+    const Tape::Lock locked(tape_);
+    if (for_pins) {
+      locked->bytes().copy_original(value_, std::move(for_pins));
+    }
+    // Its users may have gone meanwhile.
+    if (for_ops && value_->is_used() && value_->is_lost_by_a_write()) {
+      value_->set_stream(current_stream(for_ops));
+      locked->bytes().hold_copy(value_, std::move(for_ops));
+    }
+  } catch (...) {
+    const Tape::Lock locked(tape_);
+    locked->lifetimes().unref(value_);
+    throw;
+  }
+}
+
+void UnrecordedWrite::commit(LockedTape& tape) {
+  const bool follow = hooks_follow(*value_);
+  tape.storages().forget(storage_of(tensor_));
+  if (value_->is_offloaded() && !value_->is_replayed()) {
+    tape.bytes().drop_there(value_);  // host memory has the bytes
+  }
+  if (follow) {
+    follow_unseen_write(tape, value_, tensor_);
+  }
+  if (tape.is_closed()) {
+    tape.storages().close();  // only hooks need the new value
+  }
+  tape.forget_origin(value_);
+  tape.lifetimes().unref(value_);
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,99 @@
+#include "ac2/internal/record/watched_write.h"
+
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/macros/Macros.h>
+
+#include <memory>
+
+#include "ac2/internal/libtorch/for_each_tensor.h"
+#include "ac2/internal/libtorch/tensor_meta.h"
+#include "ac2/internal/libtorch/torch_compat.h"
+#include "ac2/internal/record/unrecorded_write.h"
+#include "ac2/internal/region/region.h"
+#include "ac2/internal/replay/replay_call.h"
+#include "ac2/internal/tape/live_tapes.h"
+#include "ac2/internal/tape/shared_storages.h"
+#include "ac2/internal/tape/tape.h"
+
+namespace ac2::internal {
+
+namespace {
+
+// The kernel behind kRecordKey excludes the key while it sees to an op, and so does ac2 around ops of its own.
+bool is_seen_to_here() {
+  return c10::impl::tls_is_dispatch_key_excluded(kRecordKey);
+}
+
+C10_NOINLINE void tell_open_tapes(const at::Tensor& tensor) {
+  const Tape* here = is_seen_to_here() ? ThreadRegions::here().innermost_tape() : nullptr;
+  if (open_tapes() == (here != nullptr ? 1 : 0)) {
+    return;
+  }
+  for_each_open_tape([&](Tape& tape) {
+    if (&tape != here) {
+      const UnrecordedWrite write(tape, tensor);
+    }
+  });
+}
+
+}  // namespace
+
+bool WatchedWrite::are_needed() {
+  return is_any_tape_alive() && !is_replaying();
+}
+
+WatchedWrite::WatchedWrite(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments) {
+  if (facts.written_only_if >= 0 && !arguments[facts.written_only_if].toBool()) {
+    return;
+  }
+  if (facts.writes_metadata_only && (!facts.bumps_version_only || c10::InferenceMode::is_enabled())) {
+    return;
+  }
+  for (const uint16_t i : facts.written) {
+    for_each_tensor(arguments.slice(i, 1), [&](const at::Tensor& tensor) {
+      if (!tensor.defined()) {
+        return;
+      }
+      if (facts.writes_metadata_only) {
+        note(tensor, nullptr);
+      } else {
+        tell_of(tensor);
+      }
+    });
+  }
+}
+
+void WatchedWrite::tell_of(const at::Tensor& tensor) {
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  if (!has_plain_storage(impl)) {
+    return;
+  }
+  c10::StorageImpl* storage = impl.unsafe_storage().unsafeGetStorageImpl();
+  note(tensor, storage);
+  // A value refers weakly to its storage. The program's order between its threads has the regions that took the storage
+  // before this write, so that the count has them, relaxed as it is.
+  if (storage == nullptr || impl.unsafe_storage().getWeakStorageImpl().weak_use_count() <= 2) {
+    return;
+  }
+  for (const std::shared_ptr<Tape>& tape : tapes_sharing(storage)) {
+    const UnrecordedWrite write(*tape, tensor);
+  }
+  tell_open_tapes(tensor);
+}
+
+// A counter that only its tensor has is watched by no value.
+void WatchedWrite::note(const at::Tensor& tensor, const c10::StorageImpl* storage) {
+  const c10::VariableVersion& counter = counter_of(tensor);
+  if (counter.enabled() && !counter.unique() && !is_seen_to_here()) {
+    writes_.emplace_back(tensor, storage);
+  }
+}
+
+void WatchedWrite::ran() const {
+  for (const SeenWrites::Write& write : writes_) {
+    seen_writes().note(write);
+  }
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,43 @@
+// One op that writes, seen by the kernels of write_watch.h: tells the tapes that know what it writes to.
+//
+//   if (WatchedWrite::are_needed()) {
+//     const WatchedWrite write(facts, arguments);
+//     …run the op…
+//     write.ran();
+//   }
+//
+// Threads: concerns the thread that runs the op.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <c10/util/ArrayRef.h>
+#include <c10/util/SmallVector.h>
+
+#include "ac2/internal/graph/seen_writes.h"
+#include "ac2/internal/operators/op_facts.h"
+
+namespace ac2::internal {
+
+class WatchedWrite {
+ public:
+  // Whether a tape may have to hear of what this thread writes now. A replay writes to what is its own.
+  static bool are_needed();
+
+  WatchedWrite(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments);
+  // The op writes to `tensor` alone.
+  explicit WatchedWrite(const at::Tensor& tensor) { tell_of(tensor); }
+  WatchedWrite(const WatchedWrite&) = delete;
+  WatchedWrite& operator=(const WatchedWrite&) = delete;
+
+  // The op has written. ADInplaceOrView counts that next, or the op has done so itself.
+  void ran() const;
+
+ private:
+  void tell_of(const at::Tensor& tensor);
+  void note(const at::Tensor& tensor, const c10::StorageImpl* storage);
+
+  c10::SmallVector<SeenWrites::Write, 1> writes_;
+};
+
+}  // namespace ac2::internal

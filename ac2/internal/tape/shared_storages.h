@@ -1,0 +1,57 @@
+// The storages that a region which is over has in common with the program: whoever writes to one of them must tell the
+// region first, because backward still needs what stands there, or may take it.
+//
+//   shared.add(value);                      // the region is over, and others have the value's storage
+//   Value* value = shared.find(storage);    // null if the region has no value there
+//   for (const auto& tape : tapes_sharing(storage)) …   // of the whole process
+//
+// A region that is open knows its storages by its StorageIndex. That index refers to its values; this one does not: a
+// value leaves it when it dies, or when its storage comes to have other bytes.
+//
+// A storage that only the tape has is in none of these, because nobody can write to it.
+//
+// Threads: SharedStorages are guarded by the tape's lock, tapes_sharing() may be called from any thread without one.
+#pragma once
+
+#include <c10/core/StorageImpl.h>
+#include <c10/util/SmallVector.h>
+
+#include <memory>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "ac2/internal/graph/value.h"
+
+namespace ac2::internal {
+
+class Tape;
+
+class SharedStorages {
+ public:
+  // Whose these are. To be called once, before all else.
+  void set_tape(std::weak_ptr<Tape> tape) { tape_ = std::move(tape); }
+  // The original of `value` is alive.
+  void add(Value* value);
+  // Does nothing to a value that is not in here. To be called before the value's origin is forgotten.
+  void remove(Value* value) {
+    if (value->is_shared()) {
+      remove_shared(value);
+    }
+  }
+  Value* find(const c10::StorageImpl* storage) const {
+    const auto it = values_.find(storage);
+    return it == values_.end() ? nullptr : it->second;
+  }
+
+ private:
+  void remove_shared(Value* value);
+
+  std::weak_ptr<Tape> tape_;
+  // Storages are known by address, which goes to no other while the value refers to its original weakly.
+  absl::flat_hash_map<const c10::StorageImpl*, Value*> values_;
+};
+
+using SharingTapes = c10::SmallVector<std::shared_ptr<Tape>, 2>;
+SharingTapes tapes_sharing(const c10::StorageImpl* storage);
+
+}  // namespace ac2::internal
