@@ -147,6 +147,9 @@ void BackwardRun::enter(Tape& tape, int graph_task) {
     backward_enters(*locked, graph_task);
   }
   // The engine runs a backward that creates a graph in grad mode.
+  if (Budget* budget = tape.budget()) {
+    budget->backward_turn().enter(graph_task, &tape);
+  }
   const EnteredTape entered{
       .tape = tape.weak_from_this(),
       .budget = tape.budget() != nullptr ? tape.budget()->weak_from_this() : std::weak_ptr<Budget>(),
