@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "ac2/internal/libtorch/warn_in_op.h"
 #include "ac2/internal/replay/kept_for_next.h"
 #include "ac2/internal/replay/read_ahead.h"
 #include "ac2/internal/replay/replayed_at_once.h"
@@ -40,7 +41,7 @@ Unattended& unattended() {
 // A handler of warnings may throw, and this may be a destructor.
 void warn(const std::string& text) noexcept {
   try {
-    TORCH_WARN(text);
+    warn_in_op(text);
   } catch (...) {
   }
 }
@@ -146,10 +147,10 @@ void BackwardRun::enter(Tape& tape, int graph_task) {
     }
     backward_enters(*locked, graph_task);
   }
-  // The engine runs a backward that creates a graph in grad mode.
   if (Budget* budget = tape.budget()) {
     budget->backward_turn().enter(graph_task, &tape);
   }
+  // The engine runs a backward that creates a graph in grad mode.
   const EnteredTape entered{
       .tape = tape.weak_from_this(),
       .budget = tape.budget() != nullptr ? tape.budget()->weak_from_this() : std::weak_ptr<Budget>(),
