@@ -15,6 +15,7 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <cstddef>
 #include <optional>
 #include <string_view>
 
@@ -30,6 +31,7 @@ namespace ac2 {
 //   - if a policy is a callable, which has to see the call;
 //   - for "Conflicting policies".
 std::optional<PolicyDecision> current_decision(std::string_view op);
+std::optional<PolicyDecision> current_decision(std::nullptr_t op) = delete;
 
 // For all policies. Callables are called as for an op of the region, with the index that the next op will have; a
 // callable that counts its calls counts this one too. Throws c10::Error unless there is one input for each argument of

@@ -12,6 +12,11 @@
 
 namespace ac2 {
 
+at::Tensor name_tensor(const at::Tensor& tensor, const char* name) {
+  TORCH_CHECK(name != nullptr, "name_tensor was given a null pointer for a name. Give it one that a policy can list.");
+  return name_tensor(tensor, std::string_view(name));
+}
+
 at::Tensor name_tensor(const at::Tensor& tensor, std::string_view name) {
   TORCH_CHECK(tensor.defined(), "name_tensor was given an undefined tensor for the name \"", name,
               "\". Name a tensor after it has been computed.");

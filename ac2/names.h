@@ -27,13 +27,16 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <string_view>
 
 namespace ac2 {
 
 // Returns `tensor` itself. Does nothing outside a region, so that a model with names also runs without checkpointing,
-// and nothing for an inference tensor. Throws c10::Error for an undefined tensor, for an empty name, for "Conflicting
-// policies", and what a policy throws.
+// and nothing for an inference tensor. Throws c10::Error for an undefined tensor, for an empty name or a null pointer,
+// for "Conflicting policies", and what a policy throws.
 at::Tensor name_tensor(const at::Tensor& tensor, std::string_view name);
+at::Tensor name_tensor(const at::Tensor& tensor, const char* name);
+at::Tensor name_tensor(const at::Tensor& tensor, std::nullptr_t name) = delete;
 
 }  // namespace ac2

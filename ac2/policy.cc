@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -43,6 +45,23 @@ const std::vector<NamedPolicy>& known_policies() {
 
 // Regions ask when they open, and need no more order than that: a thread sees its own decisions.
 std::atomic<bool> may_drop_tensors{false};
+
+[[noreturn]] void refuse_name(const std::string& found) {
+  TORCH_CHECK(false, found, ". Choose one of: ",
+              absl::StrJoin(known_policies(), ", ",
+                            [](std::string* out, const NamedPolicy& policy) { out->append(policy.name); }),
+              are_ready_made_policies_linked()
+                  ? "; or pass a function, or one of ac2::policies that has parameters."
+                  : ". This program links ac2 without its ready-made policies: depend on //policies for more names.");
+}
+
+std::string_view checked_name(const char* name) {
+  if (name == nullptr) {
+    refuse_name(
+        "A policy was given a null pointer for its name, as std::getenv() returns for a variable that is not set");
+  }
+  return name;
+}
 
 }  // namespace
 
@@ -103,15 +122,15 @@ bool OpContext::is(std::string_view qualified) const {
   return qualified[base.size()] == '.' && qualified.substr(base.size() + 1) == overload();
 }
 
+Policy::Policy(const char* name) : Policy(checked_name(name)) {}
+
 Policy::Policy(std::string_view name) {
   const std::vector<NamedPolicy>& known = known_policies();
   const auto found =
       std::find_if(known.begin(), known.end(), [name](const NamedPolicy& policy) { return policy.name == name; });
-  TORCH_CHECK(found != known.end(), "Unknown policy \"", name, "\". Choose one of: ",
-              absl::StrJoin(known, ", ", [](std::string* out, const NamedPolicy& policy) { out->append(policy.name); }),
-              are_ready_made_policies_linked()
-                  ? "; or pass a function, or one of ac2::policies that has parameters."
-                  : ". This program links ac2 without its ready-made policies: depend on //policies for more names.");
+  if (found == known.end()) {
+    refuse_name("Unknown policy \"" + std::string(name) + "\"");
+  }
   *this = found->make();
   name_ = name;
 }

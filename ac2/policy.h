@@ -15,6 +15,7 @@
 #include <ATen/core/ivalue.h>
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -165,10 +166,11 @@ class Policy {
  public:
   // The ready-made policy of this name: "recompute_all", "must_save_all", and, in a program that links policies/ too,
   // each that has no parameters, such as "speed" (policies/by_name.h). Throws c10::Error, "Unknown policy", which lists
-  // the names that the program knows.
+  // the names that the program knows; also for a null pointer, such as std::getenv() returns.
   Policy(std::string_view name);                                       // NOLINT(google-explicit-constructor)
-  Policy(const char* name) : Policy(std::string_view(name)) {}         // NOLINT(google-explicit-constructor)
+  Policy(const char* name);                                            // NOLINT(google-explicit-constructor)
   Policy(const std::string& name) : Policy(std::string_view(name)) {}  // NOLINT(google-explicit-constructor)
+  Policy(std::nullptr_t) = delete;
 
   // The same as constant().
   Policy(CheckpointPolicy decision) : Policy(constant(decision)) {}  // NOLINT(google-explicit-constructor)

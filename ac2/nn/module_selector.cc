@@ -43,7 +43,8 @@ ModuleSelector::ModuleSelector(std::string pattern)
       }),
       description_("named \"" + pattern + "\"") {
   TORCH_CHECK(!pattern.empty(),
-              "A ModuleSelector was made from an empty pattern. Use \"*\" for every child of the model, ",
+              "A ModuleSelector was made from an empty pattern, or from a null pointer. Use \"*\" for every child of "
+              "the model, ",
               "\"**\" for every module in it.");
 }
 

@@ -10,6 +10,7 @@
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -24,8 +25,11 @@ class ModuleSelector {
 
   // A pattern for names, whose parts stand between dots: `*`, `?` and `[a-z]` match within one part, as in a shell;
   // `**` matches any number of parts. No pattern matches the model itself. Throws c10::Error for an empty pattern.
-  ModuleSelector(std::string pattern);                                           // NOLINT(google-explicit-constructor)
-  ModuleSelector(const char* pattern) : ModuleSelector(std::string(pattern)) {}  // NOLINT(google-explicit-constructor)
+  ModuleSelector(std::string pattern);  // NOLINT(google-explicit-constructor)
+  // The same. A null pointer is no pattern.
+  ModuleSelector(const char* pattern)  // NOLINT(google-explicit-constructor)
+      : ModuleSelector(std::string(pattern != nullptr ? pattern : "")) {}
+  ModuleSelector(std::nullptr_t) = delete;
   // `description` names it in errors.
   ModuleSelector(Predicate predicate, std::string description);
 

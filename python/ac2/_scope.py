@@ -134,6 +134,7 @@ class PolicyScope:
         finally:
             self._closed = True
             _open_scopes.discard(self)
+        _warn_of_ops(may_raise=exc_type is None)
 
     @property
     def trace(self) -> "_C.Trace":
@@ -173,6 +174,18 @@ def apply_ac_policy_fn(fn: Callable[..., _R], *args: Any, policy: PolicyLike = N
         return _compiled.outside_of_graphs(apply_ac_policy_fn, (fn, *args), {"policy": policy, **kwargs})
     with PolicyScope(policy):
         return fn(*args, **kwargs)
+
+
+def _warn_of_ops(may_raise: bool) -> None:
+    """Warns of what ops of the region have warned of. Where warnings are errors the first one is raised, after all others."""
+    error: Optional[Warning] = None
+    for text in _C.take_warnings():
+        try:
+            warnings.warn(text, stacklevel=3)
+        except UserWarning as raised:
+            error = error or raised
+    if error is not None and may_raise:
+        raise error
 
 
 def _complain_of_open_scopes() -> None:

@@ -13,6 +13,7 @@
 #include "python/binding/scope.h"
 #include "python/binding/storage_names.h"
 #include "python/binding/subclasses.h"
+#include "python/binding/warnings_in_ops.h"
 
 PYBIND11_MODULE(_C, module) {
   ac2::python::translate_errors();
@@ -24,6 +25,7 @@ PYBIND11_MODULE(_C, module) {
   ac2::python::add_memory_fraction(module);
   ac2::python::add_plans(module);
   ac2::python::add_storage_names(module);
+  ac2::python::add_warnings_in_ops(module);
   ac2::python::install_subclass_codec();
   ac2::python::install_python_lock();
   ac2::python::recognise_memory_errors();

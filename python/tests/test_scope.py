@@ -106,6 +106,27 @@ def test_a_soft_budget_is_exceeded_warned_of_once_and_counted():
         ac2.MemoryBudget.soft(0)
 
 
+def test_a_warning_of_an_op_that_is_an_error_is_raised_at_the_regions_end_and_leaves_nothing_behind():
+    x = torch.randn(8, requires_grad=True)
+
+    def forward():
+        return x.sin().cos().sin().cos().sum()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            with pytest.raises(UserWarning, match="soft memory budget of 32 bytes is exceeded"):
+                with ac2.PolicyScope("must_save_all", memory_budget=ac2.MemoryBudget.soft(32)):
+                    y = forward()
+            assert same_bits(torch.autograd.grad(y, x)[0], torch.autograd.grad(forward(), x)[0])
+            del y
+            assert ac2.live_node_count() == 0
+        # An error of the program's is not hidden by one.
+        with pytest.raises(ZeroDivisionError):
+            with ac2.PolicyScope("must_save_all", memory_budget=ac2.MemoryBudget.soft(32)):
+                forward().item() / 0
+
+
 @pytest.mark.parametrize("make", [ac2.MemoryBudget, ac2.MemoryBudget.soft, ac2.MemoryBudget.peak])
 def test_a_memory_budget_is_made_of_what_memory_budget_takes(make):
     for wrong in (True, 1.5, None, [], b"1MiB"):

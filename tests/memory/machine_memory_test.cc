@@ -116,6 +116,26 @@ TEST_F(MachineMemoryTest, TheAddressSpaceIsALimitIfItIsOne) {
   EXPECT_EQ(found.limit, MemoryRoom::Limit::kAddressSpace);
 }
 
+TEST_F(MachineMemoryTest, PrivateMemoryThatMayBeWrittenIsALimitIfItIsOne) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_DATA, &before), 0);
+  rlimit limit = before;
+  limit.rlim_cur = 16 * kGiB;
+  has_address_space_limit_changed();
+  EXPECT_FALSE(has_address_space_limit_changed());
+  ASSERT_EQ(setrlimit(RLIMIT_DATA, &limit), 0);
+  rlimit now{};
+  ASSERT_EQ(getrlimit(RLIMIT_DATA, &now), 0);
+  if (now.rlim_cur != limit.rlim_cur) GTEST_SKIP() << "no such limit can be set here: qemu-user sets none";
+  EXPECT_TRUE(has_address_space_limit_changed());
+  write("proc/self/status", "Name: x\nVmData:\t 4194304 kB\nVmStk: 7 kB\n");
+  const MemoryRoom found = room();
+  ASSERT_EQ(setrlimit(RLIMIT_DATA, &before), 0);
+  EXPECT_EQ(found.bytes, 12 * kGiB - 256 * kMiB);
+  EXPECT_EQ(found.limit, MemoryRoom::Limit::kAddressSpace);
+  EXPECT_EQ(found.name, "RLIMIT_DATA");
+}
+
 TEST_F(MachineMemoryTest, WhereNothingSaysAnythingThereIsNoLimit) {
   std::filesystem::remove_all(root_);
   EXPECT_EQ(room().bytes, INT64_MAX);

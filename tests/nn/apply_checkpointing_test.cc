@@ -351,6 +351,8 @@ TEST_F(ApplyCheckpointingTest, ASelectorThatPicksNothingIsAnError) {
                {"found no module named \"blocks.*\", every(2, 5) in"});
   expect_error([&] { apply_checkpointing(model, {}); }, {"no selector in CheckpointSpec::modules"});
   expect_error([&] { ModuleSelector(""); }, {"empty pattern"});
+  const char* const unset = nullptr;
+  expect_error([&] { const ModuleSelector selector(unset); }, {"null pointer"});
   expect_error([&] { ModuleSelector(ModuleSelector::Predicate(), "nothing"); }, {"empty function"});
   expect_error([&] { ModuleSelector("*").every(0); }, {"every(0, 0)"});
   expect_error([&] { ModuleSelector("*").every(1, -1); }, {"every(1, -1)"});

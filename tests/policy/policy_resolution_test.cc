@@ -1,12 +1,16 @@
 // The decision of a stack of policies for an op.
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <cstddef>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <ostream>
 #include <string>
+#include <type_traits>
 #include <vector>
 
+#include "ac2/names.h"
 #include "ac2/policy_instance.h"
 #include "tests/support/regions.h"
 
@@ -212,6 +216,16 @@ TEST_F(PolicyTest, AnUnknownNameIsRefusedBeforeARegionOpens) {
   expect_error([] { Policy("save_everything"); }, {"Unknown policy", "save_everything"});
   expect_error([] { PolicyScope scope(""); }, {"Unknown policy"});
   expect_next_region_works();
+}
+
+TEST_F(PolicyTest, ANullPointerIsNoName) {
+  const char* const unset = std::getenv("AC2_TEST_NOBODY_SETS_THIS");
+  expect_error([&] { PolicyScope scope(unset); },
+               {"null pointer", "std::getenv()", "Choose one of: ", "must_save_all"});
+  expect_error([&] { name_tensor(sample({4}), unset); }, {"name_tensor", "null pointer"});
+  expect_next_region_works();
+  static_assert(!std::is_constructible_v<PolicyScope, std::nullptr_t>);
+  static_assert(!std::is_convertible_v<std::nullptr_t, Policy>);
 }
 
 TEST_F(PolicyTest, EveryDecisionHasItsName) {

@@ -46,6 +46,11 @@ bool register_free_memory_callback(FreeMemoryRegistry& registry) {
 }
 
 void ask_us_where_cuda_runs_out() {
+  // Registered by the library that has the allocator. Each region asks, and dlopen() would search the file system for a
+  // library that is not loaded.
+  if (!c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA)) {
+    return;
+  }
   static std::mutex mutex;
   static bool is_done = false;
   const std::lock_guard lock(mutex);

@@ -15,6 +15,7 @@ namespace ac2::internal {
 
 namespace {
 
+constexpr int64_t kKiB = 1024;
 constexpr int64_t kMiB = int64_t{1} << 20;
 
 // A file of one number. "max", and what is larger than any memory, are none.
@@ -106,9 +107,20 @@ void look_at_address_space(MemoryRoom& room, const std::string& proc) {
   }
 }
 
+// Of private memory that may be written: malloc's heap, and the blocks that it maps. Not of libraries' code.
+void look_at_data(MemoryRoom& room, const std::string& proc) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_DATA, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+    return;
+  }
+  if (const int64_t data = number_of(proc + "/self/status", "VmData:") * kKiB; data > 0) {
+    take_smaller(room, MachineMemory::room_of(static_cast<int64_t>(limit.rlim_cur), data,
+                                              MemoryRoom::Limit::kAddressSpace, "RLIMIT_DATA"));
+  }
+}
+
 void look_at_machine(MemoryRoom& room, const std::string& proc) {
   const std::string path = proc + "/meminfo";
-  constexpr int64_t kKiB = 1024;
   const int64_t total = number_of(path, "MemTotal:") * kKiB;
   if (total > 0) {
     const int64_t available = number_of(path, "MemAvailable:") * kKiB;
@@ -121,11 +133,17 @@ void look_at_machine(MemoryRoom& room, const std::string& proc) {
 
 bool has_address_space_limit_changed() {
   constexpr rlim_t kNotAsked = RLIM_INFINITY - 1;
-  static std::atomic<rlim_t> last{kNotAsked};
-  rlimit limit{};
+  static std::atomic<rlim_t> last_of_all{kNotAsked};
+  static std::atomic<rlim_t> last_of_data{kNotAsked};
   // Relaxed: a thread that is not told goes by what another one is about to find out.
-  return getrlimit(RLIMIT_AS, &limit) == 0 && last.load(std::memory_order_relaxed) != limit.rlim_cur &&
-         last.exchange(limit.rlim_cur, std::memory_order_relaxed) != limit.rlim_cur;
+  const auto has_changed = [](auto resource, std::atomic<rlim_t>& last) {
+    rlimit limit{};
+    return getrlimit(resource, &limit) == 0 && last.load(std::memory_order_relaxed) != limit.rlim_cur &&
+           last.exchange(limit.rlim_cur, std::memory_order_relaxed) != limit.rlim_cur;
+  };
+  const bool of_all = has_changed(RLIMIT_AS, last_of_all);
+  const bool of_data = has_changed(RLIMIT_DATA, last_of_data);
+  return of_all || of_data;
 }
 
 MemoryRoom MachineMemory::room_of(int64_t limit, int64_t used, MemoryRoom::Limit kind, std::string name) {
@@ -141,6 +159,7 @@ MemoryRoom MachineMemory::room() const {
   MemoryRoom room;
   look_at_cgroups(room, paths_.proc, paths_.cgroup);
   look_at_address_space(room, paths_.proc);
+  look_at_data(room, paths_.proc);
   look_at_machine(room, paths_.proc);
   room.swaps = number_of(paths_.proc + "/meminfo", "SwapFree:") > 0;
   return room;

@@ -10,6 +10,7 @@
 //   - the process's cgroup and all that it lies in: memory.max less memory.current, where file pages that were not used
 //     lately count as free (cgroup v2, or memory.limit_in_bytes and memory.usage_in_bytes of v1);
 //   - RLIMIT_AS less the process's address space;
+//   - RLIMIT_DATA less the process's private memory that may be written;
 //   - the MemAvailable of /proc/meminfo.
 //
 // A file that is not there, or says nothing, sets no limit. Of each limit a part is left alone, the reserve: a 64th,
@@ -34,7 +35,8 @@ struct MemoryRoom {
   int64_t reserve = 0;
   Limit limit = Limit::kNone;
   bool swaps = false;  // the machine has swap left, so that passing kMachine need not end the process
-  std::string name;    // "RLIMIT_AS", "memory.max of /sys/fs/cgroup/jobs/7", "MemAvailable"; empty if there is no limit
+  std::string name;    // "RLIMIT_AS", "RLIMIT_DATA", "memory.max of /sys/fs/cgroup/jobs/7", "MemAvailable"; empty if
+                       // there is no limit
 };
 
 // Tells how much may still be taken. Tests have gauges of their own.
@@ -44,7 +46,8 @@ class MemoryGauge {
   virtual MemoryRoom room() const = 0;
 };
 
-// Whether RLIMIT_AS is another one than at the last call, and at the first call. A system call, which reads no file.
+// Whether RLIMIT_AS or RLIMIT_DATA is another one than at the last call, and at the first call. Two system calls, which
+// read no file.
 // The room that a gauge has told may be trusted for a while as long as the limit is the same. Any thread; of several
 // one is told.
 bool has_address_space_limit_changed();

@@ -86,6 +86,17 @@ MemoryRoom room_after_return(const MemoryGauge& gauge, const MemoryRoom& before)
   return after;
 }
 
+// Where resident bytes are limited, what was freed counts once malloc has given it back: values that were allocated
+// before large blocks were mapped lie in its heap. `before` is what the gauge said last, and becomes what it says now.
+// A gauge that says no more than before sees nothing of what is freed here, and is not heard.
+int64_t still_missing(const MemoryGauge& gauge, int64_t bytes, MemoryRoom& before) {
+  return_free_memory();
+  MemoryRoom now = gauge.room();
+  const int64_t missing = now.bytes > before.bytes ? bytes - now.bytes : 0;
+  before = std::move(now);
+  return missing;
+}
+
 // Nothing is left to free. Where the process would be ended, this is an error.
 void check_is_there(const MemoryGauge& gauge, int64_t bytes) {
   return_free_memory();
@@ -119,6 +130,9 @@ C10_NOINLINE void make_room(int64_t bytes) {
     // Freed bytes count also if the gauge does not see them, because they may lie in malloc's heap and serve from
     // there.
     missing -= freed;
+    if (missing <= 0 && room.limit == MemoryRoom::Limit::kMachine) {
+      missing = still_missing(*gauge, bytes, room);
+    }
   }
   known_room.store(std::max((room.bytes - bytes) / 4, room.reserve / 8), std::memory_order_relaxed);
 }

@@ -13,7 +13,8 @@
 //
 // With the first shortage glibc is told to map each block of 128 KiB or more, and to give it back when it is freed.
 // Until then it keeps in its heap what was mapped and freed before, and what is dropped in pieces would not serve a
-// large tensor.
+// large tensor. Where the machine limits resident bytes, the heap is given back after values were dropped, and the
+// machine is asked again: what lies in the heap stays resident.
 //
 // Once somebody bounds what is allocated (counted_memory.h), the front that stands before all others counts, and its
 // blocks are freed by a function of ours.

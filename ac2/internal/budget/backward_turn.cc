@@ -1,5 +1,6 @@
 #include "ac2/internal/budget/backward_turn.h"
 
+#include <algorithm>
 #include <chrono>
 
 namespace ac2::internal {
@@ -12,11 +13,31 @@ constexpr std::chrono::seconds kStandstill(1);
 
 bool BackwardTurn::is_for(int graph_task) const {
   return graph_task_ == kNobody || graph_task_ == graph_task ||
-         thread_.load(std::memory_order_relaxed) == std::this_thread::get_id();
+         thread_.load(std::memory_order_relaxed) == std::this_thread::get_id() || share_a_tape(graph_task, graph_task_);
 }
 
-void BackwardTurn::take(int graph_task) {
+bool BackwardTurn::share_a_tape(int graph_task, int other) const {
+  const auto tapes = entered_.find(graph_task);
+  const auto others = entered_.find(other);
+  return tapes != entered_.end() && others != entered_.end() &&
+         std::ranges::any_of(tapes->second, [&](const Tape* tape) { return others->second.contains(tape); });
+}
+
+void BackwardTurn::enter(int graph_task, const Tape* tape) {
+  bool has_turn = false;
+  {
+    const std::lock_guard lock(mutex_);
+    entered_[graph_task].insert(tape);
+    has_turn = graph_task_ == graph_task;
+  }
+  if (has_turn) {
+    changed_.notify_all();  // who has entered it too waits no longer
+  }
+}
+
+void BackwardTurn::take(int graph_task, const Tape* tape) {
   std::unique_lock lock(mutex_);
+  entered_[graph_task].insert(tape);
   while (!is_for(graph_task)) {
     const uint64_t before = progress_.load(std::memory_order_relaxed);
     const bool free = changed_.wait_for(lock, kStandstill, [&] { return is_for(graph_task); });
@@ -36,6 +57,7 @@ void BackwardTurn::take(int graph_task) {
 void BackwardTurn::leave(int graph_task) {
   {
     const std::lock_guard lock(mutex_);
+    entered_.erase(graph_task);
     if (graph_task_ != graph_task) {
       return;
     }

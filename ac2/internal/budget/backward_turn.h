@@ -6,9 +6,14 @@
 // replay far more than one after the other would. A backward that has replayed the ops of a tape more than patience()
 // times on average takes the turn before it replays more, and keeps it until it ends.
 //
-//   if (replays > turn.patience() * ops) turn.take(graph_task);   // before anything is pinned or locked
-//   turn.progressed();                                            // after each replay
-//   turn.leave(graph_task);                                       // the backward has ended
+//   turn.enter(graph_task, tape);                                       // before its first replay there
+//   if (replays > turn.patience() * ops) turn.take(graph_task, tape);   // before anything is pinned or locked
+//   turn.progressed();                                                  // after each replay
+//   turn.leave(graph_task);                                             // the backward has ended
+//
+// Backwards that have entered the same tape do not wait for each other. Autograd locks each of its nodes while the node
+// runs, and a hook is unpacked in there: of several backwards over one graph, the one that has the turn may need a node
+// in which another one waits. Such backwards take turns for each replay by themselves (Tape::replay_turn()).
 //
 // No wait is for ever. The backward that has the turn may itself wait, perhaps in a hook, for the thread that waits
 // here. If it replays nothing for a second, the turn is taken from it. Taking turns is of little use for such a
@@ -23,7 +28,12 @@
 #include <mutex>
 #include <thread>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+
 namespace ac2::internal {
+
+class Tape;
 
 class BackwardTurn {
  public:
@@ -33,8 +43,10 @@ class BackwardTurn {
 
   int64_t patience() const { return patience_.load(std::memory_order_relaxed); }
   // Waits while another backward has the turn. A backward inside a backward, on the thread that has the turn, does
-  // not wait. No lock may be held.
-  void take(int graph_task);
+  // not wait, nor does one that has entered a tape which the other has entered too. No lock may be held.
+  void take(int graph_task, const Tape* tape);
+  // The backward replays on the tape, perhaps, until it ends.
+  void enter(int graph_task, const Tape* tape);
   // This thread has replayed an op.
   void progressed() {
     if (thread_.load(std::memory_order_relaxed) == std::this_thread::get_id()) {
@@ -47,10 +59,15 @@ class BackwardTurn {
   static constexpr int kNobody = -1;
 
   bool is_for(int graph_task) const;
+  // Whether both have entered some tape.
+  bool share_a_tape(int graph_task, int other) const;
 
   std::mutex mutex_;
   std::condition_variable changed_;
   int graph_task_ = kNobody;
+  // Of each backward that has not ended. The tapes are never looked at. One may die meanwhile, and another have its
+  // address: then a backward does not wait that might.
+  absl::flat_hash_map<int, absl::flat_hash_set<const Tape*>> entered_;
   // Written under the lock. Relaxed: without it a thread looks only for itself, and what it has stored last it sees.
   std::atomic<std::thread::id> thread_{};
   std::atomic<uint64_t> progress_{0};  // only compared with what it was a second ago

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ac2/internal/budget/budget.h"
+#include "ac2/internal/libtorch/warn_in_op.h"
 
 namespace ac2::internal {
 
@@ -142,9 +143,10 @@ void Budget::exceed(const Shortage& shortage, c10::function_ref<std::string()> a
       " bytes; what comes after may need more. Give the budget that many, let policies save less, or make it soft "
       "(MemoryBudget::soft; in Python ac2.MemoryBudget.soft), so that more is held where there is no other way.");
   if (is_first) {
-    TORCH_WARN("The soft memory budget of ", shortage.budget, " bytes is exceeded: at ", at(), ", ", shortage.least,
-               " bytes must be held at once, or would have to be computed again very often. This is said once for a "
-               "budget; MemoryBudget::times_over() and most_bytes_over() count.");
+    warn_in_op(
+        c10::str("The soft memory budget of ", shortage.budget, " bytes is exceeded: at ", at(), ", ", shortage.least,
+                 " bytes must be held at once, or would have to be computed again very often. This is said once for a "
+                 "budget; MemoryBudget::times_over() and most_bytes_over() count."));
   }
 }
 
@@ -179,10 +181,11 @@ int64_t Budget::ease() {
 void Budget::warn_of_many_replays() {
   if (C10_UNLIKELY(is_to_tell_of_them_.load(std::memory_order_relaxed)) &&
       is_to_tell_of_them_.exchange(false, std::memory_order_relaxed)) {
-    TORCH_WARN("Under the memory budget of ", limit().bytes,
-               " bytes, a backward has run the ops of a region again many times on average: each replay drops what the "
-               "next one needs. Give the budget more, or make it soft (MemoryBudget::soft; in Python "
-               "ac2.MemoryBudget.soft), so that more is held instead. This is said once for a budget.");
+    warn_in_op(c10::str(
+        "Under the memory budget of ", limit().bytes,
+        " bytes, a backward has run the ops of a region again many times on average: each replay drops what the "
+        "next one needs. Give the budget more, or make it soft (MemoryBudget::soft; in Python "
+        "ac2.MemoryBudget.soft), so that more is held instead. This is said once for a budget."));
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "ac2/internal/allocator/accelerator_front.h"
 #include "ac2/internal/libtorch/torch_compat.h"
+#include "ac2/internal/libtorch/warn_in_op.h"
 
 namespace ac2::internal {
 
@@ -30,14 +31,14 @@ void PeakBound::met_device(c10::Device device) {
     limits_.push_back(std::move(limit));
     return;
   }
-  TORCH_WARN(
+  warn_in_op(c10::str(
       "MemoryBudget::peak(", bytes_, ") does not bound the memory of ", device,
       ", on which a region under it computes. Neither does that device's allocator tell how much it has allocated, nor "
       "can this build of ac2 limit it. A shortage there is met as under whatever_fits(). To bound the device, limit "
       "its "
       "allocator (for CUDA c10::cuda::CUDACachingAllocator::setMemoryFraction, or build ac2 with --config=cuda), or "
       "give "
-      "the regions a number of bytes that they may hold. This is said once for a budget.");
+      "the regions a number of bytes that they may hold. This is said once for a budget."));
 }
 
 int64_t PeakBound::accelerator_bytes() const {
@@ -54,12 +55,13 @@ int64_t PeakBound::accelerator_bytes() const {
 }
 
 void PeakBound::tell_exceeded(c10::Device device, int64_t bytes, int64_t held) const {
-  TORCH_WARN("The peak of ", bytes_, " bytes", device.is_cpu() ? "" : " on " + device.str(), " is exceeded, by ", bytes,
-             " bytes: nothing that regions under this budget hold can be dropped. They hold ", held,
-             " bytes, and the rest of the ", bytes_ + bytes,
-             " bytes is what they cannot drop: parameters, gradients, the optimizer's state, what the program holds "
-             "itself, and the memory of kernels. Give the budget more, or more of the program a region under it. This "
-             "is said once for a budget; MemoryBudget::times_over() and most_bytes_over() count.");
+  warn_in_op(c10::str(
+      "The peak of ", bytes_, " bytes", device.is_cpu() ? "" : " on " + device.str(), " is exceeded, by ", bytes,
+      " bytes: nothing that regions under this budget hold can be dropped. They hold ", held,
+      " bytes, and the rest of the ", bytes_ + bytes,
+      " bytes is what they cannot drop: parameters, gradients, the optimizer's state, what the program holds "
+      "itself, and the memory of kernels. Give the budget more, or more of the program a region under it. This "
+      "is said once for a budget; MemoryBudget::times_over() and most_bytes_over() count."));
 }
 
 }  // namespace ac2::internal

@@ -9,6 +9,7 @@
 
 #include "ac2/internal/libtorch/for_each_tensor.h"
 #include "ac2/internal/libtorch/tensor_bytes.h"
+#include "ac2/internal/libtorch/warn_in_op.h"
 #include "ac2/internal/region/decision_access.h"
 #include "ac2/policy_instance.h"
 
@@ -56,11 +57,12 @@ class PlanFollower {
       const std::string planned = call != nullptr ? c10::str(c10::toString(call->op.operator_name()),
                                                              " with results of ", call->result_bytes, " bytes was")
                                                   : "nothing was";
-      TORCH_WARN("ac2::plan: the program is not the one that was planned: op ", index, " of its region is ",
-                 c10::toString(op.op().operator_name()), " with results of ", bytes, " bytes, where ", planned,
-                 " planned. The rest of the region keeps within the plan's ", plan_->bytes,
-                 " bytes by dropping results as it goes. Plan again for the program as it is now, and open the scope "
-                 "where the planned step began. This is said once for each plan.");
+      warn_in_op(
+          c10::str("ac2::plan: the program is not the one that was planned: op ", index, " of its region is ",
+                   c10::toString(op.op().operator_name()), " with results of ", bytes, " bytes, where ", planned,
+                   " planned. The rest of the region keeps within the plan's ", plan_->bytes,
+                   " bytes by dropping results as it goes. Plan again for the program as it is now, and open the scope "
+                   "where the planned step began. This is said once for each plan."));
     }
     return CheckpointPolicy::PREFER_SAVE;
   }
@@ -78,11 +80,12 @@ class PlanFollower {
       return CheckpointPolicy::MUST_CPU_OFFLOAD;
     }
     if (!plan_->warned_of_no_device.exchange(true)) {
-      TORCH_WARN("ac2::plan: the plan copies the result of op ", op.index(), " of the region, ",
-                 c10::toString(op.op().operator_name()),
-                 ", to the host's memory, but the result is not on a device that has one behind it. Such results stay "
-                 "where they are, and are dropped as the plan's ",
-                 plan_->bytes, " bytes demand. This is said once for each plan.");
+      warn_in_op(c10::str(
+          "ac2::plan: the plan copies the result of op ", op.index(), " of the region, ",
+          c10::toString(op.op().operator_name()),
+          ", to the host's memory, but the result is not on a device that has one behind it. Such results stay "
+          "where they are, and are dropped as the plan's ",
+          plan_->bytes, " bytes demand. This is said once for each plan."));
     }
     return CheckpointPolicy::PREFER_SAVE;
   }

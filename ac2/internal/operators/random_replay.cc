@@ -59,7 +59,7 @@ void copy_state(const at::Generator& from, const at::Generator& to) {
   }
 }
 
-thread_local at::Generator redirected_generator;
+constinit thread_local const at::Generator* redirected_generator = nullptr;
 
 // A replay holds this mutex while it swaps the state of a default generator. On devices other than the CPU, ops that
 // draw hold it while they are recorded.
@@ -105,7 +105,7 @@ DrawInForward::~DrawInForward() {
   }
 }
 
-const at::Generator& ReplayedDraw::redirected() {
+const at::Generator* ReplayedDraw::redirected() {
   return redirected_generator;
 }
 
@@ -115,7 +115,7 @@ ReplayedDraw::ReplayedDraw(const OpFacts& facts, const RandomState& before) : ge
   }
   redirects_ = facts.is_aten && generator_.device().is_cpu();
   if (redirects_) {
-    previous_ = std::exchange(redirected_generator, generator_);
+    previous_ = std::exchange(redirected_generator, &generator_);
     return;
   }
   swap_lock_ = std::unique_lock(swap_mutex());
@@ -153,7 +153,7 @@ void ReplayedDraw::swap_back() {
 
 ReplayedDraw::~ReplayedDraw() {
   if (redirects_) {
-    redirected_generator = std::move(previous_);
+    redirected_generator = previous_;
   } else if (swapped_.defined()) {
     swap_back();
   }

@@ -59,12 +59,12 @@ class ReplayedDraw {
   // Whether the ops that the op calls must reach the interceptor.
   bool redirects() const { return redirects_; }
 
-  // The generator of the innermost ReplayedDraw on this thread that redirects, or an undefined one.
-  static const at::Generator& redirected();
+  // The generator of the innermost ReplayedDraw on this thread that redirects; null if there is none.
+  static const at::Generator* redirected();
 
  private:
   at::Generator generator_;
-  at::Generator previous_;
+  const at::Generator* previous_ = nullptr;  // what redirected() was before
   bool redirects_ = false;
   // Gives the default generator the state to replay from, and its own state back.
   void swap_in();

@@ -11,6 +11,7 @@
 #include "ac2/internal/libtorch/stream_order.h"
 #include "ac2/internal/libtorch/tensor_bytes.h"
 #include "ac2/internal/libtorch/torch_compat.h"
+#include "ac2/internal/libtorch/warn_in_op.h"
 #include "ac2/internal/operators/cost_model.h"
 #include "ac2/internal/region/op_context_factory.h"
 
@@ -124,10 +125,14 @@ C10_NOINLINE void Recording::decide_after_op() {
   }
   if (C10_UNLIKELY(call_.facts.communicates) && tape_->budget() != nullptr &&
       known_->decision.policy() == CheckpointPolicy::MUST_RECOMPUTE) {
-    TORCH_WARN_ONCE("A policy lets ", c10::toString(call_.facts.op.operator_name()),
-                    ", which communicates with other processes, be run again in backward, and the region has a memory "
-                    "budget. Processes that drop different values run it again at different times, or not as often, "
-                    "and may wait for each other for ever. Save what it returns, or give the region no budget.");
+    static constinit SaidOnce said;
+    if (said.is_to_say()) {
+      warn_in_op(
+          c10::str("A policy lets ", c10::toString(call_.facts.op.operator_name()),
+                   ", which communicates with other processes, be run again in backward, and the region has a memory "
+                   "budget. Processes that drop different values run it again at different times, or not as often, "
+                   "and may wait for each other for ever. Save what it returns, or give the region no budget."));
+    }
   }
   call_.outlook = Outlook::of(&known_->decision, call_.outlook.by_name, tape_->budget() != nullptr);
 }

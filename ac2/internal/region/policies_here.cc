@@ -9,4 +9,8 @@ bool policies_here_save_everything() {
   return policies == nullptr || policies->saves_everything();
 }
 
+bool is_region_open_here() {
+  return ThreadRegions::here().policies() != nullptr;
+}
+
 }  // namespace ac2::internal

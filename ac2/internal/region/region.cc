@@ -90,9 +90,12 @@ void apply(const RegionOptions& options, Region& region) {
 // Thread-local there as we are here, so that its place stays the same.
 ThreadRegions::ThreadRegions() : hooks_(&at::SavedTensorDefaultHooks::get_tls_state()) {}
 
+ThreadRegions::~ThreadRegions() {
+  this_thread_->has_ended = true;
+}
+
 ThreadRegions& ThreadRegions::here() {
-  static thread_local ThreadRegions regions;
-  return regions;
+  return PerThread<ThreadRegions>::here();
 }
 
 std::shared_ptr<ScopeState> ThreadRegions::open(PolicyInstance policy, const RegionOptions& options) {
@@ -110,13 +113,12 @@ std::shared_ptr<ScopeState> ThreadRegions::open(PolicyInstance policy, const Reg
     regions_.push_back(std::move(region));
   }
   apply(options, *regions_.back());
-  scope->thread = std::this_thread::get_id();
   scope->region = regions_.back().get();
   scope->trace = scope->region->trace;
   scope->policy = scope->region->policies.push(std::move(policy));
   tell_of_scopes(*scope->region);
   scope->outer_hooks = hooks_->stack.size();
-  scope->closed_elsewhere = closed_elsewhere_;
+  scope->opened_by = this_thread_;
   scope->narrow_form = options.narrow_form;
   scopes_.push_back(scope);
   if (options.narrow_form != nullptr) {
@@ -127,11 +129,15 @@ std::shared_ptr<ScopeState> ThreadRegions::open(PolicyInstance policy, const Reg
 }
 
 std::string ThreadRegions::close(const std::shared_ptr<ScopeState>& scope) {
-  if (scope->thread != std::this_thread::get_id()) {
+  if (scope->opened_by != this_thread_) {
     scope->closed = true;
-    *scope->closed_elsewhere = true;
-    return "A PolicyScope was closed on another thread than the one that opened it. It stays in force there until that "
-           "thread's next op. Keep a scope in a local variable.";
+    scope->opened_by->has_scope_closed_elsewhere = true;
+    return scope->opened_by->has_ended
+               ? "A PolicyScope was closed after the thread that opened it had ended, and its region with it. Keep a "
+                 "scope in a local variable."
+               : "A PolicyScope was closed on another thread than the one that opened it. It stays in force there "
+                 "until "
+                 "that thread's next op. Keep a scope in a local variable.";
   }
   remove_closed_elsewhere();
   const bool in_order = !scopes_.empty() && scopes_.back() == scope;
@@ -159,9 +165,7 @@ void ThreadRegions::remove(ScopeState& scope) {
   std::unique_ptr<Region> over;
   const bool last = std::none_of(scopes_.begin(), scopes_.end(), [&](const auto& s) { return s->region == region; });
   if (last) {
-    if (scope.thread == std::this_thread::get_id()) {
-      Tape::Lock(*region->tape)->autograd_span().end();
-    }
+    Tape::Lock(*region->tape)->autograd_span().end();
     region->tape->close();
     if (OffloadForm* form = region->tape->offload_form()) {
       form->poll();
@@ -186,7 +190,7 @@ void ThreadRegions::narrow_as_innermost_says(const Region& region) {
 }
 
 void ThreadRegions::remove_closed_elsewhere() {
-  if (!closed_elsewhere_->exchange(false)) {
+  if (!this_thread_->has_scope_closed_elsewhere.exchange(false)) {
     return;
   }
   const std::vector<std::shared_ptr<ScopeState>> scopes = scopes_;
@@ -209,7 +213,7 @@ Region* ThreadRegions::saving() {
 
 Region* ThreadRegions::innermost() {
   // Only a hint. The exchange in there, which pairs with the store of close(), makes the scopes' flags seen.
-  if (closed_elsewhere_->load(std::memory_order_relaxed)) {
+  if (this_thread_->has_scope_closed_elsewhere.load(std::memory_order_relaxed)) {
     remove_closed_elsewhere();
   }
   return Unrecorded::here() ? nullptr : innermost_;

@@ -10,11 +10,11 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "ac2/internal/budget/budget.h"
 #include "ac2/internal/libtorch/managed_tensors.h"
+#include "ac2/internal/libtorch/per_thread.h"
 #include "ac2/internal/region/policy_stack.h"
 #include "ac2/internal/region/region_observer.h"
 #include "ac2/internal/tape/tape.h"
@@ -47,9 +47,15 @@ struct RegionOptions {
   bool is_inexact = false;  // PolicyInstance::is_inexact of the policy
 };
 
+// The thread of a scope, for those on other threads. std::thread::id would not tell threads apart: another thread may
+// have it when this one has ended.
+struct OpeningThread {
+  std::atomic<bool> has_scope_closed_elsewhere{false};
+  std::atomic<bool> has_ended{false};
+};
+
 // Data that a PolicyScope and its thread share.
 struct ScopeState {
-  std::thread::id thread;
   std::shared_ptr<const Trace> trace;
   Region* region = nullptr;  // valid until closed
   int64_t policy = 0;        // in region->policies
@@ -59,13 +65,15 @@ struct ScopeState {
   bool outermost = false;
   std::shared_ptr<const SaveWithHooks> narrow_form;  // that the scope was opened with; null for none
   std::atomic<bool> closed{false};
-  // Set when a scope of the thread was closed on another thread.
-  std::shared_ptr<std::atomic<bool>> closed_elsewhere;
+  std::shared_ptr<OpeningThread> opened_by;
 };
 
 class ThreadRegions {
  public:
+  // There also while destructors of thread_local and static objects and functions of atexit() run.
   static ThreadRegions& here();
+  ThreadRegions(const ThreadRegions&) = delete;
+  ThreadRegions& operator=(const ThreadRegions&) = delete;
 
   std::shared_ptr<ScopeState> open(PolicyInstance policy, const RegionOptions& options = {});
   // Says what was wrong with closing the scope here and now. Empty if nothing was.
@@ -100,7 +108,10 @@ class ThreadRegions {
   bool found_key_included() const;
 
  private:
+  friend class PerThread<ThreadRegions>;
+
   ThreadRegions();
+  ~ThreadRegions();
 
   void remove(ScopeState& scope);
   void remove_closed_elsewhere();
@@ -118,7 +129,7 @@ class ThreadRegions {
   bool found_key_included_ = false;  // if includes_key_
   bool may_hold_arguments_ = false;
   bool includes_hold_key_ = false;
-  std::shared_ptr<std::atomic<bool>> closed_elsewhere_ = std::make_shared<std::atomic<bool>>(false);
+  const std::shared_ptr<OpeningThread> this_thread_ = std::make_shared<OpeningThread>();
 };
 
 }  // namespace ac2::internal

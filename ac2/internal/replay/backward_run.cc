@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "ac2/internal/libtorch/warn_in_op.h"
 #include "ac2/internal/replay/kept_for_next.h"
 #include "ac2/internal/replay/read_ahead.h"
 #include "ac2/internal/replay/replayed_at_once.h"
@@ -40,7 +41,7 @@ Unattended& unattended() {
 // A handler of warnings may throw, and this may be a destructor.
 void warn(const std::string& text) noexcept {
   try {
-    TORCH_WARN(text);
+    warn_in_op(text);
   } catch (...) {
   }
 }
@@ -145,6 +146,9 @@ void BackwardRun::enter(Tape& tape, int graph_task) {
       hook->pin(*locked);
     }
     backward_enters(*locked, graph_task);
+  }
+  if (Budget* budget = tape.budget()) {
+    budget->backward_turn().enter(graph_task, &tape);
   }
   // The engine runs a backward that creates a graph in grad mode.
   const EnteredTape entered{

@@ -336,7 +336,7 @@ void SavedTensorHook::take_turn_of_budget(int graph_task) {
       return;
     }
   }
-  budget->backward_turn().take(graph_task);
+  budget->backward_turn().take(graph_task, tape_.get());
 }
 
 at::Tensor SavedTensorHook::unpack_in_turn(int graph_task) {

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "ac2/internal/libtorch/warn_in_op.h"
 #include "ac2/internal/offload/offload_device.h"
 
 namespace ac2::internal {
@@ -46,13 +47,19 @@ c10::intrusive_ptr<OffloadedValue> OffloadForm::take_out(const at::Tensor& tenso
                                                          const ProgramClock* clock) {
   if (tensor.is_cpu()) {
     told_about_cpu.store(true, std::memory_order_relaxed);
-    TORCH_WARN_ONCE("A region of ac2 offloads tensors that are on the CPU already. ", kInstead);
+    static constinit SaidOnce said;
+    if (said.is_to_say()) {
+      warn_in_op(c10::str("A region of ac2 offloads tensors that are on the CPU already. ", kInstead));
+    }
     return {};
   }
   OffloadDevice* device = OffloadDevice::of(tensor.device());
   if (device == nullptr) {
-    TORCH_WARN_ONCE("A region of ac2 offloads tensors from ", tensor.device(),
-                    ", a device without streams, events or pinned memory. ", kInstead);
+    static constinit SaidOnce said;
+    if (said.is_to_say()) {
+      warn_in_op(c10::str("A region of ac2 offloads tensors from ", tensor.device(),
+                          ", a device without streams, events or pinned memory. ", kInstead));
+    }
     return {};
   }
   device->poll();
@@ -60,11 +67,14 @@ c10::intrusive_ptr<OffloadedValue> OffloadForm::take_out(const at::Tensor& tenso
   if (!offloaded) {
     const auto nbytes = static_cast<int64_t>(tensor.storage().nbytes());
     not_offloaded_bytes_.fetch_add(nbytes, std::memory_order_relaxed);
-    TORCH_WARN_ONCE("ac2 has no pinned memory left to offload ", nbytes, " bytes of ", tensor.device(),
-                    " to: ", OffloadDevice::memory().bytes, " bytes are taken, OffloadOptions::max_pinned_bytes is ",
-                    options.max_pinned_bytes,
-                    ". What does not fit stays on the device, or is dropped for a memory budget; "
-                    "TraceStats::not_offloaded_bytes counts it. This is said once.");
+    static constinit SaidOnce said;
+    if (said.is_to_say()) {
+      warn_in_op(c10::str("ac2 has no pinned memory left to offload ", nbytes, " bytes of ", tensor.device(),
+                          " to: ", OffloadDevice::memory().bytes,
+                          " bytes are taken, OffloadOptions::max_pinned_bytes is ", options.max_pinned_bytes,
+                          ". What does not fit stays on the device, or is dropped for a memory budget; "
+                          "TraceStats::not_offloaded_bytes counts it. This is said once."));
+    }
     return {};
   }
   device_.store(device, std::memory_order_release);

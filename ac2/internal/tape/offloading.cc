@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "ac2/internal/libtorch/per_thread.h"
 #include "ac2/internal/libtorch/tensor_meta.h"
 
 namespace ac2::internal {
@@ -11,7 +12,9 @@ namespace ac2::internal {
 namespace {
 
 // The last tape that a region of this thread has offloaded from.
-thread_local std::weak_ptr<Tape> last_tape;
+struct LastTape {
+  std::weak_ptr<Tape> tape;
+};
 
 // A parameter, or a view of one: the program keeps it whatever a region does.
 bool is_programs_own(const at::Tensor& tensor) {
@@ -45,7 +48,7 @@ OffloadForm& Offloading::form() {
   if (!form_) {
     form_ = std::make_unique<OffloadForm>();
     form_->set_options(options_);
-    previous_tape_ = std::exchange(last_tape, tape_);
+    previous_tape_ = std::exchange(PerThread<LastTape>::here().tape, tape_);
     // Pairs with the acquire of in_use(). A thread that follows the pointer sees the form with its options.
     shown_.store(form_.get(), std::memory_order_release);
   }

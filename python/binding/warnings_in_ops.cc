@@ -1,0 +1,36 @@
+#include "python/binding/warnings_in_ops.h"
+
+#include <pybind11/stl.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ac2/internal/libtorch/per_thread.h"
+#include "ac2/internal/libtorch/warn_in_op.h"
+#include "ac2/internal/region/policies_here.h"
+
+namespace ac2::python {
+
+namespace {
+
+struct Waiting {
+  std::vector<std::string> texts;
+};
+
+bool keep_for_the_end_of_a_scope(const std::string& text) {
+  if (!internal::is_region_open_here()) {
+    return false;
+  }
+  internal::PerThread<Waiting>::here().texts.push_back(text);
+  return true;
+}
+
+}  // namespace
+
+void add_warnings_in_ops(pybind11::module_& module) {
+  internal::set_warning_taker(&keep_for_the_end_of_a_scope);
+  module.def("take_warnings", [] { return std::exchange(internal::PerThread<Waiting>::here().texts, {}); });
+}
+
+}  // namespace ac2::python

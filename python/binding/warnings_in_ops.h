@@ -1,0 +1,17 @@
+// Warnings of ac2 from inside an op, as Python's.
+//
+//   add_warnings_in_ops(module);
+//   _C.take_warnings()                 // in Python, at the end of a scope: the texts that have come on this thread
+//
+// LibTorch's bindings raise a warning that is an error (python -W error) when the op has its result, and lose the
+// result, whose graph is then never freed. So what is warned of in an op of a region waits for the end of a scope.
+// Outside of regions nothing takes the warning, and LibTorch's way is the only one.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace ac2::python {
+
+void add_warnings_in_ops(pybind11::module_& module);
+
+}  // namespace ac2::python
