@@ -28,7 +28,7 @@ void draw_redirected(const c10::OperatorHandle& op, c10::DispatchKeySet keys, to
   if (facts.draws && facts.generator_argument >= 0) {
     c10::IValue& generator = (*stack)[stack->size() - facts.num_arguments + facts.generator_argument];
     if (generator.isNone()) {
-      generator = ReplayedDraw::redirected();
+      generator = ReplayedDraws::redirected();
     }
     const c10::impl::ExcludeDispatchKeyGuard guard(kRecordKey);
     op.redispatchBoxed(keys, stack);
