@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "ac2/memory_budget.h"
-#include "ac2/offload.h"
 #include "tests/support/regions.h"
 
 namespace ac2::test {
@@ -225,7 +224,7 @@ TEST_F(UnseenDrawsTest, AnOpThatRanOutOfMemoryIsTriedAgainOnTheSameNumbers) {
   at::manual_seed(1);
   at::Tensor y;
   {
-    PolicyScope scope("recompute_all", {.memory_budget = 1 << 20});
+    PolicyScope scope("recompute_all", {.memory_budget = MemoryBudget::soft(1 << 20)});
     failures_to_come = 1;
     y = step();
   }
