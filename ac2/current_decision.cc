@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
+#include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/libtorch/unrecorded.h"
 #include "ac2/internal/operators/op_facts.h"
 #include "ac2/internal/operators/op_lookup.h"
@@ -59,11 +60,10 @@ std::optional<PolicyDecision> current_decision(std::string_view op) {
   std::optional<PolicyDecision> decision;
   for (const OpFacts* facts : operators) {
     const internal::ResolvedDecision* known = region->policies.known(*facts);
-    TORCH_CHECK(
-        known != nullptr, "current_decision(\"", op,
-        "\"): a policy in force is a callable, which has to see the call to decide. Give current_decision its "
-        "inputs and outputs too, or make the policy with Policy::by_operator (in Python @ac2.by_operator) if it looks "
-        "at nothing else.");
+    TORCH_CHECK(known != nullptr, "current_decision(\"", op,
+                "\"): a policy in force is a callable, which has to see the call to decide. Give current_decision its "
+                "inputs and outputs too, or let the policy look at the operator alone (",
+                internal::spelled("Policy::by_operator", "@ac2.by_operator"), ").");
     TORCH_CHECK(!decision || *decision == known->decision, "current_decision: the overloads of \"", op,
                 "\" are decided differently. Name one: ", overloads_to_choose_from(operators), ".");
     decision = known->decision;

@@ -4,6 +4,7 @@
 
 #include "ac2/internal/budget/budget.h"
 #include "ac2/internal/budget/whatever_fits.h"
+#include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/operators/cost_source.h"
 
 namespace ac2 {
@@ -66,8 +67,9 @@ std::optional<MemoryBudget> BudgetOption::budget(bool modelled_costs) const {
               "what ops cost. Give a memory_budget in bytes, or leave modelled_costs out.");
   TORCH_CHECK(!modelled_costs || shared->budget_->costs() == internal::CostSource::kModelled,
               "modelled_costs is set with a MemoryBudget that times ops, and would have no effect. Make that budget "
-              "with modelled costs, as MemoryBudget(bytes, true) or whatever_fits(true), in Python with "
-              "modelled_costs=True, or give a memory_budget in bytes.");
+              "with modelled costs (",
+              internal::spelled("MemoryBudget(bytes, true) or whatever_fits(true)", "modelled_costs=True"),
+              "), or give a memory_budget in bytes.");
   return shared != nullptr ? std::optional(*shared) : std::nullopt;
 }
 

@@ -22,7 +22,7 @@ namespace ac2 {
 // MUST_RECOMPUTE.
 class RecomputeScope {
  public:
-  RecomputeScope();
+  [[nodiscard]] RecomputeScope();
   // As ~PolicyScope.
   ~RecomputeScope() noexcept(false);
   RecomputeScope(const RecomputeScope&) = delete;
@@ -35,7 +35,7 @@ class RecomputeScope {
 // MUST_SAVE: the tape holds all results of the calls that backward needs.
 class SaveScope {
  public:
-  SaveScope();
+  [[nodiscard]] SaveScope();
   ~SaveScope() noexcept(false);
   SaveScope(const SaveScope&) = delete;
   SaveScope& operator=(const SaveScope&) = delete;

@@ -14,6 +14,7 @@
 #include "ac2/internal/following/plan_file.h"
 #include "ac2/internal/following/plan_follower.h"
 #include "ac2/internal/following/planned_step.h"
+#include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/libtorch/tensor_bytes.h"
 #include "ac2/internal/observe/measured_forms.h"
 #include "ac2/internal/observe/step_log.h"
@@ -80,8 +81,8 @@ void check(const PlanOptions& options) {
   const auto& form = options.allow_inexact;
   TORCH_CHECK(!form || form->save_with_hooks() != nullptr, "PlanOptions::allow_inexact is ",
               to_string(form ? form->policy() : CheckpointPolicy::MUST_SAVE),
-              "; expected a form to pack values in: a SaveWithHooks, such as policies::quantized_form(8) (in Python "
-              "ac2.policies.quantized_form(8)).");
+              "; expected a form to pack values in, a SaveWithHooks (",
+              internal::spelled("policies::quantized_form(8)", "ac2.policies.quantized_form(8)"), ").");
   TORCH_CHECK(
       !form || !options.step_peak_on,
       "PlanOptions::allow_inexact and PlanOptions::step_peak_on were both given, but each result is packed once "
@@ -308,11 +309,10 @@ StepPlanner::~StepPlanner() = default;
 StepPlanner::Plan StepPlanner::plan(int64_t bytes) {
   TORCH_CHECK(bytes > 0, "A plan's budget must be a positive number of bytes, but is ", bytes, ".");
   const std::optional<CopyPlan> plan = state_->solve(bytes);
-  TORCH_CHECK(
-      plan, "No plan holds this step within ", bytes, " bytes: the smallest that was found takes ",
-      state_->smallest_bytes(),
-      ". Give it at least those, or give the scope a memory budget instead (ScopeOptions::memory_budget; in Python "
-      "memory_budget=), under which ops are replayed more than once where they must be.");
+  TORCH_CHECK(plan, "No plan holds this step within ", bytes, " bytes: the smallest that was found takes ",
+              state_->smallest_bytes(), ". Give it at least those, or give the scope a memory budget instead (",
+              internal::spelled("ScopeOptions::memory_budget", "memory_budget="),
+              "), under which ops are replayed more than once where they must be.");
   const auto step = state_->planned(*plan, bytes);
   return {internal::follow(step), state_->summary(plan->keep)};
 }

@@ -6,6 +6,9 @@
 //   };
 //   ac2::PolicyScope scope(keep_products);
 //
+// A policy runs below autograd. The tensors that it sees have neither requires_grad() nor a grad_fn(), whatever the
+// program's tensors have, and what it computes from them is recorded by no autograd.
+//
 // Threads: a Policy is a value; copies share the callable that they were made from. The callable runs on the thread
 // that opened the region, one call at a time for each region. A callable that several threads use at once must itself
 // be thread-safe.
@@ -174,6 +177,8 @@ class Policy {
 
   // The same as constant().
   Policy(CheckpointPolicy decision) : Policy(constant(decision)) {}  // NOLINT(google-explicit-constructor)
+  Policy(SaveWithHooks functions)                                    // NOLINT(google-explicit-constructor)
+      : Policy(constant(std::move(functions))) {}
 
   // All regions that are entered with this policy, or with a copy of it, call the same `fn`.
   template <class Fn>

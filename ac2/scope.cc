@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ac2/internal/budget/whatever_fits.h"
+#include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/opening/open_region.h"
 #include "ac2/internal/region/budget_access.h"
 #include "ac2/internal/region/close_scope.h"
@@ -53,18 +54,17 @@ void warn_of_choices_that_differ(const std::shared_ptr<internal::Budget>& budget
 std::shared_ptr<const SaveWithHooks> narrow_form_of(const std::optional<PolicyDecision>& form) {
   TORCH_CHECK(!form || form->save_with_hooks() != nullptr, "ScopeOptions::allow_inexact is ",
               to_string(form ? form->policy() : CheckpointPolicy::MUST_SAVE),
-              "; expected a form to pack values in: a SaveWithHooks, such as policies::quantized_form(8) (in Python "
-              "ac2.policies.quantized_form(8)).");
+              "; expected a form to pack values in, a SaveWithHooks (",
+              internal::spelled("policies::quantized_form(8)", "ac2.policies.quantized_form(8)"), ").");
   return form ? form->save_with_hooks() : nullptr;
 }
 
-// The policy of a scope that is opened with options alone.
-Policy policy_for(const ScopeOptions& options) {
+}  // namespace
+
+Policy internal::policy_for(const ScopeOptions& options) {
   return options.memory_budget.has_value() ? Policy::constant(CheckpointPolicy::PREFER_SAVE).named("no policy")
                                            : Policy("recompute_all");
 }
-
-}  // namespace
 
 PolicyScope::PolicyScope(Policy policy, ScopeOptions options) {
   const std::optional<MemoryBudget> budget = options.memory_budget.budget(options.modelled_costs);
@@ -85,7 +85,9 @@ PolicyScope::PolicyScope(Policy policy, ScopeOptions options) {
                                                      .narrow_form = narrow_form_of(options.allow_inexact)});
 }
 
-PolicyScope::PolicyScope(ScopeOptions options) : PolicyScope(policy_for(options), options) {}
+PolicyScope::PolicyScope(ScopeOptions options) : PolicyScope(internal::policy_for(options), options) {}
+
+PolicyScope::PolicyScope(std::initializer_list<internal::NoOption> /*none*/) : PolicyScope(ScopeOptions()) {}
 
 PolicyScope::~PolicyScope() noexcept(false) {
   internal::close_scope(state_);

@@ -20,6 +20,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -34,7 +35,12 @@ namespace ac2 {
 
 namespace internal {
 struct ScopeState;
-}
+
+// There is none: a list of them is `{}` and nothing else, whatever else an overload could make of braces.
+class NoOption {
+  NoOption() = delete;
+};
+}  // namespace internal
 
 struct ScopeOptions {
   // The bytes that this region may hold for backward: a positive number, or a MemoryBudget that regions share.
@@ -101,6 +107,11 @@ struct ScopeOptions {
   std::optional<PolicyDecision> allow_inexact = std::nullopt;
 };
 
+namespace internal {
+// The policy of a scope that is opened with options alone.
+Policy policy_for(const ScopeOptions& options);
+}  // namespace internal
+
 // The outermost scope of a thread opens a region and its trace; an inner one adds its policy to the region's stack.
 // Policies are asked from the outermost to the innermost, starting at PREFER_SAVE. A PREFER_* replaces an earlier
 // PREFER_*. A MUST_* (SaveWithHooks counts as one) replaces any PREFER_*, and nothing replaces it. Two different MUST
@@ -108,14 +119,17 @@ struct ScopeOptions {
 class PolicyScope {
  public:
   // Throws c10::Error if an option or AC2_VERIFY is invalid.
-  explicit PolicyScope(Policy policy = "recompute_all", ScopeOptions options = {});
+  [[nodiscard]] explicit PolicyScope(Policy policy = "recompute_all", ScopeOptions options = {});
   // Without a policy. Options without a budget mean "recompute_all", as a scope without arguments does: with
   // {.verify = true} every replay is checked, and {.timeline = true} shows them. With a memory_budget what fits is
   // kept: all results are PREFER_SAVE, and only what the budget drops is recomputed. An inner scope says the same of
   // the ops inside it.
-  explicit PolicyScope(ScopeOptions options);
-  // Throws c10::Error (a warning while another exception is in flight) if scopes are closed out of order or on a thread
-  // other than their own. The scope is closed all the same, and the thread's other scopes stay as they are.
+  [[nodiscard]] explicit PolicyScope(ScopeOptions options);
+  // `PolicyScope scope({})`: no option is set.
+  [[nodiscard]] explicit PolicyScope(std::initializer_list<internal::NoOption> none);
+  // Throws c10::Error (only warns while another exception is in flight) if scopes are closed out of order or on a
+  // thread other than their own. The scope is closed all the same, and the thread's other scopes stay as they are. A
+  // warning says so too, because the error ends the program where destructors must not throw, as in a std::unique_ptr.
   ~PolicyScope() noexcept(false);
   PolicyScope(const PolicyScope&) = delete;
   PolicyScope& operator=(const PolicyScope&) = delete;
@@ -159,7 +173,7 @@ bool is_recomputing();
 // throws.
 class DisableCheckpointing {
  public:
-  DisableCheckpointing();
+  [[nodiscard]] DisableCheckpointing();
   ~DisableCheckpointing();
   DisableCheckpointing(const DisableCheckpointing&) = delete;
   DisableCheckpointing& operator=(const DisableCheckpointing&) = delete;

@@ -23,7 +23,7 @@
 
 #include <torch/nn/pimpl.h>
 
-#include <concepts>
+#include <initializer_list>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -95,16 +95,40 @@ requires torch::detail::is_module_holder<Holder>::value Checkpointed<Holder> wra
 // A holder in, Checkpointed<Holder> out; a shared_ptr<M> in, shared_ptr<Checkpointed<M>> out.
 // Throws c10::Error for an empty holder, and for a shared_ptr to a base class of the module.
 template <class Holder>
+auto checkpoint_wrapper(Holder module, Policy policy, CheckpointOptions options) {
+  return internal::wrap_holder(module, std::move(policy), std::move(options));
+}
+
+template <class Holder>
 auto checkpoint_wrapper(Holder module, Policy policy = "recompute_all", ScopeOptions options = {}) {
   CheckpointOptions all;
   all.scope = std::move(options);
-  return internal::wrap_holder(module, std::move(policy), std::move(all));
+  return checkpoint_wrapper(std::move(module), std::move(policy), std::move(all));
 }
 
-// A template in `Options`, so that `{}` is never ambiguous.
-template <class Holder, std::same_as<CheckpointOptions> Options>
-auto checkpoint_wrapper(Holder module, Policy policy, Options options) {
-  return internal::wrap_holder(module, std::move(policy), std::move(options));
+// Without a policy, as PolicyScope(options) is.
+template <class Holder>
+auto checkpoint_wrapper(Holder module, CheckpointOptions options) {
+  Policy policy = ac2::internal::policy_for(options.scope);
+  return checkpoint_wrapper(std::move(module), std::move(policy), std::move(options));
+}
+
+template <class Holder>
+auto checkpoint_wrapper(Holder module, ScopeOptions options) {
+  CheckpointOptions all;
+  all.scope = std::move(options);
+  return checkpoint_wrapper(std::move(module), std::move(all));
+}
+
+// `{}` for options: none is set.
+template <class Holder>
+auto checkpoint_wrapper(Holder module, Policy policy, std::initializer_list<ac2::internal::NoOption> /*none*/) {
+  return checkpoint_wrapper(std::move(module), std::move(policy), CheckpointOptions());
+}
+
+template <class Holder>
+auto checkpoint_wrapper(Holder module, std::initializer_list<ac2::internal::NoOption> /*none*/) {
+  return checkpoint_wrapper(std::move(module), CheckpointOptions());
 }
 
 }  // namespace ac2::nn

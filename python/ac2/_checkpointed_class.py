@@ -153,11 +153,13 @@ class _Forward(property):
             del module.__dict__["forward"]
 
         super().__init__(get, put, delete)
+        self._get = get
         self._of_class = of_class
         of_class.fget = get  # type: ignore[attr-defined]  # Dynamo's guards ask the class for the property
 
+    # Without super(), because Dynamo of torch 2.11 traces this method and can look up no slot of a built-in class.
     def __get__(self, module: Any, cls: Any = None) -> Any:
-        return self._of_class if module is None else super().__get__(module, cls)
+        return self._of_class if module is None else self._get(module)
 
 
 def _bound(function: Callable[..., Any], module: Any) -> Callable[..., Any]:

@@ -1,10 +1,13 @@
 """Regions."""
 
 import atexit
+import sys
 import threading
 import warnings
 import weakref
 from typing import Any, Callable, Optional, TypeVar, Union
+
+import torch
 
 from ac2 import _C, _compiled, _custom_ops, _fsdp, _higher_order, _out_of_memory, _pointers
 from ac2._budgets import BudgetLike, as_budget, models_costs, note_memory_fraction
@@ -34,6 +37,33 @@ def watch_python() -> None:
             _higher_order.watch()
             _out_of_memory.watch()
             _watching = True
+
+
+def _current_task() -> Any:
+    """The asyncio task that runs on this thread, or None."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None:
+        return None
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
+def _task_name(task: Any) -> str:
+    return "code outside of all tasks" if task is None else f"the asyncio task {task.get_name()!r}"
+
+
+def _warn_of_hooks_around() -> None:
+    is_around = getattr(torch.autograd.graph, "_allow_mutation_on_saved_tensors_enabled", False)
+    if is_around and not _C.is_checkpoint_enabled():
+        warnings.warn(
+            "A region was opened inside torch.autograd.graph.allow_mutation_on_saved_tensors(), which sees nothing of what "
+            "the region saves: it does not allow a write after the region to a tensor that backward needs. Enter it inside "
+            "the region. Writes inside the region are allowed without it.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 class PolicyScope:
@@ -114,6 +144,8 @@ class PolicyScope:
         watch_python()
         if isinstance(self._arguments[1], _C.MemoryBudget):
             note_memory_fraction()
+        _warn_of_hooks_around()
+        self._task = _current_task()
         self._scope = _C.Scope(*self._arguments)
         del self._arguments  # a scope that is kept keeps no policy alive
         self._thread = threading.current_thread()
@@ -127,14 +159,29 @@ class PolicyScope:
         try:
             self._scope.close()
         except RuntimeError as error:
+            over_an_await = self._complaint_of_tasks()
+            if exc_type is None and over_an_await is not None:
+                raise RuntimeError(over_an_await) from error
             if exc_type is None:
                 raise
             # The exception that the program has raised must not be hidden.
-            warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+            warnings.warn(over_an_await or str(error), RuntimeWarning, stacklevel=2)
         finally:
             self._closed = True
             _open_scopes.discard(self)
         _warn_of_ops(may_raise=exc_type is None)
+
+    def _complaint_of_tasks(self) -> Optional[str]:
+        """Of scopes of several asyncio tasks, which were closed out of order."""
+        others = [s for s in _open_scopes if s is not self and s._thread is self._thread and s._task is not self._task]
+        if not others:
+            return None
+        return (
+            f"A scope is open over an await: {_task_name(others[0]._task)} has an ac2.PolicyScope open on this thread while "
+            f"{_task_name(self._task)} closes the one around it. A region takes in all that its thread runs while it is open, "
+            "of whatever asyncio task. Both are closed correctly, but ops of each task ran under the policy of the other. "
+            "Leave the with statement before the await, or run such tasks one after the other."
+        )
 
     @property
     def trace(self) -> "_C.Trace":

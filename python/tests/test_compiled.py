@@ -315,3 +315,16 @@ def test_a_function_that_breaks_the_graph_is_checkpointed_by_pytorch(form):
         ours = gradients(torch.compile(function, backend="eager"), block, x)
     assert all(same_bits(a, b) for a, b in zip(ours, expected, strict=True))
     assert len(calls) == 2
+
+
+def test_dynamo_can_trace_the_descriptor_of_a_wrapped_modules_forward():
+    """That of torch 2.11 traces the descriptor's __get__, where later ones ask it for the function."""
+    model = ac2.checkpoint_wrapper(torch.nn.Linear(4, 4))
+    descriptor = vars(type(model))["forward"]
+
+    def forward(x):
+        return type(descriptor).__get__(descriptor, model, type(model))(x)
+
+    torch._dynamo.reset()
+    x = torch.randn(2, 4)
+    assert same_bits(torch.compile(forward, backend="eager", fullgraph=True)(x), model(x))

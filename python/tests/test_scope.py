@@ -1,5 +1,6 @@
 """PolicyScope, traces, tags, names and what is asked of them."""
 
+import asyncio
 import base64
 import contextlib
 import functools
@@ -578,6 +579,53 @@ def test_scopes_closed_out_of_order_are_an_error_and_closed():
         outer.__exit__(None, None, None)
     inner.__exit__(None, None, None)
     assert not ac2.is_checkpoint_enabled()
+
+
+def test_scopes_of_asyncio_tasks_that_overlap_are_an_error_that_says_so():
+    async def train(opened, until):
+        with ac2.PolicyScope():
+            opened.set()
+            await until.wait()
+
+    async def overlapping():
+        first_opened, second_opened, never_sooner = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        first = asyncio.create_task(train(first_opened, second_opened), name="first")
+        await first_opened.wait()
+        second = asyncio.create_task(train(second_opened, never_sooner), name="second")
+        errors = await asyncio.gather(first, return_exceptions=True)
+        never_sooner.set()
+        await second
+        return errors
+
+    async def in_turns():
+        for name in ("first", "second"):
+            event = asyncio.Event()
+            await asyncio.create_task(train(event, event), name=name)
+
+    (error,) = asyncio.run(overlapping())
+    assert re.search("A scope is open over an await: the asyncio task 'second' .* the asyncio task 'first' closes", str(error))
+    assert not ac2.is_checkpoint_enabled()
+    with ac2.PolicyScope():
+        asyncio.run(in_turns())
+    assert not ac2.is_checkpoint_enabled()
+
+
+def test_errors_have_the_names_of_python_first():
+    x = torch.randn(1024, requires_grad=True)
+    with ac2.PolicyScope(memory_budget=4096):
+        y = x.sin().sin().sin().sin()
+    names = r"ac2.StepPlanner\(step\).smallest\(\); in C\+\+ .*make it soft \(ac2.MemoryBudget.soft; in C"
+    with pytest.raises(RuntimeError, match=names):
+        y.sum().backward()
+    del y
+    with pytest.warns(UserWarning, match=r"Give the scope one \(memory_budget=; in C\+\+ ScopeOptions::memory_budget\)"):
+        with ac2.PolicyScope(allow_inexact=ac2.policies.quantized_form(8)):
+            pass
+
+
+def test_a_list_of_no_ops_is_an_error():
+    with pytest.raises(ValueError, match="save_ops was given no op"):
+        ac2.policies.save_ops([])
 
 
 def test_an_exception_in_a_region_closes_it():

@@ -363,6 +363,19 @@ TEST_F(CheckpointedTest, ArchivesGoBothWays) {
   EXPECT_TRUE(same_bits(one->weight, other->weight));
 }
 
+TEST_F(CheckpointedTest, OptionsInBracesFollowTheModuleOrThePolicy) {
+  const auto settings = [](auto wrapped) { return wrapped->checkpointing(); };
+  EXPECT_TRUE(settings(checkpoint_wrapper(Scaler(3), {.verify = true})).options().scope.verify);
+  EXPECT_EQ(settings(checkpoint_wrapper(Scaler(3), {.verify = true})).policy().name(), "recompute_all");
+  EXPECT_EQ(settings(checkpoint_wrapper(Scaler(3), {.memory_budget = 1 << 20})).policy().name(), "no policy");
+  EXPECT_TRUE(settings(checkpoint_wrapper(Scaler(3), {.keep_output = true})).options().keep_output);
+  EXPECT_TRUE(settings(checkpoint_wrapper(Scaler(3), "speed", {.keep_output = true})).options().keep_output);
+  EXPECT_TRUE(settings(checkpoint_wrapper(Scaler(3), "speed", {.verify = true})).options().scope.verify);
+  EXPECT_EQ(settings(checkpoint_wrapper(Scaler(3), "speed", {.verify = true})).policy().name(), "speed");
+  EXPECT_FALSE(settings(checkpoint_wrapper(Scaler(3), "speed", {})).options().scope.verify);
+  EXPECT_FALSE(settings(checkpoint_wrapper(Scaler(3), {})).options().keep_output);
+}
+
 TEST_F(CheckpointedTest, ACloneIsTrainedIndependently) {
   CheckpointOptions options;
   options.keep_output = true;

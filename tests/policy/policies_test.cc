@@ -99,8 +99,13 @@ TEST(SaveOpsTest, DoesNotTakeAnOpForItsInPlaceForm) {
   EXPECT_EQ(decide(policy, "aten::relu_"), PREFER_RECOMPUTE);
 }
 
-TEST(SaveOpsTest, SavesNothingWhenTheListIsEmpty) {
-  EXPECT_EQ(decide(save_ops({}), "aten::mm"), PREFER_RECOMPUTE);
+TEST(SaveOpsTest, AnEmptyListIsAnError) {
+  try {
+    save_ops({});
+    FAIL();
+  } catch (const c10::Error& error) {
+    EXPECT_THAT(error.what_without_backtrace(), testing::HasSubstr("save_ops was given no op"));
+  }
 }
 
 TEST(SaveOpsTest, KnowsTheOpsThatTheProgramRegistered) {

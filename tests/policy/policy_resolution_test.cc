@@ -130,6 +130,18 @@ TEST_F(PolicyTest, TwoDifferentMustsForOneOpAreAnErrorThatNamesTheOpAndBoth) {
   expect_next_region_works();
 }
 
+TEST_F(PolicyTest, AConflictOfTwoFormsSaysThatTheyAreTwo) {
+  const auto form = [] {
+    return SaveWithHooks{[](const at::Tensor& tensor) { return c10::IValue(tensor); },
+                         [](const c10::IValue& packed) { return packed.toTensor(); }};
+  };
+  expect_error(
+      [&] {
+        is_saved({form(), form()});
+      },
+      {"Conflicting policies", "aten::sin", "an outer scope says SaveWithHooks, an inner one another SaveWithHooks"});
+}
+
 TEST_F(PolicyTest, AConflictConcernsTheConflictingOpAlone) {
   at::Tensor x = sample({4});
   at::Tensor z;

@@ -3,8 +3,10 @@
 
 #include <memory>
 #include <stdexcept>
+#include <string>
 
 #include "tests/support/regions.h"
+#include "tests/support/warnings.h"
 
 namespace ac2::test {
 namespace {
@@ -99,7 +101,11 @@ TEST_F(OpScopesTest, ClosedOutOfOrderIsAnError) {
   auto inner = std::make_unique<SaveScope>();
   // A unique_ptr's destructor must not throw; its pointer's owner may.
   SaveScope* first = outer.release();
+  const Warnings warnings;
   expect_error([&] { delete first; }, {"PolicyScopes were closed out of order"});
+  // In a unique_ptr the error would have ended the program.
+  ASSERT_EQ(warnings.messages.size(), 1U);
+  EXPECT_NE(warnings.messages.front().find("PolicyScopes were closed out of order"), std::string::npos);
 }
 
 }  // namespace

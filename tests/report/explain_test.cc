@@ -46,8 +46,8 @@ TEST_F(ExplainTest, SaysWhatIsHeldWhyAndWhatItWouldSaveToRecomputeIt) {
             "Recomputing one of these instead of saving it would save, and cost in a backward:\n"
             "    1.00 KiB  aten::cos (op 1): 1 op\n"
             "\n"
-            "Costs are in ops. Times, history, and who asked for what need ScopeOptions::timeline (in Python "
-            "timeline=True).\n");
+            "Costs are in ops. Times, history, and who asked for what need a timeline "
+            "(ScopeOptions::timeline; in Python timeline=True).\n");
   gradient_of(y, x);
 }
 

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "ac2/internal/budget/budget.h"
+#include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/libtorch/warn_in_op.h"
 
 namespace ac2::internal {
@@ -21,6 +23,10 @@ template <class Limits>
 int64_t least_strict(const Limits& limits) {
   const auto strict = std::find_if(limits.begin(), limits.end(), [](const auto& limit) { return !limit.soft; });
   return strict != limits.end() ? strict->bytes : std::numeric_limits<int64_t>::max();
+}
+
+std::string soft_name() {
+  return spelled("MemoryBudget::soft", "ac2.MemoryBudget.soft");
 }
 
 }  // namespace
@@ -133,20 +139,23 @@ std::optional<Budget::Shortage> Budget::excess(int64_t bytes) {
 void Budget::exceed(const Shortage& shortage, c10::function_ref<std::string()> at, int64_t enough) {
   bool is_first = false;
   const std::optional<int64_t> strict = go_over(shortage.least, is_first);
-  TORCH_CHECK(
-      !strict, "The memory budget of ", *strict, " bytes cannot be met: at ", at(), ", ", shortage.least,
-      " bytes must be held at once (", shortage.fixed,
-      " of them saved by decisions that a budget does not override, or not to be computed again, as what the "
-      "region took from outside; the rest is what ops take and make that must run again). Nothing else that "
-      "could be dropped is there. The smallest budget that would have done is ",
-      std::max(enough, shortage.least),
-      " bytes; what comes after may need more. Give the budget that many, let policies save less, or make it soft "
-      "(MemoryBudget::soft; in Python ac2.MemoryBudget.soft), so that more is held where there is no other way.");
+  TORCH_CHECK(!strict, "The memory budget of ", *strict, " bytes cannot be met: at ", at(), ", ", shortage.least,
+              " bytes must be held at once (", shortage.fixed,
+              " of them saved by decisions that a budget does not override, or not to be computed again, as what the "
+              "region took from outside; the rest is what ops take and make that must run again). Nothing else that "
+              "could be dropped is there. The smallest budget that would have done is ",
+              std::max(enough, shortage.least),
+              " bytes; what comes after may need more. What all of a step needs is known from a run of it (",
+              spelled("StepPlanner(step).smallest()", "ac2.StepPlanner(step).smallest()"),
+              "). Give the budget enough, let policies save less, or make it soft (", soft_name(),
+              "), so that more is held where there is no other way.");
   if (is_first) {
-    warn_in_op(
-        c10::str("The soft memory budget of ", shortage.budget, " bytes is exceeded: at ", at(), ", ", shortage.least,
-                 " bytes must be held at once, or would have to be computed again very often. This is said once for a "
-                 "budget; MemoryBudget::times_over() and most_bytes_over() count."));
+    warn_in_op(c10::str(
+        "The soft memory budget of ", shortage.budget, " bytes is exceeded: at ", at(), ", ", shortage.least,
+        " bytes must be held at once, or would have to be computed again very often. This is said once for a "
+        "budget; ",
+        spelled("MemoryBudget::times_over() and most_bytes_over()", "MemoryBudget.times_over() and most_bytes_over()"),
+        " count."));
   }
 }
 
@@ -184,8 +193,8 @@ void Budget::warn_of_many_replays() {
     warn_in_op(c10::str(
         "Under the memory budget of ", limit().bytes,
         " bytes, a backward has run the ops of a region again many times on average: each replay drops what the "
-        "next one needs. Give the budget more, or make it soft (MemoryBudget::soft; in Python "
-        "ac2.MemoryBudget.soft), so that more is held instead. This is said once for a budget."));
+        "next one needs. Give the budget more, or make it soft (",
+        soft_name(), "), so that more is held instead. This is said once for a budget."));
   }
 }
 

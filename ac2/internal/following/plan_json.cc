@@ -11,6 +11,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/policy_names/policy_names.h"
 #include "ac2/internal/region/form_name.h"
 
@@ -92,8 +93,8 @@ std::string name_of(const PolicyDecision& form) {
   TORCH_CHECK(
       !name.empty(),
       "save_plan was given a plan that packs results in a form of the program's own, a SaveWithHooks, which has "
-      "no name in a file. Plan with policies::quantized_form (in Python ac2.policies.quantized_form), or plan "
-      "again in each job.");
+      "no name in a file. Plan with a form that has one (",
+      spelled("policies::quantized_form", "ac2.policies.quantized_form"), "), or plan again in each job.");
   return name;
 }
 

@@ -60,7 +60,7 @@ struct ListArgument {
 struct NodeExtras {
   c10::SmallVector<ListArgument, 1> lists;
   c10::SmallVector<NodeWrite, 1> writes;
-  RandomState random_state;  // before the op; undefined if it does not draw
+  Draws draws;  // empty if the op does not draw
 };
 
 // A call of an op.

@@ -15,6 +15,10 @@ void set_python_lock(const PythonLock* lock) {
   installed_lock.store(lock, std::memory_order_release);
 }
 
+bool is_python_there() {
+  return installed_lock.load(std::memory_order_relaxed) != nullptr;
+}
+
 WithoutPythonLock::WithoutPythonLock() {
   if (const PythonLock* lock = installed_lock.load(std::memory_order_acquire)) {
     let_go_ = lock->let_go();

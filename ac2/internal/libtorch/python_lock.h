@@ -22,6 +22,9 @@ struct PythonLock {
 // `lock` must live for ever. Called once, before any region is opened.
 void set_python_lock(const PythonLock* lock);
 
+// Whether Python has loaded ac2.
+bool is_python_there();
+
 class WithoutPythonLock {
  public:
   WithoutPythonLock();

@@ -9,6 +9,7 @@
 
 #include "ac2/internal/libtorch/fingerprint.h"
 #include "ac2/internal/libtorch/for_each_tensor.h"
+#include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/operators/op_tables.h"
 
 namespace ac2::internal {
@@ -165,9 +166,14 @@ class Verifier::VerifiedReplay final : public ReplayObservation {
       note_compared();
       TORCH_CHECK(same, "Verify: replaying ", describe(node_), " gave other bits than forward, in a result of sizes ",
                   elements.sizes(), " and dtype ", elements.dtype(),
-                  ". Either its kernel is not deterministic, or one of its inputs was written to since without anyone "
-                  "saying so (an op whose schema does not declare a write, data_ptr()). Save its results "
-                  "(ac2::policies::save_ops or tag_with_policy), use deterministic algorithms, or declare the write.");
+                  ". Either its kernel is not deterministic, or it draws random numbers that no default generator of "
+                  "LibTorch's and no Generator among its arguments gives, or one of its inputs was written to since "
+                  "without anyone saying so (an op whose schema does not declare a write, data_ptr()). Save its "
+                  "results (",
+                  spelled("ac2::policies::save_ops or tag_with_policy", "ac2.policies.save_ops or ac2.tag_with_policy"),
+                  "), use deterministic algorithms, draw from "
+                  "LibTorch's generators and register the op with the tag nondeterministic_seeded, or declare the "
+                  "write.");
     }
   }
 
@@ -242,12 +248,15 @@ void Verifier::check_unwritten(const at::Tensor& tensor) {
     known = *expected(*value);
     producer = describe(*value->producer());
   }
-  TORCH_CHECK(
-      fingerprint_of(*known.elements, tensor.storage()) == known.fingerprint, "Verify: the result of ", producer,
-      ", of sizes ", known.elements->sizes(),
-      ", has changed since, though no version counter says so. Something wrote to it that no dispatcher sees "
-      "(data_ptr(), another library), and it would be recomputed as it was. Write to it with ATen ops, or tag it "
-      "with tag_with_policy(tensor, CheckpointPolicy::MUST_SAVE) before.");
+  TORCH_CHECK(fingerprint_of(*known.elements, tensor.storage()) == known.fingerprint, "Verify: the result of ",
+              producer, ", of sizes ", known.elements->sizes(),
+              ", has changed since, though no version counter says so. Something wrote to it that no dispatcher sees "
+              "(data_ptr(), another library), and it would be recomputed as it was. Write to it with ATen ops, or save "
+              "it, with a "
+              "tag that it is given before (",
+              spelled("tag_with_policy(tensor, CheckpointPolicy::MUST_SAVE)",
+                      "ac2.tag_with_policy(tensor, ac2.CheckpointPolicy.MUST_SAVE)"),
+              ").");
 }
 
 void Verifier::before_pack(const Value& value, const at::Tensor& tensor) {

@@ -2,6 +2,7 @@
 #include "ac2/internal/allocator/fork_locks.h"
 
 #include <ATen/core/enum_tag.h>
+#include <ATen/core/jit_type.h>
 
 #include <algorithm>
 #include <array>
@@ -92,6 +93,11 @@ bool is_view_of_argument(const c10::Argument& result) {
   return result.alias_info() != nullptr && !result.alias_info()->isWrite();
 }
 
+bool is_generator(const c10::Argument& argument) {
+  const c10::TypePtr& type = argument.type();
+  return type->isSubtypeOf(*c10::OptionalType::create(c10::GeneratorType::get()));
+}
+
 bool contains(c10::ArrayRef<std::string_view> names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -137,8 +143,9 @@ void OpFacts::note_arguments(const c10::FunctionSchema& schema) {
       written.push_back(i);
       only_out &= argument.is_out();
     }
-    if (argument.name() == "generator") {
+    if (is_generator(argument)) {
       generator_argument = i;
+      draws |= is_aten;
     }
   }
   overwrites = !written.empty() && (only_out || overwrites_in_place(schema.name()));

@@ -4,13 +4,14 @@
 //
 // Facts come from the operator's schema and kernels, and from op_tables.h where these do not tell.
 //
-// Lifetime: facts never change and are never freed, not even when the operator is deregistered: nodes refer to them.
-// Threads: op_facts() may be called from any thread.
+// Lifetime: facts never change, except for seen_to_draw, and are never freed, not even when the operator is
+// deregistered: nodes refer to them. Threads: op_facts() may be called from any thread.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/SmallVector.h>
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -44,8 +45,11 @@ struct OpFacts {
   // The op has a result other than the written arguments.
   bool has_fresh_results = false;
 
-  // The op draws from a generator (Tag::nondeterministic_seeded).
+  // The op says that it draws from a generator: by Tag::nondeterministic_seeded, or, if it is one of LibTorch's own, by
+  // an argument that is a Generator. Ops of others may draw and say nothing (draw_watch.h).
   bool draws = false;
+  // A call of the op that says nothing has been seen to draw.
+  mutable std::atomic<bool> seen_to_draw{false};
   // Index of the Generator argument, or -1.
   int generator_argument = -1;
   bool is_aten = false;

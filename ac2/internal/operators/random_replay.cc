@@ -11,6 +11,8 @@
 #include <optional>
 #include <utility>
 
+#include "ac2/internal/libtorch/python_lock.h"
+
 namespace ac2::internal {
 
 namespace {
@@ -30,6 +32,10 @@ std::optional<c10::Device> device_of(const OpFacts& facts, c10::ArrayRef<c10::IV
   return of_tensor;
 }
 
+at::Generator default_generator(c10::Device device) {
+  return device.is_cpu() ? at::detail::getDefaultCPUGenerator() : at::globalContext().defaultGenerator(device);
+}
+
 at::Generator generator_of(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments) {
   if (facts.generator_argument >= 0) {
     const c10::IValue& argument = arguments[facts.generator_argument];
@@ -39,8 +45,11 @@ at::Generator generator_of(const OpFacts& facts, c10::ArrayRef<c10::IValue> argu
   }
   const c10::Device device = device_of(facts, arguments).value_or(c10::Device(c10::kCPU));
   // On the meta device nothing is drawn, and there is no generator.
-  return device.is_cpu() || device.is_meta() ? at::detail::getDefaultCPUGenerator()
-                                             : at::globalContext().defaultGenerator(device);
+  return default_generator(device.is_meta() ? c10::Device(c10::kCPU) : device);
+}
+
+bool is_same_generator(const c10::IValue& a, const c10::IValue& b) {
+  return a.isGenerator() && b.isGenerator() && a.toGenerator() == b.toGenerator();
 }
 
 void copy_cpu_state(const at::Generator& from, const at::Generator& to) {
@@ -61,11 +70,16 @@ void copy_state(const at::Generator& from, const at::Generator& to) {
 
 constinit thread_local const at::Generator* redirected_generator = nullptr;
 
-// A replay holds this mutex while it swaps the state of a default generator. On devices other than the CPU, ops that
-// draw hold it while they are recorded.
-std::mutex& swap_mutex() {
-  static std::mutex mutex;
-  return mutex;
+// A replay holds this mutex while it swaps the states of default generators. Ops of LibTorch's that draw from a default
+// generator hold it while they are recorded. Recursive, because an op that is replayed may have regions of its own.
+std::unique_lock<std::recursive_mutex> take_turn() {
+  static std::recursive_mutex mutex;
+  std::unique_lock turn(mutex, std::try_to_lock);
+  if (!turn.owns_lock()) {
+    const WithoutPythonLock without;  // whose turn it is may run an op that is written in Python
+    turn.lock();
+  }
+  return turn;
 }
 
 // Whether generators of this type cannot share and exchange their states (graphsafe_get_state), which is found out
@@ -81,22 +95,26 @@ DrawInForward::DrawInForward(const OpFacts& facts, c10::IValue* arguments)
     : generator_(generator_of(facts, c10::ArrayRef<c10::IValue>(arguments, facts.num_arguments))) {
   // An op without a Generator argument takes the generator's lock itself, so that it cannot be held here. A lock of our
   // own keeps other regions from drawing between the copy and the op.
-  static std::mutex default_generator_mutex;
-  if (facts.is_aten && !generator_.device().is_cpu()) {
-    turn_ = std::unique_lock(swap_mutex());
-  } else if (facts.is_aten && generator_ == at::detail::getDefaultCPUGenerator()) {
-    turn_ = std::unique_lock(default_generator_mutex);
+  if (!generator_.device().is_cpu() || generator_ == at::detail::getDefaultCPUGenerator()) {
+    turn_ = take_turn();
   }
   lock_ = std::unique_lock(generator_.mutex());
   before_ = RandomState(generator_);
-  // Custom ops are left out: their kernel may draw from the default generator besides its argument, and would wait for
-  // the lock for ever.
-  if (facts.is_aten && facts.generator_argument >= 0 && generator_.device().is_cpu()) {
+  if (facts.generator_argument >= 0 && generator_.device().is_cpu()) {
     own_ = generator_.clone();
     arguments[facts.generator_argument] = own_;
   } else {
     lock_.unlock();
   }
+  argument_ = facts.generator_argument;
+}
+
+Draws DrawInForward::draws() const {
+  Draws draws;
+  if (before_.defined()) {
+    draws.push_back({before_, argument_});
+  }
+  return draws;
 }
 
 DrawInForward::~DrawInForward() {
@@ -105,57 +123,71 @@ DrawInForward::~DrawInForward() {
   }
 }
 
-const at::Generator* ReplayedDraw::redirected() {
+const at::Generator* ReplayedDraws::redirected() {
   return redirected_generator;
 }
 
-ReplayedDraw::ReplayedDraw(const OpFacts& facts, const RandomState& before) : generator_(before.generator()) {
-  if (facts.generator_argument >= 0) {
-    return;
+ReplayedDraws::ReplayedDraws(const OpFacts& facts, const Draws& draws, c10::IValue* arguments) {
+  for (const DrawnFrom& from : draws) {
+    const at::Generator generator = from.before.generator();
+    if (from.argument >= 0) {
+      const c10::IValue drawn_from = arguments[from.argument];
+      for (size_t i = 0; i < facts.num_arguments; ++i) {
+        if (is_same_generator(arguments[i], drawn_from)) {
+          arguments[i] = generator;
+        }
+      }
+      arguments[from.argument] = generator;
+    } else if (facts.is_aten && generator.device().is_cpu()) {
+      redirected_to_ = generator;
+      previous_ = std::exchange(redirected_generator, &redirected_to_);
+      redirects_ = true;
+    } else {
+      if (!turn_.owns_lock()) {
+        turn_ = take_turn();
+      }
+      swapped_.push_back(swap_in(generator));
+    }
   }
-  redirects_ = facts.is_aten && generator_.device().is_cpu();
-  if (redirects_) {
-    previous_ = std::exchange(redirected_generator, &generator_);
-    return;
-  }
-  swap_lock_ = std::unique_lock(swap_mutex());
-  swapped_ = at::globalContext().defaultGenerator(generator_.device());
-  swap_in();
 }
 
 // By reference where that is possible. The generator then gets the same state object back that it had, with the graphs
 // that are registered for it. No seed is set, after which cuDNN would begin a new sequence for dropout.
-void ReplayedDraw::swap_in() {
-  const std::lock_guard lock(swapped_.mutex());
-  std::atomic<bool>& lacks = lacks_references(swapped_.device().type());
+ReplayedDraws::Swapped ReplayedDraws::swap_in(const at::Generator& state) {
+  Swapped swapped;
+  swapped.generator = default_generator(state.device());
+  const std::lock_guard lock(swapped.generator.mutex());
+  std::atomic<bool>& lacks = lacks_references(state.device().type());
   if (!lacks.load(std::memory_order_relaxed)) {
     try {
-      swapped_state_ = swapped_.graphsafe_get_state();
-      swapped_.graphsafe_set_state(generator_);
-      swapped_by_reference_ = true;
-      return;
+      swapped.own_state = swapped.generator.graphsafe_get_state();
+      swapped.generator.graphsafe_set_state(state);
+      swapped.by_reference = true;
+      return swapped;
     } catch (const c10::NotImplementedError&) {
       lacks.store(true, std::memory_order_relaxed);
     }
   }
-  swapped_state_ = swapped_.clone();
-  copy_state(generator_, swapped_);
+  swapped.own_state = swapped.generator.clone();
+  copy_state(state, swapped.generator);
+  return swapped;
 }
 
-void ReplayedDraw::swap_back() {
-  const std::lock_guard lock(swapped_.mutex());
-  if (swapped_by_reference_) {
-    swapped_.graphsafe_set_state(swapped_state_);
+void ReplayedDraws::swap_back(Swapped& swapped) {
+  const std::lock_guard lock(swapped.generator.mutex());
+  if (swapped.by_reference) {
+    swapped.generator.graphsafe_set_state(swapped.own_state);
   } else {
-    copy_state(swapped_state_, swapped_);
+    copy_state(swapped.own_state, swapped.generator);
   }
 }
 
-ReplayedDraw::~ReplayedDraw() {
+ReplayedDraws::~ReplayedDraws() {
   if (redirects_) {
     redirected_generator = previous_;
-  } else if (swapped_.defined()) {
-    swap_back();
+  }
+  for (Swapped& swapped : swapped_) {
+    swap_back(swapped);
   }
 }
 

@@ -27,7 +27,7 @@ void draw_redirected(const c10::OperatorHandle& op, c10::DispatchKeySet keys, to
   const OpFacts& facts = op_facts(op);
   if (facts.draws && facts.generator_argument >= 0) {
     c10::IValue& generator = (*stack)[stack->size() - facts.num_arguments + facts.generator_argument];
-    if (const at::Generator* redirected = ReplayedDraw::redirected(); generator.isNone() && redirected != nullptr) {
+    if (const at::Generator* redirected = ReplayedDraws::redirected(); generator.isNone() && redirected != nullptr) {
       generator = *redirected;
     }
     const c10::impl::ExcludeDispatchKeyGuard guard(kRecordKey);

@@ -56,10 +56,12 @@ class NodeBuilder {
     node->environment = tape_.intern(call_.environment);
     node->index = call_.index;
     node->decision = decision.policy();
-    if (call_.random_state.defined()) {
-      node->add_extras().random_state = call_.random_state;
+    if (call_.draws != nullptr) {
+      node->replayable = !call_.draws->empty();
+      if (node->replayable) {
+        node->add_extras().draws = *call_.draws;
+      }
     }
-    node->replayable = !call_.facts.draws || call_.random_state.defined();
     if (C10_UNLIKELY(call_.facts.communicates)) {
       // Not for the sake of a tag either.
       node->replayable &= decision.policy() == CheckpointPolicy::MUST_RECOMPUTE;

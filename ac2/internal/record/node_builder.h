@@ -31,7 +31,9 @@ struct RecordedCall {
   c10::ArrayRef<c10::IValue> arguments;
   Outlook outlook;
   const Overwrites* writes = nullptr;  // null if it writes nothing
-  RandomState random_state;            // before the op, if it draws and may have to be replayed
+
+  // Null if the op has not drawn; empty if it has, and nobody knows the states that it drew from.
+  const Draws* draws = nullptr;
 
   // Known when the op has run.
   OpEnvironment environment;

@@ -10,6 +10,8 @@
 #include "ac2/internal/budget/call_with_room.h"
 #include "ac2/internal/graph/seen_writes.h"
 #include "ac2/internal/libtorch/for_each_tensor.h"
+#include "ac2/internal/libtorch/random_state.h"
+#include "ac2/internal/operators/draw_watch.h"
 #include "ac2/internal/operators/op_tables.h"
 #include "ac2/internal/operators/random_replay.h"
 #include "ac2/internal/record/left_storage.h"
@@ -86,8 +88,9 @@ void change_metadata(Tape& tape, const OpFacts& facts, c10::DispatchKeySet keys,
 }
 
 // Once more, if memory ran out, but not where half of a write or of the draws may have happened, or something was sent.
+// `watch` is null if the op draws nothing.
 void run_op(const OpFacts& facts, c10::DispatchKeySet keys, c10::ArrayRef<c10::IValue> arguments, Budget* budget,
-            torch::jit::Stack* stack) {
+            const DrawWatch* watch, torch::jit::Stack* stack) {
   if (facts.draws || facts.communicates || !facts.written.empty()) {
     facts.op.redispatchBoxed(keys, stack);
     return;
@@ -95,12 +98,38 @@ void run_op(const OpFacts& facts, c10::DispatchKeySet keys, c10::ArrayRef<c10::I
   const size_t below = stack->size() - facts.num_arguments;
   const auto run = [&] { facts.op.redispatchBoxed(keys, stack); };
   const auto run_again = [&] {
+    if (watch != nullptr) {
+      watch->put_back();
+    }
     stack->resize(below);
     stack->insert(stack->end(), arguments.begin(), arguments.end());
     run();
   };
   call_with_room(
       budget, run, [] {}, run_again);
+}
+
+// Runs the op. Returns null if the op has not drawn, and what it drew from otherwise: empty if that is not known, or
+// `keeps_states` is false.
+std::optional<Draws> run_and_watch_draws(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
+                                         c10::ArrayRef<c10::IValue> arguments, Budget* budget, bool keeps_states,
+                                         torch::jit::Stack* stack) {
+  if (facts.is_aten && facts.draws && keeps_states) {
+    const DrawInForward draw(facts, stack->data() + (stack->size() - facts.num_arguments));
+    facts.op.redispatchBoxed(keys, stack);
+    return draw.draws();
+  }
+  if (facts.is_aten || facts.communicates) {
+    run_op(facts, keys, arguments, budget, /*watch=*/nullptr, stack);
+    return facts.draws ? std::optional(Draws()) : std::nullopt;
+  }
+  const DrawWatch watch(facts, arguments, region.recent_states);
+  run_op(facts, keys, arguments, budget, &watch, stack);
+  std::optional<Draws> draws = watch.draws();
+  if (draws && !keeps_states) {
+    draws->clear();
+  }
+  return draws;
 }
 
 // The results of a collective are saved as they are. A collective is recorded only if the user has said, or may yet
@@ -158,13 +187,14 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
   if (!facts.written.empty()) {
     recording.set_writes(&writes.emplace(*tape, facts, arguments, recording.outlook()));
   }
+  std::optional<Draws> draws;
   recording.run(&watch, [&] {
-    if (facts.draws && (recording.outlook().recompute || recording.outlook().by_name)) {
-      const DrawInForward draw(facts, stack->data() + (stack->size() - facts.num_arguments));
-      recording.set_random_state(draw.before());
-      facts.op.redispatchBoxed(keys, stack);
+    if (C10_UNLIKELY(facts.draws || !facts.is_aten)) {
+      const bool keeps_states = recording.outlook().recompute || recording.outlook().by_name;
+      draws = run_and_watch_draws(region, facts, keys, arguments, recording.budget(), keeps_states, stack);
+      recording.set_draws(draws ? &*draws : nullptr);
     } else {
-      run_op(facts, keys, arguments, recording.budget(), stack);
+      run_op(facts, keys, arguments, recording.budget(), /*watch=*/nullptr, stack);
     }
     return top(*stack, facts.num_returns);
   });

@@ -42,8 +42,8 @@ class Recording {
   // As far as it is known before the op has run.
   const Outlook& outlook() const { return call_.outlook; }
   void set_writes(const Overwrites* writes) { call_.writes = writes; }
-  // Before the op, if it draws and may have to be replayed; `op` may set it.
-  void set_random_state(RandomState state) { call_.random_state = std::move(state); }
+  // When the op has run, if it has drawn. `draws` outlives the recording.
+  void set_draws(const Draws* draws) { call_.draws = draws; }
 
   // Calls `op`, which runs the op and returns its results, as one c10::IValue or an ArrayRef of them, and writes the
   // call into the tape. Then values are packed and the budget is met, which may run user code. Returns the result of

@@ -12,11 +12,9 @@ void close_scope(const std::shared_ptr<ScopeState>& scope) {
   if (complaint.empty()) {
     return;
   }
-  if (std::uncaught_exceptions() > 0) {
-    TORCH_WARN(complaint);
-    return;
-  }
-  TORCH_CHECK(false, complaint);
+  // Also where it throws: an error ends the program where destructors must not throw, before anybody has read it.
+  TORCH_WARN(complaint);
+  TORCH_CHECK(std::uncaught_exceptions() > 0, complaint);
 }
 
 }  // namespace ac2::internal

@@ -19,7 +19,8 @@ PolicyDecision combine(PolicyDecision outer, const PolicyDecision& inner, const 
     return inner;
   }
   TORCH_CHECK(!inner.is_must() || inner == outer, "Conflicting policies for ", subject, ": an outer scope says ",
-              describe(outer), ", an inner one ", describe(inner),
+              describe(outer), ", an inner one ", outer.save_with_hooks() && inner.save_with_hooks() ? "another " : "",
+              describe(inner),
               ". A MUST decision cannot be overridden: make one of them a PREFER, or decide for the tensor with "
               "tag_with_policy.");
   return outer;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/libtorch/unrecorded.h"
 #include "ac2/internal/region/decision_access.h"
@@ -57,8 +58,8 @@ void apply(const RegionOptions& options, Region& region) {
   if (options.offload && options.offload->instead_of_dropping && tape.budget() == nullptr) {
     TORCH_WARN(
         "OffloadOptions::instead_of_dropping has no effect: neither this scope nor one around it has a memory budget, "
-        "so "
-        "that nothing is dropped. Give the scope one (ScopeOptions::memory_budget; in Python memory_budget=).");
+        "so that nothing is dropped. Give the scope one (",
+        spelled("ScopeOptions::memory_budget", "memory_budget="), ").");
   }
   if (options.gather_units) {
     auto gather_units = std::make_shared<const GatherUnits>(options.gather_units);
@@ -80,7 +81,8 @@ void apply(const RegionOptions& options, Region& region) {
   if (options.narrow_form != nullptr && tape.budget() == nullptr) {
     TORCH_WARN(
         "ScopeOptions::allow_inexact has no effect: neither this scope nor one around it has a memory budget, so that "
-        "nothing is packed for room. Give the scope one (ScopeOptions::memory_budget; in Python memory_budget=).");
+        "nothing is packed for room. Give the scope one (",
+        spelled("ScopeOptions::memory_budget", "memory_budget="), ").");
   }
   start_observers(options, region);
 }

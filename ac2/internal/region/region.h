@@ -15,6 +15,7 @@
 #include "ac2/internal/budget/budget.h"
 #include "ac2/internal/libtorch/managed_tensors.h"
 #include "ac2/internal/libtorch/per_thread.h"
+#include "ac2/internal/operators/draw_watch.h"
 #include "ac2/internal/region/policy_stack.h"
 #include "ac2/internal/region/region_observer.h"
 #include "ac2/internal/tape/tape.h"
@@ -29,6 +30,7 @@ struct Region {
   std::shared_ptr<Tape> tape;
   std::shared_ptr<const Trace> trace;
   PolicyStack policies;
+  RecentStates recent_states;
   std::vector<std::shared_ptr<RegionObserver>> observers;  // that scopes have asked for, one of a kind
   // The graph task of the backward that was running where the region was opened, or -1. Ops of any other backward are
   // the engine's and not the program's, and are not recorded.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ac2/internal/budget/call_with_room.h"
+#include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/libtorch/storage_copy.h"
 #include "ac2/internal/libtorch/stream_order.h"
 #include "ac2/internal/replay/gather_missing.h"
@@ -82,8 +83,9 @@ Storages wanted_storages(const Node& node, const PrivateWrites& writes, const Re
     storages[i] = output.write >= 0 ? writes.storages[output.write] : results.at(output.flat_result).storage();
     TORCH_CHECK(storages[i].nbytes() == value->nbytes(), "Replaying ", describe(node), " gave a result of ",
                 storages[i].nbytes(), " bytes where forward had ", value->nbytes(),
-                ". An op that is recomputed must do the same for the same inputs; save its result "
-                "(ac2::policies::save_ops or tag_with_policy).");
+                ". An op that is recomputed must do the same for the same inputs; save its result (",
+                spelled("ac2::policies::save_ops or tag_with_policy", "ac2.policies.save_ops or ac2.tag_with_policy"),
+                ").");
   }
   return storages;
 }

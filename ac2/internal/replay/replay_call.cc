@@ -136,12 +136,9 @@ bool is_replaying() {
 ReplayTensors call_again(const Node& node, ReplayTensors& inputs) {
   torch::jit::Stack stack = rebuild_arguments(node, inputs);
   inputs.clear();
-  std::optional<ReplayedDraw> draw;
-  if (node.extras && node.extras->random_state.defined()) {
-    draw.emplace(*node.facts, node.extras->random_state);
-    if (node.facts->generator_argument >= 0) {
-      stack[node.facts->generator_argument] = draw->generator();
-    }
+  std::optional<ReplayedDraws> draws;
+  if (node.extras && !node.extras->draws.empty()) {
+    draws.emplace(*node.facts, node.extras->draws, stack.data());
   }
   // The op may return references to these arguments: a boxed kernel (make_boxed_from_unboxed_functor.h) turns several
   // returned arguments into values only after it has dropped the stack's handles on them.
@@ -152,7 +149,7 @@ ReplayTensors call_again(const Node& node, ReplayTensors& inputs) {
   {
     const ReplayingHere replaying;
     const InEnvironment environment(*node.environment, /*may_wait=*/node.facts->is_aten);
-    const c10::impl::LocalDispatchKeySet keys = dispatch_state(node, draw && draw->redirects());
+    const c10::impl::LocalDispatchKeySet keys = dispatch_state(node, draws && draws->redirects());
     const c10::impl::ForceDispatchKeyGuard guard(keys.included_, keys.excluded_);
     const OneDnnWatch onednn(node.facts->is_aten && node.facts->reads_precision);
     node.facts->op.redispatchBoxed(node.keys - kModes, &stack);

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "absl/container/flat_hash_map.h"
+#include "ac2/internal/libtorch/spelling.h"
 
 namespace ac2::internal {
 
@@ -67,17 +68,20 @@ bool is_bounded(LockedTape& tape, int64_t wanted) {
                                tape.ledger().saved_bytes() > wanted);
 }
 
+std::string for_each_block() {
+  return spelled("ac2::apply_checkpointing(model, {.modules = {\"blocks.*\"}})",
+                 "ac2.apply_checkpointing(model, modules=\"blocks.*\")");
+}
+
 std::string text_for(const RegionAtOnce& replayed) {
   if (replayed.under_budget) {
-    return c10::str(
-        "Backward had ", replayed.bytes >> 20,
-        " MiB of one ac2 region replayed at once, which is nearly all that its regions recompute, so that "
-        "they save next to no memory. The region's memory budget has dropped nothing of it: a policy says "
-        "MUST_RECOMPUTE, which no budget overrides, and the budget is far larger than that. Give the "
-        "region the budget alone, or a policy that says PREFER_RECOMPUTE, as recompute_all does: then what "
-        "fits is kept. Or open a region for each block of the model (ac2::apply_checkpointing(model, "
-        "{.modules = {\"blocks.*\"}}); in Python ac2.apply_checkpointing(model, modules=\"blocks.*\")). This "
-        "is said once.");
+    return c10::str("Backward had ", replayed.bytes >> 20,
+                    " MiB of one ac2 region replayed at once, which is nearly all that its regions recompute, so that "
+                    "they save next to no memory. The region's memory budget has dropped nothing of it: a policy says "
+                    "MUST_RECOMPUTE, which no budget overrides, and the budget is far larger than that. Give the "
+                    "region the budget alone, or a policy that says PREFER_RECOMPUTE, as recompute_all does: then what "
+                    "fits is kept. Or open a region for each block of the model (",
+                    for_each_block(), "). This is said once.");
   }
   return c10::str(
       "Backward had ", replayed.bytes >> 20,
@@ -85,10 +89,10 @@ std::string text_for(const RegionAtOnce& replayed) {
       "recompute, so that they save next to no memory. This is what one region around a whole model does under a "
       "policy "
       "that saves nothing, such as recompute_all, which a PolicyScope without arguments means. Open a region for each "
-      "block of the model (ac2::apply_checkpointing(model, {.modules = {\"blocks.*\"}}); in Python "
-      "ac2.apply_checkpointing(model, modules=\"blocks.*\")), or give the region a memory budget "
-      "(ac2::PolicyScope scope({.memory_budget = int64_t{2} << 30}); in Python "
-      "ac2.PolicyScope(memory_budget=\"2GiB\")). This is said once.");
+      "block of the model (",
+      for_each_block(), "), or give the region a memory budget (",
+      spelled("ac2::PolicyScope scope({.memory_budget = int64_t{2} << 30})", "ac2.PolicyScope(memory_budget=\"2GiB\")"),
+      "). This is said once.");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/report/explain_budget.h"
 #include "ac2/internal/report/explain_held.h"
 #include "ac2/internal/report/explain_replays.h"
@@ -45,9 +46,8 @@ class Explanation {
     section(saving_lines(log_, holdings_));
     if (!log_.timed) {
       line("");
-      line(
-          "Costs are in ops. Times, history, and who asked for what need ScopeOptions::timeline (in Python "
-          "timeline=True).");
+      line("Costs are in ops. Times, history, and who asked for what need a timeline (" +
+           spelled("ScopeOptions::timeline", "timeline=True") + ").");
     }
     return absl::StrJoin(lines_, "\n") + "\n";
   }

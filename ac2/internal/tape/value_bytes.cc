@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/libtorch/stream_order.h"
 #include "ac2/internal/tape/outside_writes.h"
 
@@ -214,7 +215,8 @@ const c10::Storage& ValueBytes::managed_storage(const ManagedForm& form) {
       " to compute results of a region again, but its bytes have been let go of and not gathered yet. What a "
       "region computes with such a parameter is computed again only while the unit that it belongs to runs "
       "backward: save what leaves the unit (MUST_SAVE), gather the unit's parameters before, or have the region "
-      "gather them (ScopeOptions::gather_units; in Python gather_units=True).");
+      "gather them (",
+      spelled("ScopeOptions::gather_units", "gather_units=True"), ").");
   return tensor.storage();
 }
 
