@@ -26,7 +26,7 @@ namespace py = pybind11;
 using Tensors = std::vector<at::Tensor>;
 
 // The tensors that a kernel can reach in what it is given: lists of lists are the deepest that libraries take.
-void add_tensors(PyObject* object, Tensors& tensors, int depth = 0) {
+void collect_tensors(PyObject* object, Tensors& tensors, int depth = 0) {
   constexpr int kDeepest = 4;
   if (object == nullptr || depth > kDeepest) {
     return;
@@ -35,18 +35,18 @@ void add_tensors(PyObject* object, Tensors& tensors, int depth = 0) {
     tensors.push_back(THPVariable_Unpack(object));
   } else if (PyTuple_Check(object)) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i) {
-      add_tensors(PyTuple_GET_ITEM(object, i), tensors, depth + 1);
+      collect_tensors(PyTuple_GET_ITEM(object, i), tensors, depth + 1);
     }
   } else if (PyList_Check(object)) {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(object); ++i) {
-      add_tensors(PyList_GET_ITEM(object, i), tensors, depth + 1);
+      collect_tensors(PyList_GET_ITEM(object, i), tensors, depth + 1);
     }
   } else if (PyDict_Check(object)) {
     PyObject* key = nullptr;
     PyObject* value = nullptr;
     Py_ssize_t position = 0;
     while (PyDict_Next(object, &position, &key, &value) != 0) {
-      add_tensors(value, tensors, depth + 1);
+      collect_tensors(value, tensors, depth + 1);
     }
   }
 }
@@ -87,7 +87,7 @@ PyObject* tell_and_call(const std::string& name, Tensors arguments, Call&& call)
   if (kernel || live_node_count() > 0) {
     const py::error_scope error;  // the kernel's, if it has failed
     Tensors results;
-    add_tensors(result.ptr(), results);
+    collect_tensors(result.ptr(), results);
     const py::gil_scoped_release no_gil;
     if (!kernel) {
       kernel.emplace(arguments);
@@ -159,7 +159,7 @@ PyObject* call_watched(PyObject* function, PyObject* const* arguments, size_t co
       [&](Tensors& tensors) {
         const Py_ssize_t keywords = names != nullptr ? PyTuple_GET_SIZE(names) : 0;
         for (Py_ssize_t i = 0; i < PyVectorcall_NARGS(count_and_flag) + keywords; ++i) {
-          add_tensors(arguments[i], tensors);
+          collect_tensors(arguments[i], tensors);
         }
       },
       [&] { return call_original(kernel, function, arguments, count_and_flag, names); });
@@ -219,8 +219,8 @@ void add_kernels(py::module_& module) {
                PyObject* result = run(
                    name,
                    [&](Tensors& tensors) {
-                     add_tensors(args.ptr(), tensors);
-                     add_tensors(kwargs.ptr(), tensors);
+                     collect_tensors(args.ptr(), tensors);
+                     collect_tensors(kwargs.ptr(), tensors);
                    },
                    [&] { return PyObject_Call(function.ptr(), args.ptr(), kwargs.ptr()); });
                if (result == nullptr) {

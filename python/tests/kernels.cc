@@ -52,6 +52,20 @@ PyObject* square(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObje
   Py_RETURN_NONE;
 }
 
+PyObject* square_by_tuple(PyObject*, PyObject* arguments, PyObject* keywords) {
+  const Floats from(PyTuple_GetItem(arguments, 0));
+  const Floats to(PyDict_GetItemString(keywords, "out"));
+  for (int64_t i = 0; i < to.size; ++i) {
+    to.data[i] = from.data[i] * from.data[i];
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject* neg_by_tuple(PyObject*, PyObject* arguments) {
+  negate(PyTuple_GetItem(arguments, 0));
+  Py_RETURN_NONE;
+}
+
 py::object doubled(py::handle x) {
   const at::Tensor made = at::zeros_like(THPVariable_Unpack(x.ptr()).detach());
   auto result = py::reinterpret_steal<py::object>(THPVariable_Wrap(made));
@@ -81,8 +95,22 @@ PyMethodDef of_the_plain_kind[] = {
     {"neg_", &neg_, METH_O, "neg_(tensor)"},
     {"square", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&square)), METH_FASTCALL | METH_KEYWORDS,
      "square(x, *, out)"},
+    {"square_by_tuple", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&square_by_tuple)),
+     METH_VARARGS | METH_KEYWORDS, "square_by_tuple(x, *, out)"},
+    {"neg_by_tuple", &neg_by_tuple, METH_VARARGS, "neg_by_tuple(tensor)"},
     {nullptr, nullptr, 0, nullptr},
 };
+
+// A class without pybind11.
+PyMethodDef methods_of_the_plain_kind[] = {
+    {"run", &neg_, METH_O, "run(tensor)"},
+    {nullptr, nullptr, 0, nullptr},
+};
+PyType_Slot slots_of_the_plain_kind[] = {
+    {Py_tp_methods, methods_of_the_plain_kind},
+    {0, nullptr},
+};
+PyType_Spec plain_kernel = {"kernels.PlainKernel", sizeof(PyObject), 0, Py_TPFLAGS_DEFAULT, slots_of_the_plain_kind};
 
 }  // namespace
 
@@ -105,5 +133,6 @@ PYBIND11_MODULE(kernels, module) {
       .def("run", &Kernel::call)
       .def("__call__", &Kernel::call)
       .def_static("run_anywhere", [](py::handle y) { negate(y.ptr()); });
+  module.attr("PlainKernel") = py::reinterpret_steal<py::object>(PyType_FromSpec(&plain_kernel));
   PyModule_AddFunctions(module.ptr(), of_the_plain_kind);
 }

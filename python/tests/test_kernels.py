@@ -199,6 +199,22 @@ def by_keyword(kernels, y):
     kernels.square(y, out=y)
 
 
+def by_tuple(kernels, y):
+    kernels.neg_by_tuple(y)
+
+
+def by_tuple_and_dict(kernels, y):
+    kernels.square_by_tuple(y, out=y)
+
+
+def by_unpacked_arguments(kernels, y):
+    kernels.square_by_tuple(*[y], **{"out": y})
+
+
+def by_plain_object(kernels, y):
+    kernels.PlainKernel().run(y)
+
+
 def by_failing(kernels, y):
     with pytest.raises(ValueError, match="after it has written"):
         kernels.fail(y)
@@ -224,6 +240,10 @@ WRITES = [
     by_call_operator,
     by_static_method,
     by_keyword,
+    by_tuple,
+    by_tuple_and_dict,
+    by_unpacked_arguments,
+    by_plain_object,
     by_failing,
     by_apply,
     by_map,
@@ -332,6 +352,7 @@ def test_every_call_at_a_place_is_seen(kernels):
     def gradient(region):
         w = leaf()
         loss = 0
+        kernel = kernels.PlainKernel()
         with region:
             for i in range(100):
                 y = torch.ones(N) * i
@@ -339,6 +360,8 @@ def test_every_call_at_a_place_is_seen(kernels):
                 z = torch.ones(N) * 0.5
                 kernels.square(y, out=z)
                 kernels.add_twice(z, y)
+                kernels.neg_by_tuple(y)
+                kernel.run(y)
                 loss = loss + (w * (y * 1e-3).cos()).sum()
         del y, z
         loss.backward()
@@ -396,6 +419,8 @@ def test_functions_are_what_they_were(kernels):
         kernels.negate("text")
     with pytest.raises(TypeError, match="takes exactly one argument"):
         kernels.neg_()
+    with pytest.raises(TypeError, match="takes no keyword arguments"):
+        kernels.neg_by_tuple(tensor=torch.ones(1))
     assert inspect.isclass(kernels.Kernel) and kernels.Kernel.run.__name__ == "run"
 
 
