@@ -3,6 +3,7 @@
 Code that has the pointer of a tensor may write to it without any dispatcher seeing it: through a NumPy array, a DLPack
 capsule, ctypes, a Triton kernel. A region would compute such a result again and know nothing of the write. So the
 runtime is told of each pointer that is handed out, and holds that storage from then on as it holds what came from outside.
+Kernels that take tensors in C++ are seen by _kernels.py.
 
 The methods of torch.Tensor that hand one out are wrapped when the first region opens. Programs that do not call them pay
 nothing; a call costs a fraction of a microsecond more.
@@ -17,9 +18,13 @@ import torch.utils.dlpack
 
 from ac2 import _C, _compiled
 
+# They call a function of Python's for each number, and write what it returns.
+_WRITERS = ("apply_", "map_", "map2_")
+
 # Tensor.__array__ and __cuda_array_interface__ go through these.
 _METHODS = ("data_ptr", "numpy", "__dlpack__", "untyped_storage", "_typed_storage", "storage")
 
+_EXCHANGE = "__dlpack_c_exchange_api__"
 
 # Modules of PyTorch that look at a storage and hand no pointer out: torch 2.7 compares the storages of what each custom_op takes
 # and makes, a jagged tensor notes how large that of its values is, and FSDP resizes those of parameters (see _fsdp.py).
@@ -34,9 +39,30 @@ def watch() -> None:
         original = getattr(torch.Tensor, name, None)
         if original is not None:
             setattr(torch.Tensor, name, _telling(original))
+    for name in _WRITERS:
+        writer = _writing(name, getattr(torch.Tensor, name))
+        setattr(torch.Tensor, name, writer)
+    _compiled.keep_frames_out_of_graphs(writer)
+    watch_exchange()
     to_dlpack = _telling(torch.utils.dlpack.to_dlpack)
     torch.utils.dlpack.to_dlpack = torch.to_dlpack = to_dlpack
     _compiled.keep_frames_out_of_graphs(to_dlpack)  # and with it the others, whose code is the same
+
+
+def watch_exchange() -> None:
+    """Replaces DLPack's table of C functions, which libraries ask for once. So this comes at import, and again with the first
+    region: libraries give a torch that has no such table one of their own."""
+    capsule = _C.telling_exchange_api(getattr(torch.Tensor, _EXCHANGE, None))
+    if capsule is not None:
+        setattr(torch.Tensor, _EXCHANGE, capsule)
+
+
+def _writing(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return _C.run_kernel(f"torch.Tensor.{name}", original, (self, *args), kwargs)
+
+    return method
 
 
 def _telling(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,3 +74,6 @@ def _telling(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(self, *args, **kwargs)
 
     return method
+
+
+watch_exchange()

@@ -9,7 +9,7 @@ from typing import Any, Callable, Optional, TypeVar, Union
 
 import torch
 
-from ac2 import _C, _compiled, _custom_ops, _fsdp, _higher_order, _out_of_memory, _pointers
+from ac2 import _C, _compiled, _custom_ops, _fsdp, _higher_order, _kernels, _out_of_memory, _pointers
 from ac2._budgets import BudgetLike, as_budget, models_costs, note_memory_fraction
 from ac2._policy import PolicyLike, as_flag, as_policy
 
@@ -32,6 +32,7 @@ def watch_python() -> None:
     with _watch_lock:
         if not _watching:
             _pointers.watch()
+            _kernels.watch()
             _compiled.watch()
             _custom_ops.watch()
             _higher_order.watch()

@@ -5,6 +5,8 @@
 #include "python/binding/budgets.h"
 #include "python/binding/decisions.h"
 #include "python/binding/errors.h"
+#include "python/binding/exchange_api.h"
+#include "python/binding/kernels.h"
 #include "python/binding/memory_errors.h"
 #include "python/binding/memory_fraction.h"
 #include "python/binding/modules.h"
@@ -22,6 +24,8 @@ PYBIND11_MODULE(_C, module) {
   ac2::python::add_budgets(module);
   ac2::python::add_scope(module);
   ac2::python::add_modules(module);
+  ac2::python::add_kernels(module);
+  ac2::python::add_exchange_api(module);
   ac2::python::add_memory_fraction(module);
   ac2::python::add_plans(module);
   ac2::python::add_storage_names(module);

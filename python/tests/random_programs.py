@@ -101,6 +101,14 @@ def scanned(carry, row):
     return carry + row.sin(), carry * row
 
 
+def kernel(tensor):
+    """Halves it past every dispatcher."""
+    tensor = stored(tensor).detach()
+    if tensor.device.type == "cpu":
+        with torch._C.DisableTorchFunctionSubclass():
+            tensor.apply_(lambda number: number / 2)
+
+
 def mapped(row, other):
     return row.sin() * other
 
@@ -213,6 +221,12 @@ FOREIGN = [
     "{t} = there(torch.from_numpy({u}.detach().clone().cpu().numpy())) * {v}",
     "{t} = torch.from_dlpack(stored({u}).exp()).sin() * {v}",
 ]  # fmt: skip
+# A kernel that no dispatcher sees, on what an op has made.
+KERNELS = [
+    "{t} = {u}.detach() * 2\nkernel({t})\n{t} = {t}.exp() * {v}", "{t} = {u}.sin()\n{o} = {t}.cos() * {v}\nkernel({t}.detach())",
+    "{t} = {u}.detach().cos() + 1\n{o} = {t}.exp() * {v}\nkernel({t})\n{t} = {t}.sin() * {w}",
+    "{t} = {u} + 1\nkernel({t}.detach()[1:])",
+]  # fmt: skip
 TYPES = [
     "torch.set_default_dtype(torch.float64)", "torch.set_default_dtype(torch.float32)", "{t} = numbers / 3 * {u}",
     "{t} = numbers.sqrt() * {u}", "{t} = torch.rand(4, 4, device=DEVICE) * {u}",
@@ -262,7 +276,7 @@ SUBCLASSES = [
 KINDS = ["One", "Scaled", "Closed", "Loud"]
 REGION = [
     (PURE, 8), (WRITES, 4), (VIEWS, 3), (MODAL, 4), (FOREIGN, 4), (TYPES, 3), (DROPPED, 3),
-    (READS_Z, 2), (MOVES, 2), (DATA, 1),
+    (READS_Z, 2), (MOVES, 2), (DATA, 1), (KERNELS, 2),
 ]  # fmt: skip
 AFTER = [
     (DATA, 4), (TYPES[:2], 2),

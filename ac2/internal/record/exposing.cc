@@ -37,13 +37,16 @@ Value* hand_over(LockedTape& tape, Value* value, const at::Tensor& tensor) {
   return now;
 }
 
-void expose_value(LockedTape& tape, Value* value, const at::Tensor& tensor) {
+// Returns the bytes that are held from now on where they would have been computed again.
+int64_t expose_value(LockedTape& tape, Value* value, const at::Tensor& tensor) {
+  const int64_t recomputed = value->counts_on_replay() ? value->bytes() : 0;
   if (is_recomputed_for_others(*value)) {
     value = hand_over(tape, value, tensor);
   }
   if (value != nullptr) {
     tape.expose(value, tensor.storage().unsafeGetStorageImpl());
   }
+  return recomputed;
 }
 
 // The value that `storage` still holds of a region that is over; null if there is none. Such a region has no index of
@@ -63,7 +66,20 @@ Value* find_in_closed(const LockedTape& tape, const c10::StorageImpl* storage) {
 
 }  // namespace
 
-void expose_storage(const at::Tensor& tensor) {
+int64_t follow_kernel(LockedTape& tape, Value* value, const at::Tensor& tensor, const c10::Storage& before) {
+  if (!tape.is_closed() && tape.storages().peek(tensor) != value) {
+    return 0;  // an op of the kernel's has written there, and has seen to the old bytes
+  }
+  int64_t held = 0;
+  if (value->is_lost_by_a_write() && value->is_used_by_ops()) {
+    tape.bytes().hold_copy(value, before);
+    held = value->bytes();
+  }
+  hand_over(tape, value, tensor);
+  return held;
+}
+
+int64_t expose_storage(const at::Tensor& tensor) {
   const auto weak = tensor.storage().getWeakStorageImpl();
   const c10::StorageImpl* storage = weak._unsafe_get_target();
   // Each value and each entry of exposed storages refers weakly to its storage. Those of earlier regions were made
@@ -71,7 +87,7 @@ void expose_storage(const at::Tensor& tensor) {
   // it is.
   constexpr size_t kOfOurs = 2;  // one for all strong references together, and `weak` itself
   if (weak.weak_use_count() == kOfOurs) {
-    return;
+    return 0;
   }
   std::vector<std::shared_ptr<Tape>> tapes;
   size_t exposures = 0;
@@ -86,25 +102,27 @@ void expose_storage(const at::Tensor& tensor) {
   // are there, and a value of an open region while its tape is locked. Where several open regions have the storage,
   // none of them finds all references accounted for, and those that are over are searched.
   bool all_known = false;
+  int64_t held = 0;
   for (const std::shared_ptr<Tape>& tape : tapes) {
     const Tape::Lock locked(*tape);
     Value* value = locked->is_closed() ? nullptr : locked->storages().find(tensor);
     all_known |= weak.weak_use_count() == kOfOurs + exposures + (value != nullptr ? 1 : 0);
     if (value != nullptr) {
       const bool was_exposed = locked->is_exposed(storage);
-      expose_value(*locked, value, tensor);
+      held += expose_value(*locked, value, tensor);
       exposures += !was_exposed && locked->is_exposed(storage) ? 1 : 0;
     }
   }
   if (all_known) {
-    return;
+    return held;
   }
   for (const std::shared_ptr<Tape>& tape : tapes) {
     const Tape::Lock locked(*tape);
     if (Value* value = locked->is_closed() ? find_in_closed(*locked, storage) : nullptr) {
-      expose_value(*locked, value, tensor);
+      held += expose_value(*locked, value, tensor);
     }
   }
+  return held;
 }
 
 }  // namespace ac2::internal

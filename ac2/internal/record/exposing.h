@@ -7,10 +7,19 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Storage.h>
+
+#include <cstdint>
+
+#include "ac2/internal/tape/locked_tape.h"
 
 namespace ac2::internal {
 
-// `tensor` has a plain storage.
-void expose_storage(const at::Tensor& tensor);
+// `tensor` has a plain storage. Returns the bytes that are held from now on where they would have been computed again.
+int64_t expose_storage(const at::Tensor& tensor);
+
+// A kernel has written to the storage of `tensor`, which was exposed and stood for `value`; `before` has the bytes of
+// before, and is taken if something needs them. Returns the bytes that are held because of that.
+int64_t follow_kernel(LockedTape& tape, Value* value, const at::Tensor& tensor, const c10::Storage& before);
 
 }  // namespace ac2::internal
