@@ -4,19 +4,19 @@ namespace ac2::internal {
 
 namespace {
 
-std::atomic<WarningTaker> installed{nullptr};
+std::atomic<WarningTaker> handler_in_ops{nullptr};
 
 }  // namespace
 
 void warn_in_op(const std::string& text) {
-  const WarningTaker taker = installed.load(std::memory_order_acquire);
+  const WarningTaker taker = handler_in_ops.load(std::memory_order_acquire);
   if (taker == nullptr || !taker(text)) {
     TORCH_WARN(text);
   }
 }
 
 void set_warning_taker(WarningTaker taker) {
-  installed.store(taker, std::memory_order_release);
+  handler_in_ops.store(taker, std::memory_order_release);
 }
 
 }  // namespace ac2::internal
