@@ -88,6 +88,7 @@ void expose_storage(const at::Tensor& tensor) {
   bool all_known = false;
   for (const std::shared_ptr<Tape>& tape : tapes) {
     const Tape::Lock locked(*tape);
+    locked->storages().forget_unpacked(tensor);
     Value* value = locked->is_closed() ? nullptr : locked->storages().find(tensor);
     all_known |= weak.weak_use_count() == kOfOurs + exposures + (value != nullptr ? 1 : 0);
     if (value != nullptr) {
