@@ -64,7 +64,34 @@ class Llama(torch.nn.Module):
         return x
 
 
+class Slopes(torch.nn.Module):
+    """A loss with a derivative in it, in one region: of forces, which are slopes of energies, or WGAN-GP's penalty."""
+
+    def __init__(self, of_forces, depth, width, batch):
+        super().__init__()
+        torch.manual_seed(0)
+        sizes = [3 * 16, *[width] * depth]
+        layers = [layer for pair in zip(sizes, sizes[1:]) for layer in (torch.nn.Linear(*pair), torch.nn.Tanh())]
+        self.layers = torch.nn.Sequential(*layers, torch.nn.Linear(width, 1))
+        self.of_forces, self.sizes = of_forces, [batch, sizes[0]]
+
+    def input(self):
+        return networks.by_formula(self.sizes, 0, 1)
+
+    def loss(self, x):
+        values = self.layers(x)
+        slopes = torch.autograd.grad(values.sum(), x, create_graph=True)[0]
+        if self.of_forces:
+            return values.square().mean() + (-slopes).square().mean()
+        return values.mean() + 10 * (slopes.norm(2, dim=1) - 1).square().mean()
+
+    def forward(self, x, region):
+        return region(self.loss, x)
+
+
 def make_network(name, tiny):
+    if name in ("forces", "penalty"):
+        return Slopes(name == "forces", *((2, 16, 8) if tiny else (8, 256, 1024)))
     if name == "llama":
         return Llama(2, 32, 8, 2) if tiny else Llama(4, 256, 256, 4)
     return networks.make_network(name, tiny)
@@ -117,6 +144,8 @@ def peak(result):
 
 def compare_model(name, options, memory):
     network, ways = make_network(name, options.quick), forms()
+    if isinstance(network, Slopes):  # where torch's selective form is an error: "backward an extra time"
+        ways = {form: way for form, way in ways.items() if form not in ("selective, of torch", "torch_remat")}
     results, gradients, replayed = {}, {}, {}
     plain = CountOps()
     for form, region in ways.items():
@@ -225,7 +254,7 @@ def compare_ops(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--models", default="gpt,resnet18,llama")
+    parser.add_argument("--models", default="gpt,resnet18,llama,forces,penalty")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="tiny models, one round")

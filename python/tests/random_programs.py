@@ -206,6 +206,12 @@ if VERSION >= (2, 11):  # before, there is no derivative
         "{t} = while_loop(goes_on, round_of, (torch.tensor(0, device=DEVICE), {u}.cos()))[1]",
         "{t} = scan(scanned, {u}[0].sin(), {v}.cos(), dim=0)[1]",
     ]
+# Derivatives in the middle of forward, of which the region's own are taken.
+INNER = [
+    "{t} = torch.autograd.grad(({u} * p.sin()).tanh().sum(), p, create_graph=True)[0]",
+    "{t} = torch.autograd.grad(({u}.exp() * q).cos().sum(), q, create_graph=True)[0] * {v}",
+    "{t} = torch.autograd.grad(({u} * {v}).sin().square().sum(), p, create_graph=True, materialize_grads=True)[0]",
+]
 MODAL = [
     "modes.enter_context({m})", "modes.close()", "modes.enter_context(torch.no_grad())",
     "modes.enter_context(region())",
@@ -298,12 +304,16 @@ def draw(seed: int) -> Program:
     """Some steps of it may be refused by PyTorch."""
     dice = random.Random(seed)
     region = REGION + [(HIGHER, 6)] * (dice.random() < 0.08)  # each of them takes as long as a hundred other steps
-    inputs = 0
+    inputs, after = 0, AFTER
+    if seed % 4 == 0:  # not drawn, so that the others stay what they were
+        # Between two derivatives a leaf must not get other data: docs/reliability.md, "Not guaranteed".
+        region = [kinds for kinds in region if kinds[0] is not DATA] + [(INNER, 5)]
+        after = [kinds for kinds in AFTER if kinds[0] is not DATA]
     if dice.random() < 0.4:
         region, inputs = region + [(SUBCLASSES, 6)], dice.randint(0, 2)
     parts = [
         (0, [(SUBCLASS_INPUTS, 1)], inputs), (1, region, dice.randint(4, 18)),
-        (2, AFTER, dice.randint(0, 3)), (3, AFTER, dice.randint(0, 2)),
+        (2, after, dice.randint(0, 3)), (3, after, dice.randint(0, 2)),
     ]  # fmt: skip
     steps = [(part, draw_step(dice, kinds)) for part, kinds, count in parts for _ in range(count)]
     around = dice.choice(MODES) if dice.random() < 0.25 else None

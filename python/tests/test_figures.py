@@ -17,7 +17,7 @@ if not RECORD_BENCHMARK.exists():
 
 def test_every_form_trains_with_the_bits_of_plain_pytorch():
     done = subprocess.run(
-        [sys.executable, "-B", BENCHMARKS / "peers" / "python_figures.py", "--quick", "--models=gpt,resnet18",
+        [sys.executable, "-B", BENCHMARKS / "peers" / "python_figures.py", "--quick", "--models=gpt,resnet18,forces,penalty",
          f"--counter={BENCHMARKS / 'libcounting_allocator.so'}", f"--record_benchmark={RECORD_BENCHMARK}"],
         stdout=subprocess.PIPE, text=True, check=True)
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines() if line.startswith("| ")]

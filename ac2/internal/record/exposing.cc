@@ -105,6 +105,7 @@ int64_t expose_storage(const at::Tensor& tensor) {
   int64_t held = 0;
   for (const std::shared_ptr<Tape>& tape : tapes) {
     const Tape::Lock locked(*tape);
+    locked->storages().forget_unpacked(tensor);
     Value* value = locked->is_closed() ? nullptr : locked->storages().find(tensor);
     all_known |= weak.weak_use_count() == kOfOurs + exposures + (value != nullptr ? 1 : 0);
     if (value != nullptr) {

@@ -53,8 +53,8 @@ void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::j
   if (Region* region = is_for_python ? nullptr : regions.recording()) {
     with_out_of_memory_note([&] { record_call(*region, op_facts(op), below, tls_keys, stack); });
   } else if (Region* bystander = regions.innermost()) {
-    // The engine's ops, inside a region, and what Python does in a way of its own: not recorded, but what they
-    // overwrite may be needed.
+    // The ops of a backward without create_graph, inside a region, and what Python does in a way of its own: not
+    // recorded, but what they overwrite may be needed.
     run_unrecorded(*bystander, op_facts(op), below, stack);
   } else {
     // A pool thread of the engine can have the key included and no region of its own.

@@ -156,7 +156,7 @@ class NodeBuilder {
       input.value = node_->writes()[target].old;
       input.meta = meta_before(tensor, argument, list_index);
     } else {
-      input.value = plain ? tape_.storages().current_plain(tensor) : tape_.storages().current(tensor);
+      input.value = plain ? tape_.storages().read_plain(tensor) : tape_.storages().read(tensor);
       input.meta = plain ? tape_.intern(tensor) : nullptr;
       if (C10_UNLIKELY(input.value->is_foreign())) {
         input.value = read_foreign(input.value);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ac2/internal/libtorch/graph_making.h"
 #include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/libtorch/unrecorded.h"
@@ -223,10 +224,11 @@ Region* ThreadRegions::innermost() {
 
 Region* ThreadRegions::recording() {
   Region* region = innermost();
-  if (region == nullptr || region->graph_task != torch::autograd::get_current_graph_task_id()) {
+  if (region == nullptr) {
     return nullptr;
   }
-  return region;
+  const int graph_task = torch::autograd::get_current_graph_task_id();
+  return region->graph_task == graph_task || makes_graph(graph_task) ? region : nullptr;
 }
 
 void ThreadRegions::disable() {

@@ -33,7 +33,8 @@ struct Region {
   RecentStates recent_states;
   std::vector<std::shared_ptr<RegionObserver>> observers;  // that scopes have asked for, one of a kind
   // The graph task of the backward that was running where the region was opened, or -1. Ops of any other backward are
-  // the engine's and not the program's, and are not recorded.
+  // the engine's and not the program's. They are recorded if that backward makes a graph, because what such a graph
+  // saves is wanted by a second backward, and not recorded otherwise.
   int graph_task = -1;
 };
 

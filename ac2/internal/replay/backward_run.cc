@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "ac2/internal/libtorch/graph_making.h"
 #include "ac2/internal/libtorch/warn_in_op.h"
 #include "ac2/internal/replay/kept_for_next.h"
 #include "ac2/internal/replay/read_ahead.h"
@@ -150,12 +151,12 @@ void BackwardRun::enter(Tape& tape, int graph_task) {
   if (Budget* budget = tape.budget()) {
     budget->backward_turn().enter(graph_task, &tape);
   }
-  // The engine runs a backward that creates a graph in grad mode.
+  // A function of the program's may have turned grad mode off.
   const EnteredTape entered{
       .tape = tape.weak_from_this(),
       .budget = tape.budget() != nullptr ? tape.budget()->weak_from_this() : std::weak_ptr<Budget>(),
       .graph_task = graph_task,
-      .creates_graph = at::GradMode::is_enabled(),
+      .creates_graph = at::GradMode::is_enabled() || makes_graph(graph_task),
       .keeps_graph = torch::autograd::get_current_graph_task_keep_graph()};
   if (current_run != nullptr) {
     current_run->entered_.push_back(entered);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "ac2/internal/libtorch/graph_making.h"
 #include "ac2/internal/libtorch/out_of_memory.h"
 #include "ac2/internal/libtorch/python_lock.h"
 #include "ac2/internal/libtorch/torch_compat.h"
@@ -316,6 +317,14 @@ C10_ALWAYS_INLINE at::Tensor SavedTensorHook::unpack() {
       return tensor;
     }
   }
+  at::Tensor tensor = unpack_value();
+  if (C10_UNLIKELY(at::GradMode::is_enabled() || makes_graph(torch::autograd::get_current_graph_task_id()))) {
+    note_unpacked(tensor);
+  }
+  return tensor;
+}
+
+C10_ALWAYS_INLINE at::Tensor SavedTensorHook::unpack_value() {
   const int graph_task = torch::autograd::get_current_graph_task_id();
   if (at::Tensor tensor = unpack_at_hand(graph_task); tensor.defined()) {
     return tensor;
@@ -323,6 +332,16 @@ C10_ALWAYS_INLINE at::Tensor SavedTensorHook::unpack() {
   const WithoutPythonLock without;
   // Around the turn: the note asks Python for names, and takes Python's lock for that.
   return with_out_of_memory_note([&] { return unpack_in_turn(graph_task); });
+}
+
+C10_NOINLINE void SavedTensorHook::note_unpacked(const at::Tensor& tensor) {
+  if (meta() == nullptr || !has_plain_storage(tensor)) {
+    return;
+  }
+  const Tape::Lock tape(*tape_);
+  if (!tape->is_closed()) {
+    tape->storages().was_unpacked(tensor, value());
+  }
 }
 
 void SavedTensorHook::take_turn_of_budget(int graph_task) {

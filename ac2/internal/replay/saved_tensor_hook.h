@@ -42,6 +42,11 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks, public
   explicit SavedTensorHook(std::shared_ptr<Tape> tape) : tape_(std::move(tape)) {}
 
   at::Tensor unpack();
+  // The value's bytes, also those of an opaque value that is held whole.
+  at::Tensor unpack_value();
+  // A backward that makes a graph is about to be given the value's bytes. If it runs in the region, its ops are
+  // recorded, and take the value and not the tensor.
+  void note_unpacked(const at::Tensor& tensor);
   // A leaf without a gradient, if its bytes are those that were unpacked: plain autograd gives functions the tensor
   // itself. Else the unpacked tensor, lent or copied if is_read_again_as_gradient().
   at::Tensor leaf_itself(at::Tensor unpacked);

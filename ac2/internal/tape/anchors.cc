@@ -64,6 +64,7 @@ bool reaches_more(const Value& value, size_t most_nodes, int64_t most_bytes) {
 
 void Anchors::backward_ended() {
   anchor_far_back();
+  storages_.clear_unpacked();
   // Only the index refers to these values, and the list of those that were let go.
   anchor_where([](const Value& value) { return value.is_known_to_index_alone(); });
 }

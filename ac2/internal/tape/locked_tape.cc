@@ -52,6 +52,7 @@ std::vector<Node*> LockedTape::reachable_nodes() const {
     visit(hook->value());
   }
   storages_.for_each(visit);
+  storages_.for_each_unpacked(visit);
   for (size_t i = 0; i < nodes.size(); ++i) {
     for (const NodeInput& input : nodes[i]->inputs) {
       visit(input.value);

@@ -14,7 +14,8 @@
 namespace ac2::internal {
 
 const Value* StorageIndex::peek(const at::Tensor& tensor) const {
-  return map_.find(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+  const Value* value = map_.find(storage_of(tensor));
+  return value != nullptr ? value : unpacked_.peek(storage_of(tensor));
 }
 
 namespace {
@@ -37,7 +38,7 @@ C10_NOINLINE bool catch_up(Value& value) {
 }  // namespace
 
 C10_ALWAYS_INLINE Value* StorageIndex::find_plain(const at::Tensor& tensor) {
-  c10::StorageImpl* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  c10::StorageImpl* storage = storage_of(tensor);
   Value* value = map_.find(storage);
   if (value == nullptr) {
     return nullptr;
@@ -74,6 +75,27 @@ Value* StorageIndex::current_plain(const at::Tensor& tensor) {
     return value;
   }
   return add_outside(tensor);
+}
+
+Value* StorageIndex::read(const at::Tensor& tensor) {
+  return has_plain_storage(*tensor.unsafeGetTensorImpl()) ? read_plain(tensor)
+                                                          : current_opaque(tensor, /*create=*/true);
+}
+
+Value* StorageIndex::read_plain(const at::Tensor& tensor) {
+  if (Value* value = find_plain(tensor)) {
+    return value;
+  }
+  if (Value* value = unpacked_.find(tensor)) {
+    return value;
+  }
+  return add_outside(tensor);
+}
+
+void StorageIndex::was_unpacked(const at::Tensor& tensor, Value* value) {
+  if (map_.find(storage_of(tensor)) == nullptr) {
+    unpacked_.add(tensor, value);
+  }
 }
 
 C10_NOINLINE Value* StorageIndex::add_outside(const at::Tensor& tensor) {
@@ -171,6 +193,7 @@ void StorageIndex::forget(c10::StorageImpl* storage) {
   if (Value* value = map_.find(storage)) {
     remove(value);
   }
+  unpacked_.forget(storage);
 }
 
 void StorageIndex::was_left(const c10::StorageImpl* storage) {
@@ -300,6 +323,7 @@ void StorageIndex::sweep() {
     }
   }
   sweep_settled();
+  unpacked_.sweep();
   for (auto it = opaque_.begin(); it != opaque_.end();) {
     Value* value = it->second;
     if (value->opaque_form()->origin.expired()) {
@@ -324,6 +348,7 @@ void StorageIndex::close() {
     lifetimes_.unref(value);
   });
   map_ = {};
+  unpacked_.clear();
   opaque_ = {};
   for (Value* value : dead_) {
     lifetimes_.unref(value);

@@ -1,6 +1,7 @@
 // Which value each storage holds now.
 //
 //   Value* value = index.current(tensor);       // made, as one from outside, if the tape does not know it
+//   Value* value = index.read(tensor);          // the same for one who reads the bytes
 //   if (Value* made = index.add_made(tensor)) … // a result
 //   index.forget(storage);                      // the storage is about to be written
 //
@@ -23,6 +24,7 @@
 #include "ac2/internal/tape/offloading.h"
 #include "ac2/internal/tape/shared_storages.h"
 #include "ac2/internal/tape/storage_map.h"
+#include "ac2/internal/tape/unpacked_storages.h"
 #include "ac2/internal/tape/value_bytes.h"
 
 namespace ac2::internal {
@@ -30,15 +32,22 @@ namespace ac2::internal {
 class StorageIndex {
  public:
   StorageIndex(Lifetimes& lifetimes, ValueBytes& bytes, Offloading& offloading, SharedStorages& shared)
-      : lifetimes_(lifetimes), bytes_(bytes), offloading_(offloading), shared_(shared) {}
+      : lifetimes_(lifetimes), bytes_(bytes), offloading_(offloading), shared_(shared), unpacked_(lifetimes) {}
 
   // A saved value from outside is made if the tape does not know the tensor's storage, or if that has changed unseen.
   // `tensor` must be defined.
   Value* current(const at::Tensor& tensor);
+  // The same for an op or a hook that wants the bytes as they are now, and wherever they are: a value that was unpacked
+  // into the storage of the tensor is that value.
+  Value* read(const at::Tensor& tensor);
   // The same for a tensor that is known to have a plain storage.
-  Value* current_plain(const at::Tensor& tensor);
+  Value* read_plain(const at::Tensor& tensor);
   // Null if the tape does not know it, or if it has changed unseen.
   Value* find(const at::Tensor& tensor);
+  // A backward inside the region is about to be given `tensor`, which has a plain storage with the bytes of `value`.
+  void was_unpacked(const at::Tensor& tensor, Value* value);
+  // Whoever writes to the storage of `tensor` writes to no value that was unpacked there.
+  void forget_unpacked(const at::Tensor& tensor) { unpacked_.forget(storage_of(tensor)); }
   // The value that the index has for the plain storage of `tensor`, changed or not; null if none. Notes nothing.
   const Value* peek(const at::Tensor& tensor) const;
 
@@ -85,8 +94,19 @@ class StorageIndex {
   void for_each(Fn&& fn) const {
     map_.for_each(fn);
   }
+  // Those of the values that were unpacked. They may also be among the others.
+  template <class Fn>
+  void for_each_unpacked(Fn&& fn) const {
+    unpacked_.for_each(fn);
+  }
+  // Values that were unpacked are looked for no more.
+  void clear_unpacked() { unpacked_.clear(); }
 
  private:
+  static c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+    return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  }
+  Value* current_plain(const at::Tensor& tensor);
   // The same as find(), for a tensor with a plain storage.
   Value* find_plain(const at::Tensor& tensor);
   Value* add_outside(const at::Tensor& tensor);
@@ -111,6 +131,7 @@ class StorageIndex {
   Offloading& offloading_;
   SharedStorages& shared_;
   StorageMap map_;
+  UnpackedStorages unpacked_;
   c10::SmallVector<Value*, 8> dead_;  // that were in map_
   c10::SmallVector<Value*, 1> left_;  // whose storages somebody else had when a tensor left them, since the last op
   size_t sweep_at_ = kLeastSwept;     // when so many are settled

@@ -9,7 +9,7 @@
 namespace ac2::internal {
 
 void TapeHook::attach(LockedTape& tape, const at::Tensor& tensor, const OpaqueForm* made) {
-  value_ = tape.storages().current(tensor);
+  value_ = tape.storages().read(tensor);
   if (made != nullptr && value_->is_opaque() && !value_->is_used()) {
     value_->changeable_opaque_form()->alias = made->alias;
     value_->changeable_opaque_form()->parts = made->parts;
@@ -26,10 +26,12 @@ void TapeHook::attach(LockedTape& tape, const at::Tensor& tensor, const OpaqueFo
       observer.tensor_seen(*value_, tensor);
     }
   });
-  // current() has found the value by its storage, unchanged.
-  const c10::Storage& original = tensor.unsafeGetTensorImpl()->unsafe_storage();
-  tape.lifetimes().use(value_, &original);
-  tape.kept().add_hook(value_, &original);
+  // read() has found the value by its storage, unchanged. If that is not the original, the value can be had without it,
+  // and is held already if it is a saved one.
+  const c10::Storage& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
+  const c10::Storage* original = storage.unsafeGetStorageImpl() == value_->original_address() ? &storage : nullptr;
+  tape.lifetimes().use(value_, original);
+  tape.kept().add_hook(value_, original);
   tape.hooks().insert(this);
 }
 
