@@ -177,8 +177,6 @@ class Policy {
 
   // The same as constant().
   Policy(CheckpointPolicy decision) : Policy(constant(decision)) {}  // NOLINT(google-explicit-constructor)
-  Policy(SaveWithHooks functions)                                    // NOLINT(google-explicit-constructor)
-      : Policy(constant(std::move(functions))) {}
 
   // All regions that are entered with this policy, or with a copy of it, call the same `fn`.
   template <class Fn>

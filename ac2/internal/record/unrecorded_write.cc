@@ -34,6 +34,7 @@ c10::StorageImpl* storage_of(const at::Tensor& tensor) {
 UnrecordedWrite::UnrecordedWrite(Tape& tape, const at::Tensor& tensor) : tape_(tape), tensor_(tensor) {
   {
     const Tape::Lock locked(tape);
+    locked->storages().forget_unpacked(tensor);
     if (find(*locked) == nullptr) {
       return;
     }
@@ -50,6 +51,10 @@ Value* UnrecordedWrite::find(LockedTape& tape) const {
   const c10::StorageImpl* storage = storage_of(tensor_);
   Value* value = tape.is_closed() ? tape.shared().find(storage) : tape.storages().find(tensor_);
   if (value == nullptr || value->is_managed() || value->nbytes() != storage->nbytes() || value->changed_outside()) {
+    return nullptr;
+  }
+  // Whatever writes there is the collective whose result it is.
+  if (value->is_on_its_way()) {
     return nullptr;
   }
   // Nothing of a region that is over takes the storage any more, so that nobody else has to hear of the write.

@@ -25,9 +25,10 @@ void check_unchanged(const Value& value) {
                                                        : std::string("a tensor that the region took as input");
   TORCH_CHECK(
       false, kModifiedInPlace, what, " of ", value.nbytes(), " bytes ", versions_text(value),
-      " It was saved by reference in an ac2 region, for backward itself or because results are computed again from it, "
-      "and written to where the region could not see it (after it, in DisableCheckpointing or in another thread). "
-      "Write to a clone() of it, or after backward, or let a policy save what was computed from it. "
+      " Autograd saved it in an ac2 region and reads it in backward, as it does without a region; or a replay reads "
+      "it, "
+      "and no dispatcher saw the write. Write to a clone() of it, or after backward, or let a policy save what was "
+      "computed from it. "
       "Saved-tensor hooks that are entered around a region, as PyTorch's allow_mutation_on_saved_tensors() is, are "
       "not asked in it: enter them inside.");
 }
