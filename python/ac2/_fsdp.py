@@ -110,6 +110,10 @@ def _is_out_of_date(group: Any) -> bool:
 
 def _telling_of_parameters(original: Callable[..., Any]) -> Callable[..., Any]:
     def wait_for_unshard(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # A region may have read parameters that were gathered before FSDP was watched. FSDP is about to bring their bytes back.
+        for parameter in self.fsdp_params:
+            if not hasattr(parameter, "_ac2_told_of"):
+                _tell_of(parameter, self, False)
         result = original(self, *args, **kwargs)
         is_out_of_date = _is_out_of_date(self)
         _groups.add(self)

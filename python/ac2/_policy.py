@@ -120,7 +120,8 @@ def as_policy(policy: PolicyLike) -> Optional["_C.Policy"]:
     if isinstance(policy, enum.Enum) or isinstance(policy, _C.SaveWithHooks):
         return _C.constant_policy(policy)
     if isinstance(policy, (list, tuple, set, frozenset)):
-        return _C.policies.save_ops(list(policy))
+        # torch.utils.checkpoint takes an empty list for one that saves nothing.
+        return _C.policies.save_ops(list(policy)) if policy else _C.policy_by_name("recompute_all")
     if getattr(policy, _MAKES_A_POLICY, False):
         raise TypeError(
             f"policy is the function ac2.policies.{policy.__name__}, which makes a policy when it is called: pass "

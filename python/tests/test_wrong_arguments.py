@@ -96,7 +96,7 @@ def planner():
     (TypeError, r"^pickle was given .*a function of a Python module", lambda: pickle.dumps(ac2.policies.speed())),
     (TypeError, r"^pickle was given .*The policy of a plan is written to a file by policy.save\(path\), and read by ac2.load_plan",
      lambda: pickle.dumps(ac2.plan(lambda: X.sin().exp().sum(), "1MiB"))),
-    (RuntimeError, r"^No plan holds this step within 1 bytes.*\(ScopeOptions::memory_budget; in Python memory_budget=\)",
+    (RuntimeError, r"^No plan holds this step within 1 bytes.*\(memory_budget=; in C\+\+ ScopeOptions::memory_budget\)",
      lambda: ac2.plan(lambda: X.sin().exp().sum(), 1, recording_budget="1MiB")),
 ])
 def test_the_error_says_what_was_given_and_what_was_expected(error, text, call):

@@ -3,6 +3,7 @@
 #include <mutex>
 #include <utility>
 
+#include "ac2/internal/libtorch/managed_tensors.h"
 #include "ac2/internal/libtorch/python_lock.h"
 #include "ac2/internal/libtorch/storage_copy.h"
 #include "ac2/internal/libtorch/stream_order.h"
@@ -48,9 +49,12 @@ UnrecordedWrite::UnrecordedWrite(Tape& tape, const at::Tensor& tensor) : tape_(t
 }
 
 Value* UnrecordedWrite::find(LockedTape& tape) const {
-  const c10::StorageImpl* storage = storage_of(tensor_);
+  c10::StorageImpl* storage = storage_of(tensor_);
+  if (is_managed(*storage)) {
+    return nullptr;  // whoever manages the bytes brings back those that were there
+  }
   Value* value = tape.is_closed() ? tape.shared().find(storage) : tape.storages().find(tensor_);
-  if (value == nullptr || value->is_managed() || value->nbytes() != storage->nbytes() || value->changed_outside()) {
+  if (value == nullptr || value->nbytes() != storage->nbytes() || value->changed_outside()) {
     return nullptr;
   }
   // Whatever writes there is the collective whose result it is.

@@ -87,8 +87,8 @@ class ThreadRegions {
   Region* recording();
   // The same without regard to a backward that is running.
   Region* innermost();
-  // That of the region that was opened last and is not over, whether or not its ops are recorded at this moment. Null if
-  // there is none.
+  // That of the region that was opened last and is not over, whether or not its ops are recorded at this moment. Null
+  // if there is none.
   const Tape* innermost_tape() const { return regions_.empty() ? nullptr : regions_.back()->tape.get(); }
   // Those of the innermost region, also while ops of this thread are not recorded for a moment (Unrecorded). Null if no
   // region is open.

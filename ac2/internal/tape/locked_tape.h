@@ -15,7 +15,8 @@
 //   ValueBytes      where the bytes are
 //   ByteLedger      what stats() says                            BudgetShare   what the budget is told
 //   TrashCan        what is freed once the lock is released      Observers     who watches
-//   ForeignCopies   what was read from memory of others   SharedStorages  what a region that is over shares with the program
+//   ForeignCopies   what was read from memory of others   SharedStorages  what a region that is over shares with the
+//   program
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -33,14 +33,15 @@ bool are_same(const std::weak_ptr<Tape>& a, const std::weak_ptr<Tape>& b) {
 }  // namespace
 
 void SharedStorages::add(Value* value) {
-  const auto [place, is_new] = values_.try_emplace(value->original_address(), value);
+  c10::StorageImpl* storage = value->original_address();
+  const auto [place, is_new] = values_.try_emplace(storage, Shared{.value = value, .memory = memory_of(*storage)});
   if (!is_new) {
     return;  // an older value, which somebody has changed unseen
   }
   value->set_shared(true);
   Sharing& state = sharing();
   const std::lock_guard lock(state.mutex);
-  state.tapes[value->original_address()].push_back(tape_);
+  state.tapes[storage].push_back(tape_);
 }
 
 void SharedStorages::remove_shared(Value* value) {

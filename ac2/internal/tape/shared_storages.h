@@ -38,17 +38,26 @@ class SharedStorages {
       remove_shared(value);
     }
   }
-  Value* find(const c10::StorageImpl* storage) const {
+  // Null also if the storage has been given other memory since (`untyped_storage().resize_(0)` and back): the bytes
+  // that the value had are not there any more.
+  Value* find(c10::StorageImpl* storage) const {
     const auto it = values_.find(storage);
-    return it == values_.end() ? nullptr : it->second;
+    return it == values_.end() || it->second.memory != memory_of(*storage) ? nullptr : it->second.value;
   }
 
  private:
   void remove_shared(Value* value);
 
   std::weak_ptr<Tape> tape_;
+  // Also of a storage that gives its pointer to nobody.
+  static const void* memory_of(c10::StorageImpl& storage) { return storage._mutable_data_ptr_no_checks().get(); }
+
+  struct Shared {
+    Value* value;
+    const void* memory;  // of the storage when the region was over
+  };
   // Storages are known by address, which goes to no other while the value refers to its original weakly.
-  absl::flat_hash_map<const c10::StorageImpl*, Value*> values_;
+  absl::flat_hash_map<const c10::StorageImpl*, Shared> values_;
 };
 
 using SharingTapes = c10::SmallVector<std::shared_ptr<Tape>, 2>;
