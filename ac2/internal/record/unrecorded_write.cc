@@ -30,6 +30,13 @@ c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
 }
 
+// Whatever writes there is the collective whose result the value is. Its thread may do so before the op has returned.
+bool is_still_to_come(const Value* value) {
+  return value != nullptr &&
+         (value->is_on_its_way() ||
+          (value->producer() != nullptr && value->producer()->facts->communicates && !value->versions().noted()));
+}
+
 }  // namespace
 
 UnrecordedWrite::UnrecordedWrite(Tape& tape, const at::Tensor& tensor) : tape_(tape), tensor_(tensor) {
@@ -53,12 +60,11 @@ Value* UnrecordedWrite::find(LockedTape& tape) const {
   if (is_managed(*storage)) {
     return nullptr;  // whoever manages the bytes brings back those that were there
   }
-  Value* value = tape.is_closed() ? tape.shared().find(storage) : tape.storages().find(tensor_);
-  if (value == nullptr || value->nbytes() != storage->nbytes() || value->changed_outside()) {
+  if (!tape.is_closed() && is_still_to_come(tape.storages().peek(tensor_))) {
     return nullptr;
   }
-  // Whatever writes there is the collective whose result it is.
-  if (value->is_on_its_way()) {
+  Value* value = tape.is_closed() ? tape.shared().find(storage) : tape.storages().find(tensor_);
+  if (value == nullptr || value->nbytes() != storage->nbytes() || value->changed_outside() || is_still_to_come(value)) {
     return nullptr;
   }
   // Nothing of a region that is over takes the storage any more, so that nobody else has to hear of the write.
