@@ -26,7 +26,7 @@ Turn take_turn(Tape& tape) {
   return turn;
 }
 
-c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+c10::StorageImpl* plain_storage_of(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
 }
 
@@ -56,7 +56,7 @@ UnrecordedWrite::UnrecordedWrite(Tape& tape, const at::Tensor& tensor) : tape_(t
 }
 
 Value* UnrecordedWrite::find(LockedTape& tape) const {
-  c10::StorageImpl* storage = storage_of(tensor_);
+  c10::StorageImpl* storage = plain_storage_of(tensor_);
   if (is_managed(*storage)) {
     return nullptr;  // whoever manages the bytes brings back those that were there
   }
@@ -121,7 +121,7 @@ void UnrecordedWrite::make_copies() {
 
 void UnrecordedWrite::commit(LockedTape& tape) {
   const bool follow = hooks_follow(*value_);
-  tape.storages().forget(storage_of(tensor_));
+  tape.storages().forget(plain_storage_of(tensor_));
   if (value_->is_offloaded() && !value_->is_replayed()) {
     tape.bytes().drop_there(value_);  // host memory has the bytes
   }
