@@ -44,11 +44,11 @@ template <class... Ops>
 struct WriteOps {};
 namespace op = at::_ops;
 using TypedWrites =
-    WriteOps<op::add__Tensor, op::addcdiv_, op::addcmul_, op::bernoulli__float, op::clamp_, op::clamp_min_, op::copy_,
-             op::div__Scalar, op::div__Tensor, op::exp_, op::fill__Scalar, op::fill__Tensor, op::index_put_,
-             op::lerp__Scalar, op::lerp__Tensor, op::masked_fill__Scalar, op::mul__Scalar, op::mul__Tensor, op::neg_,
-             op::normal_, op::pow__Scalar, op::reciprocal_, op::relu_, op::sigmoid_, op::sqrt_, op::sub__Tensor,
-             op::tanh_, op::uniform_, op::zero_>;
+    WriteOps<op::add__Scalar, op::add__Tensor, op::addcdiv_, op::addcmul_, op::bernoulli__float, op::clamp_,
+             op::clamp_min_, op::copy_, op::div__Scalar, op::div__Tensor, op::exp_, op::fill__Scalar, op::fill__Tensor,
+             op::index_put_, op::lerp__Scalar, op::lerp__Tensor, op::masked_fill__Scalar, op::mul__Scalar,
+             op::mul__Tensor, op::neg_, op::normal_, op::pow__Scalar, op::reciprocal_, op::relu_, op::sigmoid_,
+             op::sqrt_, op::sub__Scalar, op::sub__Tensor, op::tanh_, op::uniform_, op::zero_>;
 
 template <class Op, class Signature = typename Op::schema>
 struct WriteKernel;
