@@ -132,8 +132,9 @@ TEST_F(PolicyTest, TwoDifferentMustsForOneOpAreAnErrorThatNamesTheOpAndBoth) {
 
 TEST_F(PolicyTest, AConflictOfTwoFormsSaysThatTheyAreTwo) {
   const auto form = [] {
-    return SaveWithHooks{[](const at::Tensor& tensor) { return c10::IValue(tensor); },
-                         [](const c10::IValue& packed) { return packed.toTensor(); }};
+    const SaveWithHooks functions = {[](const at::Tensor& tensor) { return c10::IValue(tensor); },
+                                     [](const c10::IValue& packed) { return packed.toTensor(); }};
+    return Policy([functions](const OpContext&) -> PolicyDecision { return functions; });
   };
   expect_error(
       [&] {
