@@ -30,7 +30,7 @@ c10::StorageImpl* plain_storage_of(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
 }
 
-// Whatever writes there is the collective whose result the value is. Its thread may do so before the op has returned.
+// The value is the result of a collective, whose thread may write it before the op has returned, or after.
 bool is_still_to_come(const Value* value) {
   return value != nullptr &&
          (value->is_on_its_way() ||
@@ -58,7 +58,7 @@ UnrecordedWrite::UnrecordedWrite(Tape& tape, const at::Tensor& tensor) : tape_(t
 Value* UnrecordedWrite::find(LockedTape& tape) const {
   c10::StorageImpl* storage = plain_storage_of(tensor_);
   if (is_managed(*storage)) {
-    return nullptr;  // whoever manages the bytes brings back those that were there
+    return nullptr;  // the manager brings back the bytes that were there
   }
   if (!tape.is_closed() && is_still_to_come(tape.storages().peek(tensor_))) {
     return nullptr;

@@ -4,7 +4,7 @@
 //   UnrecordedWrite(tape, tensor);   // the storage of `tensor` is about to be written
 //   …run the op…
 //
-// What was saved goes as in plain autograd. An op that may be replayed has taken the bytes that stand there now: they
+// Gradients are those of plain autograd. An op that may be replayed has taken the bytes that stand there now: they
 // are copied for it, if nothing else gives them back. A hook of autograd's stands for the storage, as a tensor that
 // plain autograd has saved. Backward then ends with the error about an inplace operation if the write is counted by the
 // version counter through which the tensor was saved, and reads the new bytes if it is not (`.data`). A hook on a value

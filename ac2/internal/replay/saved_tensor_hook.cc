@@ -288,7 +288,7 @@ bool SavedTensorHook::lend(const at::Tensor& unpacked) {
   return true;
 }
 
-// What was replayed or copied nobody writes to.
+// Replayed and copied bytes have no counter to share: no tensor of the program's lies there.
 C10_NOINLINE void SavedTensorHook::share_version_counter(const at::Tensor& unpacked) {
   if (meta() == nullptr || !unpacked.defined() || !has_plain_storage(*unpacked.unsafeGetTensorImpl())) {
     return;

@@ -46,7 +46,7 @@ class StorageIndex {
   Value* find(const at::Tensor& tensor);
   // A backward inside the region is about to be given `tensor`, which has a plain storage with the bytes of `value`.
   void was_unpacked(const at::Tensor& tensor, Value* value);
-  // Whoever writes to the storage of `tensor` writes to no value that was unpacked there.
+  // The storage of `tensor` is about to be written: it stands for no value that was unpacked there any more.
   void forget_unpacked(const at::Tensor& tensor) { unpacked_.forget(storage_of(tensor)); }
   // The value that the index has for the plain storage of `tensor`, changed or not; null if none. Notes nothing.
   const Value* peek(const at::Tensor& tensor) const;

@@ -20,7 +20,7 @@ bool can_be_had(const Value& value) {
 
 void UnpackedStorages::add(const at::Tensor& tensor, Value* value) {
   const c10::Storage& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
-  // What is written into a clobbered value, no dispatcher sees.
+  // A clobbered value is written to by a backward kernel, which no dispatcher sees.
   if (value->original_is_alive() || value->is_managed() || is_clobbered(*value) ||
       storage.nbytes() != value->nbytes()) {
     return;
