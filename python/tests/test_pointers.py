@@ -206,13 +206,18 @@ def shared_memory(path):
     return tensor.numpy(), tensor
 
 
+def view_of_a_tensor(path):
+    tensor = torch.ones(4, 4)
+    return tensor.numpy(), tensor
+
+
 def mapped_file(path):
     array = numpy.memmap(path / "frames", numpy.float32, "w+", shape=(4, 4))
     array[:] = 1
     return array, torch.from_numpy(array)
 
 
-BUFFERS = [numpy_array, byte_buffer, capsule, as_tensor, shared_memory, mapped_file]
+BUFFERS = [numpy_array, byte_buffer, capsule, as_tensor, shared_memory, mapped_file, view_of_a_tensor]
 
 
 def must_recompute(context, op, *args, **kwargs):

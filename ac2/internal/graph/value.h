@@ -158,7 +158,7 @@ class Value {
 
   // StorageMap finds it by its storage.
   bool is_in_map() const { return map_index_ != kNotInMap; }
-  // Its bytes lie in memory that others may write to; see libtorch/foreign_memory.h.
+  // Its bytes may change without any op; see libtorch/foreign_memory.h.
   bool is_foreign() const { return is_foreign_; }
   // A collective has returned the value, and nobody has waited for it. Until then whatever writes there is the
   // collective, so that no versions are noted.

@@ -46,7 +46,7 @@ void Overwrites::add(LockedTape& tape, const at::Tensor& tensor, uint16_t argume
     added.storage = storage;
     added.tensor = tensor;
     added.nbytes = storage->nbytes();
-    added.foreign = is_foreign_memory(*storage);
+    added.foreign = may_change_unseen(tensor);
     num_targets_ = targets_.size();
   }
   Argument& added = arguments_.emplace_back();

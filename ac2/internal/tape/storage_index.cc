@@ -118,7 +118,7 @@ Value* StorageIndex::add_without_offloading(const at::Tensor& tensor) {
     value->set_form(ManagedForm{std::move(managed), offset});
     return value;
   }
-  value->is_foreign_ = is_foreign_memory(storage);
+  value->is_foreign_ = may_change_unseen(tensor);
   return value;
 }
 
