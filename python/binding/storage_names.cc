@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "ac2/internal/observe/storage_names.h"
+#include "ac2/internal/libtorch/storage_names.h"
 
 namespace ac2::python {
 

@@ -327,6 +327,18 @@ def test_mutation_of_what_is_saved_is_allowed_inside_a_region_and_explained_arou
     del loss
 
 
+def test_the_error_about_a_write_names_the_parameter_the_op_and_the_reader():
+    model, x = mlp(), torch.randn(4, 16)
+    with ac2.PolicyScope():
+        loss = model(x).square().mean()
+    with torch.no_grad():
+        model[3].weight.mul_(2)
+    name = r"The op that wrote to it last is aten::mul_(.|\n)*The tensor is 3\.weight(.|\n)*AddmmBackward0 reads it, a tensor of sizes"
+    with pytest.raises(RuntimeError, match=name):
+        loss.backward()
+    del loss
+
+
 def test_functorch_transforms_inside_and_around_a_region():
     model, x = mlp().eval(), torch.randn(4, 16)
     parameters = dict(model.named_parameters())

@@ -160,7 +160,7 @@ void Machine::freeze_all() {
 }
 
 bool Machine::may_write(const Variable& v) const {
-  return may_write() && !v.is_frozen() && v.tensor.numel() > 0;
+  return may_write() && !v.frozen->saved && (limits_.writes_outside || !v.frozen->outside) && v.tensor.numel() > 0;
 }
 
 bool Machine::is_input(const Variable& v) const {
@@ -241,7 +241,12 @@ void Machine::end_autocast() {
   autocast_.reset();
 }
 
-Tensors Machine::finish() {
+void Machine::end_region() {
+  say("regions.end();");
+  regions_.end();
+}
+
+Tensors Machine::results() {
   end_no_grad();
   end_autocast();
   if (default_dtype_) set_default_dtype(at::kFloat);
@@ -254,9 +259,13 @@ Tensors Machine::finish() {
       text += ", " + variables_[i].name + " * 1";
     }
   }
-  say("return {" + text + "};");
-  variables_.clear();
+  say("const Tensors results = {" + text + "};");
   return outputs;
+}
+
+void Machine::finish() {
+  say("return results;");
+  variables_.clear();
 }
 
 }  // namespace ac2::test

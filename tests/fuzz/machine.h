@@ -20,7 +20,7 @@ namespace ac2::test {
 // Why a storage must not be written any more. Views share that.
 struct Frozen {
   bool saved = false;    // plain autograd has saved it
-  bool outside = false;  // a region may have taken it from outside: a write there is an error of the program's
+  bool outside = false;  // a region that is over, or one that is disabled, may have taken it
 };
 
 struct Variable {
@@ -30,7 +30,6 @@ struct Variable {
   std::shared_ptr<Frozen> frozen;
 
   void freeze() const { frozen->saved = true; }
-  bool is_frozen() const { return frozen->saved || frozen->outside; }
 };
 
 // The steps that a program must not take: some of them because others run beside it.
@@ -41,6 +40,9 @@ struct Limits {
   bool last_uses = true;     // of tensors that the program has no more afterwards, even if the step fails
   bool moves = true;         // tensors to other storages, by set_() and set_data()
   bool dtypes = true;        // another default dtype in forward, which is the process's
+  // To what an earlier region may have taken, while checkpointing is disabled, and between the last region and
+  // backward.
+  bool writes_outside = false;
 };
 
 class Machine {
@@ -76,8 +78,7 @@ class Machine {
 
   void forget(Dice& dice);
   void freeze_all();
-  // Ops that write do nothing while this is so: it is an error to write then to what the region holds.
-  bool may_write() const { return !disabled_; }
+  bool may_write() const { return limits_.writes_outside || !disabled_; }
   bool may_write(const Variable& v) const;
   bool may_draw() const { return limits_.draws; }
   // The step is one that writes to what is there: had it failed, nobody could say how far it came.
@@ -103,8 +104,11 @@ class Machine {
   void begin_autocast();
   void end_autocast();
 
-  // Some of the variables, and how many steps were refused.
-  Tensors finish();
+  void end_region();
+  // Some of the variables, and how many steps were refused. Modes end here.
+  Tensors results();
+  // The program returns its results.
+  void finish();
 
  private:
   void say(const std::string& line);

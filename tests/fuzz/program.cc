@@ -17,6 +17,7 @@ Program Program::draw(uint32_t seed, int num_steps) {
   Dice dice(seed);
   Program program;
   for (int i = 0; i < num_steps; ++i) program.steps.push_back(dice.any());
+  program.writes_at_end = dice.any();
   return program;
 }
 
@@ -35,7 +36,14 @@ Tensors Program::run(const Tensors& in, Regions& regions, std::vector<std::strin
       break;
     }
   }
-  return machine.finish();
+  Tensors results = machine.results();
+  if (limits.writes_outside) {
+    machine.end_region();
+    Dice dice(writes_at_end);
+    for (int i = 0; i < 4; ++i) write_until_backward_step(machine, dice);
+  }
+  machine.finish();
+  return results;
 }
 
 std::vector<std::string> Program::source(const Tensors& in) const {

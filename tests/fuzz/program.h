@@ -17,6 +17,7 @@ using ProgramFn = std::function<Tensors(const Tensors& in, Regions& regions)>;
 // is still a program.
 struct Program {
   std::vector<uint32_t> steps;
+  uint32_t writes_at_end = 0;  // the seed of the writes between the last region and backward
   Limits limits = {};
 
   static Program draw(uint32_t seed, int num_steps = 40);

@@ -27,6 +27,8 @@ void write_step(Machine& machine, Dice& dice);
 void write_part_step(Machine& machine, Dice& dice);
 void out_step(Machine& machine, Dice& dice);
 void metadata_step(Machine& machine, Dice& dice);
+// After the last region: any of these, or a write that a version counter of its own counts.
+void write_until_backward_step(Machine& machine, Dice& dice);
 
 // steps_foreign.cc: memory that LibTorch did not allocate, and that others write to.
 void foreign_step(Machine& machine, Dice& dice);

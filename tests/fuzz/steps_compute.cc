@@ -138,7 +138,7 @@ void several_results_step(Machine& machine, Dice& dice) {
       v.freeze();
       const Variable state = machine.pick(dice);
       // The running mean, if it may be written.
-      if (state.is_frozen() || !machine.may_write() || state.tensor.dim() != 1 || state.tensor.numel() != 4 ||
+      if (!machine.may_write(state) || state.tensor.dim() != 1 || state.tensor.numel() != 4 ||
           state.tensor.scalar_type() != at::kFloat) {
         return;
       }

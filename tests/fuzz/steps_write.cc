@@ -32,7 +32,7 @@ void write_step(Machine& machine, Dice& dice) {
       return machine.run("at::_foreach_mul_({" + v.name + "}, 1.25)", [&] { at::_foreach_mul_({t}, 1.25); });
     case 7:
       other.freeze();
-      if (v.is_frozen()) return;  // an alias of it
+      if (!machine.may_write(v)) return;  // an alias of it
       return machine.run(v.name + ".addcmul_(" + other.name + ", " + other.name + ", 0.125)",
                          [&] { t.addcmul_(other.tensor, other.tensor, 0.125); });
     case 8:
@@ -95,6 +95,24 @@ void out_step(Machine& machine, Dice& dice) {
     default:
       return machine.run("at::add_out(" + v.name + ", " + v.name + ", " + b + ")",
                          [&] { at::add_out(v.tensor, v.tensor, whole(other.tensor.detach())); });
+  }
+}
+
+void write_until_backward_step(Machine& machine, Dice& dice) {
+  const int kind = dice.roll(6);
+  switch (kind) {
+    case 0:
+      return write_part_step(machine, dice);
+    case 1:
+      return out_step(machine, dice);
+    case 2: {
+      const Variable v = machine.pick(dice);
+      if (!machine.may_write(v)) return;
+      return machine.run(v.name + ".variable_data().lerp_(at::zeros({}, " + v.name + ".options()), 0.25)",
+                         [&] { v.tensor.variable_data().lerp_(at::zeros({}, v.tensor.options()), 0.25); });
+    }
+    default:
+      return write_step(machine, dice);
   }
 }
 

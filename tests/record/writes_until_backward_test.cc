@@ -346,6 +346,26 @@ TEST_F(WritesUntilBackwardTest, WhatAutogradItselfHasSavedIsAnErrorAsInPlainAuto
   }
 }
 
+TEST_F(WritesUntilBackwardTest, TheErrorNamesTheOpThatWroteTheNodeThatReadsAndTheLayout) {
+  Inputs in;
+  at::Tensor y;
+  {
+    const PolicyScope scope("recompute_all");
+    y = (in.x * in.buffer).sin();
+  }
+  in.buffer.mul_(5);
+  expect_error([&] { gradient_of(y, in.x); },
+               {kModified, "The op that wrote to it last is aten::mul_",
+                "MulBackward0 reads it, a tensor of sizes [4] and dtype Float", "Write to a clone() of it"});
+  in = Inputs();
+  {
+    const PolicyScope scope("recompute_all");
+    y = (in.x * in.buffer).sin();
+  }
+  in.buffer.cumsum_(0);  // whose kernel is not typed
+  expect_error([&] { gradient_of(y, in.x); }, {kModified, "The op that wrote to it last is aten::cumsum_"});
+}
+
 TEST_F(WritesUntilBackwardTest, WhatAutogradItselfHasSavedIsReadAsPlainAutogradReadsItThroughData) {
   expect_plain_bits([](const Region& region) {
     Inputs in;

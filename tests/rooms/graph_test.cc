@@ -60,7 +60,8 @@ TEST(WatchedVersionsTest, SeesWritesThroughTheTensorAViewAndEveryOtherTensorThat
     EXPECT_FALSE(versions.changed());
     through.add_(1);
     EXPECT_TRUE(versions.changed());
-    EXPECT_EQ(versions.first_change().found, versions.first_change().expected + 1);
+    const WatchedVersions::Change change = versions.first_change(SeenWrites(), nullptr);
+    EXPECT_EQ(change.found, change.expected + 1);
     versions.catch_up();
     EXPECT_FALSE(versions.changed());
     through.add_(1);
@@ -88,11 +89,13 @@ TEST(SeenWritesTest, CountsBelongToTheStorageThatTheyWereSeenToGoTo) {
   const at::Tensor tensor = at::ones({4}), other = at::ones({4});
   const uint32_t start = counter_of(tensor).current_version();
   EXPECT_FALSE(writes.are_elsewhere(counter_of(tensor), start, storage_of(tensor)));  // nothing is known of the counter
-  const SeenWrites::Write elsewhere(tensor, storage_of(other));
+  const SeenWrites::Write elsewhere(tensor, storage_of(other), "aten::add_.Scalar");
   tensor.add_(1);
   writes.note(elsewhere);
   EXPECT_TRUE(writes.are_elsewhere(counter_of(tensor), start, storage_of(tensor)));
   EXPECT_FALSE(writes.are_elsewhere(counter_of(tensor), start, storage_of(other)));
+  EXPECT_STREQ(writes.last_op(counter_of(tensor), storage_of(other)), "aten::add_.Scalar");
+  EXPECT_EQ(writes.last_op(counter_of(tensor), storage_of(tensor)), nullptr);
   tensor.add_(1);  // which nobody has noted
   EXPECT_FALSE(writes.are_elsewhere(counter_of(tensor), start, storage_of(tensor)));
 }

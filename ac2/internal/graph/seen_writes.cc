@@ -8,8 +8,8 @@
 
 namespace ac2::internal {
 
-SeenWrites::Write::Write(at::Tensor through, const c10::StorageImpl* storage)
-    : through(std::move(through)), storage(storage), version(version_of(counter_of(this->through))) {}
+SeenWrites::Write::Write(at::Tensor through, const c10::StorageImpl* storage, const char* op)
+    : through(std::move(through)), storage(storage), version(version_of(counter_of(this->through))), op(op) {}
 
 void SeenWrites::note(const Write& write) {
   const c10::VariableVersion& counter = counter_of(write.through);
@@ -30,11 +30,12 @@ void SeenWrites::note(const Write& write) {
   const uint32_t end = std::max(counter.current_version(), write.version + 1);
   if (!runs.empty() && runs.back().end == write.version && runs.back().storage == write.storage) {
     runs.back().end = end;
+    runs.back().op = write.op;
   } else {
     if (runs.size() == kMostRuns) {
       runs.erase(runs.begin(), runs.begin() + kMostRuns / 2);
     }
-    runs.push_back({write.storage, write.version, end});
+    runs.push_back({write.storage, write.version, end, write.op});
   }
 }
 
@@ -54,6 +55,17 @@ bool SeenWrites::are_elsewhere(const c10::VariableVersion& counter, uint32_t ver
     unknown = std::min(unknown, run->begin);
   }
   return unknown <= version;
+}
+
+const char* SeenWrites::last_op(const c10::VariableVersion& counter, const c10::StorageImpl* storage) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = counted_.find(address_of(counter));
+  if (it == counted_.end()) {
+    return nullptr;
+  }
+  const auto& runs = it->second.runs;
+  const auto run = std::find_if(runs.rbegin(), runs.rend(), [storage](const Run& r) { return r.storage == storage; });
+  return run != runs.rend() ? run->op : nullptr;
 }
 
 void SeenWrites::sweep() {

@@ -1,7 +1,7 @@
 // Which storages the ops of regions have written through each version counter.
 //
-//   const SeenWrites::Write write(tensor, storage);          // an op is about to write to `storage` through `tensor`
-//   seen_writes().note(write);                               // the op has written
+//   const SeenWrites::Write write(tensor, storage, "aten::add_");   // an op is about to write to `storage`
+//   seen_writes().note(write);                                      // the op has written through `tensor`
 //   if (seen_writes().are_elsewhere(counter, version, storage)) …   // nothing that `counter` counted was in `storage`
 //
 // A version counter belongs to a tensor and its views, and goes along when the tensor is given another storage (set_(),
@@ -43,13 +43,16 @@ class SeenWrites {
     at::Tensor through;
     const c10::StorageImpl* storage = nullptr;  // null if no byte is written
     uint32_t version = 0;                       // before the op
+    const char* op;                             // its name, which is never freed
 
-    Write(at::Tensor through, const c10::StorageImpl* storage);
+    Write(at::Tensor through, const c10::StorageImpl* storage, const char* op);
   };
   // The op has run. The counter has gone up for it, or is about to.
   void note(const Write& write);
   // Whether all that `counter` has counted since `version` were writes to other storages than `storage`.
   bool are_elsewhere(const c10::VariableVersion& counter, uint32_t version, const c10::StorageImpl* storage) const;
+  // The op that was last seen to write to `storage` and to be counted by `counter`. Null if none was.
+  const char* last_op(const c10::VariableVersion& counter, const c10::StorageImpl* storage) const;
 
  private:
   friend SeenWrites& seen_writes();
@@ -60,6 +63,7 @@ class SeenWrites {
     const c10::StorageImpl* storage;
     uint32_t begin;
     uint32_t end;
+    const char* op;  // the last of the run
   };
   struct Counted {
     c10::VariableVersion counter;  // so that no other counter gets its address

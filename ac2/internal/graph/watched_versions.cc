@@ -37,15 +37,15 @@ void WatchedVersions::note_other(const c10::VariableVersion& counter) {
   others_->emplace_back(counter).note();
 }
 
-WatchedVersions::Change WatchedVersions::first_change() const {
+WatchedVersions::Change WatchedVersions::first_change(const SeenWrites& writes, const c10::StorageImpl* storage) const {
   if (others_) {
     for (const Other& other : *others_) {
       if (other.changed()) {
-        return {other.counter.current_version(), other.version};
+        return {other.counter.current_version(), other.version, writes.last_op(other.counter, storage)};
       }
     }
   }
-  return {counter_.current_version(), version_};
+  return {counter_.current_version(), version_, writes.last_op(counter_, storage)};
 }
 
 bool WatchedVersions::changed(const SeenWrites& writes, const c10::StorageImpl* storage) const {

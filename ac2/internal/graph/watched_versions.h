@@ -37,6 +37,7 @@ class WatchedVersions {
   struct Change {
     uint32_t found;
     uint32_t expected;
+    const char* last_op;  // null if nobody has seen which op wrote
   };
 
   // Whether note() has been called. Before that nothing is watched.
@@ -76,8 +77,8 @@ class WatchedVersions {
   bool changed(const SeenWrites& writes, const c10::StorageImpl* storage) const;
   // Takes the counters as they stand now for unchanged.
   void catch_up();
-  // The change that the first counter tells of.
-  Change first_change() const;
+  // The change that the first counter tells of, and the op that has last written to `storage` by it.
+  Change first_change(const SeenWrites& writes, const c10::StorageImpl* storage) const;
 
   // Forgets all counters. noted() stays true if it was.
   void release();

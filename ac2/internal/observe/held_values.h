@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "ac2/internal/observe/storage_names.h"
+#include "ac2/internal/libtorch/storage_names.h"
 
 namespace ac2::internal {
 

@@ -7,7 +7,7 @@ namespace ac2::internal {
 
 void note_early_count(const at::Tensor& tensor) {
   if (ThreadRegions::here().innermost() != nullptr) {
-    seen_writes().note(SeenWrites::Write(tensor, nullptr));
+    seen_writes().note(SeenWrites::Write(tensor, nullptr, "set_data()"));
   }
 }
 

@@ -23,7 +23,8 @@ bool is_written(const OpFacts& facts, size_t argument) {
 
 }  // namespace
 
-void Overwrites::add(LockedTape& tape, const at::Tensor& tensor, uint16_t argument, int32_t list_index) {
+void Overwrites::add(LockedTape& tape, const OpFacts& facts, const at::Tensor& tensor, uint16_t argument,
+                     int32_t list_index) {
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   if (!has_plain_storage(impl)) {
     opaque_ = true;
@@ -38,7 +39,7 @@ void Overwrites::add(LockedTape& tape, const at::Tensor& tensor, uint16_t argume
   int target = target_of(storage);
   if (target < 0 ||
       !same_counter(impl.version_counter(), targets_[target].tensor.unsafeGetTensorImpl()->version_counter())) {
-    writes_.emplace_back(tensor, storage);
+    writes_.emplace_back(tensor, storage, facts.name.c_str());
   }
   if (target < 0) {
     target = static_cast<int>(targets_.size());
@@ -94,7 +95,7 @@ void Overwrites::collect_targets(LockedTape& tape, const OpFacts& facts, c10::Ar
   for (const uint16_t i : facts.written) {
     for_each_tensor_at(arguments[i], [&](const at::Tensor& tensor, int32_t place) {
       if (tensor.defined()) {
-        add(tape, tensor, i, place);
+        add(tape, facts, tensor, i, place);
       }
     });
   }

@@ -111,7 +111,7 @@ class Overwrites {
   explicit Overwrites(Tape& tape) : tape_(tape) {}
 
   void collect_targets(LockedTape& tape, const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments);
-  void add(LockedTape& tape, const at::Tensor& tensor, uint16_t argument, int32_t list_index);
+  void add(LockedTape& tape, const OpFacts& facts, const at::Tensor& tensor, uint16_t argument, int32_t list_index);
   void add_aliases(LockedTape& tape);
   void find_what_is_not_read(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments);
   // Whether ops that may be replayed want bytes that the op is about to write over.

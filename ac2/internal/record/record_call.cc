@@ -73,7 +73,7 @@ void change_metadata(Tape& tape, const OpFacts& facts, c10::DispatchKeySet keys,
     const c10::ArrayRef<c10::IValue> arguments = top(*stack, facts.num_arguments);
     for (const uint16_t i : facts.written) {
       for_each_tensor(arguments.slice(i, 1), [&](const at::Tensor& tensor) {
-        writes.emplace_back(tensor, nullptr);
+        writes.emplace_back(tensor, nullptr, facts.name.c_str());
         left.emplace_back(tensor);
       });
     }

@@ -60,7 +60,7 @@ struct WriteKernel<Op, at::Tensor&(at::Tensor&, Args...)> {
     if (!WatchedWrite::are_needed()) {
       return Op::redispatch(below, self, args...);
     }
-    const WatchedWrite write(self);
+    const WatchedWrite write(Op::name, self);
     Op::redispatch(below, self, args...);
     write.ran();
     return self;

@@ -43,7 +43,7 @@ bool WatchedWrite::are_needed() {
   return is_any_tape_alive() && !is_replaying();
 }
 
-WatchedWrite::WatchedWrite(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments) {
+WatchedWrite::WatchedWrite(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments) : op_(facts.name.c_str()) {
   if (facts.written_only_if >= 0 && !arguments[facts.written_only_if].toBool()) {
     return;
   }
@@ -86,7 +86,7 @@ void WatchedWrite::tell_of(const at::Tensor& tensor) {
 void WatchedWrite::note(const at::Tensor& tensor, const c10::StorageImpl* storage) {
   const c10::VariableVersion& counter = counter_of(tensor);
   if (counter.enabled() && !counter.unique() && !is_seen_to_here()) {
-    writes_.emplace_back(tensor, storage);
+    writes_.emplace_back(tensor, storage, op_);
   }
 }
 

@@ -25,8 +25,8 @@ class WatchedWrite {
   static bool are_needed();
 
   WatchedWrite(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments);
-  // The op writes to `tensor` alone.
-  explicit WatchedWrite(const at::Tensor& tensor) { tell_of(tensor); }
+  // The op of that name, which is never freed, writes to `tensor` alone.
+  WatchedWrite(const char* op, const at::Tensor& tensor) : op_(op) { tell_of(tensor); }
   WatchedWrite(const WatchedWrite&) = delete;
   WatchedWrite& operator=(const WatchedWrite&) = delete;
 
@@ -37,6 +37,7 @@ class WatchedWrite {
   void tell_of(const at::Tensor& tensor);
   void note(const at::Tensor& tensor, const c10::StorageImpl* storage);
 
+  const char* op_;
   c10::SmallVector<SeenWrites::Write, 1> writes_;
 };
 

@@ -22,6 +22,7 @@
 #include "ac2/internal/replay/replayed_at_once.h"
 #include "ac2/internal/replay/replayer.h"
 #include "ac2/internal/replay/subclass_codec.h"
+#include "ac2/internal/replay/whose_write.h"
 #include "ac2/internal/tape/live_tapes.h"
 #include "ac2/internal/tape/outside_writes.h"
 
@@ -301,7 +302,13 @@ C10_NOINLINE void SavedTensorHook::share_version_counter(const at::Tensor& unpac
 }
 
 at::Tensor SavedTensorHook::call_unpack_hook() {
-  at::Tensor tensor = unpack();
+  at::Tensor tensor;
+  try {
+    tensor = unpack();
+  } catch (ModifiedInPlace& error) {
+    say_whose_write(error, *tape_, *this);
+    throw;
+  }
   if (C10_UNLIKELY(at::GradMode::is_enabled())) {
     share_version_counter(tensor);
   }

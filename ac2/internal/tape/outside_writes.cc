@@ -11,8 +11,10 @@ namespace ac2::internal {
 namespace {
 
 std::string versions_text(const Value& value) {
-  const WatchedVersions::Change change = value.versions().first_change();
-  return c10::str("is at version ", change.found, "; expected version ", change.expected, " instead.");
+  const WatchedVersions::Change change = value.versions().first_change(seen_writes(), value.watched_storage());
+  return c10::str(
+      "is at version ", change.found, "; expected version ", change.expected, " instead.",
+      change.last_op != nullptr ? c10::str(" The op that wrote to it last is ", change.last_op, ".") : std::string());
 }
 
 }  // namespace
@@ -23,14 +25,15 @@ void check_unchanged(const Value& value) {
   }
   const std::string what = value.producer() != nullptr ? "the result of " + describe(*value.producer())
                                                        : std::string("a tensor that the region took as input");
-  TORCH_CHECK(
-      false, kModifiedInPlace, what, " of ", value.nbytes(), " bytes ", versions_text(value),
-      " Autograd saved it in an ac2 region and reads it in backward, as it does without a region; or a replay reads "
-      "it, "
-      "and no dispatcher saw the write. Write to a clone() of it, or after backward, or let a policy save what was "
-      "computed from it. "
-      "Saved-tensor hooks that are entered around a region, as PyTorch's allow_mutation_on_saved_tensors() is, are "
-      "not asked in it: enter them inside.");
+  throw ModifiedInPlace(
+      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
+      c10::str(
+          kModifiedInPlace, what, " of ", value.nbytes(), " bytes ", versions_text(value),
+          " Autograd saved it in an ac2 region and reads it in backward, as it does without a region; or a replay "
+          "reads it, and no dispatcher saw the write. Write to a clone() of it, or after backward, or let a policy "
+          "save what was computed from it. Saved-tensor hooks that are entered around a region, as PyTorch's "
+          "allow_mutation_on_saved_tensors() is, are not asked in it: enter them inside."),
+      value);
 }
 
 void check_version_of_leaf(const c10::TensorImpl& leaf, uint32_t expected) {

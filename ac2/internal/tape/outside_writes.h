@@ -1,9 +1,12 @@
-// Errors for tensors that were saved and then written to where the region could not see it.
+// Errors about tensors that were saved and then written to where the region could not see it.
 #pragma once
 
+#include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
+#include <c10/util/Exception.h>
 
 #include <cstdint>
+#include <string>
 
 #include "ac2/internal/graph/node.h"
 
@@ -13,7 +16,23 @@ namespace ac2::internal {
 inline constexpr const char* kModifiedInPlace =
     "one of the variables needed for gradient computation has been modified by an inplace operation: ";
 
-// Throws c10::Error if the bytes that `value` holds, or its original, have changed since they were saved.
+// What check_unchanged() throws, under the tape's lock. Whoever lets the lock go says whose bytes these are
+// (replay/whose_write.h): the program's names are asked for, and are Python's.
+class ModifiedInPlace : public c10::Error {
+ public:
+  ModifiedInPlace(c10::SourceLocation where, std::string text, const Value& value)
+      : c10::Error(where, std::move(text)), value_(&value), storage_(value.watched_storage()) {}
+
+  // To compare with alone: both may be gone.
+  const Value* value() const { return value_; }
+  const c10::StorageImpl* storage() const { return storage_; }
+
+ private:
+  const Value* value_;
+  const c10::StorageImpl* storage_;
+};
+
+// Throws ModifiedInPlace if the bytes that `value` holds, or its original, have changed since they were saved.
 void check_unchanged(const Value& value);
 // Throws c10::Error if a leaf whose data the program has exchanged since it was saved has been written to, as plain
 // autograd does: its version must be the one that it had then.

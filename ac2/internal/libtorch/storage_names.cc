@@ -1,4 +1,4 @@
-#include "ac2/internal/observe/storage_names.h"
+#include "ac2/internal/libtorch/storage_names.h"
 
 #include <atomic>
 
