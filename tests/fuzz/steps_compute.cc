@@ -207,6 +207,7 @@ void indexing_step(Machine& machine, Dice& dice) {
       return machine.let("at::embedding(" + t + ", whole(" + other.name + ").argmax(1))",
                          [&] { return at::embedding(whole(v.tensor), whole(other.tensor).argmax(1)); });
     default:
+      other.freeze();
       return machine.let(
           t + ".index_add(0, at::arange(4, on), whole(" + other.name + ").to(" + v.name + ".dtype()))",
           [&] { return whole(v.tensor).index_add(0, at::arange(4, on), whole(other.tensor).to(v.tensor.dtype())); });

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -201,6 +202,35 @@ TEST_F(ForeignMemoryTest, AWriteThroughAnAliasIsAWriteToWhatCameFromOutside) {
     over_the_same_bytes(v).add_(1);
     return (before * between + v.cos() * x).sum();
   });
+}
+
+TEST_F(ForeignMemoryTest, AWriteThroughAnAliasIsSeenByRegionsThatAreOverOrDisabled) {
+  const auto gradient = [](const Policy* policy, bool over) {
+    const at::Tensor x = at::linspace(-1, 1, 8).requires_grad_();
+    at::Tensor outside = at::linspace(0.5, 2, 8), made, y;
+    const auto clamp_both = [&] {
+      for (const at::Tensor& tensor : {outside, made}) {
+        at::from_blob(tensor.mutable_data_ptr(), {8}).clamp_(0.6, 0.9);
+      }
+    };
+    {
+      std::optional<PolicyScope> scope;
+      if (policy != nullptr) scope.emplace(*policy);
+      made = outside * 2;
+      y = ((x + outside).sin() + (x + made).cos()).exp();
+      if (!over) {
+        const DisableCheckpointing disabled;
+        clamp_both();
+      }
+    }
+    if (over) clamp_both();
+    return gradient_of(y, x);
+  };
+  for (const bool over : {true, false}) {
+    for (const Policy& policy : {Policy("recompute_all"), Policy("must_save_all")}) {
+      EXPECT_TRUE(same_bits(gradient(&policy, over), gradient(nullptr, over)));
+    }
+  }
 }
 
 TEST_F(ForeignMemoryTest, WhatAutogradHasSavedFollowsAWriteThroughAnAlias) {

@@ -10,6 +10,7 @@
 #include "ac2/internal/libtorch/storage_copy.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/libtorch/unrecorded.h"
+#include "ac2/internal/record/aliases.h"
 #include "ac2/internal/record/part_writes.h"
 #include "ac2/internal/record/unseen_writes.h"
 
@@ -119,26 +120,20 @@ void Overwrites::collect_targets(LockedTape& tape, const OpFacts& facts, c10::Ar
 // there.
 C10_NOINLINE void Overwrites::add_aliases(LockedTape& tape) {
   tape.storages().for_each([&](Value* value) {
-    if (value->is_foreign() || !value->original_is_alive() || value->changed_outside()) {
+    for (const Target& target : targets()) {
+      at::Tensor alias = target.foreign ? alias_of(*value, *target.storage) : at::Tensor();
+      if (!alias.defined() || target_of(value->original_address()) >= 0) {
+        continue;
+      }
+      Target& added = targets_.emplace_back();
+      added.storage = value->original_address();
+      added.tensor = std::move(alias);
+      added.nbytes = added.storage->nbytes();
+      added.old = value;
+      added.old_bytes = OldBytes::kNotRead;
+      added.accumulates = true;
       return;
     }
-    c10::StorageImpl* storage = value->original_address();
-    const auto targets = this->targets();
-    const bool written = std::any_of(targets.begin(), targets.end(), [storage](const Target& target) {
-      return target.storage != storage && target.foreign && share_addresses(*target.storage, *storage);
-    });
-    c10::intrusive_ptr<c10::StorageImpl> alive = written ? value->lock_original() : nullptr;
-    if (!alive) {
-      return;
-    }
-    Target& added = targets_.emplace_back();
-    added.storage = storage;
-    added.tensor = at::detail::make_tensor<c10::TensorImpl>(
-        c10::Storage(std::move(alive)), c10::DispatchKeySet(c10::DispatchKey::CPU), caffe2::TypeMeta::Make<uint8_t>());
-    added.nbytes = storage->nbytes();
-    added.old = value;
-    added.old_bytes = OldBytes::kNotRead;
-    added.accumulates = true;
   });
 }
 

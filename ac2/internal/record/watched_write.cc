@@ -7,8 +7,10 @@
 #include <memory>
 
 #include "ac2/internal/libtorch/for_each_tensor.h"
+#include "ac2/internal/libtorch/foreign_memory.h"
 #include "ac2/internal/libtorch/tensor_meta.h"
 #include "ac2/internal/libtorch/torch_compat.h"
+#include "ac2/internal/record/aliases.h"
 #include "ac2/internal/record/unrecorded_write.h"
 #include "ac2/internal/region/region.h"
 #include "ac2/internal/replay/replay_call.h"
@@ -25,8 +27,13 @@ bool is_seen_to_here() {
   return c10::impl::tls_is_dispatch_key_excluded(kRecordKey);
 }
 
+// The tape that records the op itself.
+const Tape* recording_tape() {
+  return is_seen_to_here() ? ThreadRegions::here().innermost_tape() : nullptr;
+}
+
 C10_NOINLINE void tell_open_tapes(const at::Tensor& tensor) {
-  const Tape* here = is_seen_to_here() ? ThreadRegions::here().innermost_tape() : nullptr;
+  const Tape* here = recording_tape();
   if (open_tapes() == (here != nullptr ? 1 : 0)) {
     return;
   }
@@ -71,6 +78,9 @@ void WatchedWrite::tell_of(const at::Tensor& tensor) {
   }
   c10::StorageImpl* storage = impl.unsafe_storage().unsafeGetStorageImpl();
   note(tensor, storage);
+  if (C10_UNLIKELY(storage != nullptr && may_change_unseen(tensor))) {
+    tell_of_write_to_aliases(tensor, recording_tape());
+  }
   // A value refers weakly to its storage. The program's order between its threads has the regions that took the storage
   // before this write, so that the count has them, relaxed as it is.
   if (storage == nullptr || impl.unsafe_storage().getWeakStorageImpl().weak_use_count() <= 2) {

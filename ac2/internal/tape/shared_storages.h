@@ -44,6 +44,12 @@ class SharedStorages {
     const auto it = values_.find(storage);
     return it == values_.end() || it->second.memory != memory_of(*storage) ? nullptr : it->second.value;
   }
+  template <class Fn>
+  void for_each(Fn&& fn) const {
+    for (const auto& [storage, shared] : values_) {
+      fn(shared.value);
+    }
+  }
 
  private:
   void remove_shared(Value* value);
