@@ -410,6 +410,20 @@ TEST_F(WritesUntilBackwardTest, BetweenABackwardThatMakesAGraphAndTheNextAWriteI
   }
 }
 
+TEST_F(WritesUntilBackwardTest, ALeafMayBeGivenOtherDataBetweenTwoBackwardsOfARegionAndTheNext) {
+  expect_plain_bits([](const Region& region) {
+    Inputs in;
+    at::Tensor y, slope, curve;
+    region([&] {
+      y = in.x.sin();
+      slope = torch::autograd::grad({y.sum()}, {in.x}, {}, /*retain_graph=*/true, /*create_graph=*/true)[0];
+      curve = torch::autograd::grad({slope.sum()}, {in.x}, {}, /*retain_graph=*/true, /*create_graph=*/true)[0];
+    });
+    in.x.set_data(in.x.detach() * 0.5);
+    return gradients_of({y + slope + curve}, {in.x});
+  });
+}
+
 TEST_F(WritesUntilBackwardTest, RandomOrderOfManyBuffersAndRegions) {
   expect_plain_bits([](const Region& region) {
     Inputs in;

@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/macros/Macros.h>
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -48,6 +49,18 @@ C10_NOINLINE void check_argument_was_not_dropped(const at::Tensor& tensor, size_
 bool is_in_function_of_program() {
   const auto node = torch::autograd::get_current_node();
   return node != nullptr && dynamic_cast<const torch::autograd::TraceableFunction*>(&*node) == nullptr;
+}
+
+// A backward that makes a graph saves again the tensors that hooks gave it. Autograd has made a tensor of its own of
+// each that stands for a leaf with a gradient, and has given it the leaf's accumulator. Plain autograd saves the leaf
+// itself.
+at::Tensor leaf_behind(const at::Tensor& saved) {
+  if (C10_LIKELY(!saved.requires_grad() || torch::autograd::get_current_graph_task_id() == -1)) {
+    return saved;
+  }
+  const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(saved);
+  const auto* node = accumulator ? dynamic_cast<const torch::autograd::AccumulateGrad*>(&*accumulator) : nullptr;
+  return node != nullptr && has_plain_storage(node->variable) ? node->variable : saved;
 }
 
 at::Tensor copy_of(const at::Tensor& tensor) {
@@ -156,7 +169,7 @@ void SavedTensorHook::call_pack_hook(const at::Tensor& tensor) {
     return;
   }
   if (is_leaf(*tensor.unsafeGetTensorImpl())) {
-    leaf_ = std::make_unique<Leaf>(tensor);
+    leaf_ = std::make_unique<Leaf>(leaf_behind(tensor));
   }
   pack(tensor, nullptr);
 }
