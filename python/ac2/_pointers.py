@@ -3,6 +3,8 @@
 Code that has the pointer of a tensor may write to it without any dispatcher seeing it: through a NumPy array, a DLPack
 capsule, ctypes, a Triton kernel. A region would compute such a result again and know nothing of the write. So the
 runtime is told of each pointer that is handed out, and holds that storage from then on as it holds what came from outside.
+A pointer is used at once by most code, and by much of it to read. NumPy's array stays, so that what replays still have to read
+is copied before there is one.
 Kernels that take tensors in C++ are seen by _kernels.py.
 
 The methods of torch.Tensor that hand one out are wrapped when the first region opens. Programs that do not call them pay
@@ -38,13 +40,13 @@ def watch() -> None:
     for name in _METHODS:
         original = getattr(torch.Tensor, name, None)
         if original is not None:
-            setattr(torch.Tensor, name, _telling(original))
+            setattr(torch.Tensor, name, _telling(original, _C.before_numpy_view if name == "numpy" else _C.expose))
     for name in _WRITERS:
         writer = _writing(name, getattr(torch.Tensor, name))
         setattr(torch.Tensor, name, writer)
     _compiled.keep_frames_out_of_graphs(writer)
     watch_exchange()
-    to_dlpack = _telling(torch.utils.dlpack.to_dlpack)
+    to_dlpack = _telling(torch.utils.dlpack.to_dlpack, _C.expose)
     torch.utils.dlpack.to_dlpack = torch.to_dlpack = to_dlpack
     _compiled.keep_frames_out_of_graphs(to_dlpack)  # and with it the others, whose code is the same
 
@@ -65,12 +67,12 @@ def _writing(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-def _telling(original: Callable[..., Any]) -> Callable[..., Any]:
+def _telling(original: Callable[..., Any], tell: Callable[[Any], None]) -> Callable[..., Any]:
     @functools.wraps(original)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         # Before: the pointer may be used as soon as it is there.
         if sys._getframe(1).f_globals.get("__name__") not in _ONLY_LOOKING:
-            _C.expose(self)
+            tell(self)
         return original(self, *args, **kwargs)
 
     return method

@@ -13,6 +13,7 @@
 #include "ac2/expose.h"
 #include "ac2/internal/libtorch/managed_tensors.h"
 #include "ac2/internal/record/early_counts.h"
+#include "ac2/internal/record/numpy_view.h"
 #include "ac2/internal/region/compiler_tracing.h"
 #include "ac2/internal/region/region_keys.h"
 #include "ac2/internal/region/unit_boundary.h"
@@ -302,6 +303,14 @@ void add_tensors(py::module_& module) {
     const at::Tensor tensor = THPVariable_Unpack(object.ptr());
     const py::gil_scoped_release no_gil;
     expose(tensor);
+  });
+  module.def("before_numpy_view", [](py::handle object) {
+    if (live_node_count() == 0 || !THPVariable_Check(object.ptr())) {
+      return;
+    }
+    const at::Tensor tensor = THPVariable_Unpack(object.ptr());
+    const py::gil_scoped_release no_gil;
+    internal::before_numpy_view(tensor);
   });
   module.def("note_early_count", [](const at::Tensor& tensor) { internal::note_early_count(tensor); });
   module.def("manage_storage", [](const at::Tensor& tensor, std::string name, bool is_out_of_date) {

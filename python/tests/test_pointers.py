@@ -241,6 +241,32 @@ def test_what_was_computed_from_a_buffer_is_computed_from_what_it_held_then(tmp_
     assert same_bits(gradient(ac2.PolicyScope(**options)), gradient(ac2.DisableCheckpointing()))
 
 
+@pytest.mark.parametrize("when", ["in the region", "after the region", "between two backwards"])
+@pytest.mark.parametrize("options", [{"policy": "recompute_all"}, {"policy": "must_save_all"}, {"memory_budget": 4096}])
+def test_an_array_that_is_made_of_what_a_region_has_taken_may_be_filled(when, options):
+    def gradient(region):
+        x = torch.full((4, 4), 0.5).requires_grad_()
+        outside = torch.ones(4, 4)
+        with region:
+            inside = (outside * 2).detach()
+            y = ((outside.sin() + inside.cos()) * x).exp().sum()
+            if when == "in the region":
+                outside.numpy()[:] = 5
+                inside.numpy()[:] = 6
+            y = y + ((outside.tanh() + inside.sin()) * x).exp().sum()
+        if when == "after the region":
+            outside.numpy()[:] = 5
+            inside.numpy()[:] = 6
+        y.backward(retain_graph=True)
+        if when == "between two backwards":
+            outside.numpy()[:] = 5
+            inside.numpy()[:] = 6
+        y.backward()
+        return x.grad
+
+    assert same_bits(gradient(ac2.PolicyScope(**options)), gradient(ac2.DisableCheckpointing()))
+
+
 @pytest.mark.parametrize("alias", [torch.from_dlpack, lambda v: torch.from_numpy(v.numpy())])
 @pytest.mark.parametrize("policy", ["recompute_all", "must_save_all"])
 def test_a_write_through_an_alias_is_a_write_to_the_tensor(alias, policy):

@@ -78,12 +78,18 @@ void WatchedWrite::tell_of(const at::Tensor& tensor) {
   }
   c10::StorageImpl* storage = impl.unsafe_storage().unsafeGetStorageImpl();
   note(tensor, storage);
+  tell_tapes_of_write(tensor);
+}
+
+void tell_tapes_of_write(const at::Tensor& tensor) {
+  const c10::Storage& storage_of_tensor = tensor.unsafeGetTensorImpl()->unsafe_storage();
+  c10::StorageImpl* storage = storage_of_tensor.unsafeGetStorageImpl();
   if (C10_UNLIKELY(storage != nullptr && may_change_unseen(tensor))) {
     tell_of_write_to_aliases(tensor, recording_tape());
   }
   // A value refers weakly to its storage. The program's order between its threads has the regions that took the storage
   // before this write, so that the count has them, relaxed as it is.
-  if (storage == nullptr || impl.unsafe_storage().getWeakStorageImpl().weak_use_count() <= 2) {
+  if (storage == nullptr || storage_of_tensor.getWeakStorageImpl().weak_use_count() <= 2) {
     return;
   }
   for (const std::shared_ptr<Tape>& tape : tapes_sharing(storage)) {

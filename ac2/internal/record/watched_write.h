@@ -41,4 +41,7 @@ class WatchedWrite {
   c10::SmallVector<SeenWrites::Write, 1> writes_;
 };
 
+// Tells all tapes that know the storage of `tensor`, which has a plain one, that its bytes are about to change.
+void tell_tapes_of_write(const at::Tensor& tensor);
+
 }  // namespace ac2::internal
