@@ -178,6 +178,11 @@ class Policy {
   // The same as constant().
   Policy(CheckpointPolicy decision) : Policy(constant(decision)) {}  // NOLINT(google-explicit-constructor)
 
+  // The same as constant(). A template, so that no list in braces is taken for two functions.
+  template <std::same_as<SaveWithHooks> Functions>
+  Policy(Functions functions)  // NOLINT(google-explicit-constructor)
+      : Policy(constant(std::move(functions))) {}
+
   // All regions that are entered with this policy, or with a copy of it, call the same `fn`.
   template <class Fn>
   requires(!std::same_as<std::remove_cvref_t<Fn>, Policy> && std::is_constructible_v<PolicyFn, Fn> &&

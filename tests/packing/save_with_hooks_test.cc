@@ -35,6 +35,20 @@ Policy for_sin(SaveWithHooks hooks) {
   };
 }
 
+TEST_F(SaveWithHooksTest, AreAPolicyThatPacksAll) {
+  Calls calls;
+  at::Tensor x = sample({4});
+  at::Tensor y;
+  {
+    const PolicyScope scope(counting(calls));
+    y = x.sin().cos().tanh();
+  }
+  const at::Tensor gradient = gradient_of(y, x);
+  EXPECT_EQ(calls.packs, 2);  // sin(x) for cos, and the result that tanh saves
+  EXPECT_EQ(calls.unpacks, 2);
+  EXPECT_TRUE(same_bits(gradient, gradient_of(x.sin().cos().tanh(), x)));
+}
+
 TEST_F(SaveWithHooksTest, PacksOnceInForwardAndUnpacksInBackward) {
   Calls calls;
   at::Tensor x = sample({4});

@@ -11,6 +11,8 @@
 // Threads: concerns the thread that makes it.
 #pragma once
 
+#include <mutex>
+
 namespace ac2::internal {
 
 struct PythonLock {
@@ -35,5 +37,16 @@ class WithoutPythonLock {
  private:
   void* let_go_ = nullptr;
 };
+
+// Locks `mutex`, and waits for it without Python's lock.
+template <class Mutex>
+std::unique_lock<Mutex> lock_without_python(Mutex& mutex) {
+  std::unique_lock lock(mutex, std::try_to_lock);
+  if (!lock.owns_lock()) {
+    const WithoutPythonLock without;
+    lock.lock();
+  }
+  return lock;
+}
 
 }  // namespace ac2::internal

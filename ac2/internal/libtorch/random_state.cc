@@ -29,6 +29,10 @@ bool has_same_bytes(const at::Tensor& a, const at::Tensor& b) {
 
 }  // namespace
 
+at::Generator default_generator(c10::Device device) {
+  return device.is_cpu() ? at::detail::getDefaultCPUGenerator() : at::globalContext().defaultGenerator(device);
+}
+
 RandomState::Engine::Engine(at::CPUGeneratorImpl& generator)
     : data(generator.engine().data()),
       next_float(generator.next_float_normal_sample()),

@@ -16,6 +16,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Generator.h>
 #include <ATen/core/MT19937RNGEngine.h>
+#include <c10/core/Device.h>
 #include <c10/util/SmallVector.h>
 #include <c10/util/intrusive_ptr.h>
 
@@ -24,6 +25,9 @@
 #include <variant>
 
 namespace ac2::internal {
+
+// The one that ops on `device` draw from which are given none. Throws c10::Error for a device without generators.
+at::Generator default_generator(c10::Device device);
 
 class RandomState {
  public:

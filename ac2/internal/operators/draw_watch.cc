@@ -1,7 +1,5 @@
 #include "ac2/internal/operators/draw_watch.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
 
@@ -63,8 +61,7 @@ void DrawWatch::watch_default(c10::Device device, RecentStates& recent) {
     return;
   }
   try {
-    at::Generator generator =
-        device.is_cpu() ? at::detail::getDefaultCPUGenerator() : at::globalContext().defaultGenerator(device);
+    at::Generator generator = default_generator(device);
     if (watches(generator)) {
       return;
     }

@@ -1,9 +1,7 @@
 // The operators that have been registered since one last looked: at the first look all that there are.
 //
 //   NewOperators& operators = *new NewOperators;               // never destroyed: the dispatcher refers to it
-//   if (operators.any()) {
-//     for (const c10::OperatorHandle& op : operators.take()) …
-//   }
+//   operators.for_each([](const c10::OperatorHandle& op) { … });
 //
 // The dispatcher tells of a new operator while it holds its lock, when nothing can be registered. So the operators are
 // gathered, and somebody looks later.
@@ -26,14 +24,28 @@ class NewOperators {
   NewOperators(const NewOperators&) = delete;
   NewOperators& operator=(const NewOperators&) = delete;
 
-  // False only once all operators that were taken have been followed by a take() that found none.
-  bool any() const { return any_.load(std::memory_order_acquire); }
-  // In the order of their registration, without those that are gone again.
-  std::vector<c10::OperatorHandle> take();
+  // Calls `fn` once for each, in the order of their registration, without those that are gone again. One thread after
+  // the other; when it returns, `fn` has run for all that were registered before the call. `fn` may register.
+  template <class Fn>
+  void for_each(Fn&& fn) {
+    if (!any_.load(std::memory_order_acquire)) {
+      return;
+    }
+    const std::lock_guard lock(looking_);
+    for (auto taken = take(); !taken.empty(); taken = take()) {
+      for (const c10::OperatorHandle& op : taken) {
+        fn(op);
+      }
+    }
+  }
 
  private:
   class Listener;
 
+  std::vector<c10::OperatorHandle> take();
+
+  std::mutex looking_;
+  // False only once all operators that were taken have been followed by a take() that found none.
   std::atomic<bool> any_{false};
   std::mutex mutex_;  // taken with the dispatcher's lock, so nothing is called under it
   std::vector<c10::OperatorHandle> operators_;

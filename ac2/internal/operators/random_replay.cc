@@ -1,7 +1,6 @@
 #include "ac2/internal/operators/random_replay.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 #include <c10/util/ArrayRef.h>
 #include <c10/util/Exception.h>
@@ -30,10 +29,6 @@ std::optional<c10::Device> device_of(const OpFacts& facts, c10::ArrayRef<c10::IV
     }
   }
   return of_tensor;
-}
-
-at::Generator default_generator(c10::Device device) {
-  return device.is_cpu() ? at::detail::getDefaultCPUGenerator() : at::globalContext().defaultGenerator(device);
 }
 
 at::Generator generator_of(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments) {
@@ -74,12 +69,7 @@ constinit thread_local const at::Generator* redirected_generator = nullptr;
 // generator hold it while they are recorded. Recursive, because an op that is replayed may have regions of its own.
 std::unique_lock<std::recursive_mutex> take_turn() {
   static std::recursive_mutex mutex;
-  std::unique_lock turn(mutex, std::try_to_lock);
-  if (!turn.owns_lock()) {
-    const WithoutPythonLock without;  // whose turn it is may run an op that is written in Python
-    turn.lock();
-  }
-  return turn;
+  return lock_without_python(mutex);  // whose turn it is may run an op that is written in Python
 }
 
 // Whether generators of this type cannot share and exchange their states (graphsafe_get_state), which is found out

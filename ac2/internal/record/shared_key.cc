@@ -52,14 +52,8 @@ class SharedKey {
 
   // To be called without the dispatcher's lock. Nothing is pending unless the key is shared.
   void register_pending() {
-    if (!operators_ || !operators_->any()) {
-      return;
-    }
-    const std::lock_guard lock(mutex_);
-    for (auto pending = operators_->take(); !pending.empty(); pending = operators_->take()) {
-      for (const c10::OperatorHandle& op : pending) {
-        add_kernel(op);
-      }
+    if (operators_) {
+      operators_->for_each([this](const c10::OperatorHandle& op) { add_kernel(op); });
     }
   }
 
@@ -83,6 +77,7 @@ class SharedKey {
   }
 
   void add_kernel(const c10::OperatorHandle& op) {
+    const std::lock_guard lock(mutex_);
     const auto [place, is_new] = others_.try_emplace(op.operator_name());
     // An operator that was unloaded and loaded again still has our kernel.
     if (is_new) {

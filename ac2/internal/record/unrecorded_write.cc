@@ -1,6 +1,5 @@
 #include "ac2/internal/record/unrecorded_write.h"
 
-#include <mutex>
 #include <utility>
 
 #include "ac2/internal/libtorch/managed_tensors.h"
@@ -12,19 +11,6 @@
 namespace ac2::internal {
 
 namespace {
-
-using Turn = std::unique_lock<std::recursive_mutex>;
-
-// A replay on another thread may be reading what is about to be written. The program has no reason to wait for it: in
-// plain autograd backward does not read these bytes.
-Turn take_turn(Tape& tape) {
-  Turn turn(tape.replay_turn(), std::try_to_lock);
-  if (!turn.owns_lock()) {
-    const WithoutPythonLock without;
-    turn.lock();
-  }
-  return turn;
-}
 
 c10::StorageImpl* plain_storage_of(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
@@ -47,7 +33,9 @@ UnrecordedWrite::UnrecordedWrite(Tape& tape, const at::Tensor& tensor) : tape_(t
       return;
     }
   }
-  const Turn turn = take_turn(tape);
+  // A replay on another thread may be reading what is about to be written. The program has no reason to wait for it: in
+  // plain autograd backward does not read these bytes.
+  const auto turn = lock_without_python(tape.replay_turn());
   make_copies();
   if (value_ != nullptr) {
     const Tape::Lock locked(tape);

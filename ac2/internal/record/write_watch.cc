@@ -5,7 +5,6 @@
 #include <torch/library.h>
 
 #include <algorithm>
-#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -55,26 +54,19 @@ class WriteWatch {
   }
 
   void look_at_new_operators() {
-    if (!operators_.any()) {
-      return;
-    }
-    const std::lock_guard lock(mutex_);
-    for (auto pending = operators_.take(); !pending.empty(); pending = operators_.take()) {
-      for (const c10::OperatorHandle& op : pending) {
-        if (is_watched(op)) {
-          kernels_.push_back(c10::Dispatcher::singleton().registerImpl(
-              op.operator_name(), kWatchKey, c10::KernelFunction::makeFromBoxedFunction<&watch>(), std::nullopt,
-              nullptr, "ac2, watching for writes"));
-        }
+    operators_.for_each([this](const c10::OperatorHandle& op) {
+      if (is_watched(op)) {
+        kernels_.push_back(c10::Dispatcher::singleton().registerImpl(
+            op.operator_name(), kWatchKey, c10::KernelFunction::makeFromBoxedFunction<&watch>(), std::nullopt, nullptr,
+            "ac2, watching for writes"));
       }
-    }
+    });
   }
 
  private:
   WriteWatch() { register_typed_writes(); }
 
   NewOperators operators_;
-  std::mutex mutex_;
   std::vector<c10::RegistrationHandleRAII> kernels_;
 };
 
