@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "ac2/internal/region/resting.h"
 #include "ac2/names.h"
 #include "ac2/policy_instance.h"
 
@@ -141,6 +142,7 @@ void Regions::begin() {
                                                                  .keep_for_next_backward = setting_->keeps,
                                                                  .allow_inexact = narrow_form()}));
     traces_.push_back(scopes_.back()->trace());
+    if (setting_->rests) internal::let_region_rest();
   }
 }
 

@@ -40,6 +40,7 @@ struct Setting {
   bool keeps = false;  // for the next backward, what one replays that leaves gradients out
   // All policies drop what last_use() has, as those of names and pack functions always do.
   bool drops = false;
+  bool rests = false;  // regions record nothing while grad mode is off
   // Of all programs that run at once; without one each has a budget of its own.
   std::optional<MemoryBudget> shared_budget = std::nullopt;
   // Called for each region after forward and after each backward.

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "ac2/internal/region/resting.h"
 #include "benchmarks/networks/loops.h"
 #include "tests/support/regions.h"
 
@@ -45,6 +46,32 @@ struct Sizes {
 Sizes sizes_of(const Trace& trace) {
   const TraceStats stats = trace.stats();
   return {stats.live_nodes, stats.saved_bytes};
+}
+
+// A step with work of all kinds that needs no gradient: what the region makes and has taken is read and overwritten.
+std::vector<at::Tensor> step_with_work_without_gradients(const std::function<void()>& begin_work,
+                                                         const std::function<void()>& end_work) {
+  const at::Tensor x = at::linspace(-1, 1, 12).view({3, 4}).requires_grad_();
+  at::Tensor buffer = at::linspace(0.5, 2, 4), other = at::ones({3, 4});
+  at::Tensor y = (x + buffer).sin() + other;
+  at::Tensor mask;
+  {
+    const at::NoGradGuard no_grad;
+    begin_work();
+    mask = (y > 0).to(at::kFloat) + at::rand({3, 4});
+    buffer.mul_(mask.sum(0));
+    other.index_put_({at::tensor({1})}, y.select(0, 2));
+    at::sin_out(other, y.cos());
+    end_work();
+  }
+  at::Tensor z = (y + mask + buffer).exp().mul(0.1).tanh();
+  {
+    const at::NoGradGuard no_grad;
+    buffer.zero_();
+    mask.normal_();
+  }
+  z = z + (buffer + x).cos();
+  return torch::autograd::grad({z.sum()}, {x});
 }
 
 void run(const benchmarks::Rounds& rounds, int count) {
@@ -425,6 +452,25 @@ TEST_F(LastingRegionTest, OnceARetainedGraphIsGoneABudgetHasRoomAgain) {
     PolicyScope scope({.memory_budget = MemoryBudget(matrices * RetainedGraphs::kMatrix, /*modelled_costs=*/true)});
     const Tensors budgeted = weights_after(20, 0.9);
     expect_same_bits(budgeted, plain, "weights");
+  }
+}
+
+TEST_F(LastingRegionTest, ARegionThatRestsRecordsNothingWhileGradModeIsOffAndGivesPlainGradients) {
+  const auto nothing = [] {};
+  at::manual_seed(1);
+  const std::vector<at::Tensor> plain = step_with_work_without_gradients(nothing, nothing);
+  for (const char* policy : {"recompute_all", "must_save_all"}) {
+    for (const bool rests : {true, false}) {
+      at::manual_seed(1);
+      const PolicyScope scope(policy);
+      if (rests) internal::let_region_rest();
+      int64_t before = 0, recorded = 0;
+      const auto begin = [&] { before = scope.trace()->stats().recorded_ops; };
+      const auto end = [&] { recorded = scope.trace()->stats().recorded_ops - before; };
+      const std::vector<at::Tensor> gradients = step_with_work_without_gradients(begin, end);
+      EXPECT_TRUE(same_bits(gradients.at(0), plain.at(0))) << policy;
+      EXPECT_EQ(recorded == 0, rests) << recorded;
+    }
   }
 }
 

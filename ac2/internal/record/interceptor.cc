@@ -16,6 +16,7 @@
 #include "ac2/internal/record/shared_key.h"
 #include "ac2/internal/record/typed_kernels.h"
 #include "ac2/internal/region/region.h"
+#include "ac2/internal/region/resting.h"
 #include "ac2/internal/replay/replay_call.h"
 
 namespace ac2::internal {
@@ -45,6 +46,10 @@ void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::j
   }
   const bool is_for_python = goes_to_python(below);
   if (is_for_python && dispatch_to_python(op, stack)) {
+    return;
+  }
+  if (is_resting()) {
+    op.redispatchBoxed(below, stack);
     return;
   }
   ThreadRegions& regions = ThreadRegions::here();

@@ -53,6 +53,7 @@
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/record/borrowed_arguments.h"
 #include "ac2/internal/record/recording.h"
+#include "ac2/internal/region/resting.h"
 #include "ac2/internal/replay/replay_call.h"
 
 namespace ac2::internal {
@@ -94,6 +95,9 @@ struct Kernel<Op, at::Tensor(Args...)> {
   }
 
   static at::Tensor call(c10::DispatchKeySet keys, Args... args) {
+    if (is_resting() && !is_replaying() && !goes_to_python(keys)) {
+      return Op::redispatch(keys & kBelowRecordKey, args...);
+    }
     Region* region = goes_to_python(keys) ? nullptr : region_of_plain_call();
     if (region == nullptr) {
       torch::jit::Stack stack;

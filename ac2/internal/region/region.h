@@ -36,6 +36,7 @@ struct Region {
   // the engine's and not the program's. They are recorded if that backward makes a graph, because what such a graph
   // saves is wanted by a second backward, and not recorded otherwise.
   int graph_task = -1;
+  bool rests_without_grad = false;  // resting.h
 };
 
 // The part of ScopeOptions that concerns the region.
