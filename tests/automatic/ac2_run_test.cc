@@ -105,7 +105,7 @@ TEST(Ac2RunTest, AProgramThatMayTakeTooLittleAddressSpaceTrainsToTheBitsOfOneTha
   const Ran by_ac2 = run_by_ac2("", std::string(kTrains) + "little_memory");
   EXPECT_EQ(by_ac2.status, 0) << by_ac2.said;
   EXPECT_EQ(by_ac2.output, enough.output);
-  EXPECT_THAT(by_ac2.said, HasSubstr(" dropped and "));
+  EXPECT_THAT(by_ac2.said, AllOf(StartsWith("ac2: memory ran out "), HasSubstr(" dropped and ")));
 }
 
 TEST(Ac2RunTest, ThreadsThatTrainHaveRegionsOfTheirOwn) {

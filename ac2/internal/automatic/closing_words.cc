@@ -13,8 +13,8 @@ namespace ac2::internal {
 
 namespace {
 
-constexpr size_t kPlaces = 3;
-constexpr int64_t kMiB = 1024 * 1024;
+constexpr size_t kNamedPlaces = 3;
+constexpr int64_t kMebibyte = 1024 * 1024;
 
 bool has_number(const ClosingFigures& figures) {
   return !figures.budget.empty() && figures.budget != "auto";
@@ -98,7 +98,7 @@ void add_held(const ClosingFigures& figures, std::vector<std::string>& lines) {
     return;
   }
   lines.push_back("  Most was held of:");
-  for (size_t i = 0; i < std::min(figures.held.size(), kPlaces); ++i) {
+  for (size_t i = 0; i < std::min(figures.held.size(), kNamedPlaces); ++i) {
     lines.push_back(absl::StrCat("    ", pad(bytes_text(figures.held[i].bytes), 10), "  ", figures.held[i].where));
   }
 }
@@ -123,7 +123,7 @@ std::string better_budget(const ClosingFigures& figures) {
                     "there is"
                   : "--memory-budget auto   // or {.memory_budget = ac2::whatever_fits()}: takes what memory there is";
   }
-  const int64_t mebibytes = figures.learned_bytes / kMiB;
+  const int64_t mebibytes = figures.learned_bytes / kMebibyte;
   if (mebibytes == 0) {
     return "";
   }

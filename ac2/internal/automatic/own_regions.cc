@@ -20,6 +20,8 @@
 #include "ac2/internal/allocator/fork_locks.h"
 #include "ac2/internal/automatic/closing_words.h"
 #include "ac2/internal/automatic/settings.h"
+#include "ac2/internal/budget/budget.h"
+#include "ac2/internal/region/budget_access.h"
 #include "ac2/internal/region/engine.h"
 #include "ac2/memory_budget.h"
 #include "ac2/policy.h"
@@ -109,8 +111,11 @@ class Process {
       const bool has_number = settings_.budget->kind != BudgetSetting::Kind::kWhateverFits;
       const int64_t learned = budget_->bytes();
       figures.learned_bytes = has_number || learned == std::numeric_limits<int64_t>::max() ? 0 : learned;
-      figures.times_over = budget_->times_over();
-      figures.most_bytes_over = budget_->most_bytes_over();
+      figures.shortages = shortages() - shortages_of_parent_;
+      if (!is_child_) {
+        figures.times_over = budget_->times_over();
+        figures.most_bytes_over = budget_->most_bytes_over();
+      }
     }
     write_page(figures);
     if (!settings_.quiet) {
@@ -122,10 +127,14 @@ class Process {
   void forget_parent() {
     new Traces(std::exchange(traces_, {}));
     of_the_past_ = {};
+    shortages_of_parent_ = shortages();
     is_child_ = true;
   }
 
  private:
+  // Takes no lock.
+  int64_t shortages() const { return budget_ ? BudgetAccess::budget(*budget_)->hurried_drops() : 0; }
+
   void add(std::shared_ptr<const Trace> trace) {
     const std::lock_guard lock(mutex_);
     if (settings_.report.empty()) {
@@ -169,12 +178,13 @@ class Process {
   std::mutex mutex_;
   Traces traces_;
   ClosingFigures of_the_past_;  // of traces that are over
+  int64_t shortages_of_parent_ = 0;
   bool is_child_ = false;
 };
 
 // Of a thread. The flags have no destructor, so that they can be read at any time.
-enum class Stage : uint8_t { kNone, kOpening, kOpen, kEnded };
-constinit thread_local Stage stage = Stage::kNone;
+enum class OwnStage : uint8_t { kNone, kOpening, kOpen, kEnded };
+constinit thread_local OwnStage own_stage = OwnStage::kNone;
 
 struct OwnRegion {
   std::unique_ptr<PolicyScope> scope;
@@ -183,7 +193,7 @@ struct OwnRegion {
   OwnRegion(const OwnRegion&) = delete;
   OwnRegion& operator=(const OwnRegion&) = delete;
   ~OwnRegion() {
-    stage = Stage::kEnded;
+    own_stage = OwnStage::kEnded;
     try {
       scope.reset();
     } catch (const std::exception&) {
@@ -194,16 +204,16 @@ struct OwnRegion {
 thread_local OwnRegion own_region;
 
 void open_own_region() {
-  if (stage != Stage::kNone) {
+  if (own_stage != OwnStage::kNone) {
     return;
   }
-  stage = Stage::kOpening;
+  own_stage = OwnStage::kOpening;
   try {
     own_region.scope = Process::get()->open();
-    stage = Stage::kOpen;
+    own_stage = OwnStage::kOpen;
   } catch (const std::exception& error) {
     open_regions_by(nullptr);
-    stage = Stage::kNone;
+    own_stage = OwnStage::kNone;
     say("ac2: no region could be opened, and the program runs as it is: " + text_of(error) + "\n");
   }
 }
