@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/ThreadLocalState.h>
+#include <c10/core/GradMode.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -61,7 +62,7 @@ int train_on_threads() {
 // On the main thread, and on one that could load data.
 int evaluate() {
   const auto work = [] {
-    const at::NoGradGuard no_grad;
+    const c10::NoGradGuard no_grad;
     const at::Tensor x = at::linspace(-1, 1, 64).requires_grad_();
     std::printf("%a\n", x.sin().exp().mul(x).sum().item<double>());
   };

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -96,12 +97,12 @@ class Process {
   }
 
   void end() {
-    const std::lock_guard lock(mutex_);
-    if (traces_.empty() && of_the_past_.recorded_ops == 0 && is_child_) {
+    ClosingFigures figures;
+    const Traces traces = copy(figures);
+    if (traces.empty() && figures.recorded_ops == 0 && is_child_) {
       return;
     }
-    ClosingFigures figures = of_the_past_;
-    for (const std::shared_ptr<const Trace>& trace : traces_) {
+    for (const std::shared_ptr<const Trace>& trace : traces) {
       internal::add(trace->stats(), figures);
     }
     figures.language = ClosingFigures::Language::kCpp;
@@ -117,7 +118,7 @@ class Process {
         figures.most_bytes_over = budget_->most_bytes_over();
       }
     }
-    write_page(figures);
+    write_page(traces, figures);
     if (!settings_.quiet) {
       say(closing_words(figures));
     }
@@ -136,34 +137,44 @@ class Process {
   int64_t shortages() const { return budget_ ? BudgetAccess::budget(*budget_)->hurried_drops() : 0; }
 
   void add(std::shared_ptr<const Trace> trace) {
-    const std::lock_guard lock(mutex_);
     if (settings_.report.empty()) {
       forget_finished();
     }
+    const std::lock_guard lock(mutex_);
     traces_.push_back(std::move(trace));
   }
 
-  // A program may start a thread for each step. A trace is finished when its thread and its graphs are gone.
-  void forget_finished() {
-    std::erase_if(traces_, [&](const std::shared_ptr<const Trace>& trace) {
-      if (trace.use_count() > 1) {
-        return false;
-      }
-      const TraceStats stats = trace->stats();
-      if (stats.live_nodes > 0) {
-        return false;
-      }
-      internal::add(stats, of_the_past_);
-      return true;
-    });
+  Traces copy(ClosingFigures& of_the_past) {
+    const std::lock_guard lock(mutex_);
+    of_the_past = of_the_past_;
+    return traces_;
   }
 
-  void write_page(ClosingFigures& figures) {
-    if (settings_.report.empty() || is_child_ || traces_.empty()) {
+  // A program may start a thread for each step. A trace is finished when its thread and its graphs are gone. Statistics
+  // take a tape's lock, which a fork() takes before ours: they are asked for without ours.
+  void forget_finished() {
+    Traces without_thread;
+    {
+      const std::lock_guard lock(mutex_);
+      std::ranges::copy_if(traces_, std::back_inserter(without_thread),
+                           [](const std::shared_ptr<const Trace>& trace) { return trace.use_count() == 1; });
+    }
+    for (const std::shared_ptr<const Trace>& trace : without_thread) {
+      const TraceStats stats = trace->stats();
+      const std::lock_guard lock(mutex_);
+      // Another thread may have forgotten it.
+      if (stats.live_nodes == 0 && std::erase(traces_, trace) > 0) {
+        internal::add(stats, of_the_past_);
+      }
+    }
+  }
+
+  void write_page(const Traces& traces, ClosingFigures& figures) const {
+    if (settings_.report.empty() || is_child_ || traces.empty()) {
       return;
     }
     try {
-      write_report(settings_.report, traces_);
+      write_report(settings_.report, traces);
       figures.report = settings_.report;
     } catch (const std::exception& error) {
       say("ac2: " + text_of(error) + "\n");

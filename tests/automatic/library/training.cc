@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cstdio>
@@ -42,7 +43,7 @@ std::string train(const Training& training) {
     }
     const at::Tensor loss = y.square().mean();
     const std::vector<at::Tensor> gradients = torch::autograd::grad({loss}, weights);
-    const at::NoGradGuard no_grad;
+    const c10::NoGradGuard no_grad;
     for (size_t i = 0; i < weights.size(); ++i) {
       hash = hash_of(gradients[i], hash);
       weights[i].sub_(gradients[i], 0.1);
