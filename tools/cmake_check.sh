@@ -42,6 +42,6 @@ fi
 cmake -G Ninja -S . -B "$build/unity" "${options[@]}" -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_FLAGS_DEBUG=-O0 -DNDEBUG"
 cmake --build "$build/unity" --target "${unity[@]}"
 
-cmake --build "$build" --target ac2 "${tests[@]##*/}"
+cmake --build "$build" --target ac2 ac2_run ac2_linked "${tests[@]##*/}"
 chosen="$(printf '%s|' "${tests[@]}")"
 ctest --test-dir "$build" --output-on-failure --output-junit "$result" -R "^(${chosen}package/.*)\$"

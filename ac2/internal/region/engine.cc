@@ -2,6 +2,7 @@
 
 #include <torch/csrc/autograd/engine.h>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -18,6 +19,23 @@ namespace {
 
 using torch::autograd::Engine;
 using NodePtr = NodePtrOf<torch::autograd::Edge>;
+using Opener = void (*)();
+
+std::atomic<Opener> opener{nullptr};
+
+// Null if the thread's tensors are saved as autograd itself does.
+Region* saving_region() {
+  ThreadRegions& regions = ThreadRegions::here();
+  const Opener open = opener.load(std::memory_order_acquire);
+  if (open != nullptr && regions.begins_a_graph()) {
+    open();
+  }
+  Region* const region = regions.saving();
+  if (open != nullptr && region != nullptr) {
+    regions.include_key_again();
+  }
+  return region;
+}
 
 class RegionEngine final : public EngineInFront<Engine> {
  public:
@@ -48,7 +66,7 @@ class RegionEngine final : public EngineInFront<Engine> {
   }
 
   std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
-    if (Region* region = ThreadRegions::here().saving()) {
+    if (Region* region = saving_region()) {
       return SavedTensorHook::make(region->tape);
     }
     return behind().get_default_saved_variable_hooks();
@@ -82,6 +100,10 @@ void install_engine() {
   // stub are ordered by the stub, which is an atomic of LibTorch's.
   ours.put_in_front_of(current);
   torch::autograd::set_default_engine_stub(&RegionEngine::stub);
+}
+
+void open_regions_by(void (*open)()) {
+  opener.store(open, std::memory_order_release);
 }
 
 }  // namespace ac2::internal

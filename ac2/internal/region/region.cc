@@ -214,6 +214,17 @@ Region* ThreadRegions::saving() {
   return hooks_->is_tracing || has_inner_hooks ? nullptr : region;
 }
 
+bool ThreadRegions::begins_a_graph() const {
+  return regions_.empty() && disabled_ == 0 && !Unrecorded::here() && hooks_->stack.empty() && !hooks_->is_tracing &&
+         torch::autograd::get_current_graph_task_id() == -1;
+}
+
+void ThreadRegions::include_key_again() {
+  if (includes_key_ && !c10::impl::tls_is_dispatch_key_included(kRecordKey)) {
+    c10::impl::tls_set_dispatch_key_included(kRecordKey, true);
+  }
+}
+
 Region* ThreadRegions::innermost() {
   // Only a hint. The exchange in there, which pairs with the store of close(), makes the scopes' flags seen.
   if (this_thread_->has_scope_closed_elsewhere.load(std::memory_order_relaxed)) {

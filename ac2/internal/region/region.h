@@ -98,6 +98,13 @@ class ThreadRegions {
   // saved-tensor hooks of its own since the last scope was opened. The innermost counts.
   Region* saving();
 
+  // Whether a tensor that autograd saves at this moment would be the first of a graph of the program's, with no region
+  // open: no backward is running, and neither DisableCheckpointing nor hooks of the program's are in force.
+  bool begins_a_graph() const;
+  // A region that was opened in the middle of an op may outlive a guard that puts all keys of the thread back. To be
+  // called where ops are recorded.
+  void include_key_again();
+
   // For DisableCheckpointing. The record key is taken back and not excluded (as by Unrecorded), because Python may
   // leave its `disable` blocks in any order, and an excluded key comes back right only in the order of guards.
   void disable();

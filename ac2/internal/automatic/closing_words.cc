@@ -1,0 +1,183 @@
+#include "ac2/internal/automatic/closing_words.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <string_view>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "ac2/internal/report/units.h"
+
+namespace ac2::internal {
+
+namespace {
+
+constexpr size_t kNamedPlaces = 3;
+constexpr int64_t kMebibyte = 1024 * 1024;
+
+bool has_number(const ClosingFigures& figures) {
+  return !figures.budget.empty() && figures.budget != "auto";
+}
+
+bool is_for_peak(const ClosingFigures& figures) {
+  return absl::StartsWith(figures.budget, "peak:");
+}
+
+// "8GiB" of "soft:8GiB"
+std::string number_of(const ClosingFigures& figures) {
+  return figures.budget.substr(figures.budget.find(':') + 1);  // npos + 1 is 0
+}
+
+std::string at_most(const ClosingFigures& figures) {
+  return figures.peak_bytes > 0 ? absl::StrCat(" (at most ", bytes_text(figures.peak_bytes), ")") : "";
+}
+
+std::string nothing_needed(const ClosingFigures& figures) {
+  if (figures.recorded_ops == 0) {
+    return "nothing was needed: no op was recorded.";
+  }
+  if (figures.budget.empty()) {
+    return absl::StrCat("nothing was computed again: the policy \"", figures.policy,
+                        "\" saved all that backward needed", at_most(figures), ".");
+  }
+  const std::string who = is_for_peak(figures)  ? absl::StrCat("a peak of ", number_of(figures), " was never reached")
+                          : has_number(figures) ? absl::StrCat("the memory budget of ", number_of(figures),
+                                                               " had room for all that backward needed")
+                                                : "there was memory for all that backward needed";
+  return absl::StrCat("nothing was needed: ", who, at_most(figures), ".");
+}
+
+// What made ac2 drop something.
+std::string reason(const ClosingFigures& figures) {
+  if (figures.shortages > 0) {
+    return is_for_peak(figures) ? absl::StrCat("the peak of ", number_of(figures), " was reached ",
+                                               count_text(figures.shortages, "time"))
+                                : absl::StrCat("memory ran out ", count_text(figures.shortages, "time"));
+  }
+  if (is_for_peak(figures)) {
+    return absl::StrCat("a peak of ", number_of(figures), " left no room for all that backward needed");
+  }
+  if (has_number(figures)) {
+    return absl::StrCat("the memory budget of ", number_of(figures), " had no room for all that backward needed");
+  }
+  if (!figures.policy.empty()) {
+    return absl::StrCat("the policy \"", figures.policy, "\" did not save all that backward needed");
+  }
+  return "not all that backward needed was held";
+}
+
+std::string done(const ClosingFigures& figures) {
+  std::vector<std::string> parts;
+  if (figures.dropped_values > 0) {
+    parts.push_back(absl::StrCat(count_text(figures.dropped_values, "value"),
+                                 figures.dropped_values == 1 ? " was" : " were", " dropped"));
+  }
+  if (figures.narrowed_values > 0) {
+    parts.push_back(absl::StrCat(count_text(figures.narrowed_values, "value"),
+                                 figures.narrowed_values == 1 ? " was" : " were", " packed into fewer bytes"));
+  }
+  parts.push_back(absl::StrCat(count_text(figures.recomputed_ops, "op"), figures.recomputed_ops == 1 ? " was" : " were",
+                               " computed again in backward"));
+  const std::string last = parts.back();
+  parts.pop_back();
+  return parts.empty() ? last : absl::StrCat(absl::StrJoin(parts, ", "), " and ", last);
+}
+
+void add_over(const ClosingFigures& figures, std::vector<std::string>& lines) {
+  if (figures.times_over > 0) {
+    lines.push_back(absl::StrCat(
+        "  More than ", number_of(figures), " was taken ", count_text(figures.times_over, "time"),
+        figures.most_bytes_over > 0 ? absl::StrCat(", by ", bytes_text(figures.most_bytes_over), " at most") : "",
+        ": nothing was left to drop."));
+  }
+}
+
+void add_held(const ClosingFigures& figures, std::vector<std::string>& lines) {
+  if (figures.held.empty()) {
+    return;
+  }
+  lines.push_back("  Most was held of:");
+  for (size_t i = 0; i < std::min(figures.held.size(), kNamedPlaces); ++i) {
+    lines.push_back(absl::StrCat("    ", pad(bytes_text(figures.held[i].bytes), 10), "  ", figures.held[i].where));
+  }
+}
+
+std::string region_for_each(const ClosingFigures& figures) {
+  const bool python = figures.language == ClosingFigures::Language::kPython;
+  if (figures.repeated.empty()) {
+    return python ? "with ac2.PolicyScope(\"save_compute_intensive\"):   # around the call of each layer"
+                  : "ac2::PolicyScope scope(\"save_compute_intensive\");   // around the call of each layer";
+  }
+  return python ? absl::StrCat("ac2.apply_checkpointing(model, modules=\"", figures.repeated,
+                               "\", policy=\"save_compute_intensive\")")
+                : absl::StrCat("ac2::apply_checkpointing(model, {.modules = {\"", figures.repeated,
+                               "\"}, .policy = \"save_compute_intensive\"});");
+}
+
+// A budget under which the same program has less to drop, or drops it before memory runs out. Empty if none is known.
+std::string better_budget(const ClosingFigures& figures) {
+  const bool python = figures.language == ClosingFigures::Language::kPython;
+  if (has_number(figures) || figures.budget.empty()) {
+    return python ? "--memory-budget auto   # or ac2.PolicyScope(memory_budget=ac2.whatever_fits()): takes what memory "
+                    "there is"
+                  : "--memory-budget auto   // or {.memory_budget = ac2::whatever_fits()}: takes what memory there is";
+  }
+  const int64_t mebibytes = figures.learned_bytes / kMebibyte;
+  if (mebibytes == 0) {
+    return "";
+  }
+  return python ? absl::StrCat("--memory-budget soft:", mebibytes,
+                               "MiB   # or ac2.PolicyScope(memory_budget=ac2.MemoryBudget.soft(\"", mebibytes,
+                               "MiB\")): does not run out first")
+                : absl::StrCat("--memory-budget soft:", mebibytes,
+                               "MiB   // or {.memory_budget = ac2::MemoryBudget::soft(int64_t{", mebibytes,
+                               "} << 20)}: does not run out first");
+}
+
+void add_advice(const ClosingFigures& figures, std::vector<std::string>& lines) {
+  lines.push_back("  Either of these may take less time:");
+  lines.push_back(absl::StrCat("    ", region_for_each(figures)));
+  if (const std::string budget = better_budget(figures); !budget.empty()) {
+    lines.push_back(absl::StrCat("    ", budget));
+  } else {
+    lines[lines.size() - 2] = "  This may take less time:";
+  }
+}
+
+}  // namespace
+
+bool was_needed(const ClosingFigures& figures) {
+  return figures.ran_out || figures.shortages > 0 || figures.dropped_values > 0 || figures.narrowed_values > 0 ||
+         figures.recomputed_ops > 0 || figures.times_over > 0;
+}
+
+std::string closing_words(const ClosingFigures& figures) {
+  std::vector<std::string> lines;
+  if (figures.ran_out) {
+    lines.push_back(figures.budget == "auto"
+                        ? "ac2: the program ended because memory ran out when nothing more could be dropped."
+                        : "ac2: the program ended because memory ran out.");
+  }
+  if (!was_needed(figures)) {
+    lines.push_back(absl::StrCat("ac2: ", nothing_needed(figures)));
+  } else if (figures.dropped_values > 0 || figures.narrowed_values > 0 || figures.recomputed_ops > 0) {
+    lines.push_back(absl::StrCat("ac2: ", reason(figures), ": ", done(figures), "."));
+    if (figures.peak_bytes > 0) {
+      lines.push_back(absl::StrCat("  A region held ", bytes_text(figures.peak_bytes), " at most."));
+    }
+  }
+  add_over(figures, lines);
+  if (was_needed(figures)) {
+    add_held(figures, lines);
+  }
+  if (was_needed(figures) && !figures.ran_out) {
+    add_advice(figures, lines);
+  }
+  if (!figures.report.empty()) {
+    lines.push_back(absl::StrCat("  The page is ", figures.report, "."));
+  }
+  return absl::StrCat(absl::StrJoin(lines, "\n"), "\n");
+}
+
+}  // namespace ac2::internal

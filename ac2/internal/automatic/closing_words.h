@@ -1,0 +1,53 @@
+// What is said at the end of a program that ran as a whole in a region: one line if nothing was needed, else what was
+// dropped and computed again, what most of it was, and two lines of code with which it may take less time.
+//
+//   std::cerr << closing_words({.recorded_ops = 812, .shortages = 3, .dropped_values = 40, .recomputed_ops = 44});
+//
+// A function of figures alone: whoever opened the region gathers them.
+//
+// Threads: any.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ac2::internal {
+
+// Figures of all regions of the process. What nobody knows stays as it is here, and is not spoken of.
+struct ClosingFigures {
+  enum class Language : uint8_t { kPython, kCpp };
+  // A part of the program, and the bytes that were held of it.
+  struct Place {
+    std::string where = {};  // "layers.3.mlp: aten::gelu"
+    int64_t bytes = 0;
+  };
+
+  Language language = Language::kPython;  // of the lines of code
+  std::string budget = {};                // as it was given: "auto", "8GiB", "peak:20GiB", "soft:1GiB"; empty: none
+  std::string policy = {};                // by its name; empty: none
+
+  int64_t recorded_ops = 0;
+  int64_t shortages = 0;        // how often memory ran out, or a peak was reached, and values were dropped for it
+  int64_t dropped_values = 0;   // those and all others that a budget dropped
+  int64_t narrowed_values = 0;  // packed in place of being dropped
+  int64_t recomputed_ops = 0;
+  int64_t peak_bytes = 0;     // the most that a region held for backward
+  int64_t learned_bytes = 0;  // that a budget without a number allows itself in the end; 0: it has learned none
+  // Of a soft budget, and of one for a peak.
+  int64_t times_over = 0;
+  int64_t most_bytes_over = 0;
+
+  bool ran_out = false;          // an error that says that memory has run out ended the program
+  std::vector<Place> held = {};  // at the end, or at the error; the first are named
+  std::string repeated = {};     // modules with which a region for each makes sense: "model.layers.*"
+  std::string report = {};       // where the page was written
+};
+
+// Whether there was anything to do: closing_words() is then more than a line.
+bool was_needed(const ClosingFigures& figures);
+
+// Lines that begin with "ac2: ", or with spaces where they go on. Ends with a line feed.
+std::string closing_words(const ClosingFigures& figures);
+
+}  // namespace ac2::internal

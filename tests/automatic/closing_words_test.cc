@@ -1,0 +1,117 @@
+// The sentences that a program ends with, letter for letter.
+#include "ac2/internal/automatic/closing_words.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+namespace ac2::internal {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Language = ClosingFigures::Language;
+
+constexpr int64_t kMiB = 1024 * 1024;
+
+TEST(ClosingWordsTest, AreOneLineIfNothingWasNeeded) {
+  EXPECT_EQ(closing_words({.budget = "auto"}), "ac2: nothing was needed: no op was recorded.\n");
+  EXPECT_EQ(closing_words({.budget = "auto", .recorded_ops = 8, .peak_bytes = 3 * kMiB}),
+            "ac2: nothing was needed: there was memory for all that backward needed (at most 3.00 MiB).\n");
+  EXPECT_EQ(closing_words({.budget = "soft:8GiB", .recorded_ops = 8, .peak_bytes = 3 * kMiB}),
+            "ac2: nothing was needed: the memory budget of 8GiB had room for all that backward needed (at most 3.00 "
+            "MiB).\n");
+  EXPECT_EQ(closing_words({.budget = "peak:8GiB", .recorded_ops = 8}),
+            "ac2: nothing was needed: a peak of 8GiB was never reached.\n");
+  EXPECT_EQ(closing_words({.policy = "must_save_all", .recorded_ops = 8}),
+            "ac2: nothing was computed again: the policy \"must_save_all\" saved all that backward needed.\n");
+}
+
+TEST(ClosingWordsTest, SayWhatAShortageCostAndWhatMayCostLess) {
+  EXPECT_EQ(closing_words({.budget = "auto",
+                           .recorded_ops = 800,
+                           .shortages = 12,
+                           .dropped_values = 345,
+                           .recomputed_ops = 678,
+                           .peak_bytes = 100 * kMiB,
+                           .learned_bytes = 96 * kMiB + 17,
+                           .repeated = "model.layers.*"}),
+            "ac2: memory ran out 12 times: 345 values were dropped and 678 ops were computed again in backward.\n"
+            "  A region held 100.00 MiB at most.\n"
+            "  Either of these may take less time:\n"
+            "    ac2.apply_checkpointing(model, modules=\"model.layers.*\", policy=\"save_compute_intensive\")\n"
+            "    --memory-budget soft:96MiB   # or ac2.PolicyScope(memory_budget=ac2.MemoryBudget.soft(\"96MiB\")): "
+            "does not run out first\n");
+}
+
+TEST(ClosingWordsTest, HaveTheirCodeInTheLanguageOfTheProgram) {
+  EXPECT_EQ(closing_words({.language = Language::kCpp,
+                           .budget = "auto",
+                           .shortages = 1,
+                           .dropped_values = 1,
+                           .recomputed_ops = 1,
+                           .learned_bytes = 96 * kMiB,
+                           .repeated = "layers.*"}),
+            "ac2: memory ran out 1 time: 1 value was dropped and 1 op was computed again in backward.\n"
+            "  Either of these may take less time:\n"
+            "    ac2::apply_checkpointing(model, {.modules = {\"layers.*\"}, .policy = \"save_compute_intensive\"});\n"
+            "    --memory-budget soft:96MiB   // or {.memory_budget = ac2::MemoryBudget::soft(int64_t{96} << 20)}: "
+            "does not run out first\n");
+}
+
+TEST(ClosingWordsTest, SpeakOfALoopWhereNoModulesAreKnown) {
+  EXPECT_EQ(closing_words({.budget = "auto", .shortages = 1, .dropped_values = 2}),
+            "ac2: memory ran out 1 time: 2 values were dropped and 0 ops were computed again in backward.\n"
+            "  This may take less time:\n"
+            "    with ac2.PolicyScope(\"save_compute_intensive\"):   # around the call of each layer\n");
+  EXPECT_THAT(closing_words({.language = Language::kCpp, .budget = "auto", .shortages = 1, .dropped_values = 2}),
+              HasSubstr("ac2::PolicyScope scope(\"save_compute_intensive\");   // around the call of each layer\n"));
+}
+
+TEST(ClosingWordsTest, NameTheBudgetThatHadNoRoom) {
+  EXPECT_THAT(closing_words({.budget = "60MiB", .dropped_values = 3, .narrowed_values = 2, .recomputed_ops = 5}),
+              AllOf(HasSubstr("ac2: the memory budget of 60MiB had no room for all that backward needed: 3 values were "
+                              "dropped, 2 values were packed into fewer bytes and 5 ops were computed again"),
+                    HasSubstr("--memory-budget auto")));
+  EXPECT_THAT(closing_words({.budget = "peak:60MiB", .shortages = 2, .dropped_values = 3}),
+              HasSubstr("ac2: the peak of 60MiB was reached 2 times: 3 values were dropped"));
+  EXPECT_THAT(closing_words({.policy = "speed", .recomputed_ops = 5}),
+              HasSubstr("ac2: the policy \"speed\" did not save all that backward needed: 5 ops were computed again"));
+}
+
+TEST(ClosingWordsTest, SayByHowMuchABudgetWasExceeded) {
+  EXPECT_THAT(
+      closing_words({.budget = "soft:60MiB", .dropped_values = 3, .times_over = 4, .most_bytes_over = 2 * kMiB}),
+      HasSubstr("  More than 60MiB was taken 4 times, by 2.00 MiB at most: nothing was left to drop.\n"));
+}
+
+TEST(ClosingWordsTest, NameThreePlacesThatHoldMost) {
+  const std::string words = closing_words({.budget = "auto",
+                                           .shortages = 1,
+                                           .dropped_values = 1,
+                                           .held = {{"a: aten::mm", 3 * kMiB}, {"b", 2 * kMiB}, {"c", 17}, {"d", 1}}});
+  EXPECT_THAT(words, HasSubstr("  Most was held of:\n"
+                               "      3.00 MiB  a: aten::mm\n"
+                               "      2.00 MiB  b\n"
+                               "          17 B  c\n"));
+  EXPECT_THAT(words, Not(HasSubstr("  d\n")));
+}
+
+TEST(ClosingWordsTest, SayThatMemoryRanOutForGood) {
+  const std::string words =
+      closing_words({.budget = "auto", .shortages = 2, .dropped_values = 4, .ran_out = true, .held = {{"a", kMiB}}});
+  EXPECT_THAT(words, HasSubstr("ac2: the program ended because memory ran out when nothing more could be dropped.\n"
+                               "ac2: memory ran out 2 times: 4 values were dropped"));
+  EXPECT_THAT(words, AllOf(HasSubstr("1.00 MiB  a\n"), Not(HasSubstr("less time"))));
+  EXPECT_EQ(closing_words({.budget = "8GiB", .ran_out = true}), "ac2: the program ended because memory ran out.\n");
+}
+
+TEST(ClosingWordsTest, SayWhereThePageIs) {
+  EXPECT_EQ(closing_words({.budget = "auto", .report = "page.html"}),
+            "ac2: nothing was needed: no op was recorded.\n  The page is page.html.\n");
+}
+
+}  // namespace
+}  // namespace ac2::internal
