@@ -24,6 +24,7 @@
 #include "ac2/internal/budget/budget.h"
 #include "ac2/internal/region/budget_access.h"
 #include "ac2/internal/region/engine.h"
+#include "ac2/internal/region/resting.h"
 #include "ac2/memory_budget.h"
 #include "ac2/policy.h"
 #include "ac2/report.h"
@@ -221,6 +222,7 @@ void open_own_region() {
   own_stage = OwnStage::kOpening;
   try {
     own_region.scope = Process::get()->open();
+    let_region_rest();
     own_stage = OwnStage::kOpen;
   } catch (const std::exception& error) {
     open_regions_by(nullptr);
