@@ -14,57 +14,64 @@ Everything is done by a C++ runtime (``libac2.so``, in this package), which C++ 
 ``find_package(ac2)`` with ``CMAKE_PREFIX_PATH`` set to ``ac2.cmake_prefix_path``.
 """
 
-from ac2 import _torch_version
+from ac2 import _launching
 
-_torch_version.check()
+#: ``python -m ac2`` begins: the package is imported anew when the program asks for it.
+_is_launching: bool = _launching.is_launching()
 
-from ac2 import _C, _signatures, policies  # noqa: E402
-from ac2._C import (  # noqa: E402
-    DisableCheckpointing,
-    MemoryBudget,
-    OffloadMemory,
-    OffloadOptions,
-    PlanSummary,
-    RecomputeScope,
-    SaveScope,
-    SaveWithHooks,
-    Trace,
-    TraceStats,
-    is_checkpoint_enabled,
-    is_recomputing,
-    offload_memory,
-    release_offload_memory,
-)
-from ac2._checkpoint import (  # noqa: E402
-    checkpoint,
-    checkpoint_sequential,
-    create_selective_checkpoint_contexts,
-)
-from ac2._modules import apply_checkpointing, checkpoint_wrapper, last_trace, remove_checkpointing  # noqa: E402
-from ac2._patch import patch_torch_checkpoint  # noqa: E402
-from ac2._plans import StepPlanner, current_decision, load_plan, plan, save_plan  # noqa: E402
-from ac2._policy import CheckpointPolicy, by_operator  # noqa: E402
-from ac2._report import (  # noqa: E402
-    explain,
-    explain_held,
-    live_node_count,
-    report,
-    to_chrome_trace,
-    to_dot,
-    write_report,
-)
-from ac2._scope import PolicyScope, apply_ac_policy_fn  # noqa: E402
-from ac2._tensors import expose, managed_elsewhere, name_tensor, tag_with_policy  # noqa: E402
-from ac2._version import __version__  # noqa: E402
+if not _is_launching:
+    from ac2 import _torch_version
 
-sqrt_segments = _signatures.with_readable_errors("ac2", _C.sqrt_segments)
-whatever_fits = _signatures.with_readable_errors("ac2", _C.whatever_fits)
-for _class in (DisableCheckpointing, MemoryBudget, OffloadOptions, RecomputeScope, SaveScope, SaveWithHooks):
-    _signatures.give_readable_errors(_class)
-del _class
+    _torch_version.check()
 
-#: For ``CMAKE_PREFIX_PATH``: ``find_package(ac2)`` finds the library that this package uses.
-cmake_prefix_path: str = _torch_version.package_directory()
+    from ac2 import _C, _signatures, policies
+    from ac2._C import (
+        DisableCheckpointing,
+        MemoryBudget,
+        OffloadMemory,
+        OffloadOptions,
+        PlanSummary,
+        RecomputeScope,
+        SaveScope,
+        SaveWithHooks,
+        Trace,
+        TraceStats,
+        is_checkpoint_enabled,
+        is_recomputing,
+        offload_memory,
+        release_offload_memory,
+    )
+    from ac2._checkpoint import (
+        checkpoint,
+        checkpoint_sequential,
+        create_selective_checkpoint_contexts,
+    )
+    from ac2._modules import apply_checkpointing, checkpoint_wrapper, last_trace, remove_checkpointing
+    from ac2._notebook import load_ipython_extension, unload_ipython_extension
+    from ac2._patch import patch_torch_checkpoint
+    from ac2._plans import StepPlanner, current_decision, load_plan, plan, save_plan
+    from ac2._policy import CheckpointPolicy, by_operator
+    from ac2._report import (
+        explain,
+        explain_held,
+        live_node_count,
+        report,
+        to_chrome_trace,
+        to_dot,
+        write_report,
+    )
+    from ac2._scope import PolicyScope, apply_ac_policy_fn
+    from ac2._tensors import expose, managed_elsewhere, name_tensor, tag_with_policy
+    from ac2._version import __version__
+
+    sqrt_segments = _signatures.with_readable_errors("ac2", _C.sqrt_segments)
+    whatever_fits = _signatures.with_readable_errors("ac2", _C.whatever_fits)
+    for _class in (DisableCheckpointing, MemoryBudget, OffloadOptions, RecomputeScope, SaveScope, SaveWithHooks):
+        _signatures.give_readable_errors(_class)
+    del _class
+
+    #: For ``CMAKE_PREFIX_PATH``: ``find_package(ac2)`` finds the library that this package uses.
+    cmake_prefix_path: str = _torch_version.package_directory()
 
 __all__ = [
     "CheckpointPolicy",
@@ -97,6 +104,7 @@ __all__ = [
     "is_recomputing",
     "last_trace",
     "live_node_count",
+    "load_ipython_extension",
     "load_plan",
     "managed_elsewhere",
     "name_tensor",
@@ -112,6 +120,7 @@ __all__ = [
     "tag_with_policy",
     "to_chrome_trace",
     "to_dot",
+    "unload_ipython_extension",
     "whatever_fits",
     "write_report",
 ]

@@ -1,15 +1,12 @@
 """Memory budgets in the forms in which people give them."""
 
 import operator
-import re
 from typing import Any, Optional, Union
 
 import torch.distributed
 
 from ac2 import _C
 from ac2._policy import as_flag
-
-_UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 BudgetLike = Union[None, int, str, "_C.MemoryBudget"]
 
@@ -31,7 +28,7 @@ def as_budget(budget: Any, name: str = "memory_budget") -> Union[None, int, "_C.
     if budget is None or isinstance(budget, _C.MemoryBudget):
         return budget
     if isinstance(budget, str):
-        return _checked(_bytes_of(budget, name), budget, name)
+        return _C.parse_bytes(budget, name)
     count = _integer(budget)
     if count is None:
         raise TypeError(
@@ -74,16 +71,6 @@ def note_memory_fraction() -> None:
     if torch.cuda.is_initialized():
         device = torch.cuda.current_device()
         _C.note_memory_fraction(device, torch.cuda.get_per_process_memory_fraction(device))
-
-
-def _bytes_of(text: str, name: str) -> int:
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
-    if found is None or found[2] not in _UNITS:
-        raise ValueError(
-            f"{name} is {text!r}; expected a number of bytes, or a text of a number and one of KiB, MiB, GiB and TiB "
-            "(powers of 1024), such as \"64MiB\" or \"1.5GiB\"."
-        )
-    return int(float(found[1]) * _UNITS[found[2]]) if "." in found[1] else int(found[1]) * _UNITS[found[2]]
 
 
 def _checked(count: int, given: Any, name: str) -> int:

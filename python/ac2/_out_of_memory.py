@@ -8,13 +8,16 @@ of an op outside of regions is left alone.
 
 import functools
 import gc
-from typing import Any, Callable, Iterator, List, Tuple
+from typing import Any, Callable, Iterator, List, Optional, Tuple
 
 import torch
 
 from ac2 import _C
 
 _OURS = "What ac2 holds:"
+
+#: Called before each backward, on its thread.
+before_backward: Optional[Callable[[], None]] = None
 
 
 def watch() -> None:
@@ -47,6 +50,8 @@ def _complete_new_errors(error: type) -> None:
 def _completing(backward: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(backward)
     def complete(*args: Any, **kwargs: Any) -> Any:
+        if before_backward is not None:
+            before_backward()
         try:
             return backward(*args, **kwargs)
         except RuntimeError as error:

@@ -2,6 +2,7 @@
 #include <torch/csrc/utils/pybind.h>
 #include <torch/version.h>
 
+#include "python/binding/automatic.h"
 #include "python/binding/budgets.h"
 #include "python/binding/decisions.h"
 #include "python/binding/errors.h"
@@ -30,6 +31,7 @@ PYBIND11_MODULE(_C, module) {
   ac2::python::add_plans(module);
   ac2::python::add_storage_names(module);
   ac2::python::add_warnings_in_ops(module);
+  ac2::python::add_automatic(module);
   ac2::python::install_subclass_codec();
   ac2::python::install_python_lock();
   ac2::python::recognise_memory_errors();

@@ -108,6 +108,13 @@ TEST(ClosingWordsTest, SayThatMemoryRanOutForGood) {
   EXPECT_EQ(closing_words({.budget = "8GiB", .ran_out = true}), "ac2: the program ended because memory ran out.\n");
 }
 
+TEST(ClosingWordsTest, SayWhichProcessTheyAreOf) {
+  EXPECT_EQ(closing_words({.who = "rank 1", .budget = "auto"}),
+            "ac2, rank 1: nothing was needed: no op was recorded.\n");
+  EXPECT_THAT(closing_words({.who = "rank 1", .policy = "speed", .recomputed_ops = 5}),
+              HasSubstr("ac2, rank 1: the policy \"speed\" did not save"));
+}
+
 TEST(ClosingWordsTest, SayWhereThePageIs) {
   EXPECT_EQ(closing_words({.budget = "auto", .report = "page.html"}),
             "ac2: nothing was needed: no op was recorded.\n  The page is page.html.\n");

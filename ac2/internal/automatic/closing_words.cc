@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <string_view>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -136,12 +136,16 @@ std::string better_budget(const ClosingFigures& figures) {
 }
 
 void add_advice(const ClosingFigures& figures, std::vector<std::string>& lines) {
-  lines.push_back("  Either of these may take less time:");
-  lines.push_back(absl::StrCat("    ", region_for_each(figures)));
-  if (const std::string budget = better_budget(figures); !budget.empty()) {
-    lines.push_back(absl::StrCat("    ", budget));
-  } else {
-    lines[lines.size() - 2] = "  This may take less time:";
+  std::vector<std::string> advice;
+  if (!figures.budget.empty()) {
+    advice.push_back(region_for_each(figures));
+  }
+  if (std::string budget = better_budget(figures); !budget.empty()) {
+    advice.push_back(std::move(budget));
+  }
+  lines.push_back(advice.size() == 1 ? "  This may take less time:" : "  Either of these may take less time:");
+  for (const std::string& line : advice) {
+    lines.push_back(absl::StrCat("    ", line));
   }
 }
 
@@ -153,16 +157,16 @@ bool was_needed(const ClosingFigures& figures) {
 }
 
 std::string closing_words(const ClosingFigures& figures) {
+  const std::string ac2 = figures.who.empty() ? "ac2: " : absl::StrCat("ac2, ", figures.who, ": ");
   std::vector<std::string> lines;
   if (figures.ran_out) {
-    lines.push_back(figures.budget == "auto"
-                        ? "ac2: the program ended because memory ran out when nothing more could be dropped."
-                        : "ac2: the program ended because memory ran out.");
+    lines.push_back(absl::StrCat(ac2, "the program ended because memory ran out",
+                                 figures.budget == "auto" ? " when nothing more could be dropped." : "."));
   }
   if (!was_needed(figures)) {
-    lines.push_back(absl::StrCat("ac2: ", nothing_needed(figures)));
+    lines.push_back(absl::StrCat(ac2, nothing_needed(figures)));
   } else if (figures.dropped_values > 0 || figures.narrowed_values > 0 || figures.recomputed_ops > 0) {
-    lines.push_back(absl::StrCat("ac2: ", reason(figures), ": ", done(figures), "."));
+    lines.push_back(absl::StrCat(ac2, reason(figures), ": ", done(figures), "."));
     if (figures.peak_bytes > 0) {
       lines.push_back(absl::StrCat("  A region held ", bytes_text(figures.peak_bytes), " at most."));
     }

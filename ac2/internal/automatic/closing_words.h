@@ -23,6 +23,7 @@ struct ClosingFigures {
     int64_t bytes = 0;
   };
 
+  std::string who = {};                   // of several processes: "rank 1"; empty: the one that was started
   Language language = Language::kPython;  // of the lines of code
   std::string budget = {};                // as it was given: "auto", "8GiB", "peak:20GiB", "soft:1GiB"; empty: none
   std::string policy = {};                // by its name; empty: none

@@ -66,6 +66,14 @@ std::map<c10::Device, OnDevice, bool (*)(const c10::Device&, const c10::Device&)
   return devices;
 }
 
+std::string text_of(const std::string& where, const Place& place) {
+  if (where != place.what) {
+    return absl::StrCat(where, ": ", place.values > 1 ? absl::StrCat(place.values, " tensors, such as ") : "",
+                        place.what);
+  }
+  return place.values > 1 ? absl::StrCat(where, ", ", count_text(place.values, "time")) : where;
+}
+
 std::string text_of(const c10::Device& device, const OnDevice& holdings) {
   std::vector<std::pair<std::string, Place>> places(holdings.places.begin(), holdings.places.end());
   std::stable_sort(places.begin(), places.end(),
@@ -78,14 +86,7 @@ std::string text_of(const c10::Device& device, const OnDevice& holdings) {
       places.empty() ? "." : ". Most is held of:")};
   for (size_t i = 0; i < std::min(places.size(), kPlaces); ++i) {
     const auto& [where, place] = places[i];
-    std::string text = absl::StrCat("  ", pad(bytes_text(place.bytes), 10), "  ", where);
-    if (where != place.what) {
-      absl::StrAppend(&text, ": ", place.values > 1 ? absl::StrCat(place.values, " tensors, such as ") : "",
-                      place.what);
-    } else if (place.values > 1) {
-      absl::StrAppend(&text, ", ", count_text(place.values, "time"));
-    }
-    lines.push_back(std::move(text));
+    lines.push_back(absl::StrCat("  ", pad(bytes_text(place.bytes), 10), "  ", text_of(where, place)));
   }
   if (places.size() > kPlaces) {
     int64_t rest = 0;
@@ -131,6 +132,18 @@ std::string budget_text(int64_t held, int64_t asked) {
 }
 
 }  // namespace
+
+std::vector<HeldPlace> largest_places(const std::vector<HeldValue>& held, size_t count) {
+  std::vector<HeldPlace> all;
+  for (const auto& [device, holdings] : by_device(held)) {
+    for (const auto& [where, place] : holdings.places) {
+      all.push_back({text_of(where, place), place.bytes});
+    }
+  }
+  std::stable_sort(all.begin(), all.end(), [](const HeldPlace& a, const HeldPlace& b) { return a.bytes > b.bytes; });
+  all.resize(std::min(all.size(), count));
+  return all;
+}
 
 std::string held_text(const std::vector<HeldValue>& held) {
   std::vector<std::string> texts;
