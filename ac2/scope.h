@@ -131,10 +131,9 @@ class PolicyScope {
   // thread other than their own. The scope is closed all the same, and the thread's other scopes stay as they are. A
   // warning says so too, because the error ends the program where destructors must not throw, as in a std::unique_ptr.
   ~PolicyScope() noexcept(false);
-  PolicyScope(const PolicyScope&) = delete;
+  // Neither copied nor moved. Not of a const scope, so that `PolicyScope({.allow_inexact = form})` is no copy of one.
+  PolicyScope(PolicyScope&) = delete;
   PolicyScope& operator=(const PolicyScope&) = delete;
-  PolicyScope(PolicyScope&&) = delete;
-  PolicyScope& operator=(PolicyScope&&) = delete;
 
   // Never null. May outlive the scope and backward.
   std::shared_ptr<const Trace> trace() const;
