@@ -135,10 +135,19 @@ def _leave_out_our_frames(error: BaseException) -> None:
                 traceback = ours.tb_next
             while traceback is not None and traceback.tb_frame.f_code is _code_of.__code__:
                 traceback = traceback.tb_next
+            _leave_out_loader(traceback)
             value.__traceback__ = traceback
         hook(kind, value, traceback)
 
     sys.excepthook = without_our_frames
+
+
+def _leave_out_loader(traceback: Any) -> None:
+    """From the frames of an error of torch's own import."""
+    while traceback is not None:
+        while traceback.tb_next is not None and traceback.tb_next.tb_frame.f_code is _start.LOADER_CODE:
+            traceback.tb_next = traceback.tb_next.tb_next
+        traceback = traceback.tb_next
 
 
 def _new_main() -> types.ModuleType:

@@ -119,6 +119,10 @@ class _Loader(importlib.abc.Loader):
         self._then()
 
 
+#: Of the frame that an error of torch's own import passes.
+LOADER_CODE = _Loader.exec_module.__code__
+
+
 class _TorchFinder(importlib.abc.MetaPathFinder):
     """Tells when torch has been imported."""
 
@@ -226,7 +230,7 @@ def _at_end() -> None:
     if runtime is not None:
         runtime.end()
     elif _active and "processes" not in _watches and os.environ.get(QUIET) != "1":
-        say("ac2: nothing was needed: the program did not import torch.\n")
+        say("ac2: nothing was done: the program did not import torch.\n")
 
 
 def say(text: str) -> None:

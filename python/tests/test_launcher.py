@@ -12,7 +12,7 @@ import pytest
 import ac2
 from ac2 import _C, _start
 
-NOTHING = "ac2: nothing was needed: the program did not import torch.\n"
+NOTHING = "ac2: nothing was done: the program did not import torch.\n"
 
 
 def run(*arguments, cwd=None, stdin=None, **variables):
@@ -40,6 +40,12 @@ def same_end(arguments, ours="", **options):
     assert launched.stderr == plain.stderr + ours
     assert launched.returncode == plain.returncode
     return launched
+
+
+def test_a_torch_that_cannot_be_imported_fails_as_under_python(tmp_path):
+    write(tmp_path / "torch/__init__.py", "raise ImportError('no libtorch_cpu.so')\n")
+    write(tmp_path / "program.py", "import torch\n")
+    same_end(["program.py"], NOTHING, cwd=tmp_path)
 
 
 # --- what the program sees --------------------------------------------------------------------------------------------
