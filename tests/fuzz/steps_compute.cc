@@ -197,6 +197,7 @@ void indexing_step(Machine& machine, Dice& dice) {
       return machine.let(t + ".masked_fill(whole(" + other.name + ") > 0.25, 0)",
                          [&] { return whole(v.tensor).masked_fill(whole(other.tensor) > 0.25, 0); });
     case 2:
+      v.freeze();
       return machine.let(t + ".gather(1, at::ones({4, 2}, on).to(at::kLong))", [&] {
         return whole(v.tensor).gather(1, at::ones({4, 2}, on).to(at::kLong));
       });
