@@ -241,7 +241,6 @@ class ClosingFigures:
     narrowed_values: int
     recomputed_ops: int
     peak_bytes: int
-    learned_bytes: int
     times_over: int
     most_bytes_over: int
     ran_out: bool

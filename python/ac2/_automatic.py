@@ -166,9 +166,9 @@ def _note_what_is_held() -> None:
     if region is None or _held:
         return
     if (_budget is not None and _C.shortages(_budget) > _shortages_before) or region.trace.stats().evicted_values:
+        _out_of_memory.before_backward = None  # first: a signal handler may train while names are looked up
         _held[:] = _C.held_places()
         _repeated = _repeated_modules()
-        _out_of_memory.before_backward = None
 
 
 def _repeated_modules() -> str:
@@ -196,8 +196,6 @@ def figures() -> "_C.ClosingFigures":
     told.peak_bytes = max([_peak_bytes] + [region.trace.stats().peak_bytes for region in regions])
     if _budget is not None:
         told.shortages = _C.shortages(_budget) - _shortages_before
-        learned = _budget.bytes()
-        told.learned_bytes = learned if told.budget == "auto" and learned < 2**63 - 1 else 0
         told.times_over, told.most_bytes_over = _budget.times_over(), _budget.most_bytes_over()
     told.ran_out, told.held, told.repeated = _ran_out, _held, _repeated
     return told

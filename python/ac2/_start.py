@@ -39,6 +39,11 @@ def check_budget(text: str, name: str) -> None:
             f'{name} is "{text}"; expected "auto", or a number of bytes as in "8GiB", "peak:20GiB" or "soft:1GiB" (KiB, MiB, GiB '
             "and TiB are powers of 1024)."
         )
+    number = re.search(r"(\d+(?:\.\d+)?)\s*([KMGT]?)", text)
+    if number is not None:
+        count = float(number[1]) * 1024 ** " KMGT".index(number[2] or " ")
+        if not 1 <= count < 2**63:
+            raise ValueError(f'{name} is "{text}"; expected a positive number of bytes, below 2**63.')
 
 
 def check_environment() -> None:

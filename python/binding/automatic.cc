@@ -68,7 +68,6 @@ void add_automatic(py::module_& module) {
       .def_readwrite("narrowed_values", &ClosingFigures::narrowed_values)
       .def_readwrite("recomputed_ops", &ClosingFigures::recomputed_ops)
       .def_readwrite("peak_bytes", &ClosingFigures::peak_bytes)
-      .def_readwrite("learned_bytes", &ClosingFigures::learned_bytes)
       .def_readwrite("times_over", &ClosingFigures::times_over)
       .def_readwrite("most_bytes_over", &ClosingFigures::most_bytes_over)
       .def_readwrite("ran_out", &ClosingFigures::ran_out)

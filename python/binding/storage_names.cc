@@ -30,8 +30,10 @@ internal::StorageNames names_of_all_modules() {
       }
     }
   } catch (py::error_already_set& error) {
-    // The error that is being told of must not be hidden by one about names.
-    error.discard_as_unraisable("ac2: the names of modules");
+    // The error that is being told of must not be hidden by one about names. Where memory is out, there are no names.
+    if (!error.matches(PyExc_MemoryError)) {
+      error.discard_as_unraisable("ac2: the names of modules");
+    }
   }
   return names;
 }

@@ -163,6 +163,8 @@ def test_a_program_that_is_not_there_is_pythons_error(tmp_path):
         (["--memory-budget", "8GiB"], {}, "no program was given"),
         (["-m"], {}, "-m is without a module"),
         (["--budget", "x.py"], {}, "unrecognized arguments: --budget"),
+        (["--memory-budget", "0", "x.py"], {}, 'argument --memory-budget: the budget is "0"; expected a positive number of bytes'),
+        (["--memory-budget", "soft:9999999999GiB", "x.py"], {}, "expected a positive number of bytes, below 2**63"),
         (["--memory-budget", "8GB", "x.py"], {}, 'argument --memory-budget: the budget is "8GB"; expected "auto", or'),
         (["--memory-budget=hard:1GiB", "x.py"], {}, 'the budget is "hard:1GiB"'),
         (["x.py"], {"AC2_MEMORY_BUDGET": "all"}, 'AC2_MEMORY_BUDGET is "all"; expected "auto", or'),
@@ -195,7 +197,7 @@ def test_options_win_over_the_environment_and_reach_what_the_program_starts():
 
 
 @pytest.mark.parametrize(
-    "text", ["auto", "65536", "64MiB", "1.5 GiB", "peak:20GiB", "soft:1GiB", " 2TiB ", "", "GiB", "8GB", "-1", "1e9", "hard:1GiB", "peak:", "soft:x"]
+    "text", ["auto", "65536", "64MiB", "1.5 GiB", "peak:20GiB", "soft:1GiB", " 2TiB ", "", "GiB", "8GB", "-1", "1e9", "0", "0.5", "9999999999GiB", "hard:1GiB", "peak:", "soft:x"]
 )
 def test_the_first_look_at_a_budget_takes_what_the_runtime_takes(text):
     def is_taken(check):

@@ -14,7 +14,6 @@ namespace ac2::internal {
 namespace {
 
 constexpr size_t kNamedPlaces = 3;
-constexpr int64_t kMebibyte = 1024 * 1024;
 
 bool has_number(const ClosingFigures& figures) {
   return !figures.budget.empty() && figures.budget != "auto";
@@ -24,9 +23,10 @@ bool is_for_peak(const ClosingFigures& figures) {
   return absl::StartsWith(figures.budget, "peak:");
 }
 
-// "8GiB" of "soft:8GiB"
+// "8GiB" of "soft:8GiB", and "1000 bytes" of "1000".
 std::string number_of(const ClosingFigures& figures) {
-  return figures.budget.substr(figures.budget.find(':') + 1);  // npos + 1 is 0
+  const std::string number = figures.budget.substr(figures.budget.find(':') + 1);  // npos + 1 is 0
+  return absl::EndsWith(number, "B") ? number : absl::StrCat(number, " bytes");
 }
 
 std::string at_most(const ClosingFigures& figures) {
@@ -115,24 +115,16 @@ std::string region_for_each(const ClosingFigures& figures) {
                                "\"}, .policy = \"save_compute_intensive\"});");
 }
 
-// A budget under which the same program has less to drop, or drops it before memory runs out. Empty if none is known.
-std::string better_budget(const ClosingFigures& figures) {
-  const bool python = figures.language == ClosingFigures::Language::kPython;
-  if (has_number(figures) || figures.budget.empty()) {
-    return python ? "--memory-budget auto   # or ac2.PolicyScope(memory_budget=ac2.whatever_fits()): takes what memory "
-                    "there is"
-                  : "--memory-budget auto   // or {.memory_budget = ac2::whatever_fits()}: takes what memory there is";
-  }
-  const int64_t mebibytes = figures.learned_bytes / kMebibyte;
-  if (mebibytes == 0) {
+// Empty for a budget without a number: a number as large as what it has learned runs out first, because malloc keeps
+// what was freed in pieces until memory has run out once.
+std::string larger_budget(const ClosingFigures& figures) {
+  if (!has_number(figures) && !figures.budget.empty()) {
     return "";
   }
-  return python ? absl::StrCat("--memory-budget soft:", mebibytes,
-                               "MiB   # or ac2.PolicyScope(memory_budget=ac2.MemoryBudget.soft(\"", mebibytes,
-                               "MiB\")): does not run out first")
-                : absl::StrCat("--memory-budget soft:", mebibytes,
-                               "MiB   // or {.memory_budget = ac2::MemoryBudget::soft(int64_t{", mebibytes,
-                               "} << 20)}: does not run out first");
+  return figures.language == ClosingFigures::Language::kPython
+             ? "--memory-budget auto   # or ac2.PolicyScope(memory_budget=ac2.whatever_fits()): takes what memory "
+               "there is"
+             : "--memory-budget auto   // or {.memory_budget = ac2::whatever_fits()}: takes what memory there is";
 }
 
 void add_advice(const ClosingFigures& figures, std::vector<std::string>& lines) {
@@ -140,7 +132,7 @@ void add_advice(const ClosingFigures& figures, std::vector<std::string>& lines) 
   if (!figures.budget.empty()) {
     advice.push_back(region_for_each(figures));
   }
-  if (std::string budget = better_budget(figures); !budget.empty()) {
+  if (std::string budget = larger_budget(figures); !budget.empty()) {
     advice.push_back(std::move(budget));
   }
   lines.push_back(advice.size() == 1 ? "  This may take less time:" : "  Either of these may take less time:");

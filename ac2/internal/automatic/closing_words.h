@@ -34,7 +34,6 @@ struct ClosingFigures {
   int64_t narrowed_values = 0;  // packed in place of being dropped
   int64_t recomputed_ops = 0;
   int64_t peak_bytes = 0;     // the most that a region held for backward
-  int64_t learned_bytes = 0;  // that a budget without a number allows itself in the end; 0: it has learned none
   // Of a soft budget, and of one for a peak.
   int64_t times_over = 0;
   int64_t most_bytes_over = 0;

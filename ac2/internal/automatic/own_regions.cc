@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <exception>
 #include <iterator>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -110,9 +109,6 @@ class Process {
     figures.policy = settings_.policy;
     figures.budget = budget_text_;
     if (budget_) {
-      const bool has_number = settings_.budget->kind != BudgetSetting::Kind::kWhateverFits;
-      const int64_t learned = budget_->bytes();
-      figures.learned_bytes = has_number || learned == std::numeric_limits<int64_t>::max() ? 0 : learned;
       figures.shortages = shortages() - shortages_of_parent_;
       if (!is_child_) {
         figures.times_over = budget_->times_over();
