@@ -6,9 +6,9 @@
 #include <cstring>
 #include <fstream>
 
+#include "ac2/internal/libtorch/storage_names.h"
 #include "ac2/internal/observe/held_values.h"
 #include "ac2/internal/observe/log_of.h"
-#include "ac2/internal/libtorch/storage_names.h"
 #include "ac2/internal/region/trace_access.h"
 #include "ac2/internal/report/chrome_trace.h"
 #include "ac2/internal/report/dot.h"

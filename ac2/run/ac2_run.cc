@@ -143,7 +143,7 @@ std::string find_program(const std::string& name) {
   return "";
 }
 
-// What kernel and loader do with a file.
+// A file, as the kernel and the loader take it.
 struct Program {
   bool is_script = false;
   std::string obstacle;  // why no library can be put before the program's own; empty if it can

@@ -6,7 +6,7 @@
 
 #include "ac2/internal/automatic/own_regions.h"
 
-// What CMake's ac2::auto has the linker look for. Without that the archive's member would be left out.
+// A symbol that CMake's ac2::auto has the linker look for, so that the archive's member is not left out.
 extern "C" {
 extern const bool ac2_is_linked;
 }

@@ -29,8 +29,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#define AC2_EXPORT extern "C" __attribute__((visibility("default")))
-
 namespace {
 
 using Main = int (*)(int, char**, char**);
@@ -235,13 +233,14 @@ void* open_for(const void* caller, const char* name, int mode) {
 
 }  // namespace
 
-AC2_EXPORT int __libc_start_main(Main main, int count, char** arguments, void (*init)(), void (*end)(),
-                                 void (*end_of_loader)(), void* stack) {
+extern "C" __attribute__((visibility("default"))) int __libc_start_main(Main main, int count, char** arguments,
+                                                                        void (*init)(), void (*end)(),
+                                                                        void (*end_of_loader)(), void* stack) {
   program_main = main;
   return next<StartMain>("__libc_start_main")(&run_main, count, arguments, init, end, end_of_loader, stack);
 }
 
-AC2_EXPORT void* dlopen(const char* name, int mode) noexcept {
+extern "C" __attribute__((visibility("default"))) void* dlopen(const char* name, int mode) noexcept {
   // Nothing can be new, or $ORIGIN has to be the caller's: then libc is to see the caller, which a jump leaves it.
   if (name == nullptr || *name == '\0' || (mode & RTLD_NOLOAD) != 0 || std::strchr(name, '$') != nullptr) {
     return libc_dlopen()(name, mode);

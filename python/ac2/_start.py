@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 BUDGET, POLICY, REPORT, VERIFY, QUIET = "AC2_MEMORY_BUDGET", "AC2_POLICY", "AC2_REPORT", "AC2_VERIFY", "AC2_QUIET"
 
-_BUDGET_TEXT = re.compile(r"\s*(auto|((peak|soft):)?\s*\d+(\.\d+)?\s*([KMGT]iB)?)\s*")
+_BUDGET_TEXT = re.compile(r"\s*(?:auto|(?:(?:peak|soft):)?\s*(\d+)(\.\d+)?\s*(?:([KMGT])iB)?)\s*")
 
 # Threads and processes of these modules train nothing, by the module of the function that they run.
 _NO_TRAINING = ("torch.utils.data.", "multiprocessing.queues", "multiprocessing.managers", "multiprocessing.resource_sharer")
@@ -34,15 +34,16 @@ _watches: List[str] = []
 
 def check_budget(text: str, name: str) -> None:
     """Raises ValueError for what ac2._C.parse_budget() would not take."""
-    if not _BUDGET_TEXT.fullmatch(text):
+    match = _BUDGET_TEXT.fullmatch(text)
+    if match is None:
         raise ValueError(
             f'{name} is "{text}"; expected "auto", or a number of bytes as in "8GiB", "peak:20GiB" or "soft:1GiB" (KiB, MiB, GiB '
             "and TiB are powers of 1024)."
         )
-    number = re.search(r"(\d+(?:\.\d+)?)\s*([KMGT]?)", text)
-    if number is not None:
-        count = float(number[1]) * 1024 ** " KMGT".index(number[2] or " ")
-        if not 1 <= count < 2**63:
+    whole, fraction, unit = match.groups()
+    if whole is not None:
+        scale = 1024 ** " KMGT".index(unit or " ")
+        if not 0 < int(whole) * scale + int(float(fraction or 0) * scale) < 2**63:
             raise ValueError(f'{name} is "{text}"; expected a positive number of bytes, below 2**63.')
 
 

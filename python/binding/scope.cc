@@ -289,29 +289,25 @@ Args:
       .def_readonly("instead_of_dropping", &OffloadOptions::instead_of_dropping);
 }
 
+// A tensor hands out its pointer. Anything that is no tensor is none of ours, so the caller raises its own error.
+template <void (*tell)(const at::Tensor&)>
+void tell_of_pointer(py::handle object) {
+  if (live_node_count() == 0 || !THPVariable_Check(object.ptr())) {
+    return;
+  }
+  const at::Tensor tensor = THPVariable_Unpack(object.ptr());
+  const py::gil_scoped_release no_gil;
+  tell(tensor);
+}
+
 void add_tensors(py::module_& module) {
   module.def("tag_with_policy", [](const at::Tensor& tensor, const py::object& decision) {
     const PolicyDecision made = to_decision(decision, "The decision for a tensor");
     const py::gil_scoped_release no_gil;
     tag_with_policy(tensor, made);
   });
-  // Anything that is no tensor is none of ours, so the caller raises its own error.
-  module.def("expose", [](py::handle object) {
-    if (live_node_count() == 0 || !THPVariable_Check(object.ptr())) {
-      return;
-    }
-    const at::Tensor tensor = THPVariable_Unpack(object.ptr());
-    const py::gil_scoped_release no_gil;
-    expose(tensor);
-  });
-  module.def("before_numpy_view", [](py::handle object) {
-    if (live_node_count() == 0 || !THPVariable_Check(object.ptr())) {
-      return;
-    }
-    const at::Tensor tensor = THPVariable_Unpack(object.ptr());
-    const py::gil_scoped_release no_gil;
-    internal::before_numpy_view(tensor);
-  });
+  module.def("expose", &tell_of_pointer<&expose>);
+  module.def("before_numpy_view", &tell_of_pointer<&internal::before_numpy_view>);
   module.def("note_early_count", [](const at::Tensor& tensor) { internal::note_early_count(tensor); });
   module.def("manage_storage", [](const at::Tensor& tensor, std::string name, bool is_out_of_date) {
     with_value_errors([&] { internal::manage_storage(tensor, std::move(name), is_out_of_date); });

@@ -13,8 +13,6 @@ namespace ac2::internal {
 
 namespace {
 
-constexpr size_t kNamedPlaces = 3;
-
 bool has_number(const ClosingFigures& figures) {
   return !figures.budget.empty() && figures.budget != "auto";
 }
@@ -48,7 +46,7 @@ std::string nothing_needed(const ClosingFigures& figures) {
   return absl::StrCat("nothing was needed: ", who, at_most(figures), ".");
 }
 
-// What made ac2 drop something.
+// The reason for which ac2 dropped something.
 std::string reason(const ClosingFigures& figures) {
   if (figures.shortages > 0) {
     return is_for_peak(figures) ? absl::StrCat("the peak of ", number_of(figures), " was reached ",
@@ -67,21 +65,21 @@ std::string reason(const ClosingFigures& figures) {
   return "not all that backward needed was held";
 }
 
+// "3 values were dropped"
+std::string happened(int64_t count, const char* thing, const char* what) {
+  return absl::StrCat(count_text(count, thing), count == 1 ? " was " : " were ", what);
+}
+
 std::string done(const ClosingFigures& figures) {
-  std::vector<std::string> parts;
+  std::vector<std::string> before;
   if (figures.dropped_values > 0) {
-    parts.push_back(absl::StrCat(count_text(figures.dropped_values, "value"),
-                                 figures.dropped_values == 1 ? " was" : " were", " dropped"));
+    before.push_back(happened(figures.dropped_values, "value", "dropped"));
   }
   if (figures.narrowed_values > 0) {
-    parts.push_back(absl::StrCat(count_text(figures.narrowed_values, "value"),
-                                 figures.narrowed_values == 1 ? " was" : " were", " packed into fewer bytes"));
+    before.push_back(happened(figures.narrowed_values, "value", "packed into fewer bytes"));
   }
-  parts.push_back(absl::StrCat(count_text(figures.recomputed_ops, "op"), figures.recomputed_ops == 1 ? " was" : " were",
-                               " computed again in backward"));
-  const std::string last = parts.back();
-  parts.pop_back();
-  return parts.empty() ? last : absl::StrCat(absl::StrJoin(parts, ", "), " and ", last);
+  return absl::StrCat(absl::StrJoin(before, ", "), before.empty() ? "" : " and ",
+                      happened(figures.recomputed_ops, "op", "computed again in backward"));
 }
 
 void add_over(const ClosingFigures& figures, std::vector<std::string>& lines) {
@@ -98,7 +96,7 @@ void add_held(const ClosingFigures& figures, std::vector<std::string>& lines) {
     return;
   }
   lines.push_back("  Most was held of:");
-  for (size_t i = 0; i < std::min(figures.held.size(), kNamedPlaces); ++i) {
+  for (size_t i = 0; i < std::min(figures.held.size(), ClosingFigures::kNamedPlaces); ++i) {
     lines.push_back(absl::StrCat("    ", pad(bytes_text(figures.held[i].bytes), 10), "  ", figures.held[i].where));
   }
 }
@@ -166,9 +164,9 @@ std::string closing_words(const ClosingFigures& figures) {
   add_over(figures, lines);
   if (was_needed(figures)) {
     add_held(figures, lines);
-  }
-  if (was_needed(figures) && !figures.ran_out) {
-    add_advice(figures, lines);
+    if (!figures.ran_out) {
+      add_advice(figures, lines);
+    }
   }
   if (!figures.report.empty()) {
     lines.push_back(absl::StrCat("  The page is ", figures.report, "."));

@@ -1,21 +1,24 @@
-// What is said at the end of a program that ran as a whole in a region: one line if nothing was needed, else what was
-// dropped and computed again, what most of it was, and two lines of code with which it may take less time.
+// The words at the end of a program that ran as a whole in a region: one line if nothing was needed, else what was
+// dropped and computed again, what most of it was, and code with which the program may take less time.
 //
 //   std::cerr << closing_words({.recorded_ops = 812, .shortages = 3, .dropped_values = 40, .recomputed_ops = 44});
 //
-// A function of figures alone: whoever opened the region gathers them.
+// The words follow from figures alone: whoever opened the region gathers them.
 //
 // Threads: any.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 namespace ac2::internal {
 
-// Figures of all regions of the process. What nobody knows stays as it is here, and is not spoken of.
+// Figures of all regions of the process. A figure that nobody knows stays as it is here, and is not spoken of.
 struct ClosingFigures {
+  static constexpr size_t kNamedPlaces = 3;
+
   enum class Language : uint8_t { kPython, kCpp };
   // A part of the program, and the bytes that were held of it.
   struct Place {
@@ -33,7 +36,7 @@ struct ClosingFigures {
   int64_t dropped_values = 0;   // those and all others that a budget dropped
   int64_t narrowed_values = 0;  // packed in place of being dropped
   int64_t recomputed_ops = 0;
-  int64_t peak_bytes = 0;     // the most that a region held for backward
+  int64_t peak_bytes = 0;  // the most that a region held for backward
   // Of a soft budget, and of one for a peak.
   int64_t times_over = 0;
   int64_t most_bytes_over = 0;

@@ -1,4 +1,5 @@
-// What a program that runs as a whole in a region was told, by options of a command line or by the environment.
+// The settings of a program that runs as a whole in a region: options of a command line, or variables of the
+// environment.
 //
 //   const AutomaticSettings settings = settings_of(std::getenv);   // AC2_MEMORY_BUDGET=soft:1GiB AC2_QUIET=1
 //

@@ -33,7 +33,8 @@ NewOperators::NewOperators() {
 }
 
 // A thread that reads false from any_ does not wait for whoever took the operators before. So the flag goes down only
-// at a look that finds none, which comes after what was done with those. The acquire of for_each() pairs with this release.
+// at a look that finds none, which comes after what was done with those. The acquire of for_each() pairs with this
+// release.
 std::vector<c10::OperatorHandle> NewOperators::take() {
   const std::lock_guard lock(mutex_);
   if (operators_.empty()) {

@@ -18,8 +18,8 @@ namespace ac2::internal {
 // again; else undefined. Foreign values need none: no replay reads them. Under the lock of the value's tape.
 at::Tensor alias_of(const Value& value, c10::StorageImpl& written);
 
-// Sees to a write to `tensor`, which may change unseen, for all tapes but `except`, which records the op. Looks at every
-// storage that they know. Without a lock.
+// Sees to a write to `tensor`, which may change unseen, for all tapes but `except`, which records the op. Looks at
+// every storage that they know. Without a lock.
 void tell_of_write_to_aliases(const at::Tensor& tensor, const Tape* except);
 
 }  // namespace ac2::internal

@@ -16,8 +16,8 @@ namespace ac2::internal {
 inline constexpr const char* kModifiedInPlace =
     "one of the variables needed for gradient computation has been modified by an inplace operation: ";
 
-// What check_unchanged() throws, under the tape's lock. Whoever lets the lock go says whose bytes these are
-// (replay/whose_write.h): the program's names are asked for, and are Python's.
+// The error of check_unchanged(), thrown under the tape's lock. Where the lock has been let go of, replay/whose_write.h
+// adds whose bytes these are: the names of a program's parameters may have to be asked of Python.
 class ModifiedInPlace : public c10::Error {
  public:
   ModifiedInPlace(c10::SourceLocation where, std::string text, const Value& value)
