@@ -318,9 +318,8 @@ at::Tensor SavedTensorHook::call_unpack_hook() {
   at::Tensor tensor;
   try {
     tensor = unpack();
-  } catch (ModifiedInPlace& error) {
-    say_whose_write(error, *tape_, *this);
-    throw;
+  } catch (const ModifiedInPlace& error) {
+    throw_naming_the_tensor(error, *tape_, *this);
   }
   if (C10_UNLIKELY(at::GradMode::is_enabled())) {
     share_version_counter(tensor);

@@ -31,14 +31,15 @@ std::string what_is_read(Tape& tape, const TapeHook& hook, const ModifiedInPlace
 
 }  // namespace
 
-void say_whose_write(ModifiedInPlace& error, Tape& tape, const TapeHook& hook) {
-  for (const auto& [storage, name] : storage_names()) {
+void throw_naming_the_tensor(const ModifiedInPlace& error, Tape& tape, const TapeHook& hook) {
+  std::string name;
+  for (const auto& [storage, its_name] : storage_names()) {
     if (storage == error.storage()) {
-      error.add_context(c10::str("The tensor is ", name, "."));
+      name = c10::str("\n  The tensor is ", its_name, ".");
       break;
     }
   }
-  error.add_context(what_is_read(tape, hook, error));
+  TORCH_CHECK(false, error.msg(), name, "\n  ", what_is_read(tape, hook, error));
 }
 
 }  // namespace ac2::internal
