@@ -9,7 +9,7 @@ from typing import Any, Callable, Optional, TypeVar, Union
 
 import torch
 
-from ac2 import _C, _compiled, _custom_ops, _fsdp, _higher_order, _kernels, _out_of_memory, _pointers, _transforms
+from ac2 import _C, _compiled, _custom_ops, _fsdp, _higher_order, _kernels, _out_of_memory, _pointers
 from ac2._budgets import BudgetLike, as_budget, models_costs, note_memory_fraction
 from ac2._policy import PolicyLike, as_flag, as_policy
 
@@ -143,7 +143,6 @@ class PolicyScope:
                 "`with ac2.PolicyScope(policy):`; the policy may be used again."
             )
         watch_python()
-        _transforms.warn_inside()
         if isinstance(self._arguments[1], _C.MemoryBudget):
             note_memory_fraction()
         _warn_of_hooks_around()

@@ -135,14 +135,23 @@ def test_holds_no_more_than_pytorchs_checkpointing(program):
     assert held < of_plain / 20
 
 
-def run_program(text):
+def run_program(text, *arguments):
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
-    return subprocess.run([sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, env=environment)
+    command = [sys.executable, "-c", textwrap.dedent(text), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
-INSIDE_TRANSFORMS = """
+TRANSFORMS = """
+    import sys
     import warnings
     import torch, ac2
+
+    def around(transform, function):
+        def call(x):
+            with ac2.PolicyScope("recompute_all"):
+                return transform(function)(x)
+
+        return call
 
     x = torch.randn(4, 8)
     block = lambda x: x.sin().exp().sin()
@@ -159,17 +168,21 @@ INSIDE_TRANSFORMS = """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         torch.func.vmap(inside)(x)
+        around(torch.func.vmap, outside)(x)
+        around(lambda f: lambda x: torch.autograd.grad(f(x), x)[0], outside)(x.clone().requires_grad_())
         said = [one for one in caught if "torch.func" in str(one.message)]
         assert not said, said
         for name, transform in transforms.items():
-            assert torch.equal(transform(inside)(x), transform(outside)(x)), name
+            program = transform(inside) if sys.argv[1] == "inside" else around(transform, outside)
+            assert torch.equal(program(x), transform(outside)(x)), name
     said = [str(one.message) for one in caught if "torch.func" in str(one.message)]
     assert len(said) == 1 and "torch.autograd.grad in place" in said[0], said
 """
 
 
-def test_a_region_inside_a_transform_that_differentiates_is_warned_of_once():
-    result = run_program(INSIDE_TRANSFORMS)
+@pytest.mark.parametrize("where", ["inside", "around"])
+def test_a_region_beside_a_transform_that_differentiates_is_warned_of_once(where):
+    result = run_program(TRANSFORMS, where)
     assert result.returncode == 0, result.stderr
 
 

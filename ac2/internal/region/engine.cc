@@ -1,5 +1,6 @@
 #include "ac2/internal/region/engine.h"
 
+#include <c10/core/AutogradState.h>
 #include <torch/csrc/autograd/engine.h>
 
 #include <atomic>
@@ -37,6 +38,30 @@ Region* saving_region() {
   return region;
 }
 
+// While it lives, a backward that this thread begins runs on it as a whole, as torch.autograd's
+// set_multithreading_enabled(False) says, if it makes a graph and a region records here. What the backward runs is
+// recorded then: autograd has threads of its own for accelerators, and the region is this thread's.
+class OnThisThread {
+ public:
+  explicit OnThisThread(bool create_graph) {
+    c10::AutogradState& state = c10::AutogradState::get_tls_state();
+    if (create_graph && state.get_multithreading_enabled() && ThreadRegions::here().recording() != nullptr) {
+      state.set_multithreading_enabled(false);
+      is_changed_ = true;
+    }
+  }
+  ~OnThisThread() {
+    if (is_changed_) {
+      c10::AutogradState::get_tls_state().set_multithreading_enabled(true);
+    }
+  }
+  OnThisThread(const OnThisThread&) = delete;
+  OnThisThread& operator=(const OnThisThread&) = delete;
+
+ private:
+  bool is_changed_ = false;
+};
+
 class RegionEngine final : public EngineInFront<Engine> {
  public:
   // Leaked: the engine's threads outlive static destruction.
@@ -51,6 +76,7 @@ class RegionEngine final : public EngineInFront<Engine> {
                                          bool create_graph, bool accumulate_grad,
                                          const torch::autograd::edge_list& outputs) override {
     const BackwardRun run;
+    const OnThisThread here(create_graph);
     return with_out_of_memory_note(
         [&] { return behind().execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs); });
   }

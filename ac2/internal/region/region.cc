@@ -2,6 +2,7 @@
 
 #include <ATen/SavedTensorHooks.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/macros/Macros.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/libtorch/unrecorded.h"
+#include "ac2/internal/libtorch/warn_in_op.h"
 #include "ac2/internal/region/decision_access.h"
 #include "ac2/internal/region/trace_access.h"
 
@@ -86,6 +88,20 @@ void apply(const RegionOptions& options, Region& region) {
         spelled("ScopeOptions::memory_budget", "memory_budget="), ").");
   }
   start_observers(options, region);
+}
+
+// Autograd asks for no hooks where they are off, so that ops are recorded and nothing of what is saved comes here.
+C10_NOINLINE void warn_of_hooks_that_are_off(const std::string& why) {
+  static constinit SaidOnce said;
+  if (why.find("torch.func") == std::string::npos || !said.is_to_say()) {
+    return;
+  }
+  warn_in_op(
+      "A transform of torch.func that differentiates (grad, vjp, jacrev, hessian) runs inside an ac2 region, or the "
+      "region was opened inside it. Such transforms turn the hooks for saved tensors off, so that all that autograd "
+      "saves in them is held as without a region, whatever the policy says. Results are the same. Differentiate with "
+      "torch.autograd.grad in place of the transform: it may be called inside a region, with create_graph=True too, "
+      "and what it computes is recomputed as the policy says.");
 }
 
 }  // namespace
@@ -237,6 +253,9 @@ Region* ThreadRegions::recording() {
   Region* region = innermost();
   if (region == nullptr) {
     return nullptr;
+  }
+  if (C10_UNLIKELY(hooks_->disabled_error_message.has_value())) {
+    warn_of_hooks_that_are_off(*hooks_->disabled_error_message);
   }
   const int graph_task = torch::autograd::get_current_graph_task_id();
   return region->graph_task == graph_task || makes_graph(graph_task) ? region : nullptr;
