@@ -58,6 +58,9 @@ class Buffer {
 // Writes to all that lies in the storage of `t`, through another tensor over the same bytes.
 void clamp_through_alias(const at::Tensor& t);
 
+// The cosine of whole(x), over which a kernel that is no op has written on the CPU before anybody reads it.
+at::Tensor by_kernel(const at::Tensor& x);
+
 // For register_hook().
 at::Tensor damped_gradient(const at::Tensor& gradient);
 

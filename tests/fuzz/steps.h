@@ -30,7 +30,7 @@ void metadata_step(Machine& machine, Dice& dice);
 // After the last region: any of these, or a write that a version counter of its own counts.
 void write_until_backward_step(Machine& machine, Dice& dice);
 
-// steps_foreign.cc: memory that LibTorch did not allocate, and that others write to.
+// steps_foreign.cc: memory that LibTorch did not allocate, and memory that no op writes to.
 void foreign_step(Machine& machine, Dice& dice);
 
 // steps_move.cc: tensors that the program lets go of, or lays over other storages.

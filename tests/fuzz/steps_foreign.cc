@@ -6,13 +6,13 @@
 namespace ac2::test {
 
 // Autograd saves nothing of what lies in the buffer: no step multiplies it with what requires a gradient. So plain
-// PyTorch does not see the writes.
+// PyTorch does not see the writes. A kernel writes to what nobody has read yet.
 void foreign_step(Machine& machine, Dice& dice) {
   const c10::Device on = machine.on();
   const Variable v = machine.pick(dice);
   Buffer& buffer = machine.buffer();
   const int filler = dice.roll(4);
-  switch (dice.roll(8)) {
+  switch (dice.roll(9)) {
     case 0:
       return machine.let("whole(" + v.name + ") + buffer.floats().to(on)",
                          [&] { return whole(v.tensor) + buffer.floats().to(on); });
@@ -27,6 +27,9 @@ void foreign_step(Machine& machine, Dice& dice) {
     case 5:
       return machine.run("buffer.floats().mul_(0.75)", [&] { buffer.floats().mul_(0.75); });
     case 6:
+      return machine.let("whole(" + v.name + ") * by_kernel(" + v.name + ")",
+                         [&] { return whole(v.tensor) * by_kernel(v.tensor); });
+    case 7:
       return machine.run("buffer.floats().copy_(whole(" + v.name + ".detach()))",
                          [&] { buffer.floats().copy_(whole(v.tensor.detach())); });
     default:

@@ -118,6 +118,11 @@ class Value {
     versions_.watch_after_write(old.versions_, tensor);
   }
 
+  // A byte_sample() of what its op left, until somebody reads that for the first time; see tape/first_read.h. 0 if none
+  // was taken.
+  uint32_t sample() const { return sample_; }
+  void set_sample(uint32_t sample) { sample_ = sample; }
+
   // The stream on which a replay made the bytes that are there, or on which they were last used since.
   c10::StreamId stream() const { return stream_; }
   void set_stream(c10::StreamId stream) { stream_ = stream; }
@@ -313,6 +318,7 @@ class Value {
   bool is_on_its_way_ = false;
   bool is_without_gradient_ = false;
   bool is_shared_ = false;
+  uint32_t sample_ = 0;
 
   Node* producer_ = nullptr;  // owned
   uint32_t slot_ = 0;

@@ -81,6 +81,7 @@ class NodeBuilder {
       saves_ = true;
       tape_.kept().note_choice();
     }
+    samples_ = !saves_ && is_on_cpu_alone() && !call_.facts.communicates;
     attach_results(decision);
     if (node->live_outputs == 0) {
       tape_.lifetimes().discard(node);
@@ -158,6 +159,7 @@ class NodeBuilder {
     } else {
       input.value = plain ? tape_.storages().read_plain(tensor) : tape_.storages().read(tensor);
       input.meta = plain ? tape_.intern(tensor) : nullptr;
+      tape_.is_read(input.value, tensor);
       if (C10_UNLIKELY(input.value->is_foreign())) {
         input.value = read_foreign(input.value);
       } else if (C10_UNLIKELY(input.value->is_managed())) {
@@ -281,6 +283,9 @@ class NodeBuilder {
   void attach(Value* value, NodeOutput output, const at::Tensor& tensor, const PolicyDecision& decision) {
     tape_.decisions().decide_first(value, saves_);
     tape_.lifetimes().attach(node_, value, output, saves_);
+    if (samples_) {
+      value->set_sample(sample_of(*value->original_address()));
+    }
     if (is_without_gradient()) {
       tape_.set_without_gradient(value);
     }
@@ -307,6 +312,12 @@ class NodeBuilder {
     }
   }
 
+  // No other device may still be about to write what the op has returned.
+  bool is_on_cpu_alone() const {
+    constexpr uint64_t kBackends = c10::full_backend_mask;
+    return (call_.keys.raw_repr() & kBackends) == c10::DispatchKeySet(c10::BackendComponent::CPUBit).raw_repr();
+  }
+
   // Even under a budget, because offloaded values take none of it.
   bool leaves_device() const {
     bool any = false;
@@ -321,6 +332,7 @@ class NodeBuilder {
   bool lacks_old_bytes_ = false;
   bool reads_foreign_ = false;  // the op reads bytes that a replay could not read again
   bool saves_ = true;
+  bool samples_ = false;  // results, so that a kernel which no dispatcher sees is found by what it has written
   const bool asks_for_gradients_;
   bool takes_gradient_ = false;  // if it asks
 };

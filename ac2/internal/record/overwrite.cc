@@ -209,6 +209,9 @@ void Overwrites::plan(LockedTape& tape, Target& target, const Outlook& outlook, 
     target.handed_on = true;
     return;
   }
+  if (target.is_read()) {
+    tape.is_read(old, target.tensor);
+  }
   tape.lifetimes().ref(old);
   target.old = old;
   if (hand_on(tape, target, outlook)) {

@@ -1,5 +1,6 @@
 // The work that a change under the tape's lock leaves to be done without the lock: values are packed, copies to the
-// host are looked after, and the budget is met.
+// host are looked after, the budget is met, and what
+// was found is said.
 //
 //   PendingWork pending;
 //   {
@@ -18,9 +19,12 @@
 #include <c10/macros/Macros.h>
 #include <c10/util/SmallVector.h>
 
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "ac2/internal/budget/budget.h"
+#include "ac2/internal/libtorch/warn_in_op.h"
 #include "ac2/internal/replay/packing.h"
 #include "ac2/internal/tape/tape.h"
 
@@ -32,6 +36,9 @@ class PendingWork {
   void take(LockedTape& tape) {
     if (C10_UNLIKELY(tape.bytes().has_pending_packs())) {
       packs_ = tape.bytes().take_pending_packs();
+    }
+    if (C10_UNLIKELY(tape.has_warning())) {
+      warning_ = tape.take_warning();
     }
   }
   // Whether pack functions of the program will run.
@@ -49,10 +56,14 @@ class PendingWork {
     if (Budget* budget = tape.budget()) {
       budget->make_room(0, std::forward<At>(at));
     }
+    if (C10_UNLIKELY(warning_ != nullptr)) {
+      warn_in_op(*std::exchange(warning_, nullptr));
+    }
   }
 
  private:
   c10::SmallVector<Value*, 2> packs_;
+  std::unique_ptr<std::string> warning_;
 };
 
 }  // namespace ac2::internal

@@ -1,6 +1,7 @@
 #include "ac2/internal/tape/locked_tape.h"
 
 #include "absl/container/flat_hash_set.h"
+#include "ac2/internal/libtorch/warn_in_op.h"
 
 namespace ac2::internal {
 
@@ -32,6 +33,14 @@ void LockedTape::expose(Value* value, c10::StorageImpl* storage) {
     observers_.tell([&](Observer& observer) { observer.anchored(*value); });
     lifetimes_.make_outside(value);
   }
+}
+
+C10_NOINLINE void LockedTape::expose_to_kernel(Value* value, const at::Tensor& tensor) {
+  static constinit SaidOnce said;
+  if (warning_ == nullptr && said.is_to_say()) {
+    warning_ = std::make_unique<std::string>(text_of_unseen_kernel(*value->producer(), value->bytes()));
+  }
+  expose(value, tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
 }
 
 void LockedTape::exchange_gather_units(std::shared_ptr<const GatherUnits>& gather) {

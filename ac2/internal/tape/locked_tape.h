@@ -20,12 +20,15 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/macros/Macros.h>
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "ac2/internal/graph/node.h"
@@ -36,6 +39,7 @@
 #include "ac2/internal/tape/byte_ledger.h"
 #include "ac2/internal/tape/decisions.h"
 #include "ac2/internal/tape/exposed_storages.h"
+#include "ac2/internal/tape/first_read.h"
 #include "ac2/internal/tape/foreign_copies.h"
 #include "ac2/internal/tape/hook_list.h"
 #include "ac2/internal/tape/kept_values.h"
@@ -96,6 +100,16 @@ class LockedTape {
 
   // Code that no dispatcher sees may write from now on to `storage`, which `value` stands for.
   void expose(Value* value, c10::StorageImpl* storage);
+  // An op or autograd reads the bytes of `tensor`, which stands for `value`. If a kernel that no dispatcher sees has
+  // written there since an op made them, the value is exposed.
+  void is_read(Value* value, const at::Tensor& tensor) {
+    if (value->sample() != 0 && C10_UNLIKELY(is_changed_at_first_read(*value, tensor))) {
+      expose_to_kernel(value, tensor);
+    }
+  }
+  // A warning that is to be given without the lock; null if there is none.
+  std::unique_ptr<std::string> take_warning() { return std::move(warning_); }
+  bool has_warning() const { return warning_ != nullptr; }
   // Whether what an op writes to `storage` cannot be computed again because of that.
   bool is_exposed(const c10::StorageImpl* storage) const { return exposed_.contains(storage); }
 
@@ -128,6 +142,7 @@ class LockedTape {
 
   LockedTape();
   void close();
+  void expose_to_kernel(Value* value, const at::Tensor& tensor);
   // Lets go of what a region that lasts would gather without end. Called between two calls, because anything that a
   // call under way refers to would be neither found nor let go of.
   void tidy();
@@ -151,6 +166,7 @@ class LockedTape {
   MetaTable metas_;
   EnvironmentTable environments_;
   ExposedStorages exposed_;
+  std::unique_ptr<std::string> warning_;
   c10::SmallVector<int, 2> active_backwards_;
   std::vector<at::Tensor> lent_tensors_;
   std::shared_ptr<const GatherUnits> gather_units_;

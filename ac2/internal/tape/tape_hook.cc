@@ -10,6 +10,7 @@ namespace ac2::internal {
 
 void TapeHook::attach(LockedTape& tape, const at::Tensor& tensor, const OpaqueForm* made) {
   value_ = tape.storages().read(tensor);
+  tape.is_read(value_, tensor);
   if (made != nullptr && value_->is_opaque() && !value_->is_used()) {
     value_->changeable_opaque_form()->alias = made->alias;
     value_->changeable_opaque_form()->parts = made->parts;
