@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <stdexcept>
 
+#include "tests/fuzz/regions_switch.h"
 #include "tests/support/regions.h"
 #include "tests/support/side_stream.h"
 
@@ -177,9 +178,10 @@ void clamp_through_alias(const at::Tensor& t) {
   at::from_blob(storage.mutable_data(), {numbers}, at::TensorOptions().dtype(t.dtype())).clamp_(-0.5, 0.5);
 }
 
-at::Tensor by_kernel(const at::Tensor& x) {
+at::Tensor by_kernel(const at::Tensor& x, const Regions& regions) {
   at::Tensor y = whole(x.detach()).to(at::kFloat).cos();
   if (!y.device().is_cpu()) return y.mul_(0.5).add_(0.25);
+  regions.before_kernel(y);
   float* numbers = y.mutable_data_ptr<float>();
   for (int64_t i = 0; i < y.numel(); ++i) {
     numbers[i] = numbers[i] * 0.5f + 0.25f;

@@ -8,6 +8,8 @@
 
 namespace ac2::test {
 
+class Regions;
+
 // 4 by 4 of its elements, whatever its sizes: itself, a view or a copy. Integers become floats.
 at::Tensor whole(const at::Tensor& tensor);
 
@@ -59,7 +61,7 @@ class Buffer {
 void clamp_through_alias(const at::Tensor& t);
 
 // The cosine of whole(x), over which a kernel that is no op has written on the CPU before anybody reads it.
-at::Tensor by_kernel(const at::Tensor& x);
+at::Tensor by_kernel(const at::Tensor& x, const Regions& regions);
 
 // For register_hook().
 at::Tensor damped_gradient(const at::Tensor& gradient);

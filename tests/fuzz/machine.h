@@ -52,6 +52,8 @@ class Machine {
 
   // That of the inputs; `on` in the source.
   c10::Device on() const { return on_; }
+  // `regions` in the source.
+  const Regions& regions() const { return regions_; }
   // `buffer` in the source.
   Buffer& buffer() { return buffer_; }
 

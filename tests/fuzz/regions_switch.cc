@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "ac2/expose.h"
 #include "ac2/internal/region/resting.h"
 #include "ac2/names.h"
 #include "ac2/policy_instance.h"
@@ -144,6 +145,10 @@ void Regions::begin() {
     traces_.push_back(scopes_.back()->trace());
     if (setting_->rests) internal::let_region_rest();
   }
+}
+
+void Regions::before_kernel(const at::Tensor& tensor) const {
+  if (setting_ != nullptr && setting_->verify) expose(tensor);
 }
 
 void Regions::open(uint32_t policy) {

@@ -86,6 +86,9 @@ class Regions {
   // PREFER_RECOMPUTE; 3 to 5 the same, by a name.
   void tag(const at::Tensor& tensor, uint32_t decision);
 
+  // A kernel that is no op is about to write to `tensor`. Verify mode refuses such a write that nobody tells of.
+  void before_kernel(const at::Tensor& tensor) const;
+
   ProgramEnd& program_end() { return end_ != nullptr ? *end_ : no_end_; }
 
   // Of all regions so far.

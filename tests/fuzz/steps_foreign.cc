@@ -27,8 +27,8 @@ void foreign_step(Machine& machine, Dice& dice) {
     case 5:
       return machine.run("buffer.floats().mul_(0.75)", [&] { buffer.floats().mul_(0.75); });
     case 6:
-      return machine.let("whole(" + v.name + ") * by_kernel(" + v.name + ")",
-                         [&] { return whole(v.tensor) * by_kernel(v.tensor); });
+      return machine.let("whole(" + v.name + ") * by_kernel(" + v.name + ", regions)",
+                         [&] { return whole(v.tensor) * by_kernel(v.tensor, machine.regions()); });
     case 7:
       return machine.run("buffer.floats().copy_(whole(" + v.name + ".detach()))",
                          [&] { buffer.floats().copy_(whole(v.tensor.detach())); });

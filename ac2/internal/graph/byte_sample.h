@@ -5,6 +5,7 @@
 // result of forward once more.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -14,21 +15,23 @@ namespace ac2::internal {
 // Never 0. `bytes` may be null if there are none.
 inline uint32_t byte_sample(const void* bytes, size_t nbytes) {
   constexpr size_t kWords = 8;
-  constexpr uint64_t kFactor = 0x9e3779b97f4a7c15;  // 2^64 by the golden ratio, as in Fibonacci hashing
+  // Odd, so that no two words lead from one hash to the same other.
+  constexpr uint64_t kFactor = 0x9e3779b97f4a7c15;
   const char* at = static_cast<const char*>(bytes);
   uint64_t hash = nbytes;
-  const auto add = [&hash](uint64_t word) { hash = (hash ^ word ^ (hash >> 29)) * kFactor; };
+  const auto add = [&hash](const char* from, size_t count) {
+    uint64_t word = 0;
+    std::memcpy(&word, from, count);
+    hash = (hash ^ word) * kFactor;
+  };
   if (nbytes >= sizeof(uint64_t)) {
     const size_t last = nbytes - sizeof(uint64_t);
+    const size_t step = (last + kWords - 2) / (kWords - 1);  // rounded up, so that no byte of a few is left out
     for (size_t i = 0; i < kWords; ++i) {
-      uint64_t word;
-      std::memcpy(&word, at + last * i / (kWords - 1), sizeof word);
-      add(word);
+      add(at + std::min(i * step, last), sizeof(uint64_t));
     }
   } else if (nbytes > 0) {
-    uint64_t word = 0;
-    std::memcpy(&word, at, nbytes);
-    add(word);
+    add(at, nbytes);
   }
   return static_cast<uint32_t>(hash >> 32) | 1;
 }

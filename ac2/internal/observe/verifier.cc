@@ -248,15 +248,15 @@ void Verifier::check_unwritten(const at::Tensor& tensor) {
     known = *expected(*value);
     producer = describe(*value->producer());
   }
-  TORCH_CHECK(fingerprint_of(*known.elements, tensor.storage()) == known.fingerprint, "Verify: the result of ",
-              producer, ", of sizes ", known.elements->sizes(),
-              ", has changed since, though no version counter says so. Something wrote to it that no dispatcher sees "
-              "(data_ptr(), another library), and it would be recomputed as it was. Write to it with ATen ops, or save "
-              "it, with a "
-              "tag that it is given before (",
-              spelled("tag_with_policy(tensor, CheckpointPolicy::MUST_SAVE)",
-                      "ac2.tag_with_policy(tensor, ac2.CheckpointPolicy.MUST_SAVE)"),
-              ").");
+  TORCH_CHECK(
+      fingerprint_of(*known.elements, tensor.storage()) == known.fingerprint, "Verify: the result of ", producer,
+      ", of sizes ", known.elements->sizes(),
+      ", has changed since, though no version counter says so. Something wrote to it that no dispatcher sees "
+      "(data_ptr(), another library), and it would be recomputed as it was. Write to it with ATen ops, or call ",
+      spelled("ac2::expose(tensor)", "ac2.expose(tensor)"), " before, or save it, with a tag that it is given before (",
+      spelled("tag_with_policy(tensor, CheckpointPolicy::MUST_SAVE)",
+              "ac2.tag_with_policy(tensor, ac2.CheckpointPolicy.MUST_SAVE)"),
+      ").");
 }
 
 void Verifier::before_pack(const Value& value, const at::Tensor& tensor) {

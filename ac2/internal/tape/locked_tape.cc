@@ -28,6 +28,9 @@ void LockedTape::expose(Value* value, c10::StorageImpl* storage) {
   if (!closed_) {
     exposed_.add(storage);
   }
+  if (value->producer() != nullptr) {
+    bytes_.forget_offered_form(value);
+  }
   // A value with another form is in that form already. Bytes that a backward has replayed are that backward's.
   if (value->producer() != nullptr && value->is_only_original()) {
     observers_.tell([&](Observer& observer) { observer.anchored(*value); });

@@ -70,6 +70,13 @@ class ValueBytes {
   void hold_packed(Value* value, c10::IValue packed, int64_t packed_bytes);
   // The value, which has no form, may be packed into `form` under a budget.
   void note_narrow_form(Value* value, PackedForm form) { value->set_form(std::move(form)); }
+  // The value has come to have bytes that nothing computes again, so it is no longer packed for room. One that is
+  // packed already stays as it is.
+  void forget_offered_form(Value* value) {
+    if (const PackedForm* form = value->packed_form(); form != nullptr && form->is_for_room && form->packed.isNone()) {
+      value->clear_form();
+    }
+  }
   // `copy` has the bytes of the value, which is held in a storage; `form` is without it.
   void note_host_copy(Value* value, PackedForm form, c10::IValue copy);
   // The host copy takes the place of the storage that is held.
