@@ -170,9 +170,10 @@ std::unique_ptr<PyScope> open_scope(const py::object& policy, const py::object& 
 std::string repr_of(const TraceStats& stats) {
   return c10::str("TraceStats(recorded_ops=", stats.recorded_ops, ", live_nodes=", stats.live_nodes,
                   ", saved_bytes=", stats.saved_bytes, ", recomputed_ops=", stats.recomputed_ops,
-                  ", recomputed_bytes=", stats.recomputed_bytes, ", replayed_bytes=", stats.replayed_bytes, ", verified_results=", stats.verified_results,
-                  ", peak_bytes=", stats.peak_bytes, ", copied_bytes=", stats.copied_bytes,
-                  ", evicted_values=", stats.evicted_values, ", evicted_bytes=", stats.evicted_bytes, ", narrowed_values=", stats.narrowed_values,
+                  ", recomputed_bytes=", stats.recomputed_bytes, ", replayed_bytes=", stats.replayed_bytes,
+                  ", verified_results=", stats.verified_results, ", peak_bytes=", stats.peak_bytes,
+                  ", copied_bytes=", stats.copied_bytes, ", evicted_values=", stats.evicted_values,
+                  ", evicted_bytes=", stats.evicted_bytes, ", narrowed_values=", stats.narrowed_values,
                   ", offloaded_bytes=", stats.offloaded_bytes, ", not_offloaded_bytes=", stats.not_offloaded_bytes,
                   ")");
 }
