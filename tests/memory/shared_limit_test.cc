@@ -38,6 +38,7 @@ constexpr TrainingStep::Sizes kSizes{.layers = 8, .batch = 4096, .dim = 64};
 struct Told {
   std::atomic<int64_t> used{0};
   std::atomic<int64_t> most_together{0};
+  std::atomic<int> steps{0};
   uint64_t hash = 0;
   int64_t shortages = 0;
   int64_t recorded_ops = 0;
@@ -109,9 +110,13 @@ uint64_t hash_of(const std::vector<at::Tensor>& tensors) {
   return hash;
 }
 
-uint64_t train(const std::function<void(const std::function<void()>&)>& around) {
+// `told`, if there is one, counts the steps.
+uint64_t train(const std::function<void(const std::function<void()>&)>& around, Told* told = nullptr) {
   TrainingStep step(at::kCPU, kSizes);
-  for (int i = 0; i < kSteps; ++i) step.run(around);
+  for (int i = 0; i < kSteps; ++i) {
+    step.run(around);
+    if (told != nullptr) ++told->steps;
+  }
   return hash_of(step.state());
 }
 
@@ -122,11 +127,13 @@ void plain(const std::function<void()>& forward) {
 void train_in_a_region(Told& told) {
   internal::Budget& budget = *internal::whatever_fits_budget(internal::CostSource::kModelled);
   std::vector<std::shared_ptr<const Trace>> traces;
-  told.hash = train([&](const std::function<void()>& forward) {
-    const PolicyScope scope({.memory_budget = whatever_fits(true)});
-    traces.push_back(scope.trace());
-    forward();
-  });
+  told.hash = train(
+      [&](const std::function<void()>& forward) {
+        const PolicyScope scope({.memory_budget = whatever_fits(true)});
+        traces.push_back(scope.trace());
+        forward();
+      },
+      &told);
   told.shortages = budget.hurried_drops();
   for (const auto& trace : traces) {
     told.recorded_ops += trace->stats().recorded_ops;
@@ -134,13 +141,14 @@ void train_in_a_region(Told& told) {
   }
 }
 
-int in_a_process(Shared& shared, int process, int64_t limit) {
+// The second process begins when the first one has done so many steps.
+int in_a_process(Shared& shared, int process, int64_t limit, int head_start) {
   Told& told = shared.of.at(process);
   try {
     TellingAllocator::install().tell(shared, process);
     internal::RetryingAllocator::set_gauge(std::make_shared<SharedMemory>(shared, limit));
     ++shared.ready;
-    while (shared.ready < kProcesses) sched_yield();
+    while (shared.ready < kProcesses || (process > 0 && shared.of[0].steps < head_start)) sched_yield();
     train_in_a_region(told);
   } catch (const std::exception& error) {
     std::snprintf(told.error.data(), told.error.size(), "%s", error.what());
@@ -151,12 +159,12 @@ int in_a_process(Shared& shared, int process, int64_t limit) {
 }
 
 // By processes of their own: threads do not live on in a child, so the parent has none.
-void run_processes(Shared& shared, int64_t limit) {
+void run_processes(Shared& shared, int64_t limit, int head_start) {
   std::array<pid_t, kProcesses> children{};
   for (int i = 0; i < kProcesses; ++i) {
     children.at(i) = fork();
     if (children.at(i) == 0) {
-      _exit(in_a_process(shared, i, limit));
+      _exit(in_a_process(shared, i, limit, head_start));
     }
   }
   for (const pid_t child : children) {
@@ -166,7 +174,8 @@ void run_processes(Shared& shared, int64_t limit) {
   }
 }
 
-TEST(SharedLimitTest, TwoProcessesThatTogetherNeedMoreThanThereIsBothTrainToTheBitsOfPlainTraining) {
+// The limit is `share` of what plain training takes at most. 16 MiB of it are a reserve, which is left alone.
+void expect_that_both_train(double share, int head_start) {
   at::set_num_threads(1);
   auto& memory = testing::CountingAllocator::install();
   TellingAllocator::install();
@@ -178,8 +187,8 @@ TEST(SharedLimitTest, TwoProcessesThatTogetherNeedMoreThanThereIsBothTrainToTheB
   void* const mapped = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(mapped, MAP_FAILED);
   auto& shared = *new (mapped) Shared;
-  const int64_t limit = peak / 2 * 3 + 16 * kMiB;  // of which the reserve is left alone
-  run_processes(shared, limit);
+  const int64_t limit = static_cast<int64_t>(static_cast<double>(peak) * share) + 16 * kMiB;
+  run_processes(shared, limit, head_start);
   for (const Told& told : shared.of) {
     EXPECT_EQ(told.hash, expected) << told.error.data();
     EXPECT_LE(told.most_together.load(), limit);
@@ -190,6 +199,14 @@ TEST(SharedLimitTest, TwoProcessesThatTogetherNeedMoreThanThereIsBothTrainToTheB
   }
   EXPECT_GT(shared.of[0].shortages + shared.of[1].shortages, 0);
   munmap(mapped, sizeof(Shared));
+}
+
+TEST(SharedLimitTest, TwoProcessesThatTogetherNeedMoreThanThereIsBothTrainToTheBitsOfPlainTraining) {
+  expect_that_both_train(1.5, /*head_start=*/0);
+}
+
+TEST(SharedLimitTest, AProcessThatBeginsWhenAnotherHasTheMemoryTrainsToo) {
+  expect_that_both_train(1.2, /*head_start=*/3);
 }
 
 }  // namespace
