@@ -122,7 +122,8 @@ def _bytes(count: float) -> str:
 def sentences() -> List[str]:
     with torch._C.DisableTorchFunctionSubclass():
         told = [
-            f"On {device} the program holds {', '.join(f'{_bytes(size)} of {kind}' for kind, size in kinds.items())}: no budget may drop these."
+            f"On {device} the program holds {', '.join(f'{_bytes(size)} of {kind}' for kind, size in kinds.items())}: "
+            "no budget may drop these."
             for device, kinds in _bytes_by_device().items()
         ]
         return told + [f"{what} has {count} tensors whose graphs it keeps." for count, what in _keepers()]
