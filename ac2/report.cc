@@ -16,6 +16,7 @@
 #include "ac2/internal/report/held_text.h"
 #include "ac2/internal/report/report_data.h"
 #include "ac2/internal/report/report_page.h"
+#include "ac2/internal/report/shortage_note.h"
 
 namespace ac2 {
 
@@ -44,8 +45,8 @@ std::string explain(const Trace& trace) {
 }
 
 std::string explain_held(std::string_view error) {
-  const std::vector<internal::HeldValue> held = internal::held_values(internal::storage_names());
-  return error.empty() ? internal::held_text(held) : internal::shortage_text(held, error);
+  return error.empty() ? internal::held_text(internal::held_values(internal::storage_names()))
+                       : internal::shortage_note(error, /*call=*/nullptr);
 }
 
 std::string to_dot(const Trace& trace) {

@@ -12,6 +12,7 @@ struct TraceStats {
   int64_t saved_bytes = 0;       // held for backward now, with the inputs and parameters that ops need
   int64_t recomputed_ops = 0;    // ops replayed so far
   int64_t recomputed_bytes = 0;  // bytes of replayed results held now
+  int64_t replayed_bytes = 0;    // bytes of all results that replays have computed so far
   // Replayed results that verify mode has compared with forward's so far. If it stays 0 after a backward of a region
   // with ScopeOptions::verify, nothing that could be compared was replayed: the option has checked no replay.
   int64_t verified_results = 0;
@@ -20,6 +21,7 @@ struct TraceStats {
   // did not allocate and that may change at any time.
   int64_t copied_bytes = 0;
   int64_t evicted_values = 0;   // values that a memory budget dropped so far
+  int64_t evicted_bytes = 0;    // bytes of those
   int64_t narrowed_values = 0;  // values that a memory budget packed into a narrower form so far, in place of dropping
   int64_t offloaded_bytes = 0;  // now in another memory, or on the way there; these are not in saved_bytes
   // Should have been offloaded so far, but stayed on the device because no pinned memory was left. In saved_bytes while

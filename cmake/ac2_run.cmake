@@ -12,6 +12,7 @@ target_link_options(ac2_linked INTERFACE "LINKER:--undefined=ac2_is_linked")
 # Needs nothing but libc. Its last calls are jumps, in every configuration.
 add_library(ac2_preload MODULE ac2/run/preload.cc)
 target_include_directories(ac2_preload SYSTEM PRIVATE "$<TARGET_PROPERTY:LibTorch::cpu,INTERFACE_INCLUDE_DIRECTORIES>")
+target_include_directories(ac2_preload PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
 target_compile_options(ac2_preload PRIVATE -O2 -fno-exceptions -fno-rtti -fno-threadsafe-statics)
 target_link_options(ac2_preload PRIVATE "LINKER:--as-needed")
 target_link_libraries(ac2_preload PRIVATE ${CMAKE_DL_LIBS})

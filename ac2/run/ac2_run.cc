@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "ac2/internal/automatic/settings.h"
+#include "ac2/internal/automatic/variables.h"
 
 // Where the libraries are installed, seen from this program's folder.
 #ifndef AC2_RUN_LIBRARIES
@@ -28,6 +29,8 @@
 #endif
 
 namespace {
+
+namespace variables = ac2::internal::variables;
 
 constexpr int kWrongUsage = 2;  // as of other commands
 constexpr int kCannotRun = 126;
@@ -73,11 +76,11 @@ struct Option {
   const char* variable;
   bool has_value;
 };
-constexpr std::array<Option, 5> kOptions{{{"--memory-budget", "AC2_MEMORY_BUDGET", true},
-                                          {"--policy", "AC2_POLICY", true},
-                                          {"--report", "AC2_REPORT", true},
-                                          {"--verify", "AC2_VERIFY", false},
-                                          {"--quiet", "AC2_QUIET", false}}};
+constexpr std::array<Option, 5> kOptions{{{"--memory-budget", variables::kBudget, true},
+                                          {"--policy", variables::kPolicy, true},
+                                          {"--report", variables::kReport, true},
+                                          {"--verify", variables::kVerify, false},
+                                          {"--quiet", variables::kQuiet, false}}};
 
 // Puts the options into the environment. Returns the program and its arguments, none after --help.
 std::vector<char*> read_options(char** arguments) {
@@ -251,9 +254,9 @@ void prepare(const std::string& name) {
   preload(library);
   // Whether there is LibTorch concerns the programs that a script starts, not the one that reads it.
   if (program.is_script) {
-    unsetenv("AC2_RUN_PROCESS");
+    unsetenv(variables::kRunProcess);
   } else {
-    set("AC2_RUN_PROCESS", std::to_string(getpid()));
+    set(variables::kRunProcess, std::to_string(getpid()));
   }
 }
 

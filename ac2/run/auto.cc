@@ -5,6 +5,7 @@
 #include <string>
 
 #include "ac2/internal/automatic/own_regions.h"
+#include "ac2/internal/automatic/variables.h"
 
 // A symbol that CMake's ac2::auto has the linker look for, so that the archive's member is not left out.
 extern "C" {
@@ -14,7 +15,7 @@ extern const bool ac2_is_linked;
 // LibTorch's own static objects exist by now: the libraries that a program is linked to come before the program's.
 extern "C" const bool ac2_is_linked = [] {
   // Tells libac2_preload.so, which would start regions a second time.
-  setenv("AC2_LINKED_INTO", std::to_string(getpid()).c_str(), 1);
+  setenv(ac2::internal::variables::kLinkedInto, std::to_string(getpid()).c_str(), 1);
   ac2::internal::start_own_regions();
   return true;
 }();

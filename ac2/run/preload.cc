@@ -29,7 +29,11 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "ac2/internal/automatic/variables.h"
+
 namespace {
+
+namespace variables = ac2::internal::variables;
 
 using Main = int (*)(int, char**, char**);
 using StartMain = int (*)(Main, int, char**, void (*)(), void (*)(), void (*)(), void*);
@@ -131,7 +135,7 @@ bool find_auto(char* path, size_t size) {
 }
 
 void load_ac2(void* libtorch) {
-  if (is_this_process("AC2_LINKED_INTO")) {
+  if (is_this_process(variables::kLinkedInto)) {
     return;
   }
   if (dlsym(RTLD_DEFAULT, "Py_IsInitialized") != nullptr) {
@@ -174,8 +178,8 @@ void look_for_libtorch() {
 }
 
 void say_that_there_was_none() {
-  const char* const quiet = std::getenv("AC2_QUIET");
-  if (!has_found && is_this_process("AC2_RUN_PROCESS") && (quiet == nullptr || std::strcmp(quiet, "1") != 0)) {
+  const char* const quiet = std::getenv(variables::kQuiet);
+  if (!has_found && is_this_process(variables::kRunProcess) && (quiet == nullptr || std::strcmp(quiet, "1") != 0)) {
     say("ac2-run: the program loaded no %s, so it ran as it is. It has no LibTorch, or one that is linked into it "
         "statically.",
         kLibTorch);

@@ -1,82 +1,44 @@
 """Regions that last as long as their thread, of a program that runs as a whole in them.
 
-``ac2._start`` decides which threads have one. All of them have one memory budget. What the program is told comes from the
-environment (``AC2_MEMORY_BUDGET`` and others), where the command line has put it too.
+``ac2._start`` decides which threads have one. What the program is told comes from the environment (``AC2_MEMORY_BUDGET`` and
+others), where the command line has put it too. It is read when the first region opens. What the regions did is gathered,
+and said at the end, by the runtime (ac2/internal/automatic/process_record.h), as for C++ programs.
 """
 
 import multiprocessing
 import os
 import threading
 import warnings
-from typing import Any, Dict, List, Optional, Tuple
+from typing import List, Optional, Set
 
 import torch
 
-from ac2 import _C, _out_of_memory, _start
+from ac2 import _C, _holdings, _out_of_memory, _start
 from ac2._budgets import note_memory_fraction
 from ac2._policy import as_policy
-from ac2._report import write_report
 from ac2._scope import PolicyScope, _warn_of_ops, watch_python
 
-# Of a trace, those that only grow.
-_COUNTS = ("recorded_ops", "recomputed_ops", "evicted_values", "narrowed_values")
-
-_was_forked = False
+_local = threading.local()  # .scope: of this thread's region
 _lock = threading.Lock()
-_local = threading.local()  # .region: of this thread
-_regions: List["_Region"] = []
-_of_parent: List["_Region"] = []  # of threads that a fork has left behind: their scopes are never closed
-_counts: Dict[str, int] = dict.fromkeys(_COUNTS, 0)  # of regions that have nothing left to count
-_peak_bytes = 0  # of those
-_budget: Optional[_C.MemoryBudget] = None
-_shortages_before = 0  # of a parent
-_ran_out = False
+_open: Set["_C.Scope"] = set()
+_of_parent: List["_C.Scope"] = []  # of threads that a fork has left behind: these scopes are never closed
+_record: Optional["_C.ProcessRecord"] = None
 _ended_in: Optional[int] = None  # the id of the process that has said its last
-_held: List[Tuple[str, int]] = []
-_repeated = ""
 
 
-class _Region:
-    def __init__(self, scope: "_C.Scope") -> None:
-        self.scope = scope
-        self.trace = scope.trace
-        self.is_open = True
-        self.before = dict.fromkeys(_COUNTS, 0)  # counted by a parent
-
-    def counts(self) -> Dict[str, int]:
-        stats = self.trace.stats()
-        return {name: getattr(stats, name) - self.before[name] for name in _COUNTS}
-
-
-def _variable(name: str) -> str:
-    return os.environ.get(name, "")
-
-
-def budget_text() -> str:
-    """Empty where a policy alone decides."""
-    return _variable(_start.BUDGET) or ("" if _variable(_start.POLICY) else "auto")
-
-
-def _shared_budget() -> Optional[_C.MemoryBudget]:
-    global _budget
+def _the_record() -> "_C.ProcessRecord":
+    global _record
     with _lock:
-        if _budget is None and budget_text():
-            kind, count = _C.parse_budget(budget_text(), _start.BUDGET)
-            # Processes of a job, so that those with the same shapes drop the same values.
-            modelled = _variable("WORLD_SIZE").isdigit() and int(_variable("WORLD_SIZE")) > 1
-            if kind == "auto":
-                _budget = _C.whatever_fits(modelled)
-            else:
-                make = {"strict": _C.MemoryBudget, "peak": _C.MemoryBudget.peak, "soft": _C.MemoryBudget.soft}[kind]
-                _budget = make(count, modelled)
-        return _budget
+        if _record is None:
+            _record = _C.ProcessRecord()
+        return _record
 
 
-def _policy() -> Optional[_C.Policy]:
+def _policy(name: str) -> Optional["_C.Policy"]:
     """Only now, because the names of policies are the runtime's to know, which needs torch."""
     global _ended_in
     try:
-        return as_policy(_variable(_start.POLICY) or None)
+        return as_policy(name or None)
     except ValueError as error:
         _ended_in = os.getpid()
         _start.say(f"ac2: error: {_start.POLICY}, or --policy: {error}\n")
@@ -85,96 +47,83 @@ def _policy() -> Optional[_C.Policy]:
 
 def open_here() -> None:
     """Opens the region of this thread, if it has none."""
-    if getattr(_local, "region", None) is not None:
+    if getattr(_local, "scope", None) is not None:
         return
     watch_python()
     note_memory_fraction()
-    _out_of_memory.before_backward = _note_what_is_held
-    scope = PolicyScope(
-        _policy(),
-        memory_budget=_shared_budget(),
-        verify=_variable(_start.VERIFY) == "1",
-        timeline=bool(_variable(_start.REPORT)),
-    )
+    record = _the_record()
+    options = PolicyScope(_policy(record.policy), memory_budget=record.budget, verify=record.verify, timeline=record.timeline)
+    _out_of_memory.before_backward = _before_backward
     # Not by `with`: a thread that begins has no threading.Thread yet, and the end of the program is no mistake.
-    region = _Region(_C.Scope(*scope._arguments))
+    scope = _C.Scope(*options._arguments)
     _C.let_region_rest()
-    _local.region = region
+    _local.scope = scope
+    record.add(scope.trace)
     with _lock:
-        _fold()
-        _regions.append(region)
+        _open.add(scope)
 
 
 def close_here() -> None:
     """Closes the region of this thread, if it has one."""
-    region = getattr(_local, "region", None)
-    if region is None:
+    scope = getattr(_local, "scope", None)
+    if scope is None:
         return
-    _local.region = None
+    _local.scope = None
     try:
-        region.scope.close()
+        scope.close()
     except RuntimeError as error:  # a scope of the program's own is still open
         warnings.warn(str(error), RuntimeWarning, stacklevel=2)
-    region.is_open = False
+    with _lock:
+        _open.discard(scope)
     _warn_of_ops(may_raise=False)
-
-
-def _fold() -> None:
-    """Forgets the regions whose counts are final: a thread pool may start threads for ever."""
-    global _peak_bytes
-    if _variable(_start.REPORT):
-        return  # the page is of all of them
-    for region in [region for region in _regions if not region.is_open and region.trace.stats().live_nodes == 0]:
-        for name, count in region.counts().items():
-            _counts[name] += count
-        _peak_bytes = max(_peak_bytes, region.trace.stats().peak_bytes)
-        _regions.remove(region)
 
 
 def forked() -> None:
     """In the child of a fork: what was before is its parent's to tell."""
-    global _lock, _ran_out, _shortages_before, _peak_bytes, _was_forked
-    _was_forked = True
+    global _lock
     _lock = threading.Lock()
-    own = getattr(_local, "region", None)
-    _of_parent.extend(region for region in _regions if region is not own)
-    _regions[:] = [own] if own is not None else []
-    _counts.update(dict.fromkeys(_COUNTS, 0))
-    _peak_bytes = 0
-    _held.clear()
-    _ran_out = False
+    own = getattr(_local, "scope", None)
+    _of_parent.extend(scope for scope in _open if scope is not own)
+    _open.clear()
     if own is not None:
-        own.before = dict.fromkeys(_COUNTS, 0)
-        own.before = own.counts()
-    if _budget is not None:
-        _shortages_before = _C.shortages(_budget)
+        _open.add(own)
+    if _record is not None:
+        _record.forked(own.trace if own is not None else None)
 
 
 def note_error(error: BaseException) -> None:
     """An error ends the program. What is held is looked up while its frames hold it."""
-    global _ran_out
-    text = str(error.args[0]) if error.args else ""
-    if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in text:
-        _ran_out = True
-        _held[:] = _C.held_places()
+    if _record is not None:
+        text = str(error.args[0]) if error.args else ""
+        is_about_memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in text
+        _record.note_error(text, is_about_memory, _line_of_program(error))
 
 
-def _note_what_is_held() -> None:
-    """Before a backward: what the step holds for it, once something had to be dropped."""
-    global _repeated
-    region = getattr(_local, "region", None)
-    if region is None or _held:
-        return
-    if (_budget is not None and _C.shortages(_budget) > _shortages_before) or region.trace.stats().evicted_values:
-        _out_of_memory.before_backward = None  # first: a signal handler may train while names are looked up
-        _held[:] = _C.held_places()
-        _repeated = _repeated_modules()
+def _line_of_program(error: BaseException) -> str:
+    """The innermost line that is neither torch's nor ours: "train.py, line 12, in step"."""
+    libraries = tuple(os.path.dirname(os.path.abspath(path)) + os.sep for path in (torch.__file__, __file__))
+    found = ""
+    traceback = error.__traceback__
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        path = code.co_filename
+        if not path.startswith(libraries) and not path.startswith("<frozen "):
+            found = f"{path}, line {traceback.tb_lineno}" + ("" if code.co_name == "<module>" else f", in {code.co_name}")
+        traceback = traceback.tb_next
+    return found
+
+
+def _before_backward() -> None:
+    scope = getattr(_local, "scope", None)
+    if scope is not None and _record is not None and _record.before_backward(scope.trace):
+        _out_of_memory.before_backward = None
+        _record.note_repeated(_repeated_modules())
 
 
 def _repeated_modules() -> str:
     """The modules of one class that lie in a list together and have most parameters: "model.layers.*"."""
     most, found = 0, ""
-    for root in _out_of_memory.root_modules():
+    for root in _holdings.root_modules():
         for name, module in root.named_modules():
             children = list(module.children())
             if isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential)) and len(children) > 1:
@@ -184,38 +133,6 @@ def _repeated_modules() -> str:
     return found
 
 
-def figures() -> "_C.ClosingFigures":
-    with _lock:
-        regions = list(_regions)
-    told = _C.ClosingFigures()
-    told.who = _who()
-    told.budget, told.policy = budget_text(), _variable(_start.POLICY)
-    counts = [_counts] + [region.counts() for region in regions]
-    for figure, name in zip(("recorded_ops", "recomputed_ops", "dropped_values", "narrowed_values"), _COUNTS):
-        setattr(told, figure, sum(one[name] for one in counts))
-    told.peak_bytes = max([_peak_bytes] + [region.trace.stats().peak_bytes for region in regions])
-    if _budget is not None:
-        told.shortages = _C.shortages(_budget) - _shortages_before
-        told.times_over, told.most_bytes_over = _budget.times_over(), _budget.most_bytes_over()
-    told.ran_out, told.held, told.repeated = _ran_out, _held, _repeated
-    return told
-
-
-def _rank() -> int:
-    rank = _variable("RANK")
-    return int(rank) if rank.isdigit() else 0
-
-
-def _who() -> str:
-    if _rank() > 0:
-        return f"rank {_rank()}"
-    return f"process {os.getpid()}" if _is_child() else ""
-
-
-def _is_child() -> bool:
-    return _was_forked or multiprocessing.parent_process() is not None
-
-
 def end() -> None:
     """The program is over: closes the region of this thread, and says once what was done."""
     global _ended_in
@@ -223,26 +140,9 @@ def end() -> None:
         return
     _ended_in = os.getpid()
     close_here()
-    told = figures()
-    is_first = not _is_child() and _rank() == 0
-    if not is_first and not _C.was_needed(told):
-        return
-    _write_page(told)
-    if _variable(_start.QUIET) != "1":
-        _start.say(_C.closing_words(told))
-
-
-def _write_page(told: "_C.ClosingFigures") -> None:
-    path = _variable(_start.REPORT)
-    with _lock:
-        traces = [region.trace for region in _regions]
-    if not path or not traces:
-        return
-    if told.who:
-        stem, extension = os.path.splitext(path)
-        path = f"{stem}.{told.who.replace(' ', '')}{extension}"
-    try:
-        write_report(traces, path)
-        told.report = path
-    except RuntimeError as error:
-        _start.say(f"ac2: {error}\n")
+    if _record is not None:
+        if multiprocessing.parent_process() is not None:  # not known when a spawned process begins
+            _record.note_child()
+        words = _record.end()
+        if words:
+            _start.say(words)

@@ -7,12 +7,11 @@ of an op outside of regions is left alone.
 """
 
 import functools
-import gc
-from typing import Any, Callable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Iterator, Optional, Tuple
 
 import torch
 
-from ac2 import _C
+from ac2 import _C, _holdings
 
 _OURS = "What ac2 holds:"
 
@@ -23,6 +22,7 @@ before_backward: Optional[Callable[[], None]] = None
 def watch() -> None:
     """Makes errors of the process end with that text. To be called once."""
     _C.set_namer(_names_of_parameters)
+    _C.set_holdings(_holdings.sentences)
     _complete_new_errors(torch.OutOfMemoryError)
     backward = _completing(torch.autograd.graph._engine_run_backward)
     # torch.autograd has imported it under its name.
@@ -62,21 +62,9 @@ def _completing(backward: Callable[..., Any]) -> Callable[..., Any]:
     return complete
 
 
-def _modules() -> List[torch.nn.Module]:
-    # By type(): isinstance() would ask objects of all kinds for their __class__, which runs code of theirs.
-    return [thing for thing in gc.get_objects() if issubclass(type(thing), torch.nn.Module)]
-
-
-def root_modules() -> List[torch.nn.Module]:
-    """Those of the process that are no module's submodule."""
-    modules = [module for module in _modules() if "_modules" in vars(module)]
-    inner = {id(child) for module in modules for child in vars(module)["_modules"].values() if child is not None}
-    return [module for module in modules if id(module) not in inner]
-
-
 def _names_of_parameters() -> Iterator[Tuple[str, torch.Tensor]]:
     """Each parameter and buffer of the process, by its path from the outermost module that has it."""
-    roots = root_modules()
+    roots = _holdings.root_modules()
     for root in roots:
         # Without a dot it would be taken for a module.
         prefix = f"{type(root).__name__}." if len(roots) > 1 else ""

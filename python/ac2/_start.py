@@ -33,7 +33,7 @@ _watches: List[str] = []
 
 
 def check_budget(text: str, name: str) -> None:
-    """Raises ValueError for what ac2._C.parse_budget() would not take."""
+    """Raises ValueError for what ac2._C.check_budget() would not take."""
     match = _BUDGET_TEXT.fullmatch(text)
     if match is None:
         raise ValueError(

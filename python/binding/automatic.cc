@@ -2,95 +2,65 @@
 
 #include <pybind11/stl.h>
 
-#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "ac2/internal/automatic/closing_words.h"
-#include "ac2/internal/automatic/held_places.h"
+#include "ac2/internal/automatic/process_record.h"
 #include "ac2/internal/automatic/settings.h"
-#include "ac2/internal/budget/budget.h"
-#include "ac2/internal/region/budget_access.h"
+#include "ac2/internal/automatic/variables.h"
 #include "ac2/internal/region/resting.h"
 #include "ac2/memory_budget.h"
+#include "python/binding/traces.h"
 
 namespace ac2::python {
 
 namespace py = pybind11;
 
-namespace {
-
-using Places = std::vector<std::pair<std::string, int64_t>>;
-
-const char* name_of(internal::BudgetSetting::Kind kind) {
-  using Kind = internal::BudgetSetting::Kind;
-  switch (kind) {
-    case Kind::kWhateverFits:
-      return "auto";
-    case Kind::kStrict:
-      return "strict";
-    case Kind::kPeak:
-      return "peak";
-    case Kind::kSoft:
-      return "soft";
-  }
-  return "";
-}
-
-Places to_pairs(const std::vector<internal::ClosingFigures::Place>& held) {
-  Places places;
-  for (const auto& [where, bytes] : held) {
-    places.emplace_back(where, bytes);
-  }
-  return places;
-}
-
-void set_places(internal::ClosingFigures& figures, const Places& places) {
-  figures.held.clear();
-  for (const auto& [where, bytes] : places) {
-    figures.held.push_back({where, bytes});
-  }
-}
-
-}  // namespace
-
 void add_automatic(py::module_& module) {
-  using internal::ClosingFigures;
-  py::class_<ClosingFigures>(module, "ClosingFigures", "What closing_words() speaks of (closing_words.h).")
-      .def(py::init<>())
-      .def_readwrite("who", &ClosingFigures::who)
-      .def_readwrite("budget", &ClosingFigures::budget)
-      .def_readwrite("policy", &ClosingFigures::policy)
-      .def_readwrite("recorded_ops", &ClosingFigures::recorded_ops)
-      .def_readwrite("shortages", &ClosingFigures::shortages)
-      .def_readwrite("dropped_values", &ClosingFigures::dropped_values)
-      .def_readwrite("narrowed_values", &ClosingFigures::narrowed_values)
-      .def_readwrite("recomputed_ops", &ClosingFigures::recomputed_ops)
-      .def_readwrite("peak_bytes", &ClosingFigures::peak_bytes)
-      .def_readwrite("times_over", &ClosingFigures::times_over)
-      .def_readwrite("most_bytes_over", &ClosingFigures::most_bytes_over)
-      .def_readwrite("ran_out", &ClosingFigures::ran_out)
-      .def_property(
-          "held", [](const ClosingFigures& figures) { return to_pairs(figures.held); }, &set_places)
-      .def_readwrite("repeated", &ClosingFigures::repeated)
-      .def_readwrite("report", &ClosingFigures::report);
-  module.def("closing_words", &internal::closing_words);
-  module.def("was_needed", &internal::was_needed);
-  module.def("let_region_rest", &internal::let_region_rest);
-  module.def("held_places", [] {
-    const py::gil_scoped_release no_gil;
-    return to_pairs(internal::places_that_hold_most());
+  using internal::ProcessRecord;
+  using WithoutGil = py::call_guard<py::gil_scoped_release>;
+  // Its locks are taken while others wait for the GIL.
+  py::class_<ProcessRecord>(module, "ProcessRecord", "What the regions of a process did (process_record.h).")
+      .def(py::init([] {
+             return std::make_unique<ProcessRecord>(
+                 internal::settings_of([](const char* name) { return std::getenv(name); }),
+                 ProcessRecord::Language::kPython);
+           }),
+           WithoutGil())
+      .def_property_readonly("policy", [](const ProcessRecord& record) { return record.settings().policy; })
+      .def_property_readonly("verify", [](const ProcessRecord& record) { return record.settings().verify; })
+      .def_property_readonly("timeline", [](const ProcessRecord& record) { return !record.settings().report.empty(); })
+      .def_property_readonly("budget", [](const ProcessRecord& record) { return record.budget(); })
+      .def(
+          "add", [](ProcessRecord& record, const PyTrace& trace) { record.add(trace.trace); }, WithoutGil())
+      .def(
+          "forked",
+          [](ProcessRecord& record, const std::optional<PyTrace>& own) { record.forked(own ? own->trace : nullptr); },
+          WithoutGil())
+      .def("note_child", &ProcessRecord::note_child, WithoutGil())
+      .def(
+          "before_backward",
+          [](ProcessRecord& record, const PyTrace& here) { return record.before_backward(*here.trace); }, WithoutGil())
+      .def("note_repeated", &ProcessRecord::note_repeated, WithoutGil())
+      .def(
+          "note_error",
+          [](ProcessRecord& record, const std::string& text, bool is_about_memory, const std::string& where) {
+            record.note_error(text, is_about_memory, where);
+          },
+          WithoutGil())
+      .def("end", &ProcessRecord::end, WithoutGil());
+  module.def("variables", [] {
+    namespace names = internal::variables;
+    return std::vector<std::string>{names::kBudget, names::kPolicy, names::kReport, names::kVerify, names::kQuiet};
   });
+  module.def("let_region_rest", &internal::let_region_rest);
   module.def("parse_bytes",
              [](const std::string& text, const std::string& name) { return internal::parse_bytes(text, name); });
-  module.def("parse_budget", [](const std::string& text, const std::string& name) {
-    const internal::BudgetSetting budget = internal::parse_budget(text, name);
-    return std::pair(name_of(budget.kind), budget.bytes);
-  });
-  module.def(
-      "shortages", [](const MemoryBudget& budget) { return internal::BudgetAccess::budget(budget)->hurried_drops(); },
-      py::call_guard<py::gil_scoped_release>());
+  module.def("check_budget",
+             [](const std::string& text, const std::string& name) { internal::parse_budget(text, name); });
 }
 
 }  // namespace ac2::python

@@ -29,6 +29,7 @@
 #include "python/binding/errors.h"
 #include "python/binding/held_object.h"
 #include "python/binding/scope.h"
+#include "python/binding/traces.h"
 #include "python/binding/without_compiler.h"
 
 namespace ac2::python {
@@ -39,11 +40,6 @@ namespace {
 
 // The runtime takes locks under which tensors, and so Python objects, may die on other threads.
 using WithoutGil = py::call_guard<py::gil_scoped_release>;
-
-// Python's object of a trace. pybind11 cannot hold a shared pointer to const by itself.
-struct PyTrace {
-  std::shared_ptr<const Trace> trace;
-};
 
 std::vector<std::shared_ptr<const Trace>> traces_of(const std::vector<PyTrace>& traces) {
   std::vector<std::shared_ptr<const Trace>> all;
@@ -174,9 +170,10 @@ std::unique_ptr<PyScope> open_scope(const py::object& policy, const py::object& 
 std::string repr_of(const TraceStats& stats) {
   return c10::str("TraceStats(recorded_ops=", stats.recorded_ops, ", live_nodes=", stats.live_nodes,
                   ", saved_bytes=", stats.saved_bytes, ", recomputed_ops=", stats.recomputed_ops,
-                  ", recomputed_bytes=", stats.recomputed_bytes, ", verified_results=", stats.verified_results,
-                  ", peak_bytes=", stats.peak_bytes, ", copied_bytes=", stats.copied_bytes,
-                  ", evicted_values=", stats.evicted_values, ", narrowed_values=", stats.narrowed_values,
+                  ", recomputed_bytes=", stats.recomputed_bytes, ", replayed_bytes=", stats.replayed_bytes,
+                  ", verified_results=", stats.verified_results, ", peak_bytes=", stats.peak_bytes,
+                  ", copied_bytes=", stats.copied_bytes, ", evicted_values=", stats.evicted_values,
+                  ", evicted_bytes=", stats.evicted_bytes, ", narrowed_values=", stats.narrowed_values,
                   ", offloaded_bytes=", stats.offloaded_bytes, ", not_offloaded_bytes=", stats.not_offloaded_bytes,
                   ")");
 }
@@ -190,6 +187,8 @@ void add_trace(py::module_& module) {
                     "Held for backward now, with the inputs and parameters that ops need.")
       .def_readonly("recomputed_ops", &TraceStats::recomputed_ops, "Ops replayed so far.")
       .def_readonly("recomputed_bytes", &TraceStats::recomputed_bytes, "Bytes of replayed results held now.")
+      .def_readonly("replayed_bytes", &TraceStats::replayed_bytes,
+                    "Bytes of all results that replays have computed so far.")
       .def_readonly("verified_results", &TraceStats::verified_results,
                     "Replayed results that verify mode has compared with forward's so far.")
       .def_readonly("peak_bytes", &TraceStats::peak_bytes,
@@ -197,6 +196,7 @@ void add_trace(py::module_& module) {
       .def_readonly("copied_bytes", &TraceStats::copied_bytes,
                     "Copied so far because an op was about to overwrite a value that was still needed.")
       .def_readonly("evicted_values", &TraceStats::evicted_values, "Values that a memory budget dropped so far.")
+      .def_readonly("evicted_bytes", &TraceStats::evicted_bytes, "Bytes of those.")
       .def_readonly("narrowed_values", &TraceStats::narrowed_values,
                     "Values that a memory budget packed into a narrower form so far, in place of dropping them.")
       .def_readonly("offloaded_bytes", &TraceStats::offloaded_bytes, "Now in another memory, or on the way there.")

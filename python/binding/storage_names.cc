@@ -1,10 +1,13 @@
 #include "python/binding/storage_names.h"
 
+#include <pybind11/stl.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "ac2/internal/libtorch/program_holdings.h"
 #include "ac2/internal/libtorch/storage_names.h"
 
 namespace ac2::python {
@@ -38,12 +41,33 @@ internal::StorageNames names_of_all_modules() {
   return names;
 }
 
+py::object& holdings() {
+  static auto* function = new py::object;  // leaked, as the namer
+  return *function;
+}
+
+std::vector<std::string> what_the_program_holds() {
+  const py::gil_scoped_acquire gil;
+  try {
+    return holdings()().cast<std::vector<std::string>>();
+  } catch (py::error_already_set& error) {
+    if (!error.matches(PyExc_MemoryError)) {
+      error.discard_as_unraisable("ac2: what the program holds");
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 void add_storage_names(py::module_& module) {
   module.def("set_namer", [](py::object function) {
     namer() = std::move(function);
     internal::set_storage_namer(&names_of_all_modules);
+  });
+  module.def("set_holdings", [](py::object function) {
+    holdings() = std::move(function);
+    internal::set_program_holdings(&what_the_program_holds);
   });
 }
 

@@ -6,6 +6,7 @@
 namespace ac2::python {
 
 // _C.set_namer(fn): fn() returns pairs of a name and a tensor, for every parameter of every module of the process.
+// _C.set_holdings(fn): fn() returns sentences about what the program holds by itself.
 void add_storage_names(pybind11::module_& module);
 
 }  // namespace ac2::python

@@ -189,6 +189,10 @@ def test_help_names_every_option_and_variable():
 ENVIRONMENT = [_start.BUDGET, _start.POLICY, _start.REPORT, _start.VERIFY, _start.QUIET]
 
 
+def test_the_runtime_reads_the_variables_that_the_launcher_sets():
+    assert _C.variables() == ENVIRONMENT
+
+
 def test_options_win_over_the_environment_and_reach_what_the_program_starts():
     tells = "import os; print([os.environ.get(name) for name in %r])" % (ENVIRONMENT,)
     ended = launch("--memory-budget", "soft:1GiB", "--quiet", "--report", "/page.html", "-c", tells, AC2_MEMORY_BUDGET="2GiB", AC2_VERIFY="1")
@@ -207,7 +211,7 @@ def test_the_first_look_at_a_budget_takes_what_the_runtime_takes(text):
             return False
         return True
 
-    assert is_taken(_start.check_budget) == is_taken(_C.parse_budget)
+    assert is_taken(_start.check_budget) == is_taken(_C.check_budget)
 
 
 # --- regions ----------------------------------------------------------------------------------------------------------
@@ -328,6 +332,8 @@ def test_every_thread_and_process_that_trains_has_a_region_and_computes_the_same
     assert len(words) == 3, launched.stderr  # of the two children, and in the end of the program
     assert all(re.match(r"ac2, process \d+: the memory budget of 1MiB", line) for line in words[:2])
     assert words[2].startswith("ac2: the memory budget of 1MiB had no room for all that backward needed: ")
+    assert launched.stderr.count("  What was dropped had ") == 3
+    assert launched.stderr.count("  Dropping and computing again took ") == 3
     assert "Most was held of:" in launched.stderr
 
 
@@ -390,6 +396,63 @@ def test_an_error_about_memory_ends_with_what_is_held(tmp_path):
     assert traceback.startswith(f'Traceback (most recent call last):\n  File "{program}"')
     assert "can't allocate memory" in traceback
     assert ours.startswith("the program ended because memory ran out when nothing more could be dropped.\n")
+    assert f"  {1 << 32}.00 GiB were asked for by aten::empty.memory_format, at {program}, line " in ours
+
+
+def test_what_a_program_holds_itself_is_said_where_memory_runs_out(tmp_path):
+    program = write(
+        tmp_path / "keeps.py",
+        textwrap.dedent(STEPS)
+        + textwrap.dedent("""
+            optimizer = torch.optim.AdamW(layers.parameters())
+            losses = []
+
+            def train():
+                for _ in range(40):
+                    loss = layers(torch.ones(64, 64)).square().sum()
+                    optimizer.zero_grad()
+                    loss.backward(retain_graph=True)
+                    optimizer.step()
+                    losses.append(loss)
+                torch.empty(1 << 50)
+
+            train()
+        """),
+    )
+    ended = launch(program)
+    assert ended.returncode == 1
+    ours = ended.stderr.split("\nac2: ", 1)[1]
+    assert f"  {1 << 22}.00 GiB were asked for by aten::empty.memory_format, at {program}, line {len(program.read_text().splitlines()) - 2}, in train.\n" in ours
+    assert re.search(r"^  Regions hold .* of results for 40 graphs that a backward may still walk", ours, re.M), ours
+    assert "keep its item() or detach() instead" in ours
+    parameters = 8 * (64 * 64 + 64) * 4 / 1024
+    assert f"  On cpu the program holds {parameters:.2f} KiB of parameters, {parameters:.2f} KiB of gradients, " in ours
+    assert " of AdamW's state: no budget may drop these.\n" in ours
+    assert "  A list, losses, has 40 tensors whose graphs it keeps.\n" in ours
+
+
+def test_a_strict_budget_that_ends_the_program_is_named(tmp_path):
+    program = write(
+        tmp_path / "refused.py",
+        textwrap.dedent(STEPS)
+        + textwrap.dedent("""
+            step()
+        """),
+    )
+    ended = launch("--memory-budget", "100KiB", program)
+    assert ended.returncode == 1
+    assert "RuntimeError: The memory budget of 102400 bytes cannot be met: at " in ended.stderr
+    assert "\nac2: the program ended because the memory budget of 100KiB could not be met. Its error says" in ended.stderr
+    assert "    --memory-budget soft:100KiB\n" in ended.stderr
+    assert launch("--memory-budget", "soft:100KiB", program).returncode == 0
+
+
+def test_an_error_of_the_programs_own_is_no_word_of_ours(tmp_path):
+    program = write(tmp_path / "fails.py", textwrap.dedent(STEPS) + "\nstep()\nraise ValueError('of its own')\n")
+    ended = launch(program)
+    assert ended.returncode == 1
+    assert ended.stderr.endswith("ValueError: of its own\n" + words_of(ended.stderr)[0] + "\n")
+    assert words_of(ended.stderr)[0].startswith("ac2: nothing was needed")
 
 
 def test_ranks_of_torchrun_have_regions_and_compute_the_same_bits(tmp_path):

@@ -1,6 +1,7 @@
 """What an error says that tells that memory ran out."""
 
 import contextlib
+import re
 
 import pytest
 import torch
@@ -38,7 +39,7 @@ def held():
     with ac2.PolicyScope("must_save_all"):
         y = model(x)
     del x
-    yield
+    yield model
     del y
 
 
@@ -63,6 +64,27 @@ def test_an_op_in_a_region_says_what_is_held():
             torch.empty(FAR_TOO_MUCH)
         assert_complete(str(raised.value))
         assert "A memory_budget may not be enough" in str(raised.value)
+        assert "The memory was asked for by aten::empty.memory_format." in str(raised.value)
+
+
+def test_the_op_that_asks_has_the_name_of_its_module():
+    with held() as model:
+        with ac2.PolicyScope(), pytest.raises(RuntimeError, match="can't allocate memory") as raised:
+            torch.nn.functional.linear(torch.empty(1, 256).expand(1 << 46, 256), model.first.weight)
+        assert re.search(r"The memory was asked for by aten::\w+ of .* float, of first\.\n", str(raised.value)), raised.value
+
+
+def test_an_error_says_what_the_program_holds_itself():
+    with held() as model:
+        optimizer = torch.optim.Adam(model.parameters())
+        model(torch.randn(1, 256)).sum().backward()
+        optimizer.step()
+        results = [model(torch.randn(1, 256)) for _ in range(9)]
+        text = ac2.explain_held("can't allocate memory: you tried to allocate 4096 bytes.")
+        # The state: two numbers for each of a parameter's, and a count of steps for each parameter.
+        assert "On cpu the program holds 642.25 KiB of parameters, 642.25 KiB of gradients, 1.25 MiB of Adam's state: no budget" in text
+        assert "A list, results, has 9 tensors whose graphs it keeps." in text
+        del results, optimizer
 
 
 def test_a_backward_says_what_is_held():

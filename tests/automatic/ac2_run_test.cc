@@ -62,11 +62,12 @@ const Ran& run_by_ac2(const std::string& options, const std::string& command) {
   return run("ac2/run/ac2-run " + options + " " + command);
 }
 
+// Of the first process that speaks.
 int64_t recomputed_ops(const std::string& said) {
-  const std::string words = " computed again in backward";
-  const size_t end = said.find(" op");
+  const size_t words = said.find(" computed again in backward");
+  EXPECT_NE(words, std::string::npos) << said;
+  const size_t end = said.rfind(" op", words);
   const size_t begin = said.rfind(' ', end - 1) + 1;
-  EXPECT_THAT(said, HasSubstr(words));
   return std::atoll(said.substr(begin, end - begin).c_str());
 }
 
@@ -136,12 +137,28 @@ TEST(Ac2RunTest, ARegionThatBeginsInAGuardOfTheThreadsKeysOutlastsIt) {
   EXPECT_GT(recomputed_ops(said), 100);
 }
 
-TEST(Ac2RunTest, AForkedChildGoesOnInItsRegion) {
-  expect_same_with_values_dropped(std::string(kTrains) + "fork");
+TEST(Ac2RunTest, AForkedChildGoesOnInItsRegionAndSpeaksOfWhatItDidItself) {
+  const std::string said = expect_same("--policy recompute_all", std::string(kTrains) + "fork");
+  EXPECT_THAT(said, StartsWith("ac2, process "));
+  const size_t of_parent = said.find("\nac2: ");
+  ASSERT_NE(of_parent, std::string::npos);
+  // The parent's first training is that of "main", in which the region begins; the other one is as the child's.
+  const int64_t of_main = recomputed_ops(expect_same("--policy recompute_all", std::string(kTrains) + "main"));
+  EXPECT_EQ(recomputed_ops(said), recomputed_ops(said.substr(of_parent)) - of_main);
 }
 
 TEST(Ac2RunTest, AForkedChildThatTrainsBeforeItsParentHasARegion) {
-  expect_same_with_values_dropped(std::string(kTrains) + "fork_first");
+  const std::string said = expect_same(kLittle, std::string(kTrains) + "fork_first");
+  EXPECT_THAT(said, StartsWith("ac2, process "));
+  EXPECT_THAT(said, HasSubstr("\nac2: the memory budget of 2MiB"));
+}
+
+TEST(Ac2RunTest, WhatMostIsHeldOfAndTheTimeThatItTookAreSaid) {
+  const std::string said = expect_same(kLittle, std::string(kTrains) + "main");
+  EXPECT_THAT(said, HasSubstr("\n  What was dropped had "));
+  EXPECT_THAT(said, HasSubstr("\n  Dropping and computing again took "));
+  EXPECT_THAT(said, HasSubstr("\n  Most was held of:\n  "));
+  EXPECT_THAT(said, HasSubstr("  aten::"));
 }
 
 TEST(Ac2RunTest, ExitCodesAndSignalsAreTheProgramsOwn) {

@@ -12,6 +12,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using End = ClosingFigures::End;
 using Language = ClosingFigures::Language;
 
 constexpr int64_t kMiB = 1024 * 1024;
@@ -34,11 +35,18 @@ TEST(ClosingWordsTest, SayWhatAShortageCostAndWhatMayCostLess) {
                            .recorded_ops = 800,
                            .shortages = 12,
                            .dropped_values = 345,
+                           .dropped_bytes = 200 * kMiB,
                            .recomputed_ops = 678,
+                           .recomputed_bytes = 300 * kMiB,
                            .peak_bytes = 100 * kMiB,
+                           .spent_nanoseconds = 2'100'000'000,
+                           .spent_of_nanoseconds = 12'350'000'000,
+                           .threads = 1,
                            .repeated = "model.layers.*"}),
             "ac2: memory ran out 12 times: 345 values were dropped and 678 ops were computed again in backward.\n"
+            "  What was dropped had 200.00 MiB, and what was computed again 300.00 MiB.\n"
             "  A region held 100.00 MiB at most.\n"
+            "  Dropping and computing again took 2.10 s, 17.0 % of the 12.35 s from the first of it to the end.\n"
             "  This may take less time:\n"
             "    ac2.apply_checkpointing(model, modules=\"model.layers.*\", policy=\"save_compute_intensive\")\n");
 }
@@ -99,13 +107,75 @@ TEST(ClosingWordsTest, NameThreePlacesThatHoldMost) {
   EXPECT_THAT(words, Not(HasSubstr("  d\n")));
 }
 
-TEST(ClosingWordsTest, SayThatMemoryRanOutForGood) {
-  const std::string words =
-      closing_words({.budget = "auto", .shortages = 2, .dropped_values = 4, .ran_out = true, .held = {{"a", kMiB}}});
+TEST(ClosingWordsTest, SpeakOfNoDroppingWhereAPolicyAloneDecided) {
+  EXPECT_THAT(closing_words({.policy = "speed",
+                             .recomputed_ops = 5,
+                             .recomputed_bytes = 7,
+                             .spent_nanoseconds = 1'000'000'000,
+                             .spent_of_nanoseconds = 2'000'000'000,
+                             .threads = 1}),
+              HasSubstr("  What was computed again had 7 B.\n"
+                        "  Computing again took 1.00 s, 50.0 % of the 2.00 s"));
+}
+
+TEST(ClosingWordsTest, SayNoShareOfATimeThatSeveralThreadsHad) {
+  EXPECT_THAT(
+      closing_words({.budget = "auto",
+                     .shortages = 1,
+                     .dropped_values = 1,
+                     .spent_nanoseconds = 3'000'000'000,
+                     .spent_of_nanoseconds = 2'000'000'000,
+                     .threads = 4}),
+      HasSubstr("  Dropping and computing again took 3.00 s on 4 threads together, in the 2.00 s from the first "
+                "of it to the end.\n"));
+}
+
+TEST(ClosingWordsTest, SayThatAnAcceleratorsTimeIsNotInThere) {
+  EXPECT_THAT(closing_words({.budget = "auto",
+                             .shortages = 1,
+                             .dropped_values = 1,
+                             .spent_nanoseconds = 1'000'000'000,
+                             .spent_of_nanoseconds = 2'000'000'000,
+                             .threads = 1,
+                             .has_queued = true}),
+              HasSubstr("took 1.00 s, 50.0 % of the 2.00 s from the first of it to the end, by the host's clock; an "
+                        "accelerator's time is not in it.\n"));
+}
+
+TEST(ClosingWordsTest, SayThatMemoryRanOutForGoodAndWhy) {
+  const std::string words = closing_words({.budget = "auto",
+                                           .shortages = 2,
+                                           .dropped_values = 4,
+                                           .end = End::kMemoryRanOut,
+                                           .held = {{"a", kMiB}},
+                                           .reasons = {"The program holds it.", "So does a list."}});
   EXPECT_THAT(words, HasSubstr("ac2: the program ended because memory ran out when nothing more could be dropped.\n"
                                "ac2: memory ran out 2 times: 4 values were dropped"));
-  EXPECT_THAT(words, AllOf(HasSubstr("1.00 MiB  a\n"), Not(HasSubstr("less time"))));
-  EXPECT_EQ(closing_words({.budget = "8GiB", .ran_out = true}), "ac2: the program ended because memory ran out.\n");
+  EXPECT_THAT(words, AllOf(HasSubstr("1.00 MiB  a\n  The program holds it.\n  So does a list.\n"),
+                           Not(HasSubstr("less time"))));
+  EXPECT_EQ(closing_words({.budget = "8GiB", .end = End::kMemoryRanOut}),
+            "ac2: the program ended because memory ran out.\n");
+}
+
+TEST(ClosingWordsTest, SayThatAStrictBudgetEndedTheProgram) {
+  EXPECT_EQ(
+      closing_words({.budget = "8GiB", .end = End::kBudgetRefused}),
+      "ac2: the program ended because the memory budget of 8GiB could not be met. Its error says which would have "
+      "done.\n"
+      "  This goes over the number where there is no other way:\n"
+      "    --memory-budget soft:8GiB\n");
+  EXPECT_EQ(closing_words({.budget = "auto", .end = End::kBudgetRefused}),
+            "ac2: the program ended because a memory budget of its own could not be met.\n");
+}
+
+TEST(ClosingWordsTest, AddUpWhatPartsOfAProcessDid) {
+  ClosingFigures sum{.recorded_ops = 1, .peak_bytes = 9, .spent_since = 5};
+  sum.add({.recorded_ops = 2, .dropped_bytes = 3, .peak_bytes = 4, .spent_nanoseconds = 6, .spent_since = 2});
+  EXPECT_EQ(sum.recorded_ops, 3);
+  EXPECT_EQ(sum.dropped_bytes, 3);
+  EXPECT_EQ(sum.peak_bytes, 9);
+  EXPECT_EQ(sum.spent_nanoseconds, 6);
+  EXPECT_EQ(sum.spent_since, 2);
 }
 
 TEST(ClosingWordsTest, SayWhichProcessTheyAreOf) {

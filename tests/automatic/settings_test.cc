@@ -72,6 +72,7 @@ TEST(SettingsTest, ReadsTheEnvironment) {
                          {"AC2_VERIFY", "1"},
                          {"AC2_QUIET", "1"}}),
             (AutomaticSettings{.budget = BudgetSetting{Kind::kPeak, int64_t{1} << 30},
+                               .budget_text = "peak:1GiB",
                                .policy = "speed",
                                .report = "page.html",
                                .verify = true,
@@ -86,6 +87,20 @@ TEST(SettingsTest, TakesAnEmptyVariableForNone) {
 TEST(SettingsTest, LeavesAPolicyAloneToDecideByItself) {
   EXPECT_EQ(settings_in({{"AC2_POLICY", "speed"}}).budget, std::nullopt);
   EXPECT_EQ(settings_in({{"AC2_POLICY", "speed"}, {"AC2_MEMORY_BUDGET", "auto"}}).budget, BudgetSetting{});
+}
+
+TEST(SettingsTest, KnowsTheBudgetAsItWasGiven) {
+  EXPECT_EQ(settings_in({}).budget_text, "auto");
+  EXPECT_EQ(settings_in({{"AC2_MEMORY_BUDGET", " 1.5 GiB "}}).budget_text, "1.5 GiB");
+  EXPECT_EQ(settings_in({{"AC2_POLICY", "speed"}}).budget_text, "");
+}
+
+TEST(SettingsTest, ModelsCostsInAJobOfSeveralProcesses) {
+  EXPECT_FALSE(settings_in({{"WORLD_SIZE", "1"}}).modelled_costs);
+  EXPECT_FALSE(settings_in({{"WORLD_SIZE", "many"}}).modelled_costs);
+  const AutomaticSettings second = settings_in({{"WORLD_SIZE", "2"}, {"RANK", "1"}});
+  EXPECT_TRUE(second.modelled_costs);
+  EXPECT_EQ(second.rank, 1);
 }
 
 TEST(SettingsTest, NamesTheVariableThatIsWrong) {

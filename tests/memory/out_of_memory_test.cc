@@ -2,6 +2,7 @@
 // more.
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ac2/memory_budget.h"
 #include "ac2/names.h"
@@ -129,11 +130,63 @@ TEST_F(OutOfMemoryTest, TheErrorOfAnOpSaysWhatRegionsHoldAndWithWhichBudgetThere
       << error;
   EXPECT_EQ(count(error, "4.00 KiB  \"product\": aten::mul.Tensor [1024] float"), 1) << error;
   EXPECT_EQ(count(error, "24.00 KiB  aten::sin [1024] float, 6 times"), 1) << error;
+  EXPECT_EQ(
+      count(error,
+            "With a memory_budget of 24576 bytes (24.00 KiB), which these regions share, there would have "
+            "been room for the 4.00 KiB that were asked for, unless malloc keeps what is dropped in pieces that are "
+            "smaller."),
+      1)
+      << error;
+}
+
+TEST_F(OutOfMemoryTest, TheErrorNamesTheOpThatAsked) {
+  at::Tensor x = sample({kElements});
+  const LimitedAllocator::Limit limit(memory_, 8 * kBytes);
+  PolicyScope scope("must_save_all");
+  const at::Tensor y = sines(x, 3);
+  const std::string of_typed = error_of([&] { sines(y, 20); });
+  EXPECT_EQ(count(of_typed, "The memory was asked for by aten::sin of [1024] float.\n"), 1) << of_typed;
+  const std::string of_boxed = error_of([&] { at::outer(x, x); });
+  EXPECT_EQ(count(of_boxed, "The memory was asked for by aten::mul.Tensor of [1024, 1] float, [1024] float.\n"), 1)
+      << of_boxed;
+}
+
+// Each loss that is kept keeps its graph. What they have in common from outside joins none.
+TEST_F(OutOfMemoryTest, TheErrorCountsTheGraphsForWhichValuesAreHeld) {
+  at::Tensor x = sample({kElements});
+  PolicyScope scope("must_save_all");
+  std::vector<at::Tensor> losses;
+  for (int i = 0; i < 9; ++i) losses.push_back(sines(x, 1 + i % 2 * 2).sum());
+  const std::string error = error_of([&] { at::empty({int64_t{1} << 60}); });
+  // Five of one sine, which save x alone; four of three, which save two results of theirs.
   EXPECT_EQ(count(error,
-                  "With a memory_budget of 24576 bytes (24.00 KiB), which these regions share, there would have "
-                  "been room for the 4.00 KiB that were asked for."),
+                  "Regions hold 32.00 KiB of results for 4 graphs that a backward may still walk (8.00 KiB for "
+                  "the largest), with 1 tensor from outside, of 4.00 KiB."),
             1)
       << error;
+  EXPECT_EQ(count(error, "such as a loss in a list"), 0) << error;
+  for (int i = 0; i < 5; ++i) losses.push_back(sines(x, 3).sum());
+  EXPECT_EQ(count(error_of([&] { at::empty({int64_t{1} << 60}); }),
+                  "for 9 graphs that a backward may still walk (8.00 KiB for the largest), with 1 tensor "
+                  "from outside, of 4.00 KiB. A result that is kept, such as a loss in a list, keeps its graph"),
+            1);
+}
+
+TEST_F(OutOfMemoryTest, StatsCountTheBytesThatWereDroppedAndComputedAgain) {
+  at::Tensor x = sample({kElements});
+  std::shared_ptr<const Trace> trace;
+  at::Tensor y;
+  {
+    PolicyScope scope({.memory_budget = 4 * kBytes});
+    trace = scope.trace();
+    y = sines(x, 10);
+  }
+  gradient_of(y, x);
+  const TraceStats stats = trace->stats();
+  EXPECT_GT(stats.evicted_values, 0);
+  EXPECT_GT(stats.recomputed_ops, 0);
+  EXPECT_EQ(stats.evicted_bytes, stats.evicted_values * kBytes);
+  EXPECT_EQ(stats.replayed_bytes, stats.recomputed_ops * kBytes);
 }
 
 TEST_F(OutOfMemoryTest, TheErrorOfABackwardSaysItOnce) {
@@ -180,7 +233,9 @@ TEST_F(OutOfMemoryTest, WhatIsHeldCanBeAskedForAtAnyTime) {
   EXPECT_EQ(explain_held("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes. Error code 12"),
             explain_held() +
                 "\nWith a memory_budget of 4096 bytes (4.00 KiB), which these regions share, there would "
-                "have been room for the 4.00 KiB that were asked for.");
+                "have been room for the 4.00 KiB that were asked for, unless malloc keeps what is dropped in pieces "
+                "that are smaller.\nRegions hold 8.00 KiB of results for 1 graph that a backward may still walk, "
+                "with 1 tensor from outside, of 4.00 KiB.");
   EXPECT_EQ(
       count(explain_held("CUDA out of memory. Tried to allocate 20.50 GiB. GPU 0"), "may not be enough: 20.50 GiB"), 1);
 }

@@ -12,6 +12,7 @@
 #include "ac2/internal/eviction/step_store.h"
 #include "ac2/memory_budget.h"
 #include "ac2/policy.h"
+#include "ac2/report.h"
 #include "ac2/scope.h"
 #include "tests/support/failing_allocator.h"
 #include "tests/support/limited_allocator.h"
@@ -368,6 +369,18 @@ TEST_F(WhateverFitsTest, TheMachinesMemoryIsNotExceeded) {
   internal::RetryingAllocator::set_gauge(nullptr);
   EXPECT_TRUE(same_bits(gradient, expected));
   EXPECT_LE(counter_.peak_bytes() - before, 20 * kLarge * 4 + 1024);  // of small allocations nobody asks
+}
+
+TEST_F(WhateverFitsTest, AnErrorNamesNoNumberOfBytesThatWouldDo) {
+  at::Tensor x = sample({kElements});
+  PolicyScope scope("must_save_all", {.memory_budget = whatever_fits(true)});
+  const at::Tensor y = sines(x, 4);
+  const std::string error =
+      explain_held("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes. Error code 12");
+  EXPECT_NE(error.find("A memory_budget would not have made room for the 4.00 KiB that were asked for"),
+            std::string::npos)
+      << error;
+  EXPECT_EQ(error.find("With a memory_budget of"), std::string::npos) << error;
 }
 
 // The room that was found is asked for again when a quarter of it has been taken, so that not all of it is overdrawn.

@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "ac2/internal/report/units.h"
 
@@ -82,6 +83,38 @@ std::string done(const ClosingFigures& figures) {
                       happened(figures.recomputed_ops, "op", "computed again in backward"));
 }
 
+void add_bytes(const ClosingFigures& figures, std::vector<std::string>& lines) {
+  if (figures.dropped_bytes > 0) {
+    lines.push_back(absl::StrCat("  What was dropped had ", bytes_text(figures.dropped_bytes),
+                                 ", and what was computed again ", bytes_text(figures.recomputed_bytes), "."));
+  } else if (figures.recomputed_bytes > 0) {
+    lines.push_back(absl::StrCat("  What was computed again had ", bytes_text(figures.recomputed_bytes), "."));
+  }
+  if (figures.peak_bytes > 0) {
+    lines.push_back(absl::StrCat("  A region held ", bytes_text(figures.peak_bytes), " at most."));
+  }
+}
+
+std::string seconds(int64_t nanoseconds) {
+  return absl::StrFormat("%.2f s", static_cast<double>(nanoseconds) / 1e9);
+}
+
+// A share of a time that several threads had would be none of a step's.
+void add_time(const ClosingFigures& figures, std::vector<std::string>& lines) {
+  if (figures.spent_nanoseconds <= 0 || figures.spent_of_nanoseconds <= 0) {
+    return;
+  }
+  const double share =
+      static_cast<double>(figures.spent_nanoseconds) / static_cast<double>(figures.spent_of_nanoseconds);
+  lines.push_back(
+      absl::StrCat(figures.dropped_values > 0 ? "  Dropping and computing again took " : "  Computing again took ",
+                   seconds(figures.spent_nanoseconds),
+                   figures.threads > 1 ? absl::StrCat(" on ", figures.threads, " threads together, in the ")
+                                       : absl::StrFormat(", %.1f %% of the ", 100 * std::min(share, 1.0)),
+                   seconds(figures.spent_of_nanoseconds), " from the first of it to the end",
+                   figures.has_queued ? ", by the host's clock; an accelerator's time is not in it." : "."));
+}
+
 void add_over(const ClosingFigures& figures, std::vector<std::string>& lines) {
   if (figures.times_over > 0) {
     lines.push_back(absl::StrCat(
@@ -113,6 +146,12 @@ std::string region_for_each(const ClosingFigures& figures) {
                                "\"}, .policy = \"save_compute_intensive\"});");
 }
 
+void add_reasons(const ClosingFigures& figures, std::vector<std::string>& lines) {
+  for (const std::string& reason : figures.reasons) {
+    lines.push_back(absl::StrCat("  ", reason));
+  }
+}
+
 // Empty for a budget without a number: a number as large as what it has learned runs out first, because malloc keeps
 // what was freed in pieces until memory has run out once.
 std::string larger_budget(const ClosingFigures& figures) {
@@ -139,33 +178,66 @@ void add_advice(const ClosingFigures& figures, std::vector<std::string>& lines) 
   }
 }
 
+std::string end_text(const ClosingFigures& figures) {
+  if (figures.end == ClosingFigures::End::kMemoryRanOut) {
+    return absl::StrCat("the program ended because memory ran out",
+                        figures.budget == "auto" ? " when nothing more could be dropped." : ".");
+  }
+  return has_number(figures) ? absl::StrCat("the program ended because the memory budget of ", number_of(figures),
+                                            " could not be met. Its error says which would have done.")
+                             : "the program ended because a memory budget of its own could not be met.";
+}
+
+bool is_strict(const ClosingFigures& figures) {
+  return has_number(figures) && !absl::StrContains(figures.budget, ':');
+}
+
 }  // namespace
 
+void ClosingFigures::add(const ClosingFigures& other) {
+  recorded_ops += other.recorded_ops;
+  shortages += other.shortages;
+  dropped_values += other.dropped_values;
+  dropped_bytes += other.dropped_bytes;
+  narrowed_values += other.narrowed_values;
+  recomputed_ops += other.recomputed_ops;
+  recomputed_bytes += other.recomputed_bytes;
+  peak_bytes = std::max(peak_bytes, other.peak_bytes);
+  times_over += other.times_over;
+  most_bytes_over = std::max(most_bytes_over, other.most_bytes_over);
+  spent_nanoseconds += other.spent_nanoseconds;
+  spent_since = std::min(spent_since, other.spent_since);
+  threads += other.threads;
+  has_queued |= other.has_queued;
+}
+
 bool was_needed(const ClosingFigures& figures) {
-  return figures.ran_out || figures.shortages > 0 || figures.dropped_values > 0 || figures.narrowed_values > 0 ||
-         figures.recomputed_ops > 0 || figures.times_over > 0;
+  return figures.end != ClosingFigures::End::kByItself || figures.shortages > 0 || figures.dropped_values > 0 ||
+         figures.narrowed_values > 0 || figures.recomputed_ops > 0 || figures.times_over > 0;
 }
 
 std::string closing_words(const ClosingFigures& figures) {
   const std::string ac2 = figures.who.empty() ? "ac2: " : absl::StrCat("ac2, ", figures.who, ": ");
   std::vector<std::string> lines;
-  if (figures.ran_out) {
-    lines.push_back(absl::StrCat(ac2, "the program ended because memory ran out",
-                                 figures.budget == "auto" ? " when nothing more could be dropped." : "."));
+  if (figures.end != ClosingFigures::End::kByItself) {
+    lines.push_back(absl::StrCat(ac2, end_text(figures)));
   }
   if (!was_needed(figures)) {
     lines.push_back(absl::StrCat(ac2, nothing_needed(figures)));
   } else if (figures.dropped_values > 0 || figures.narrowed_values > 0 || figures.recomputed_ops > 0) {
     lines.push_back(absl::StrCat(ac2, reason(figures), ": ", done(figures), "."));
-    if (figures.peak_bytes > 0) {
-      lines.push_back(absl::StrCat("  A region held ", bytes_text(figures.peak_bytes), " at most."));
-    }
+    add_bytes(figures, lines);
+    add_time(figures, lines);
   }
   add_over(figures, lines);
   if (was_needed(figures)) {
     add_held(figures, lines);
-    if (!figures.ran_out) {
+    add_reasons(figures, lines);
+    if (figures.end == ClosingFigures::End::kByItself) {
       add_advice(figures, lines);
+    } else if (figures.end == ClosingFigures::End::kBudgetRefused && is_strict(figures)) {
+      lines.push_back(absl::StrCat(
+          "  This goes over the number where there is no other way:\n    --memory-budget soft:", figures.budget));
     }
   }
   if (!figures.report.empty()) {

@@ -1,5 +1,6 @@
 // The words at the end of a program that ran as a whole in a region: one line if nothing was needed, else what was
-// dropped and computed again, what most of it was, and code with which the program may take less time.
+// dropped and computed again, the time that took, what most was held of, and code with which the program may take less
+// time.
 //
 //   std::cerr << closing_words({.recorded_ops = 812, .shortages = 3, .dropped_values = 40, .recomputed_ops = 44});
 //
@@ -10,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -32,19 +34,35 @@ struct ClosingFigures {
   std::string policy = {};                // by its name; empty: none
 
   int64_t recorded_ops = 0;
-  int64_t shortages = 0;        // how often memory ran out, or a peak was reached, and values were dropped for it
-  int64_t dropped_values = 0;   // those and all others that a budget dropped
+  int64_t shortages = 0;       // how often memory ran out, or a peak was reached, and values were dropped for it
+  int64_t dropped_values = 0;  // those and all others that a budget dropped
+  int64_t dropped_bytes = 0;
   int64_t narrowed_values = 0;  // packed in place of being dropped
   int64_t recomputed_ops = 0;
-  int64_t peak_bytes = 0;  // the most that a region held for backward
+  int64_t recomputed_bytes = 0;  // of all results of those
+  int64_t peak_bytes = 0;        // the most that a region held for backward
   // Of a soft budget, and of one for a peak.
   int64_t times_over = 0;
   int64_t most_bytes_over = 0;
 
-  bool ran_out = false;          // an error that says that memory has run out ended the program
-  std::vector<Place> held = {};  // at the end, or at the error; the first are named
-  std::string repeated = {};     // modules with which a region for each makes sense: "model.layers.*"
-  std::string report = {};       // where the page was written
+  // That went into dropping values and into computing them again, by the clock of the threads that did, all threads
+  // together; and the time from when that began first, `spent_since` by the steady clock, to now.
+  int64_t spent_nanoseconds = 0;
+  int64_t spent_of_nanoseconds = 0;
+  int64_t spent_since = std::numeric_limits<int64_t>::max();
+  int64_t threads = 0;      // whose ops were computed again
+  bool has_queued = false;  // some of it on an accelerator, whose own time is not in there
+
+  // How the program ended, as far as memory is concerned.
+  enum class End : uint8_t { kByItself, kMemoryRanOut, kBudgetRefused };
+  End end = End::kByItself;
+  std::vector<Place> held = {};           // before a backward, or at the error; the first are named
+  std::vector<std::string> reasons = {};  // sentences: why no more could be done
+  std::string repeated = {};              // modules with which a region for each makes sense: "model.layers.*"
+  std::string report = {};                // where the page was written
+
+  // What two parts of a process did: sums, and the most of either.
+  void add(const ClosingFigures& other);
 };
 
 // Whether there was anything to do: closing_words() is then more than a line.

@@ -10,8 +10,8 @@
 // All regions share one budget. At the end of the process, and not where it ends by _exit() or a signal, what they did
 // is said on stderr, and the page is written.
 //
-// A forked child of the program goes on in the region of the thread that forked, and speaks of those regions alone that
-// were opened in the child. The page is written by the process that called start_own_regions().
+// A forked child of the program goes on in the region of the thread that forked. At its end it speaks of what was done
+// in the child, if something was dropped or computed again there (process_record.h).
 //
 // Rejected: to open regions when threads start. Ops of threads that compute without a graph would pay for it. Rejected
 // too: to close them before the thread's other thread_local objects are destroyed; C++ destroys those in the reverse

@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "ac2/internal/automatic/variables.h"
+
 namespace ac2::internal {
 
 namespace {
@@ -86,6 +88,14 @@ bool flag_of(const Variables& variables, const char* name) {
   return text == "1";
 }
 
+// 0 if it is no number: others than launchers may use such a name.
+int count_of(const Variables& variables, const char* name) {
+  const std::string text = value_of(variables, name);
+  constexpr size_t kDigits = 9;
+  const bool is_number = !text.empty() && text.size() <= kDigits && count_digits(text) == text.size();
+  return is_number ? std::atoi(text.c_str()) : 0;
+}
+
 }  // namespace
 
 int64_t parse_bytes(std::string_view text, std::string_view name) {
@@ -126,15 +136,19 @@ BudgetSetting parse_budget(std::string_view text, std::string_view name) {
 
 AutomaticSettings settings_of(const Variables& variables) {
   AutomaticSettings settings;
-  settings.policy = value_of(variables, "AC2_POLICY");
-  settings.report = value_of(variables, "AC2_REPORT");
-  settings.verify = flag_of(variables, "AC2_VERIFY");
-  settings.quiet = flag_of(variables, "AC2_QUIET");
-  if (const std::string budget = value_of(variables, "AC2_MEMORY_BUDGET"); !budget.empty()) {
-    settings.budget = parse_budget(budget, "AC2_MEMORY_BUDGET");
+  settings.policy = value_of(variables, variables::kPolicy);
+  settings.report = value_of(variables, variables::kReport);
+  settings.verify = flag_of(variables, variables::kVerify);
+  settings.quiet = flag_of(variables, variables::kQuiet);
+  if (const std::string budget = value_of(variables, variables::kBudget); !budget.empty()) {
+    settings.budget = parse_budget(budget, variables::kBudget);
+    settings.budget_text = trimmed(budget);
   } else if (!settings.policy.empty()) {
     settings.budget.reset();
+    settings.budget_text.clear();
   }
+  settings.rank = count_of(variables, variables::kRank);
+  settings.modelled_costs = count_of(variables, variables::kWorldSize) > 1;
   return settings;
 }
 

@@ -29,10 +29,14 @@ struct BudgetSetting {
 struct AutomaticSettings {
   // Without one the policy decides alone what is saved.
   std::optional<BudgetSetting> budget = BudgetSetting{};
-  std::string policy = {};  // by its name; empty: what fits is kept
-  std::string report = {};  // the path of the page that is written at the end; empty: none
+  std::string budget_text = "auto";  // as it was given; empty without one
+  std::string policy = {};           // by its name; empty: what fits is kept
+  std::string report = {};           // the path of the page that is written at the end; empty: none
   bool verify = false;
   bool quiet = false;  // says nothing at the end
+  int rank = 0;        // of the processes of one job
+  // Of a job of several processes: those with the same shapes drop the same values.
+  bool modelled_costs = false;
 
   bool operator==(const AutomaticSettings&) const = default;
 };
@@ -42,7 +46,7 @@ using Variables = std::function<const char*(const char* name)>;
 
 // AC2_MEMORY_BUDGET, AC2_POLICY, AC2_REPORT, AC2_VERIFY and AC2_QUIET (1 or 0). An empty variable counts as none. With
 // a policy and without a budget there is none: under a budget without a number no policy would have an effect before
-// memory runs out.
+// memory runs out. RANK and WORLD_SIZE, if they are numbers, tell of a job of several processes.
 AutomaticSettings settings_of(const Variables& variables);
 
 BudgetSetting parse_budget(std::string_view text, std::string_view name);

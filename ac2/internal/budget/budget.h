@@ -43,6 +43,7 @@
 #include "ac2/internal/budget/learned_limit.h"
 #include "ac2/internal/budget/outside_bytes.h"
 #include "ac2/internal/budget/peak_bound.h"
+#include "ac2/internal/budget/spent_time.h"
 #include "ac2/internal/eviction/evictor.h"
 #include "ac2/internal/eviction/host_copies.h"
 #include "ac2/internal/eviction/narrow_forms.h"
@@ -166,6 +167,8 @@ class Budget : public std::enable_shared_from_this<Budget> {
   HeldValues values_in_time();
   // How often relieve() has freed something.
   int64_t hurried_drops() const { return hurried_drops_.load(std::memory_order_relaxed); }
+  // That went into making room: what is dropped is freed then too.
+  const SpentTime& dropping_time() const { return dropping_time_; }
   // As held_bytes(), but of what is not tracked all counts that tapes took from outside.
   int64_t most_held_bytes() const;
   // Of any budget. The ops that ran since the last backward ended were a step.
@@ -367,6 +370,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   bool was_short_ = false;             // since the last backward ended
   std::atomic<int64_t> most_held_{0};  // since the last backward ended, of a budget without a number
   std::atomic<int64_t> hurried_drops_{0};
+  SpentTime dropping_time_;
   std::atomic<c10::DeviceIndex> short_accelerator_{-1};   // whose memory has run out last, if that of one has
   std::atomic<bool> accelerator_was_short_{false};        // since the last backward ended
   std::vector<std::shared_ptr<BudgetedTape>> left_over_;  // of which relieve() had the last reference

@@ -83,6 +83,7 @@ int64_t Budget::relieve(std::optional<c10::Device> device, int64_t bytes, Need n
   if (!has_no_number() || !start_tracking_in_time()) {
     return 0;
   }
+  const SpentTime::Span span(dropping_time_);
   LearnedLimit::Shortage shortage;
   {
     const std::lock_guard lock(mutex_);

@@ -240,6 +240,7 @@ std::vector<Value*> Budget::order_to_replay(const Value& value) {
 
 std::optional<Budget::Shortage> Budget::drop_until_room(int64_t bytes, bool spare_last) {
   std::optional<Shortage> shortage;
+  std::optional<SpentTime::Span> span;
   const auto choose = [&]() -> ValueId {
     const int64_t room = evictor_.budget() - evictor_.held_bytes() - fixed_bytes_ - bytes;
     if (outside_.most() <= room) {
@@ -254,6 +255,9 @@ std::optional<Budget::Shortage> Budget::drop_until_room(int64_t bytes, bool spar
     ValueId victim = next_victim(spare_last);
     if (copies_.is_worth_waiting_for(victim)) {
       victim = copies_.wait_for_first();
+    }
+    if (victim != kNoId && !span) {
+      span.emplace(dropping_time_);
     }
     if (victim == kNoId) {
       const int64_t fixed = fixed_bytes_ + outside;
@@ -280,6 +284,7 @@ void Budget::for_each_tape(c10::function_ref<void(BudgetedTape&)> call) {
 }
 
 bool Budget::drop_all_and_lower() {
+  const SpentTime::Span span(dropping_time_);
   start_tracking();
   bool dropped = false;
   const auto choose = [&]() -> ValueId {

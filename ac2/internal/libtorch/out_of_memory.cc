@@ -42,7 +42,7 @@ void set_out_of_memory_note(OutOfMemoryNote note) {
   installed.store(note, std::memory_order_release);
 }
 
-void add_out_of_memory_note(c10::Error& error) noexcept {
+void add_out_of_memory_note(c10::Error& error, const FailedCall* call) noexcept {
   const OutOfMemoryNote note = installed.load(std::memory_order_acquire);
   if (note == nullptr || !is_out_of_memory(error)) {
     return;
@@ -52,7 +52,7 @@ void add_out_of_memory_note(c10::Error& error) noexcept {
     return;
   }
   try {
-    const std::string text = note(error);
+    const std::string text = note(error, call);
     if (text.empty()) {
       return;
     }

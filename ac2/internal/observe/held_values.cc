@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "ac2/internal/budget/budget.h"
 #include "ac2/internal/observe/module_names.h"
 #include "ac2/internal/observe/trace_log.h"
 #include "ac2/internal/tape/live_tapes.h"
@@ -21,8 +22,8 @@ using NameOf = absl::flat_hash_map<const c10::StorageImpl*, std::string>;
 // The values of one tape.
 class Collection {
  public:
-  Collection(LockedTape& tape, const NameOf& names, std::vector<HeldValue>& found)
-      : nodes_(tape.reachable_nodes()), names_(names), found_(found) {
+  Collection(LockedTape& tape, const NameOf& names, std::vector<HeldValue>& found, bool drops_in_time)
+      : nodes_(tape.reachable_nodes()), names_(names), found_(found), drops_in_time_(drops_in_time) {
     for (const Node* node : nodes_) {
       for (const NodeInput& input : node->inputs) {
         note(input.value, input.meta);
@@ -82,6 +83,7 @@ class Collection {
                    value.is_held_in_a_storage() ? value.held_storage() : value.there_storage()) {
       held.bytes = value.bytes();
       held.device = storage.device();
+      held.storage = storage.unsafeGetStorageImpl();
       held.alone = static_cast<int64_t>(storage.use_count()) == value.references_to(storage);
     } else if (value.is_opaque() && value.opaque_form()->held.defined()) {
       const at::Tensor& tensor = value.opaque_form()->held;
@@ -91,6 +93,7 @@ class Collection {
     } else {
       return;
     }
+    held.drops_in_time = drops_in_time_;
     const std::string* parameter = parameter_name(value);
     held.where = parameter != nullptr ? *parameter : where;
     held.name = value.name() != nullptr ? *value.name() : "";
@@ -114,6 +117,7 @@ class Collection {
   const std::vector<Node*> nodes_;
   const NameOf& names_;
   std::vector<HeldValue>& found_;
+  const bool drops_in_time_;
   absl::flat_hash_map<const Value*, const TensorMeta*> metas_;
   absl::flat_hash_set<const Value*> seen_;
   ModuleNames modules_;
@@ -126,7 +130,8 @@ std::vector<HeldValue> held_values(const StorageNames& names) {
   std::vector<HeldValue> found;
   for_each_live_tape([&](Tape& tape) {
     const Tape::Lock locked(tape);
-    const Collection collection(*locked, name_of, found);
+    const bool drops_in_time = tape.budget() != nullptr && tape.budget()->has_no_number();
+    const Collection collection(*locked, name_of, found, drops_in_time);
   });
   return found;
 }

@@ -24,7 +24,10 @@ struct HeldValue {
   // "layers.3.mlp", "after layers.3.mlp", or "taken by layers.3.mlp" for what came from outside; empty if no parameter
   // tells.
   std::string where;
-  std::string what;  // "aten::mm [8, 128] float"
+  std::string what;                           // "aten::mm [8, 128] float"
+  const c10::StorageImpl* storage = nullptr;  // only to be compared; null of what is packed
+  // Of a region whose budget drops what it can before an error about memory arrives: whatever_fits(), or for a peak.
+  bool drops_in_time = false;
 };
 
 // Values of all live tapes, each once. An offloaded value counts on the host. Takes the lock of one tape after the

@@ -20,9 +20,9 @@
 #include "ac2/internal/region/engine.h"
 #include "ac2/internal/region/region.h"
 #include "ac2/internal/replay/saved_tensor_hook.h"
+#include "ac2/internal/report/shortage_note.h"
 #include "ac2/memory_budget.h"
 #include "ac2/policy_instance.h"
-#include "ac2/report.h"
 
 namespace ac2::internal {
 
@@ -82,7 +82,9 @@ std::shared_ptr<ScopeState> open_region(Policy policy, OpeningOptions options) {
   install_holding();
   install_engine();
   watch_set_data(&set_data_in_regions);
-  set_out_of_memory_note([](const c10::Error& error) { return explain_held(error.what_without_backtrace()); });
+  set_out_of_memory_note([](const c10::Error& error, const FailedCall* call) {
+    return shortage_note(error.what_without_backtrace(), call);
+  });
   PolicyInstance instance = enter_policy(policy);
   if (const auto budget = BudgetOption(instance.memory_budget).budget(instance.modelled_costs)) {
     region.plan_budget = BudgetAccess::budget(*budget);

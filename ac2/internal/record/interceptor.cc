@@ -4,6 +4,8 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <mutex>
 #include <utility>
 
@@ -38,6 +40,12 @@ void draw_redirected(const c10::OperatorHandle& op, c10::DispatchKeySet keys, to
   op.redispatchBoxed(keys, stack);
 }
 
+// What the op has left of its arguments on the stack.
+FailedCall failed_call(const OpFacts& facts, const torch::jit::Stack& stack) {
+  const size_t count = std::min<size_t>(facts.num_arguments, stack.size());
+  return {.op = facts.name, .arguments = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - count)};
+}
+
 void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const c10::DispatchKeySet below = keys & kBelowRecordKey;
   if (is_replaying()) {
@@ -56,7 +64,9 @@ void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::j
   const c10::impl::PODLocalDispatchKeySet tls_keys = c10::impl::raw_local_dispatch_key_set;
   const c10::impl::ExcludeDispatchKeyGuard guard(kRecordKey);
   if (Region* region = is_for_python ? nullptr : regions.recording()) {
-    with_out_of_memory_note([&] { record_call(*region, op_facts(op), below, tls_keys, stack); });
+    const OpFacts& facts = op_facts(op);
+    with_out_of_memory_note([&] { record_call(*region, facts, below, tls_keys, stack); },
+                            [&] { return failed_call(facts, *stack); });
   } else if (Region* bystander = regions.innermost()) {
     // The ops of a backward without create_graph, inside a region, and what Python does in a way of its own: not
     // recorded, but what they overwrite may be needed.

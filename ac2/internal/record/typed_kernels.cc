@@ -118,15 +118,17 @@ struct Kernel<Op, at::Tensor(Args...)> {
     }
     const auto run_op = [&] { return c10::IValue(Op::redispatch(below, args...)); };
     const auto run_again = [&] { return run_boxed(below, arguments.values()); };
-    return with_out_of_memory_note([&] {
-      return recording
-          .run(/*watch=*/nullptr,
-               [&] {
-                 return call_with_room(
-                     recording.budget(), run_op, [&] { arguments.own(); }, run_again);
-               })
-          .toTensor();
-    });
+    return with_out_of_memory_note(
+        [&] {
+          return recording
+              .run(/*watch=*/nullptr,
+                   [&] {
+                     return call_with_room(
+                         recording.budget(), run_op, [&] { arguments.own(); }, run_again);
+                   })
+              .toTensor();
+        },
+        [&] { return FailedCall{.op = facts().name, .arguments = arguments.values()}; });
   }
 
   // Values that are dropped to make room may drop the tensors that `args` of call() refer to.

@@ -23,6 +23,7 @@ using NodePtr = NodePtrOf<torch::autograd::Edge>;
 using Opener = void (*)();
 
 std::atomic<Opener> opener{nullptr};
+std::atomic<void (*)()> called_before{nullptr};
 
 // Null if the thread's tensors are saved as autograd itself does.
 Region* saving_region() {
@@ -75,6 +76,9 @@ class RegionEngine final : public EngineInFront<Engine> {
                                          const torch::autograd::variable_list& inputs, bool keep_graph,
                                          bool create_graph, bool accumulate_grad,
                                          const torch::autograd::edge_list& outputs) override {
+    if (const auto call = called_before.load(std::memory_order_acquire)) {
+      call();
+    }
     const BackwardRun run;
     const OnThisThread here(create_graph);
     return with_out_of_memory_note(
@@ -130,6 +134,10 @@ void install_engine() {
 
 void open_regions_by(void (*open)()) {
   opener.store(open, std::memory_order_release);
+}
+
+void before_backwards(void (*call)()) {
+  called_before.store(call, std::memory_order_release);
 }
 
 }  // namespace ac2::internal

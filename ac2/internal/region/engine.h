@@ -15,4 +15,8 @@ void install_engine();
 // Rejected: to open a region when a thread starts. Most threads never record a graph.
 void open_regions_by(void (*open)());
 
+// `call` is called before each backward that comes by this engine, on its thread and without a lock of ours. Python's
+// own backwards do not. The function must not throw. Null, as at first, for none.
+void before_backwards(void (*call)());
+
 }  // namespace ac2::internal

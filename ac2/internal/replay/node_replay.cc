@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ac2/internal/budget/call_with_room.h"
+#include "ac2/internal/budget/spent_time.h"
 #include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/libtorch/storage_copy.h"
 #include "ac2/internal/libtorch/stream_order.h"
@@ -92,16 +93,18 @@ Storages wanted_storages(const Node& node, const PrivateWrites& writes, const Re
 
 // Uses up what the replay made of the outputs that are waited for.
 void publish(LockedTape& tape, Node* node, Storages storages, ReplayTensors& results) {
-  tape.ledger().node_replayed();
-  ++node->replays;
+  int64_t bytes = 0;
   for (size_t i = 0; i < storages.size(); ++i) {
     const NodeOutput& output = node->outputs[i];
     // Perhaps nothing waits for the output any more.
+    bytes += storages[i] ? static_cast<int64_t>(storages[i].nbytes()) : 0;
     if (storages[i] && output.value != nullptr && output.value->is_pinned()) {
       tape.bytes().set_replayed(output.value, std::move(storages[i]),
                                 output.write >= 0 ? at::Tensor() : std::move(results[output.flat_result]));
     }
   }
+  ++node->replays;
+  tape.ledger().node_replayed(bytes);
   tape.pins().realized(node);
   hold_results_instead_of_inputs(tape, node);
 }
@@ -222,6 +225,7 @@ void replay_in_room(Tape& tape, Node* node) {
   const std::optional<c10::Device> device = device_of(*node);
   if (device) {
     follow_current_device(*device);
+    tape.replay_time().note_queued();
   }
   const c10::OptionalDeviceGuard on_device(device);
   const PrivateWrites writes = prepare_writes(tape, node);
@@ -240,6 +244,7 @@ void replay_in_room(Tape& tape, Node* node) {
 }  // namespace
 
 void replay(Tape& tape, Node* node, int64_t enough_budget) {
+  const SpentTime::Span span(tape.replay_time());
   if (Budget* budget = tape.budget()) {
     budget->make_room_to_replay(
         bytes_beside_inputs(tape, *node), [&] { return name_of_replay(*node); }, enough_budget);
@@ -248,6 +253,7 @@ void replay(Tape& tape, Node* node, int64_t enough_budget) {
 }
 
 bool replay_if_there_is_room(Tape& tape, Node* node) {
+  const SpentTime::Span span(tape.replay_time());
   if (Budget* budget = tape.budget()) {
     if (!budget->find_room_to_replay(bytes_beside_inputs(tape, *node), [&] { return name_of_replay(*node); })) {
       return false;

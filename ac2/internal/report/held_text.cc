@@ -29,6 +29,7 @@ struct Place {
 // The values that are held on one device.
 struct OnDevice {
   int64_t bytes = 0;
+  int64_t droppable_bytes = 0;  // that a budget with a number might have dropped
   int64_t values = 0;
   int64_t shared_bytes = 0;  // that the program refers to as well
   std::map<std::string, Place> places;
@@ -54,6 +55,7 @@ std::map<c10::Device, OnDevice, bool (*)(const c10::Device&, const c10::Device&)
       continue;
     }
     there.bytes += held.bytes;
+    there.droppable_bytes += held.drops_in_time ? 0 : held.bytes;
     ++there.values;
     Place& place = there.places[place_of(held)];
     place.bytes += held.bytes;
@@ -98,12 +100,34 @@ std::string text_of(const c10::Device& device, const OnDevice& holdings) {
   return absl::StrJoin(lines, "\n");
 }
 
-// The bytes in "Tried to allocate 20.00 MiB." (accelerators) and "you tried to allocate 4096 bytes." (CPU).
-std::optional<int64_t> asked_for(std::string_view error) {
+std::string budget_text(int64_t droppable, int64_t asked, bool on_host) {
+  if (droppable == 0) {
+    return absl::StrCat("A memory_budget would not have made room for the ", bytes_text(asked),
+                        " that were asked for: the budget of these regions drops what it can before this error "
+                        "arrives.");
+  }
+  if (asked >= droppable) {
+    return absl::StrCat("A memory_budget may not be enough: ", bytes_text(asked),
+                        " were asked for, which is as much as regions hold or more.");
+  }
+  return absl::StrCat("With a memory_budget of ", droppable - asked, " bytes (", bytes_text(droppable - asked),
+                      "), which these regions share, there would have been room for the ", bytes_text(asked),
+                      " that were asked for",
+                      on_host ? ", unless malloc keeps what is dropped in pieces that are smaller." : ".");
+}
+
+}  // namespace
+
+std::optional<int64_t> bytes_asked_for(std::string_view error) {
   constexpr std::string_view kBefore = "ried to allocate ";
   const size_t found = error.find(kBefore);
   if (found == std::string_view::npos) {
-    return std::nullopt;
+    constexpr std::string_view kOurs = "can't allocate memory: ";
+    const size_t ours = error.find(kOurs);
+    int64_t bytes = 0;
+    const std::string_view number = ours == std::string_view::npos ? "" : error.substr(ours + kOurs.size());
+    return absl::SimpleAtoi(std::string(number.substr(0, number.find(' '))), &bytes) ? std::optional(bytes)
+                                                                                     : std::nullopt;
   }
   const std::string_view rest = error.substr(found + kBefore.size());
   const size_t space = rest.find(' ');
@@ -120,18 +144,6 @@ std::optional<int64_t> asked_for(std::string_view error) {
   }
   return static_cast<int64_t>(number);
 }
-
-std::string budget_text(int64_t held, int64_t asked) {
-  if (asked >= held) {
-    return absl::StrCat("A memory_budget may not be enough: ", bytes_text(asked),
-                        " were asked for, which is as much as regions hold or more.");
-  }
-  return absl::StrCat("With a memory_budget of ", held - asked, " bytes (", bytes_text(held - asked),
-                      "), which these regions share, there would have been room for the ", bytes_text(asked),
-                      " that were asked for.");
-}
-
-}  // namespace
 
 std::vector<HeldPlace> largest_places(const std::vector<HeldValue>& held, size_t count) {
   std::vector<HeldPlace> all;
@@ -157,18 +169,18 @@ std::string shortage_text(const std::vector<HeldValue>& held, std::string_view e
   const bool on_host = error.find("CPUAllocator") != std::string_view::npos ||
                        std::all_of(held.begin(), held.end(), [](const HeldValue& one) { return one.device.is_cpu(); });
   std::vector<std::string> texts;
-  int64_t most = 0;
+  int64_t most = -1;
   for (const auto& [device, holdings] : by_device(held)) {
     if (device.is_cpu() == on_host && holdings.bytes > 0) {
       texts.push_back(text_of(device, holdings));
-      most = std::max(most, holdings.bytes);
+      most = std::max(most, holdings.droppable_bytes);
     }
   }
   if (texts.empty()) {
     return "";
   }
-  if (const std::optional<int64_t> asked = asked_for(error)) {
-    texts.push_back(budget_text(most, *asked));
+  if (const std::optional<int64_t> asked = bytes_asked_for(error)) {
+    texts.push_back(budget_text(most, *asked, on_host));
   }
   return absl::StrJoin(texts, "\n");
 }

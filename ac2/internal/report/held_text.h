@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,10 @@ struct HeldPlace {
 };
 // Of all devices, those that hold most first, at most `count`.
 std::vector<HeldPlace> largest_places(const std::vector<HeldValue>& held, size_t count);
+
+// The bytes in "Tried to allocate 20.00 MiB." (accelerators), "you tried to allocate 4096 bytes." (CPU), and "can't
+// allocate memory: 4096 bytes" (ac2).
+std::optional<int64_t> bytes_asked_for(std::string_view error);
 
 // For each device: the ten places of the program that hold most. Without a line feed at its end.
 std::string held_text(const std::vector<HeldValue>& held);

@@ -39,10 +39,15 @@ class ByteLedger {
   }
   void evicted(const Value& value) {
     ++evicted_values_;
+    evicted_bytes_ += value.bytes();
     tell(value, value.bytes(), ByteChange::Kind::kEvict);
   }
   void narrowed() { ++narrowed_values_; }
-  void node_replayed() { ++replayed_nodes_; }
+  // A replay has computed results of so many bytes.
+  void node_replayed(int64_t bytes) {
+    ++replayed_nodes_;
+    replayed_bytes_ += bytes;
+  }
   // Verify mode has compared a replayed result with forward's.
   void result_verified() { ++verified_results_; }
 
@@ -71,8 +76,10 @@ class ByteLedger {
   int64_t peak_bytes_ = 0;
   int64_t copied_bytes_ = 0;
   int64_t evicted_values_ = 0;
+  int64_t evicted_bytes_ = 0;
   int64_t narrowed_values_ = 0;
   int64_t replayed_nodes_ = 0;
+  int64_t replayed_bytes_ = 0;
   int64_t verified_results_ = 0;
 };
 

@@ -31,6 +31,7 @@
 
 #include "ac2/internal/allocator/lock_in_time.h"
 #include "ac2/internal/budget/budgeted_tape.h"
+#include "ac2/internal/budget/spent_time.h"
 #include "ac2/internal/graph/pool.h"
 #include "ac2/internal/tape/locked_tape.h"
 #include "ac2/internal/tape/trash.h"
@@ -80,6 +81,9 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
   // Whether next_op() may free something, and so run a destructor of the program's.
   bool next_op_may_free() const { return locked_.tidying_is_due_; }
   int64_t ops_so_far() const { return recorded_ops_.load(std::memory_order_relaxed); }
+
+  // That went into replays. Its spans need no lock.
+  SpentTime& replay_time() { return replay_time_; }
 
   // Null if there is none.
   Budget* budget() const { return locked_.budget_.get(); }
@@ -144,6 +148,7 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
   LockedTape locked_;
   std::atomic<bool> keeps_for_next_backward_{false};
   std::recursive_mutex replay_turn_;
+  SpentTime replay_time_;
   Pool<HookMemory> hook_memory_;
   static constexpr int64_t kSweepShare = 4;
   int64_t next_sweep_ = 0;  // so many ops must be recorded before; the recording thread's alone
