@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ac2/internal/allocator/fork_locks.h"
+#include "ac2/internal/libtorch/cpu_deleters.h"
 
 namespace ac2::internal {
 
@@ -15,6 +16,7 @@ CountedMemory& CountedMemory::get() {
     for (Shard& shard : made->shards_) {
       ForkLocks::add_last(shard.mutex);
     }
+    add_cpu_deleter(&CountedMemory::free);
     return made;
   }();
   return *memory;

@@ -150,6 +150,7 @@ MemoryRoom MachineMemory::room_of(int64_t limit, int64_t used, MemoryRoom::Limit
   const int64_t reserve = std::clamp(limit / 64, 16 * kMiB, 1024 * kMiB);
   return {.bytes = std::max<int64_t>(0, limit - used - reserve),
           .reserve = std::clamp<int64_t>(limit - used, 0, reserve),
+          .lacking = std::max<int64_t>(0, used + reserve - limit),
           .limit = kind,
           .swaps = false,
           .name = std::move(name)};

@@ -32,7 +32,8 @@ struct MemoryRoom {
   enum class Limit : uint8_t { kNone, kAddressSpace, kMachine };
 
   int64_t bytes = std::numeric_limits<int64_t>::max();  // less the reserve; never negative
-  int64_t reserve = 0;
+  int64_t reserve = 0;                                  // of which so many bytes are there
+  int64_t lacking = 0;                                  // of the reserve, and what is used beyond the limit
   Limit limit = Limit::kNone;
   bool swaps = false;  // the machine has swap left, so that passing kMachine need not end the process
   std::string name;    // "RLIMIT_AS", "RLIMIT_DATA", "memory.max of /sys/fs/cgroup/jobs/7", "MemAvailable"; empty if

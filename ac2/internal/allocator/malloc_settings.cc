@@ -15,8 +15,7 @@ namespace ac2::internal {
 void map_large_blocks() {
   static std::atomic<bool> is_done{false};  // nobody waits for it: malloc has a lock of its own for its settings
   if (!is_done.exchange(true)) {
-    constexpr int kMapped = 128 * 1024;
-    mallopt(M_MMAP_THRESHOLD, kMapped);
+    mallopt(M_MMAP_THRESHOLD, static_cast<int>(kMappedFrom));
   }
 }
 

@@ -14,6 +14,7 @@
 #include "ac2/internal/allocator/allocate_again.h"
 #include "ac2/internal/allocator/counted_memory.h"
 #include "ac2/internal/allocator/fork_locks.h"
+#include "ac2/internal/allocator/kept_blocks.h"
 #include "ac2/internal/allocator/malloc_settings.h"
 #include "ac2/internal/allocator/shortage.h"
 #include "ac2/internal/libtorch/out_of_memory.h"
@@ -23,6 +24,8 @@ namespace ac2::internal {
 namespace {
 
 constexpr int64_t kAsksFrom = int64_t{64} << 10;
+// A kept block takes no memory, but a limit that shrinks is to be noticed where all blocks are kept ones.
+constexpr int64_t kKeptCountsAs = 16;
 
 // The state that all fronts of the process share.
 class Shared {
@@ -107,17 +110,30 @@ void check_is_there(const MemoryGauge& gauge, int64_t bytes) {
                    room.bytes + room.reserve, ". ", shortage_text(c10::kCPU));
 }
 
+void remember(const MemoryRoom& room, int64_t taken) {
+  known_room.store(std::max((room.bytes - taken) / 4, room.reserve / 8), std::memory_order_relaxed);
+}
+
+// The gauge is asked. Kept blocks go if they have grown into the reserve.
+MemoryRoom look_for_room(const MemoryGauge& gauge, int64_t bytes) {
+  has_address_space_limit_changed();  // the gauge tells of the limit that there is now
+  MemoryRoom room = gauge.room();
+  // Holes in malloc's heap are address space too, which nothing gives back.
+  if (room.bytes < bytes || room.limit == MemoryRoom::Limit::kAddressSpace) {
+    KeptBlocks::get().start();
+  }
+  return room;
+}
+
 // Before `bytes` are allocated that are more than is known to be there.
 C10_NOINLINE void make_room(int64_t bytes) {
+  KeptBlocks& kept = KeptBlocks::get();
   const std::shared_ptr<const MemoryGauge> gauge = Shared::get().gauge();
-  has_address_space_limit_changed();  // the gauge tells of the limit that there is now
-  MemoryRoom room = gauge->room();
-  const bool is_short = room.bytes < bytes;
-  // Holes in malloc's heap are address space too, which nothing gives back.
-  if (is_short || room.limit == MemoryRoom::Limit::kAddressSpace) {
-    map_large_blocks();
+  MemoryRoom room = look_for_room(*gauge, bytes);
+  if (room.bytes < bytes) {
+    room.bytes += kept.give_back(bytes - room.bytes);
   }
-  if (is_short) {
+  if (room.bytes < bytes) {
     room = room_after_return(*gauge, room);
   }
   int64_t missing = bytes - room.bytes;
@@ -127,6 +143,11 @@ C10_NOINLINE void make_room(int64_t bytes) {
       check_is_there(*gauge, bytes);
       break;
     }
+    if (kept.has(static_cast<size_t>(bytes))) {
+      remember(room, 0);  // the caller takes that block
+      return;
+    }
+    kept.give_back(freed);
     // Freed bytes count also if the gauge does not see them, because they may lie in malloc's heap and serve from
     // there.
     missing -= freed;
@@ -134,7 +155,22 @@ C10_NOINLINE void make_room(int64_t bytes) {
       missing = still_missing(*gauge, bytes, room);
     }
   }
-  known_room.store(std::max((room.bytes - bytes) / 4, room.reserve / 8), std::memory_order_relaxed);
+  remember(room, bytes);
+}
+
+// After a kept block of `bytes` was taken, which takes nothing of the machine. Where others have taken of the reserve
+// meanwhile, or a limit has shrunk, the reserve is restored: by kept blocks, and then by values, for as many bytes as
+// this block has at a time.
+C10_NOINLINE void restore_reserve(int64_t bytes) {
+  KeptBlocks& kept = KeptBlocks::get();
+  MemoryRoom room = look_for_room(*Shared::get().gauge(), 0);
+  if (room.lacking > 0) {
+    room.lacking -= kept.give_back(room.lacking);
+  }
+  if (const int64_t missing = std::min(bytes, room.lacking); missing > 0) {
+    kept.give_back(relieve_shortage(c10::kCPU, missing));
+  }
+  remember(room, 0);
 }
 
 }  // namespace
@@ -157,7 +193,15 @@ bool RetryingAllocator::has_counted() const {
 }
 
 c10::DeleterFnPtr RetryingAllocator::raw_deleter() const {
-  return has_counted() ? &CountedMemory::free : behind_.raw_deleter();
+  return has_counted() ? &CountedMemory::free : uncounted_deleter();
+}
+
+c10::DeleterFnPtr RetryingAllocator::uncounted_deleter() const {
+  return is_before_libtorchs() ? &KeptBlocks::free : behind_.raw_deleter();
+}
+
+bool RetryingAllocator::is_before_libtorchs() const {
+  return &behind_ == c10::GetDefaultCPUAllocator();
 }
 
 c10::DataPtr RetryingAllocator::allocate(size_t bytes) {
@@ -166,21 +210,46 @@ c10::DataPtr RetryingAllocator::allocate(size_t bytes) {
 }
 
 c10::DataPtr RetryingAllocator::allocate_uncounted(size_t bytes) {
+  KeptBlocks& kept = KeptBlocks::get();
+  const auto keeps = [&] { return C10_UNLIKELY(kept.has_started()) && is_before_libtorchs() && kept.keeps(bytes); };
   const auto wanted = static_cast<int64_t>(bytes);
-  if (wanted >= kAsksFrom && (known_room.fetch_sub(wanted, std::memory_order_relaxed) < wanted ||
-                              C10_UNLIKELY(has_address_space_limit_changed()))) {
-    make_room(wanted);
-  }
-  try {
-    return behind_.allocate(bytes);
-  } catch (const c10::Error& error) {
-    if (!is_out_of_memory(error)) {
-      throw;
+  c10::DataPtr data = keeps() ? kept.take(bytes) : c10::DataPtr();
+  if (wanted >= kAsksFrom) {
+    const int64_t counted = data ? wanted / kKeptCountsAs : wanted;
+    if (known_room.fetch_sub(counted, std::memory_order_relaxed) < counted ||
+        C10_UNLIKELY(has_address_space_limit_changed())) {
+      if (data) {
+        restore_reserve(wanted);
+      } else {
+        make_room(wanted);
+        data = keeps() ? kept.take(bytes) : c10::DataPtr();  // a value of that size may have been dropped
+      }
     }
   }
-  map_large_blocks();
-  return allocate_again(
-      c10::kCPU, bytes, [&] { return behind_.allocate(bytes); }, &return_free_memory);
+  if (data) {
+    return data;
+  }
+  data = allocate_behind(bytes);
+  return keeps() ? kept.note(std::move(data), bytes) : std::move(data);
+}
+
+c10::DataPtr RetryingAllocator::allocate_behind(size_t bytes) {
+  KeptBlocks& kept = KeptBlocks::get();
+  do {
+    try {
+      return behind_.allocate(bytes);
+    } catch (const c10::Error& error) {
+      if (!is_out_of_memory(error)) {
+        throw;
+      }
+    }
+  } while (kept.give_back(static_cast<int64_t>(bytes)) > 0);
+  kept.start();
+  const auto allocate = [&] {
+    kept.give_back(KeptBlocks::kAll);  // what was dropped
+    return behind_.allocate(bytes);
+  };
+  return allocate_again(c10::kCPU, bytes, allocate, &return_free_memory);
 }
 
 }  // namespace ac2::internal

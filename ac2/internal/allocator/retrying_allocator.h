@@ -3,8 +3,8 @@
 //
 //   RetryingAllocator::put_in_front();    // as often as one likes
 //
-// A block comes from the allocator behind and is freed by its deleter: nothing is wrapped or counted. An
-// allocation costs a virtual call and, from 64 KiB on, an atomic subtraction.
+// A block comes from the allocator behind and is freed by its deleter: nothing is wrapped or counted, unless this is
+// said below. An allocation costs a virtual call and, from 64 KiB on, an atomic subtraction.
 //
 // Linux hands out more than there is. So before an allocation of 64 KiB or more the machine's memory is asked
 // (machine_memory.h), and too little is met as a failure is, before the allocation is made. The room that was found is
@@ -15,6 +15,9 @@
 // Until then it keeps in its heap what was mapped and freed before, and what is dropped in pieces would not serve a
 // large tensor. Where the machine limits resident bytes, the heap is given back after values were dropped, and the
 // machine is asked again: what lies in the heap stays resident.
+//
+// From then on large blocks are also kept when they are freed, for the next request of their size (kept_blocks.h), if
+// the allocator behind is LibTorch's own. Kept blocks are given back before any value is dropped.
 //
 // Once somebody bounds what is allocated (counted_memory.h), the front that stands before all others counts, and its
 // blocks are freed by a function of ours.
@@ -52,10 +55,13 @@ class RetryingAllocator final : public c10::Allocator {
   c10::DeleterFnPtr raw_deleter() const override;
   void copy_data(void* dest, const void* src, std::size_t count) const override { behind_.copy_data(dest, src, count); }
   // The deleter of blocks that are not counted.
-  c10::DeleterFnPtr uncounted_deleter() const { return behind_.raw_deleter(); }
+  c10::DeleterFnPtr uncounted_deleter() const;
 
  private:
   c10::DataPtr allocate_uncounted(size_t bytes);
+  c10::DataPtr allocate_behind(size_t bytes);
+  // Blocks of another allocator than LibTorch's are its own to keep.
+  bool is_before_libtorchs() const;
   // Of several fronts only one counts.
   bool counts() const;
   bool has_counted() const;

@@ -1,8 +1,11 @@
 // A budget without a number drops values where memory has run out, and learns from that.
+#include <c10/util/ScopeExit.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "ac2/internal/allocator/accelerator_room.h"
+#include "ac2/internal/allocator/kept_blocks.h"
 #include "ac2/internal/allocator/lock_in_time.h"
 #include "ac2/internal/budget/budget.h"
 
@@ -216,6 +219,8 @@ bool Budget::drop_for_another_try() {
     return drop_all_and_lower();
   }
   start_tracking();
+  // Whoever ran out of memory may not have asked the allocator in front, and then has nothing of what is kept there.
+  const auto give_back = c10::make_scope_exit([] { KeptBlocks::get().give_back(KeptBlocks::kAll); });
   const int64_t held = most_held_bytes();
   if (relieve(std::nullopt, held / 8 + 1) > 0) {
     return true;

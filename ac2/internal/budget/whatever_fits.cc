@@ -14,8 +14,8 @@
 #include "ac2/internal/allocator/counted_memory.h"
 #include "ac2/internal/allocator/cuda_callback.h"
 #include "ac2/internal/allocator/fork_locks.h"
+#include "ac2/internal/allocator/kept_blocks.h"
 #include "ac2/internal/allocator/kept_limit.h"
-#include "ac2/internal/allocator/malloc_settings.h"
 #include "ac2/internal/allocator/retrying_allocator.h"
 #include "ac2/internal/allocator/shortage.h"
 
@@ -153,7 +153,7 @@ const std::shared_ptr<Budget>& whatever_fits_budget(CostSource costs) {
 
 std::shared_ptr<Budget> peak_budget(int64_t bytes, CostSource costs) {
   stand_in_front();
-  map_large_blocks();  // else free pieces of malloc's heap take several times the peak
+  KeptBlocks::get().start();  // else free pieces of malloc's heap take several times the peak
   std::shared_ptr<Budget> budget = Budget::for_peak(bytes, costs);
   PeakBudgets::get().add(budget);
   const KeptLimit::Keeper keeper = {.limit = &smallest_peak, .free_some = &keep_peaks, .exceeded = &exceeded};

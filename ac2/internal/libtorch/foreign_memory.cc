@@ -2,6 +2,7 @@
 
 #include <c10/core/impl/COW.h>
 
+#include "ac2/internal/libtorch/cpu_deleters.h"
 #include "ac2/internal/libtorch/file_mappings.h"
 
 namespace ac2::internal {
@@ -23,6 +24,9 @@ bool is_made_by_program(const c10::DataPtr& data) {
 // storage, memory sent to another process, or memory that from_blob() was given with an allocator. Memory that has no
 // allocator may still come from one, as all tensors that torch::load() reads.
 bool is_allocated(c10::StorageImpl& storage, const c10::DataPtr& data) {
+  if (is_cpu_deleter(data.get_deleter())) {
+    return true;
+  }
   if (storage.allocator() == nullptr) {
     const c10::Allocator* usual = c10::GetAllocator(data.device().type());
     return usual != nullptr && usual->raw_deleter() != nullptr && usual->raw_deleter() == data.get_deleter();

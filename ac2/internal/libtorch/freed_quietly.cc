@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "ac2/internal/libtorch/cpu_deleters.h"
 #include "ac2/internal/libtorch/reference_counts.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 
@@ -25,8 +26,11 @@ bool tensor_is_freed_quietly(const at::Tensor& tensor) {
 
 bool is_freed_quietly(c10::StorageImpl& storage) {
   const c10::Allocator* allocator = storage.allocator();
-  return allocator != nullptr && storage.data_ptr().get_deleter() == allocator->raw_deleter() &&
-         !has_python_object(storage);
+  if (allocator == nullptr || has_python_object(storage)) {
+    return false;
+  }
+  const c10::DeleterFnPtr deleter = storage.data_ptr().get_deleter();
+  return deleter == allocator->raw_deleter() || is_cpu_deleter(deleter);
 }
 
 std::optional<QuietBytes> bytes_freed_quietly(const c10::IValue& packed) {
