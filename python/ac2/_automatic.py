@@ -30,6 +30,7 @@ _counts: Dict[str, int] = dict.fromkeys(_COUNTS, 0)  # of regions that have noth
 _peak_bytes = 0  # of those
 _budget: Optional[_C.MemoryBudget] = None
 _shortages_before = 0  # of a parent
+_times_over_before, _most_over_before = 0, 0
 _ran_out = False
 _ended_in: Optional[int] = None  # the id of the process that has said its last
 _held: List[Tuple[str, int]] = []
@@ -133,7 +134,7 @@ def _fold() -> None:
 
 def forked() -> None:
     """In the child of a fork: what was before is its parent's to tell."""
-    global _lock, _ran_out, _shortages_before, _peak_bytes, _was_forked
+    global _lock, _ran_out, _shortages_before, _times_over_before, _most_over_before, _peak_bytes, _was_forked
     _was_forked = True
     _lock = threading.Lock()
     own = getattr(_local, "region", None)
@@ -148,6 +149,8 @@ def forked() -> None:
         own.before = own.counts()
     if _budget is not None:
         _shortages_before = _C.shortages(_budget)
+        _times_over_before, _most_over_before = _budget.times_over(), _budget.most_bytes_over()
+    _C.take_warnings()
 
 
 def note_error(error: BaseException) -> None:
@@ -196,7 +199,9 @@ def figures() -> "_C.ClosingFigures":
     told.peak_bytes = max([_peak_bytes] + [region.trace.stats().peak_bytes for region in regions])
     if _budget is not None:
         told.shortages = _C.shortages(_budget) - _shortages_before
-        told.times_over, told.most_bytes_over = _budget.times_over(), _budget.most_bytes_over()
+        told.times_over = _budget.times_over() - _times_over_before
+        if told.times_over > 0 and _budget.most_bytes_over() > _most_over_before:  # a child's own, where it is known
+            told.most_bytes_over = _budget.most_bytes_over()
     told.ran_out, told.held, told.repeated = _ran_out, _held, _repeated
     return told
 

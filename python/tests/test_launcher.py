@@ -331,6 +331,31 @@ def test_every_thread_and_process_that_trains_has_a_region_and_computes_the_same
     assert "Most was held of:" in launched.stderr
 
 
+FORKS = """
+    import multiprocessing, sys
+    import torch
+    from torch.utils.data import DataLoader
+
+    def train():
+        weight = torch.ones(64, 64, requires_grad=True)
+        weight.mm(weight).sin().mm(weight).sum().backward()
+
+    train()
+    print([batch.tolist() for batch in DataLoader(torch.arange(4), batch_size=2, num_workers=2, multiprocessing_context="fork")])
+    child = multiprocessing.get_context("fork").Process(target=sys.exit, args=(0,))
+    child.start()
+    child.join()
+"""
+
+
+def test_a_forked_process_does_not_say_again_what_its_parent_has_to_say(tmp_path):
+    program = write(tmp_path / "forks.py", FORKS)
+    plain, launched = run(program), launch("--memory-budget", "soft:1KiB", program)
+    assert launched.stdout == plain.stdout
+    assert launched.stderr.count("UserWarning: The soft memory budget") == 1, launched.stderr
+    assert launched.stderr.count("More than 1KiB was taken") == 1, launched.stderr
+
+
 STEPS = """
     import sys, torch
     assert "ac2" in sys.modules, "the region is open"
