@@ -221,6 +221,12 @@ def _is_child() -> bool:
     return _was_forked or multiprocessing.parent_process() is not None
 
 
+def begin_again() -> None:
+    """What is done from now on is to be said too, with what was said before."""
+    global _ended_in
+    _ended_in = None
+
+
 def end() -> None:
     """The program is over: closes the region of this thread, and says once what was done."""
     global _ended_in

@@ -476,6 +476,25 @@ def test_the_extension_opens_a_region_on_the_thread_of_the_cells(tmp_path):
     assert re.fullmatch("ac2: nothing was needed: the memory budget of 1GiB had room for all that backward needed .at most .* B.\\.\n", ended.stderr)
 
 
+def test_an_extension_that_is_loaded_again_says_at_the_end_what_was_done_since(tmp_path):
+    cells = write(
+        tmp_path / "cells.py",
+        """
+        import torch, ac2
+        x = torch.ones(8, requires_grad=True)
+        ac2.load_ipython_extension(None)
+        ac2.unload_ipython_extension(None)
+        ac2.load_ipython_extension(None)
+        x.exp().sum().backward()
+        """,
+    )
+    ended = run(cells, AC2_MEMORY_BUDGET="soft:1GiB")
+    assert ended.returncode == 0, ended.stderr
+    first, second = ended.stderr.splitlines()
+    assert first == "ac2: nothing was needed: no op was recorded."
+    assert second.startswith("ac2: nothing was needed: the memory budget of 1GiB had room for all that backward needed")
+
+
 def test_the_extension_names_a_variable_that_is_wrong(monkeypatch):
     monkeypatch.setenv("AC2_MEMORY_BUDGET", "8GB")
     with pytest.raises(ValueError, match='AC2_MEMORY_BUDGET is "8GB"'):
