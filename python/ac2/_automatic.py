@@ -89,6 +89,7 @@ def forked() -> None:
         _open.add(own)
     if _record is not None:
         _record.forked(own.trace if own is not None else None)
+    _C.take_warnings()
 
 
 def note_error(error: BaseException) -> None:
@@ -131,6 +132,12 @@ def _repeated_modules() -> str:
                 if len({type(child) for child in children}) == 1 and next(children[0].children(), None) is not None and count > most:
                     most, found = count, f"{name}.*" if name else "*"
     return found
+
+
+def begin_again() -> None:
+    """What is done from now on is to be said too, with what was said before."""
+    global _ended_in
+    _ended_in = None
 
 
 def end() -> None:

@@ -14,6 +14,7 @@ def load_ipython_extension(ipython: Any) -> None:
         ValueError: a variable of the environment is wrong; the message names it.
     """
     _start.check_environment()
+    _start.begin_again()
     _start.activate()
 
 

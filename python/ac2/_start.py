@@ -100,6 +100,13 @@ def _open_here() -> None:
         _automatic.open_here()
 
 
+def begin_again() -> None:
+    """After an end that was not that of the program."""
+    runtime = _runtime()
+    if runtime is not None:
+        runtime.begin_again()
+
+
 def _close_here() -> None:
     runtime = _runtime()
     if runtime is not None:

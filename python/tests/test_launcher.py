@@ -337,6 +337,31 @@ def test_every_thread_and_process_that_trains_has_a_region_and_computes_the_same
     assert "Most was held of:" in launched.stderr
 
 
+FORKS = """
+    import multiprocessing, sys
+    import torch
+    from torch.utils.data import DataLoader
+
+    def train():
+        weight = torch.ones(64, 64, requires_grad=True)
+        weight.mm(weight).sin().mm(weight).sum().backward()
+
+    train()
+    print([batch.tolist() for batch in DataLoader(torch.arange(4), batch_size=2, num_workers=2, multiprocessing_context="fork")])
+    child = multiprocessing.get_context("fork").Process(target=sys.exit, args=(0,))
+    child.start()
+    child.join()
+"""
+
+
+def test_a_forked_process_does_not_say_again_what_its_parent_has_to_say(tmp_path):
+    program = write(tmp_path / "forks.py", FORKS)
+    plain, launched = run(program), launch("--memory-budget", "soft:1KiB", program)
+    assert launched.stdout == plain.stdout
+    assert launched.stderr.count("UserWarning: The soft memory budget") == 1, launched.stderr
+    assert launched.stderr.count("More than 1KiB was taken") == 1, launched.stderr
+
+
 STEPS = """
     import sys, torch
     assert "ac2" in sys.modules, "the region is open"
@@ -511,7 +536,26 @@ def test_the_extension_opens_a_region_on_the_thread_of_the_cells(tmp_path):
     ended = run(cells, AC2_MEMORY_BUDGET="soft:1GiB")
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout == "loaded True\nthreads [True, False]\nunloaded False\n"
-    assert re.fullmatch("ac2: nothing was needed: the memory budget of 1GiB had room for all that backward needed .at most .* B.\\.\n", ended.stderr)
+    assert re.fullmatch("ac2: nothing was needed: the memory budget of 1GiB had room for all that backward needed .at most .* B, with parameters and inputs.\\.\n", ended.stderr)
+
+
+def test_an_extension_that_is_loaded_again_says_at_the_end_what_was_done_since(tmp_path):
+    cells = write(
+        tmp_path / "cells.py",
+        """
+        import torch, ac2
+        x = torch.ones(8, requires_grad=True)
+        ac2.load_ipython_extension(None)
+        ac2.unload_ipython_extension(None)
+        ac2.load_ipython_extension(None)
+        x.exp().sum().backward()
+        """,
+    )
+    ended = run(cells, AC2_MEMORY_BUDGET="soft:1GiB")
+    assert ended.returncode == 0, ended.stderr
+    first, second = ended.stderr.splitlines()
+    assert first == "ac2: nothing was needed: no op was recorded."
+    assert second.startswith("ac2: nothing was needed: the memory budget of 1GiB had room for all that backward needed")
 
 
 def test_the_extension_names_a_variable_that_is_wrong(monkeypatch):

@@ -20,10 +20,11 @@ constexpr int64_t kMiB = 1024 * 1024;
 TEST(ClosingWordsTest, AreOneLineIfNothingWasNeeded) {
   EXPECT_EQ(closing_words({.budget = "auto"}), "ac2: nothing was needed: no op was recorded.\n");
   EXPECT_EQ(closing_words({.budget = "auto", .recorded_ops = 8, .peak_bytes = 3 * kMiB}),
-            "ac2: nothing was needed: there was memory for all that backward needed (at most 3.00 MiB).\n");
+            "ac2: nothing was needed: there was memory for all that backward needed (at most 3.00 MiB, with parameters "
+            "and inputs).\n");
   EXPECT_EQ(closing_words({.budget = "soft:8GiB", .recorded_ops = 8, .peak_bytes = 3 * kMiB}),
             "ac2: nothing was needed: the memory budget of 8GiB had room for all that backward needed (at most 3.00 "
-            "MiB).\n");
+            "MiB, with parameters and inputs).\n");
   EXPECT_EQ(closing_words({.budget = "peak:8GiB", .recorded_ops = 8}),
             "ac2: nothing was needed: a peak of 8GiB was never reached.\n");
   EXPECT_EQ(closing_words({.policy = "must_save_all", .recorded_ops = 8}),
@@ -49,6 +50,13 @@ TEST(ClosingWordsTest, SayWhatAShortageCostAndWhatMayCostLess) {
             "  Dropping and computing again took 2.10 s, 17.0 % of the 12.35 s from the first of it to the end.\n"
             "  This may take less time:\n"
             "    ac2.apply_checkpointing(model, modules=\"model.layers.*\", policy=\"save_compute_intensive\")\n");
+}
+
+TEST(ClosingWordsTest, BeginWithTheReasonWhereABudgetWasExceededAndNothingDropped) {
+  EXPECT_THAT(closing_words({.budget = "soft:64KiB", .recorded_ops = 8, .times_over = 2}),
+              ::testing::StartsWith(
+                  "ac2: the memory budget of 64KiB had no room for all that backward needed: nothing was dropped.\n"
+                  "  More than 64KiB was taken 2 times: nothing was left to drop.\n"));
 }
 
 TEST(ClosingWordsTest, HaveTheirCodeInTheLanguageOfTheProgram) {

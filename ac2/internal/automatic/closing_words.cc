@@ -29,7 +29,9 @@ std::string number_of(const ClosingFigures& figures) {
 }
 
 std::string at_most(const ClosingFigures& figures) {
-  return figures.peak_bytes > 0 ? absl::StrCat(" (at most ", bytes_text(figures.peak_bytes), ")") : "";
+  return figures.peak_bytes > 0
+             ? absl::StrCat(" (at most ", bytes_text(figures.peak_bytes), ", with parameters and inputs)")
+             : "";
 }
 
 std::string nothing_needed(const ClosingFigures& figures) {
@@ -228,6 +230,8 @@ std::string closing_words(const ClosingFigures& figures) {
     lines.push_back(absl::StrCat(ac2, reason(figures), ": ", done(figures), "."));
     add_bytes(figures, lines);
     add_time(figures, lines);
+  } else if (lines.empty()) {
+    lines.push_back(absl::StrCat(ac2, reason(figures), ": nothing was dropped."));
   }
   add_over(figures, lines);
   if (was_needed(figures)) {

@@ -99,6 +99,7 @@ ProcessRecord::OfBudget ProcessRecord::of_budget() const {
   const Budget& budget = *BudgetAccess::budget(*budget_);
   return {.shortages = budget.hurried_drops(),
           .times_over = budget.times_over(),
+          .most_bytes_over = budget.most_bytes_over(),
           .dropping_nanoseconds = budget.dropping_time().nanoseconds()};
 }
 
@@ -223,12 +224,13 @@ ClosingFigures ProcessRecord::figures() {
   figures.budget = settings_.budget_text;
   if (budget_) {
     const OfBudget now = of_budget();
-    const Budget& budget = *BudgetAccess::budget(*budget_);
     figures.shortages = now.shortages - budget_before_.shortages;
     figures.times_over = now.times_over - budget_before_.times_over;
-    figures.most_bytes_over = figures.times_over > 0 ? budget.most_bytes_over() : 0;
+    // A child's own is known if it is more than its parent's was.
+    const bool is_own = figures.times_over > 0 && now.most_bytes_over > budget_before_.most_bytes_over;
+    figures.most_bytes_over = is_own ? now.most_bytes_over : 0;
     figures.spent_nanoseconds += now.dropping_nanoseconds - budget_before_.dropping_nanoseconds;
-    figures.spent_since = std::min(figures.spent_since, budget.dropping_time().first());
+    figures.spent_since = std::min(figures.spent_since, BudgetAccess::budget(*budget_)->dropping_time().first());
   }
   if (figures.spent_since != SpentTime::kNever) {
     figures.spent_of_nanoseconds = SpentTime::now() - std::max(figures.spent_since, begun_);

@@ -78,6 +78,7 @@ class ProcessRecord {
   struct OfBudget {
     int64_t shortages = 0;
     int64_t times_over = 0;
+    int64_t most_bytes_over = 0;
     int64_t dropping_nanoseconds = 0;
   };
 
