@@ -132,6 +132,59 @@ TEST(LearnedLimitTest, AttemptsThatFailBecomeRare) {
   EXPECT_EQ(shortages, 6);
 }
 
+// Ends a backward in which so many ops were replayed.
+void backward_with(LearnedLimit& limit, int64_t replays, int64_t bytes = 4000) {
+  static int graph_task = 1 << 20;
+  limit.backward_ended(++graph_task, std::nullopt, {.replays = replays, .bytes = bytes});
+}
+
+TEST(LearnedLimitTest, AStepThatReplaysMoreThanTheBestLetsTheNextOnesBeginAsThatDid) {
+  LearnedLimit limit;
+  backward_with(limit, 0);
+  limit.ran_out({.held = 1000, .most_held = 1000, .freed = 100});
+  backward_with(limit, 100);  // it began without a limit
+  EXPECT_EQ(limit.bytes(), 900);
+  limit.ran_out({.held = 900, .most_held = 900, .freed = 100});
+  backward_with(limit, 157);  // a quarter more, and the few that make no difference
+  EXPECT_EQ(limit.bytes(), 800);
+  limit.ran_out({.held = 800, .most_held = 800, .freed = 50});
+  backward_with(limit, 158);
+  for (int step = 0; step < 8; ++step) {
+    EXPECT_EQ(limit.bytes(), LearnedLimit::kNone);
+    limit.ran_out({.held = 1000, .most_held = 1000, .freed = 100});
+    backward_with(limit, 100);
+  }
+  EXPECT_EQ(limit.bytes(), LearnedLimit::kNone);
+  limit.ran_out({.held = 1000, .most_held = 1000, .freed = 100});
+  backward_with(limit, 100);  // the 8 are over
+  EXPECT_EQ(limit.bytes(), 900);
+  backward_with(limit, 200);
+  for (int step = 0; step < 16; ++step) {
+    EXPECT_EQ(limit.bytes(), LearnedLimit::kNone);
+    limit.ran_out({.held = 1000, .most_held = 1000, .freed = 100});
+    backward_with(limit, 100);
+  }
+}
+
+TEST(LearnedLimitTest, StepsOfDifferentSizesAreNotCompared) {
+  LearnedLimit limit;
+  limit.ran_out({.held = 1000, .most_held = 1000, .freed = 100});
+  for (int step = 0; step < 4; ++step) {
+    backward_with(limit, 10, 4000);
+    backward_with(limit, 1000, 5000);
+    EXPECT_LT(limit.bytes(), LearnedLimit::kNone);
+  }
+}
+
+TEST(LearnedLimitTest, StepsOfAnAcceleratorAreNotCompared) {
+  LearnedLimit limit;
+  limit.ran_out({.held = 1000, .most_held = 1000, .freed = 100});
+  for (int step = 0; step < 4; ++step) {
+    limit.backward_ended(5000 + step, 0, {.replays = 10 << (8 * step), .bytes = 4000});
+    EXPECT_EQ(limit.bytes(), 900);
+  }
+}
+
 TEST(LearnedLimitTest, ALimitThatRisesForEverIsNoneInTheEnd) {
   LearnedLimit limit;
   limit.ran_out({.held = 100, .most_held = 100, .freed = 1});

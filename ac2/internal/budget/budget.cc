@@ -287,6 +287,7 @@ void Budget::unpin(const Value& value) {
 void Budget::replayed(const Node& node) {
   if (node.budget_node != kNoId) {
     const std::lock_guard lock(mutex_);
+    ++replays_of_step_;
     evictor_.ran(evictor_.graph().node(node.budget_node).cost);
     memory_.replayed(node.budget_node);
   }

@@ -368,6 +368,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   // far more has to go than is missing once its allocator has cut segments into pieces.
   int64_t least_of_step_ = 1;
   bool was_short_ = false;             // since the last backward ended
+  int64_t replays_of_step_ = 0;        // since then
   std::atomic<int64_t> most_held_{0};  // since the last backward ended, of a budget without a number
   std::atomic<int64_t> hurried_drops_{0};
   SpentTime dropping_time_;

@@ -198,7 +198,8 @@ void Budget::backward_ended(int graph_task) {
   const std::optional<int64_t> spare = settle_accelerator();
   const std::lock_guard lock(mutex_);
   const bool is_limited = most_held_.load(std::memory_order_relaxed) >= learned_->bytes() / 8 * 7;
-  learned_->backward_ended(graph_task, spare && !is_limited ? 0 : spare);
+  learned_->backward_ended(graph_task, spare && !is_limited ? 0 : spare,
+                           {.replays = std::exchange(replays_of_step_, 0), .bytes = eased_.size()});
   was_short_ = false;
   apply_learned();
   most_held_.store(held_by_all_tapes(), std::memory_order_relaxed);

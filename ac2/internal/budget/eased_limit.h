@@ -43,6 +43,8 @@ class EasedLimit {
     }
     return kAgain * nodes_;
   }
+  // Of the values of the last backward that has begun.
+  int64_t size() const { return size_; }
   // 0: the limit is not eased.
   int64_t bytes() const { return bytes_; }
   void backward_ended() {

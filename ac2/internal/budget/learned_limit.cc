@@ -20,16 +20,23 @@ void LearnedLimit::ran_out(const Shortage& shortage) {
   }
 }
 
-void LearnedLimit::backward_ended(int graph_task, std::optional<int64_t> spare) {
+void LearnedLimit::backward_ended(int graph_task, std::optional<int64_t> spare, const Step& step) {
   if (graph_task == last_backward_) {
     return;
   }
   last_backward_ = graph_task;
   ++backwards_;
-  if (bytes_ == kNone) {
-    return;
+  if (!spare) {
+    compare(step);
   }
-  ++quiet_;
+  if (bytes_ != kNone) {
+    ++quiet_;
+    rise(spare);
+  }
+  begun_with_ = bytes_;
+}
+
+void LearnedLimit::rise(std::optional<int64_t> spare) {
   if (spare) {
     if (quiet_ >= patience_ / 4 && *spare / 2 >= most_held_ / kSmallestRise) {
       attempt(*spare / 2);
@@ -37,6 +44,36 @@ void LearnedLimit::backward_ended(int graph_task, std::optional<int64_t> spare) 
   } else if (quiet_ >= patience_) {
     attempt(std::max<int64_t>(bytes_ / part_, 1));
     part_ = std::max<int64_t>(part_ / 2, 1);
+  }
+}
+
+bool LearnedLimit::is_like_best(const Step& step) const {
+  return best_ && step.bytes >= best_->bytes / 8 * 7 && best_->bytes >= step.bytes / 8 * 7;
+}
+
+void LearnedLimit::compare(const Step& step) {
+  constexpr int64_t kFew = 32;  // more replays than that are worth a thought
+  if (step.replays == 0) {
+    return;
+  }
+  if (!is_like_best(step)) {
+    best_ = step;
+    best_begun_with_ = begun_with_;
+    repeats_ = 0;
+    return;
+  }
+  if (repeats_ > 0) {
+    --repeats_;
+    best_->replays = step.replays;
+    bytes_ = std::max(bytes_, best_begun_with_);
+  } else if (step.replays <= best_->replays) {
+    best_ = step;
+    best_begun_with_ = begun_with_;
+  } else if (step.replays > best_->replays / 4 * 5 + kFew) {
+    repeats_ = most_repeats_;
+    constexpr int64_t kMostRepeats = int64_t{1} << 30;
+    most_repeats_ = std::min(2 * most_repeats_, kMostRepeats);
+    bytes_ = std::max(bytes_, best_begun_with_);
   }
 }
 

@@ -16,8 +16,15 @@
 // next attempt is of an eighth again, and comes after twice as many backwards. A program that repeats its step has few
 // attempts, and ever fewer.
 //
+// A lower limit makes replays drop what the next replay needs: near the least with which a step runs, each eighth less
+// may double its replays, and to drop values where memory runs out costs less. So steps are compared. One that has
+// replayed more by a quarter than the best step of its size begins the next ones with the limit with which that step
+// had begun, 8 of them at first. Then the limit may sink again, and if that was too much once more, twice as many steps
+// begin so.
+//
 // An accelerator tells what a step has left of its memory. There the limit rises by half of that and by nothing else,
-// after a quarter as many backwards: where memory is cut into pieces, an attempt that was too much may be an error.
+// after a quarter as many backwards: where memory is cut into pieces, an attempt that was too much may be an error. For
+// the same reason its steps are not compared: where its memory runs out, that costs more than replays.
 //
 // Not thread-safe: its owner has a lock.
 #pragma once
@@ -42,9 +49,17 @@ class LearnedLimit {
 
   int64_t bytes() const { return bytes_; }
   void ran_out(const Shortage& shortage);
+  // The ops that ran between two backwards' ends, with the replays of the second one.
+  struct Step {
+    int64_t replays = 0;
+    int64_t bytes = 0;  // of all values that its backward could need
+  };
   // Of the backward with this id, which may be told several times. An accelerator had `spare` bytes left that this
-  // limit kept the step from taking; none if it does not say.
-  void backward_ended(int graph_task, std::optional<int64_t> spare = std::nullopt);
+  // limit kept the step from taking; none if it does not say, or if none was short.
+  void backward_ended(int graph_task, std::optional<int64_t> spare, const Step& step);
+  void backward_ended(int graph_task, std::optional<int64_t> spare = std::nullopt) {
+    backward_ended(graph_task, spare, {});
+  }
   // With less than `bytes` a backward has computed the same ops over and over.
   void rise_to(int64_t bytes) { bytes_ = std::max(bytes_, bytes); }
   int64_t backwards() const { return backwards_; }
@@ -55,7 +70,10 @@ class LearnedLimit {
   static constexpr int64_t kSmallestPart = 8;
   static constexpr int64_t kSmallestRise = 64;  // a part of the most that was held in a shortage
 
+  void rise(std::optional<int64_t> spare);
   void attempt(int64_t more);
+  void compare(const Step& step);
+  bool is_like_best(const Step& step) const;
 
   int64_t bytes_ = kNone;
   int64_t patience_ = 8;
@@ -64,6 +82,11 @@ class LearnedLimit {
   bool is_attempt_ = false;
   int64_t most_held_ = 0;
   int64_t before_attempt_ = 1;
+  int64_t begun_with_ = kNone;  // the limit at the end of the last backward
+  std::optional<Step> best_;    // of those since the last one of another size
+  int64_t best_begun_with_ = kNone;
+  int64_t repeats_ = 0;  // so many steps begin as the best one did
+  int64_t most_repeats_ = 8;
   int last_backward_ = -1;
   int64_t backwards_ = 0;
 };
