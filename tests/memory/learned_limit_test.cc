@@ -138,7 +138,7 @@ void backward_with(LearnedLimit& limit, int64_t replays, int64_t bytes = 4000) {
   limit.backward_ended(++graph_task, std::nullopt, {.replays = replays, .bytes = bytes});
 }
 
-TEST(LearnedLimitTest, AStepThatReplaysMoreThanTheBestLetsTheNextOnesBeginAsThatDid) {
+TEST(LearnedLimitTest, AStepThatReplaysMoreThanTheBestGivesTheNextOnesTheLimitOfThat) {
   LearnedLimit limit;
   backward_with(limit, 0);
   limit.ran_out({.held = 1000, .most_held = 1000, .freed = 100});

@@ -111,9 +111,14 @@ TEST_F(MachineMemoryTest, TheAddressSpaceIsALimitIfItIsOne) {
   if (now.rlim_cur != limit.rlim_cur) GTEST_SKIP() << "no such limit can be set here: qemu-user sets none";
   write("proc/self/statm", "1048576 7 7 7\n");  // pages
   const MemoryRoom found = room();
+  // 3 GiB of the 4 are of libraries and the like, for which no reserve is needed.
+  write("proc/self/status", "Name: x\nVmData:\t 1048576 kB\nVmStk: 7 kB\n");
+  const MemoryRoom beside_libraries = room();
   ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
   EXPECT_EQ(found.bytes, 12 * kGiB - 256 * kMiB);
   EXPECT_EQ(found.limit, MemoryRoom::Limit::kAddressSpace);
+  EXPECT_EQ(beside_libraries.bytes, 12 * kGiB - 13 * kGiB / 64);
+  EXPECT_EQ(beside_libraries.reserve, 13 * kGiB / 64);
 }
 
 TEST_F(MachineMemoryTest, PrivateMemoryThatMayBeWrittenIsALimitIfItIsOne) {

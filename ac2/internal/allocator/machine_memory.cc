@@ -96,24 +96,33 @@ void look_at_cgroups(MemoryRoom& room, const std::string& proc, const std::strin
   }
 }
 
+// Private memory that may be written: malloc's heap, and the blocks that it maps. Not libraries' code. 0 if it is not
+// told.
+int64_t data_of_process(const std::string& proc) {
+  return std::max<int64_t>(number_of(proc + "/self/status", "VmData:"), 0) * kKiB;
+}
+
 void look_at_address_space(MemoryRoom& room, const std::string& proc) {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
     return;
   }
   if (const std::optional<int64_t> pages = number_in(proc + "/self/statm")) {
-    take_smaller(room, MachineMemory::room_of(static_cast<int64_t>(limit.rlim_cur), *pages * sysconf(_SC_PAGESIZE),
+    // Of libraries, which may be most of it, nothing has to be left alone.
+    const int64_t used = *pages * sysconf(_SC_PAGESIZE);
+    const int64_t data = data_of_process(proc);
+    const int64_t other = data > 0 ? std::max<int64_t>(used - data, 0) : 0;
+    take_smaller(room, MachineMemory::room_of(static_cast<int64_t>(limit.rlim_cur) - other, used - other,
                                               MemoryRoom::Limit::kAddressSpace, "RLIMIT_AS"));
   }
 }
 
-// Of private memory that may be written: malloc's heap, and the blocks that it maps. Not of libraries' code.
 void look_at_data(MemoryRoom& room, const std::string& proc) {
   rlimit limit{};
   if (getrlimit(RLIMIT_DATA, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
     return;
   }
-  if (const int64_t data = number_of(proc + "/self/status", "VmData:") * kKiB; data > 0) {
+  if (const int64_t data = data_of_process(proc); data > 0) {
     take_smaller(room, MachineMemory::room_of(static_cast<int64_t>(limit.rlim_cur), data,
                                               MemoryRoom::Limit::kAddressSpace, "RLIMIT_DATA"));
   }

@@ -15,6 +15,9 @@ void LearnedLimit::ran_out(const Shortage& shortage) {
     patience_ = std::min(2 * patience_, kMostPatience);
     least = std::max(least, before_attempt_);
   }
+  if (repeats_ > 0) {
+    return;  // the best step has run out of memory too
+  }
   if (shortage.held >= std::min(shortage.most_held, bytes_) / 8 * 7) {
     bytes_ = std::clamp(shortage.held - shortage.freed, std::min(least, bytes_), bytes_);
   }
