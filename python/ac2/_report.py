@@ -6,7 +6,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Sequence, Tuple, Union
 
 import torch
 
-from ac2 import _C, _html, _out_of_memory, _regions
+from ac2 import _C, _holdings, _html, _regions
 from ac2._checkpointed_class import regions_of, settings_of
 from ac2._scope import PolicyScope
 
@@ -249,7 +249,7 @@ def _of_module(module: torch.nn.Module) -> str:
 def _wrapped_modules() -> Iterator[Tuple[str, torch.nn.Module]]:
     """With their names in the model that they are of."""
     seen: List[torch.nn.Module] = []
-    roots = _out_of_memory.root_modules()
+    roots = _holdings.root_modules()
     for root in roots:
         for name, module in root.named_modules():
             if settings_of(module) is not None and not any(module is other for other in seen):
