@@ -40,6 +40,7 @@ struct Limits {
   bool last_uses = true;     // of tensors that the program has no more afterwards, even if the step fails
   bool moves = true;         // tensors to other storages, by set_() and set_data()
   bool dtypes = true;        // another default dtype in forward, which is the process's
+  bool kernels = true;       // that are no ops and write to results
   // To what an earlier region may have taken, while checkpointing is disabled, and between the last region and
   // backward.
   bool writes_outside = false;
@@ -86,6 +87,7 @@ class Machine {
   // The step is one that writes to what is there: had it failed, nobody could say how far it came.
   bool is_writing() const { return writing_; }
   bool may_take_gradients() const { return limits_.slopes; }
+  bool may_run_kernels() const { return limits_.kernels; }
   bool may_use_last() const { return limits_.last_uses; }
   bool is_input(const Variable& v) const;
   // To another storage: neither what plain autograd has saved nor a view, which would no longer be one.

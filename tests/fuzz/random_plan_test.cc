@@ -154,7 +154,7 @@ TEST_F(RandomPlanTest, ThatCopyGiveWhatPlainAutogradGivesAndReplayNoMoreThanThey
                                     .judge = &compare_copied,
                                     .fixture = "RandomPlanTest",
                                     .judge_name = "compare_copied",
-                                    .limits = {.slopes = false}});
+                                    .limits = {.slopes = false, .kernels = false}});
   EXPECT_GE(tally.compared, tally.programs / 4) << "of " << tally.programs;
   EXPECT_GT(tally.offloaded_bytes, 50 * tally.compared);
 }
@@ -165,7 +165,7 @@ TEST_F(RandomPlanTest, GiveWhatPlainAutogradGivesAndReplayNoMoreThanTheySaid) {
                                     .judge = &compare_planned,
                                     .fixture = "RandomPlanTest",
                                     .judge_name = "compare_planned",
-                                    .limits = {.slopes = false}});
+                                    .limits = {.slopes = false, .kernels = false}});
   EXPECT_GE(tally.compared, tally.programs / 3) << "of " << tally.programs;
   EXPECT_GE(tally.replayed_ops, tally.compared);
   EXPECT_LE(tally.evicted_values, tally.compared / 100);
@@ -179,7 +179,7 @@ TEST_F(RandomPlanTest, ThatPackGiveWhatPlainAutogradGivesAndReplayNoMoreThanThey
                                     .judge = &compare_packed,
                                     .fixture = "RandomPlanTest",
                                     .judge_name = "compare_packed",
-                                    .limits = {.slopes = false}});
+                                    .limits = {.slopes = false, .kernels = false}});
   EXPECT_GE(tally.compared, tally.programs / 3) << "of " << tally.programs;
   EXPECT_GE(unpacked, tally.compared);
 }

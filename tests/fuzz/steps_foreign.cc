@@ -27,6 +27,7 @@ void foreign_step(Machine& machine, Dice& dice) {
     case 5:
       return machine.run("buffer.floats().mul_(0.75)", [&] { buffer.floats().mul_(0.75); });
     case 6:
+      if (!machine.may_run_kernels()) return;
       return machine.let("whole(" + v.name + ") * by_kernel(" + v.name + ", regions)",
                          [&] { return whole(v.tensor) * by_kernel(v.tensor, machine.regions()); });
     case 7:

@@ -37,8 +37,8 @@ class ResidentBytesTest : public ::testing::Test {
   }
 };
 
-TEST_F(ResidentBytesTest, APlainStepTakesMoreThanFourTimesTheBytesOfTheseTests) {
-  EXPECT_GT(plain().resident_mib, 1200);
+TEST_F(ResidentBytesTest, APlainStepTakesMoreThanTwiceTheBytesOfTheseTests) {
+  EXPECT_GT(plain().resident_mib, 1000);
 }
 
 TEST_F(ResidentBytesTest, UnderAPeakTheProcessTakesAFewMiBMore) {
