@@ -314,8 +314,8 @@ class NodeBuilder {
 
   // No other device may still be about to write what the op has returned.
   bool is_on_cpu_alone() const {
-    constexpr uint64_t kBackends = c10::full_backend_mask;
-    return (call_.keys.raw_repr() & kBackends) == c10::DispatchKeySet(c10::BackendComponent::CPUBit).raw_repr();
+    c10::DispatchKeySet keys = call_.keys;  // raw_repr() is not const in LibTorch 2.7
+    return (keys.raw_repr() & c10::full_backend_mask) == c10::DispatchKeySet(c10::BackendComponent::CPUBit).raw_repr();
   }
 
   // Even under a budget, because offloaded values take none of it.
