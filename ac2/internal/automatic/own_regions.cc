@@ -1,6 +1,5 @@
 #include "ac2/internal/automatic/own_regions.h"
 
-#include <c10/util/Exception.h>
 #include <pthread.h>
 
 #include <atomic>
@@ -14,6 +13,7 @@
 
 #include "ac2/internal/automatic/process_record.h"
 #include "ac2/internal/automatic/settings.h"
+#include "ac2/internal/libtorch/error_text.h"
 #include "ac2/internal/region/engine.h"
 #include "ac2/internal/region/resting.h"
 #include "ac2/policy.h"
@@ -25,11 +25,6 @@ namespace {
 
 void say(const std::string& words) {
   std::fputs(words.c_str(), stderr);
-}
-
-std::string text_of(const std::exception& error) {
-  const auto* const of_torch = dynamic_cast<const c10::Error*>(&error);
-  return of_torch != nullptr ? of_torch->what_without_backtrace() : error.what();
 }
 
 // Of this process. Null before start_own_regions().
@@ -82,7 +77,7 @@ void open_own_region() {
   } catch (const std::exception& error) {
     open_regions_by(nullptr);
     own_stage = OwnStage::kNone;
-    say("ac2: no region could be opened, and the program runs as it is: " + text_of(error) + "\n");
+    say("ac2: no region could be opened, and the program runs as it is: " + error_text(error) + "\n");
   }
 }
 
@@ -121,7 +116,7 @@ void start_own_regions() noexcept {
     before_backwards(&look_before_backward);
     open_regions_by(&open_own_region);
   } catch (const std::exception& error) {
-    say("ac2: the program runs as it is: " + text_of(error) + "\n");
+    say("ac2: the program runs as it is: " + error_text(error) + "\n");
   }
 }
 

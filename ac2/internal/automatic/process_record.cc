@@ -1,6 +1,5 @@
 #include "ac2/internal/automatic/process_record.h"
 
-#include <c10/util/Exception.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include "ac2/internal/automatic/held_places.h"
 #include "ac2/internal/budget/budget.h"
 #include "ac2/internal/budget/spent_time.h"
+#include "ac2/internal/libtorch/error_text.h"
 #include "ac2/internal/region/budget_access.h"
 #include "ac2/internal/region/trace_access.h"
 #include "ac2/internal/report/shortage_note.h"
@@ -38,11 +38,6 @@ std::optional<MemoryBudget> budget_of(const AutomaticSettings& settings) {
       break;
   }
   return whatever_fits(settings.modelled_costs);
-}
-
-std::string text_of(const std::exception& error) {
-  const auto* const of_torch = dynamic_cast<const c10::Error*>(&error);
-  return of_torch != nullptr ? of_torch->what_without_backtrace() : error.what();
 }
 
 // "page.html" of process 12: "page.process12.html"
@@ -261,7 +256,7 @@ std::string ProcessRecord::write_page(const Traces& traces, ClosingFigures& figu
     write_report(path, traces);
     figures.report = path;
   } catch (const std::exception& error) {
-    return absl::StrCat("ac2: ", text_of(error), "\n");
+    return absl::StrCat("ac2: ", error_text(error), "\n");
   }
   return "";
 }
