@@ -7,12 +7,10 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <functional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "tests/support/regions.h"
 #include "tests/support/warnings.h"
+#include "tests/support/ways.h"
 
 namespace ac2::test {
 namespace {
@@ -36,52 +34,28 @@ void negate(at::Tensor& y) {
   }
 }
 
-struct Way {
-  const char* name;
-  Policy policy;
-  ScopeOptions options = {};
-};
-
-std::vector<Way> all_ways() {
-  const SaveWithHooks hooks{[](const at::Tensor& t) { return c10::IValue(t.clone()); },
-                            [](const c10::IValue& packed) { return packed.toTensor(); }};
-  const Policy packs = [hooks](const OpContext&) -> PolicyDecision { return hooks; };
-  return {{"recompute_all", "recompute_all"},
-          {"must_save_all", "must_save_all"},
-          {"save_ops", saving({"aten::mul.Tensor"})},
-          {"packs", packs},
-          {"a budget", "recompute_all", {.memory_budget = int64_t{1} << 20}},
-          {"a tight budget", "must_save_all", {.memory_budget = MemoryBudget::soft(64)}},
-          {"whatever_fits", "recompute_all", {.memory_budget = whatever_fits()}}};
-}
-
-using Make = std::function<at::Tensor(const at::Tensor& x)>;
-
-// `make` makes a tensor of x's size, in which a kernel writes before ops of which backward needs it, as it is, and by
-// way of a result that is computed again.
-at::Tensor gradient_with_kernel(const at::Tensor& x, const Make& make) {
-  at::Tensor out;
-  {
-    at::Tensor made = make(x.detach());
-    square_minus_index(x, made);
-    out = (x * made).sin() * (made + 1).exp();
-  }
-  return gradient_of(out, x);
-}
-
-void expect_plain_bits(const Make& make, int64_t n = 24) {
-  const at::Tensor x = sample({n});
-  const at::Tensor expected = gradient_with_kernel(x, make);
-  for (const Way& way : all_ways()) {
+// The gradient of what `forward` makes of `x` is plain autograd's.
+void expect_plain_gradient(const at::Tensor& x, const std::function<at::Tensor()>& forward) {
+  const at::Tensor expected = gradient_of(forward(), x);
+  for (const Way& way : all_ways(/*verify=*/false)) {
     at::Tensor out;
     {
       const PolicyScope scope(way.policy, way.options);
-      at::Tensor made = make(x.detach());
-      square_minus_index(x, made);
-      out = (x * made).sin() * (made + 1).exp();
+      out = forward();
     }
     expect_same_bits({gradient_of(out, x)}, {expected}, way.name);
   }
+}
+
+// `make` makes a tensor of x's size, in which a kernel writes before ops of which backward needs it, as it is, and by
+// way of a result that is computed again.
+void expect_plain_bits(const std::function<at::Tensor(const at::Tensor& x)>& make, int64_t n = 24) {
+  const at::Tensor x = sample({n});
+  expect_plain_gradient(x, [&] {
+    at::Tensor made = make(x.detach());
+    square_minus_index(x, made);
+    return (x * made).sin() * (made + 1).exp();
+  });
 }
 
 TEST_F(UnseenKernelsTest, AKernelMayWriteOverWhatAnOpHasMade) {
@@ -108,21 +82,12 @@ TEST_F(UnseenKernelsTest, AKernelMayWriteToTensorsOfAnySize) {
 
 TEST_F(UnseenKernelsTest, AKernelMayWriteInPlaceBeforeAnOpThatWritesThere) {
   const at::Tensor x = sample({24});
-  const auto forward = [&] {
+  expect_plain_gradient(x, [&] {
     at::Tensor y = x.detach() * 2;
     negate(y);
     y.exp_();  // reads what the kernel has left
     return (x * y).sin();
-  };
-  const at::Tensor expected = gradient_of(forward(), x);
-  for (const Way& way : all_ways()) {
-    at::Tensor out;
-    {
-      const PolicyScope scope(way.policy, way.options);
-      out = forward();
-    }
-    expect_same_bits({gradient_of(out, x)}, {expected}, way.name);
-  }
+  });
 }
 
 class Kernel : public torch::autograd::Function<Kernel> {
@@ -142,16 +107,7 @@ class Kernel : public torch::autograd::Function<Kernel> {
 
 TEST_F(UnseenKernelsTest, AFunctionMaySaveWhatItsKernelHasWritten) {
   const at::Tensor x = sample({24});
-  const auto forward = [&] { return Kernel::apply(x.sin()).cos(); };
-  const at::Tensor expected = gradient_of(forward(), x);
-  for (const Way& way : all_ways()) {
-    at::Tensor out;
-    {
-      const PolicyScope scope(way.policy, way.options);
-      out = forward();
-    }
-    expect_same_bits({gradient_of(out, x)}, {expected}, way.name);
-  }
+  expect_plain_gradient(x, [&] { return Kernel::apply(x.sin()).cos(); });
 }
 
 TEST_F(UnseenKernelsTest, WhatAKernelHasWrittenIsHeldAndToldOfByNameAndBytes) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/support/regions.h"
+#include "tests/support/ways.h"
 
 namespace ac2::test {
 namespace {
@@ -24,26 +25,6 @@ using Forward = std::function<void()>;
 using Region = std::function<void(const Forward&)>;
 // Runs its forwards by way of the argument, writes, and returns what backward has computed.
 using Program = std::function<Tensors(const Region&)>;
-
-struct Way {
-  const char* name;
-  Policy policy;
-  ScopeOptions options = {};
-};
-
-std::vector<Way> all_ways() {
-  const SaveWithHooks hooks{[](const at::Tensor& t) { return c10::IValue(t.clone()); },
-                            [](const c10::IValue& packed) { return packed.toTensor(); }};
-  const Policy packs = [hooks](const OpContext&) -> PolicyDecision { return hooks; };
-  return {{"recompute_all", "recompute_all"},
-          {"must_save_all", "must_save_all"},
-          {"save_ops", saving({"aten::mul.Tensor"})},
-          {"packs", packs},
-          {"a budget", "recompute_all", {.memory_budget = int64_t{1} << 20}},
-          {"a tight budget", "must_save_all", {.memory_budget = MemoryBudget::soft(64)}},
-          {"whatever_fits", "recompute_all", {.memory_budget = whatever_fits()}},
-          {"verify", "recompute_all", {.verify = true}}};
-}
 
 // `program` makes its tensors itself: the same ones each time.
 void expect_plain_bits(const Program& program, const std::vector<Way>& ways = all_ways()) {

@@ -14,8 +14,8 @@
 //   - the MemAvailable of /proc/meminfo.
 //
 // A file that is not there, or says nothing, sets no limit. Of each limit a part is left alone, the reserve: a 64th,
-// but no less than 16 MiB and no more than 1 GiB. (Of RLIMIT_AS less what libraries take.) The bookkeeping of the program and of ac2 needs memory when there is
-// little.
+// but no less than 16 MiB and no more than 1 GiB. (Of RLIMIT_AS less what libraries take.) The bookkeeping of the
+// program and of ac2 needs memory when there is little.
 //
 // Cost: some ten file reads, so it is not for every allocation. Threads: any.
 #pragma once

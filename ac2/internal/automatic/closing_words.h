@@ -61,7 +61,7 @@ struct ClosingFigures {
   std::string repeated = {};              // modules with which a region for each makes sense: "model.layers.*"
   std::string report = {};                // where the page was written
 
-  // What two parts of a process did: sums, and the most of either.
+  // Adds the figures of another part of the process: sums, and the most of either.
   void add(const ClosingFigures& other);
 };
 

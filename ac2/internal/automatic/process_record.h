@@ -1,9 +1,9 @@
-// What the regions of a process did, for a program that runs as a whole in regions; and its last words.
+// The record of what the regions of a process did, for a program that runs as a whole in regions; and its last words.
 //
 //   ProcessRecord record(settings_of(std::getenv));
 //   record.add(scope.trace());                 // of each region, when it is opened with record.budget()
 //   record.before_backward(*scope.trace());    // now and then: looks once what most is held of
-//   record.note_error(text, where);            // an error ends the program
+//   record.note_error(text, is_about_memory, where);   // an error ends the program
 //   std::cerr << record.end();                 // and writes the page
 //
 // The record forgets the traces of regions that are over, whose graphs are gone, and keeps their sums: a program may

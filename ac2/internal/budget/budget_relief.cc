@@ -220,7 +220,7 @@ bool Budget::drop_for_another_try() {
     return drop_all_and_lower();
   }
   start_tracking();
-  // Whoever ran out of memory may not have asked the allocator in front, and then has nothing of what is kept there.
+  // The allocation that failed may not be one of the allocator in front, and then kept blocks do not serve it.
   const auto give_back = c10::make_scope_exit([] { KeptBlocks::get().give_back(KeptBlocks::kAll); });
   const int64_t held = most_held_bytes();
   if (relieve(std::nullopt, held / 8 + 1) > 0) {

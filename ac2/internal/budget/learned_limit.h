@@ -18,10 +18,10 @@
 //
 // A lower limit makes replays drop what the next replay needs: near the least with which a step runs, each eighth less
 // may double its replays, and to drop values where memory runs out costs less. So steps are compared. One that has
-// replayed more by a quarter than the best step of its size gives the next ones, 8 of them at first, the limit with which
-// that step had begun, and these learn nothing: what is dropped where memory runs out follows what a step takes from
-// moment to moment. Then the limit may sink again, and if that was too much once more, twice as many steps have the
-// other.
+// replayed more by a quarter than the best step of its size gives the next ones, 8 of them at first, the limit with
+// which that step had begun, and these learn nothing: what is dropped where memory runs out follows what a step takes
+// from moment to moment. Then the limit may sink again, and if that was too much once more, twice as many steps have
+// the other.
 //
 // An accelerator tells what a step has left of its memory. There the limit rises by half of that and by nothing else,
 // after a quarter as many backwards: where memory is cut into pieces, an attempt that was too much may be an error. For

@@ -1,5 +1,5 @@
-// What a program holds by itself and nobody may drop, in sentences: parameters, gradients, an optimizer's state, lists
-// of tensors that hold graphs. Known where the language can look for it: Python.
+// The memory that a program holds by itself, which no budget may drop, in sentences: parameters, gradients, an
+// optimizer's state, lists of tensors that hold graphs. Known where the language can look for it: Python.
 //
 //   set_program_holdings(&what_python_holds);
 //   for (const std::string& sentence : program_holdings()) …

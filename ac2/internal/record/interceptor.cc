@@ -40,7 +40,7 @@ void draw_redirected(const c10::OperatorHandle& op, c10::DispatchKeySet keys, to
   op.redispatchBoxed(keys, stack);
 }
 
-// What the op has left of its arguments on the stack.
+// With the arguments that the op has left on the stack.
 FailedCall failed_call(const OpFacts& facts, const torch::jit::Stack& stack) {
   const size_t count = std::min<size_t>(facts.num_arguments, stack.size());
   return {.op = facts.name, .arguments = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - count)};

@@ -4,7 +4,7 @@
 //   value->set_sample(sample_of(storage));         // an op has made it, and a replay would make it again
 //   if (is_changed_at_first_read(value, tensor)) … // by LockedTape::is_read()
 //
-// What the kernel has left cannot be computed again, so the value is then held as one from outside is.
+// Nothing computes the kernel's bytes again, so the value is then held as one from outside is.
 //
 // On the CPU alone: other devices would have to be waited for. Not seen are a write after the first read, which may
 // make ops before it wrong, and one that the sample misses (graph/byte_sample.h).
