@@ -2,6 +2,7 @@
 //
 // Read in this order, the headers explain the library; each begins with what it is for.
 //   policy.h            what to do with the result of an op, and functions that decide it
+//   form.h              ways in which a result is held other than as it is
 //   memory_budget.h     a number of bytes instead of a decision
 //   offload.h           results in the host's memory
 //   scope.h             regions: where ops are recorded under a policy. A program may need no more than this
@@ -19,6 +20,7 @@
 // The headers, in the order in which they are read.
 // clang-format off
 #include "ac2/policy.h"            // IWYU pragma: export
+#include "ac2/form.h"              // IWYU pragma: export
 #include "ac2/memory_budget.h"     // IWYU pragma: export
 #include "ac2/offload.h"           // IWYU pragma: export
 #include "ac2/scope.h"             // IWYU pragma: export

@@ -12,8 +12,8 @@
 // The pinned memory comes from a pool, one for each device, which all regions of the process share. The memory goes
 // back to the pool when no graph needs the value, and to the host only through release_offload_memory().
 //
-// Under a memory budget, OffloadOptions::instead_of_dropping lets the budget choose what leaves the device, whatever
-// the policies prefer.
+// Under a memory budget, forms::host_memory() among ScopeOptions::forms lets the budget choose what leaves the device,
+// whatever the policies prefer.
 //
 // Some values stay on the device, as if the policy had said SAVE:
 //   - tensors on the CPU and on the meta device, and on devices without streams, events or pinned memory (one warning

@@ -26,11 +26,8 @@ struct OffloadOptions {
   // The most pinned memory that all regions of the process may have together for values of one device, at the moment
   // when this region takes some.
   int64_t max_pinned_bytes = std::numeric_limits<int64_t>::max();
-  // Under a memory budget, copies values of at least `min_bytes` that there is soon no room for to the host, beside the
-  // ops, so that they need not be dropped and computed again. A value is copied or computed again, whichever takes less
-  // time: by the cost of its ops, and by the speed of copies, which is measured while the program runs. Without a
-  // budget it has no effect, and says so.
-  bool instead_of_dropping = false;
+
+  friend bool operator==(const OffloadOptions& a, const OffloadOptions& b) = default;
 };
 
 // Pinned memory of the host.

@@ -14,8 +14,11 @@
 #include "ac2/internal/following/plan_file.h"
 #include "ac2/internal/following/plan_follower.h"
 #include "ac2/internal/following/planned_step.h"
+#include "ac2/internal/forms/check_forms.h"
+#include "ac2/internal/forms/form_access.h"
 #include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/libtorch/tensor_bytes.h"
+#include "ac2/internal/observe/measured_copies.h"
 #include "ac2/internal/observe/measured_forms.h"
 #include "ac2/internal/observe/step_log.h"
 #include "ac2/internal/observe/step_meter.h"
@@ -23,8 +26,7 @@
 #include "ac2/internal/opening/open_region.h"
 #include "ac2/internal/operators/cost_source.h"
 #include "ac2/internal/operators/meta_kernels.h"
-#include "ac2/internal/planning/copy_planner.h"
-#include "ac2/internal/planning/narrow_planner.h"
+#include "ac2/internal/planning/form_planner.h"
 #include "ac2/internal/planning/planner.h"
 #include "ac2/internal/planning/step_graph.h"
 #include "ac2/internal/planning/step_peak.h"
@@ -35,8 +37,9 @@
 
 namespace ac2 {
 
-using internal::CopyPlan;
 using internal::CostSource;
+using internal::FormAccess;
+using internal::FormPlan;
 using internal::Keep;
 using internal::KeepPlan;
 using internal::PlannedStep;
@@ -57,14 +60,21 @@ CheckpointPolicy decision_for(StepGraph::Fate fate, Keep keep, bool is_final) {
   if (is_final) {
     return CheckpointPolicy::MUST_SAVE;  // nothing is held for replays of the op, for there are none
   }
-  if (keep == Keep::kCopied && fate == StepGraph::Fate::kOpen) {
-    return CheckpointPolicy::MUST_CPU_OFFLOAD;
-  }
   if (fate == StepGraph::Fate::kRecomputed || keep == Keep::kNothing) {
     return CheckpointPolicy::MUST_RECOMPUTE;
   }
   // A budget keeps what hooks want; for the sake of replays alone only MUST_SAVE does.
   return keep == Keep::kWanted ? CheckpointPolicy::PREFER_SAVE : CheckpointPolicy::MUST_SAVE;
+}
+
+// The place among the forms of the one that the library copies.
+std::optional<uint8_t> host_memory_in(const Forms& forms) {
+  for (size_t i = 0; i < forms.size(); ++i) {
+    if (FormAccess::copied_with(*forms[i]) != nullptr) {
+      return static_cast<uint8_t>(i);
+    }
+  }
+  return std::nullopt;
 }
 
 void check(const PlanOptions& options) {
@@ -74,23 +84,16 @@ void check(const PlanOptions& options) {
   TORCH_CHECK(!options.copy_bytes_per_forward ||
                   (std::isfinite(*options.copy_bytes_per_forward) && *options.copy_bytes_per_forward > 0),
               "PlanOptions::copy_bytes_per_forward must be a positive number of bytes, but is ",
-              *options.copy_bytes_per_forward, ". Leave it out for a plan without copies.");
-  TORCH_CHECK(options.copy_min_bytes >= 0,
-              "PlanOptions::copy_min_bytes must be a number of bytes that is not negative, but is ",
-              options.copy_min_bytes, ".");
-  const auto& form = options.allow_inexact;
-  TORCH_CHECK(!form || form->save_with_hooks() != nullptr, "PlanOptions::allow_inexact is ",
-              to_string(form ? form->policy() : CheckpointPolicy::MUST_SAVE),
-              "; expected a form to pack values in, a SaveWithHooks (",
-              internal::spelled("policies::quantized_form(8)", "ac2.policies.quantized_form(8)"), ").");
-  TORCH_CHECK(
-      !form || !options.step_peak_on,
-      "PlanOptions::allow_inexact and PlanOptions::step_peak_on were both given, but each result is packed once "
-      "while the step is recorded for a plan that packs, and that memory would be measured too. Measure the "
-      "peak without a form.");
-  TORCH_CHECK(!form || !options.copy_bytes_per_forward,
-              "PlanOptions::allow_inexact and PlanOptions::copy_bytes_per_forward were both given, but a plan either "
-              "packs results or copies them. Give one of the two, and compare the summaries of both plans.");
+              *options.copy_bytes_per_forward, ". Leave it out, and the speed is measured.");
+  internal::check_forms(options.forms, "PlanOptions::forms");
+  const bool copies = host_memory_in(options.forms).has_value();
+  TORCH_CHECK(copies || !options.copy_bytes_per_forward,
+              "PlanOptions::copy_bytes_per_forward was given, but PlanOptions::forms has no form that copies. Add ",
+              internal::spelled("forms::host_memory()", "ac2.forms.host_memory()"), ", or leave the speed out.");
+  TORCH_CHECK(!options.step_peak_on || options.forms.size() == (copies ? 1 : 0),
+              "PlanOptions::step_peak_on and forms that pack were both given, but each result is packed once while the "
+              "step is recorded for a plan with such forms, and that memory would be measured too. Measure the peak "
+              "without them.");
 }
 
 bool can_leave(c10::Device device) {
@@ -100,26 +103,26 @@ bool can_leave(c10::Device device) {
 
 using Devices = std::vector<std::optional<c10::Device>>;  // by value of a graph
 
-// Notes which values may be copied.
-void mark_leaving(const Devices& devices, int64_t min_bytes, StepGraph& graph) {
+// Notes which values may be held in the host's memory.
+void mark_leaving(const Devices& devices, uint8_t form, int64_t min_bytes, StepGraph& graph) {
   bool on_a_device = false, any = false;
   for (size_t i = 0; i < graph.values.size(); ++i) {
     StepGraph::Value& value = graph.values[i];
     if (value.op != StepGraph::kOutside && devices[i] && can_leave(*devices[i])) {
       on_a_device = true;
-      value.leaves = value.bytes > 0 && value.unpacked_bytes == 0 && value.bytes >= min_bytes;
-      any |= value.leaves;
+      if (value.bytes > 0 && value.unpacked_bytes == 0 && value.bytes >= min_bytes) {
+        value.forms.push_back({.form = form});
+        any = true;
+      }
     }
   }
   TORCH_CHECK(on_a_device,
-              "PlanOptions::copy_bytes_per_forward was given, but no result of the step can be copied to the host's "
+              "PlanOptions::forms has forms::host_memory(), but no result of the step can be copied to the host's "
               "memory: none is on a device that has streams, events and pinned memory, nor on the meta device. Leave "
-              "the option out, or plan the step on such a device.");
+              "the form out, or plan the step on such a device.");
   if (!any) {
-    TORCH_WARN(
-        "PlanOptions::copy_bytes_per_forward has no effect: no result of the step has PlanOptions::"
-        "copy_min_bytes, which are ",
-        min_bytes, " bytes.");
+    TORCH_WARN("forms::host_memory() has no effect: no result of the step has OffloadOptions::min_bytes, which are ",
+               min_bytes, " bytes.");
   }
 }
 
@@ -131,26 +134,27 @@ struct StepPlanner::State {
   StepGraph graph;
   std::vector<int64_t> indices;      // by op of the graph
   std::vector<bool> decided_within;  // the same: a MUST decision of a scope inside, which no other may contradict
-  int64_t copy_min_bytes = 0;
+  Forms forms;
+  std::optional<internal::MeasuredForms> measured_forms;    // of a step with forms that pack
+  std::optional<internal::MeasuredCopies> measured_copies;  // if the speed of copies is not given
   std::optional<internal::Planner> planner;
-  std::optional<internal::CopyPlanner> copies;  // if results may be copied
-  std::optional<StepReadings> readings;         // until `peak` has them
-  std::optional<StepPeak> peak;                 // if it is known
-  // If results may be packed.
-  std::optional<PolicyDecision> form;
-  std::optional<internal::MeasuredForms> forms;
-  std::optional<internal::NarrowPlanner> narrow;
-  bool has_choices = false;  // results have been saved that must not be chosen again
+  std::optional<internal::FormPlanner> form_planner;  // if results may be held in forms
+  std::optional<StepReadings> readings;               // until `peak` has them
+  std::optional<StepPeak> peak;                       // if it is known
+  bool has_choices = false;                           // results have been saved that must not be chosen again
   double forward_cost = 0;
 
-  PolicyDecision note(const OpContext& op) {
+  PolicyDecision note(const OpContext& op, const StepLog& log) {
     const auto index = static_cast<size_t>(op.index());
     if (calls.size() <= index) {
       calls.resize(index + 1);
     }
     calls[index] = internal::PlannedCall{op.op(), internal::bytes_of(op.outputs())};
-    if (forms) {
-      forms->measure(op);
+    if (measured_forms) {
+      measured_forms->measure(op);
+    }
+    if (measured_copies) {
+      measured_copies->measure(op, log.cost());
     }
     return CheckpointPolicy::PREFER_SAVE;
   }
@@ -163,33 +167,32 @@ struct StepPlanner::State {
                         .peak_bytes = plan.outcome.peak_bytes,
                         .replayed_ops = plan.outcome.replays,
                         .replay_cost = plan.outcome.replay_cost,
-                        .forward_cost = forward_cost,
-                        .copied_values = plan.outcome.copied_values,
-                        .copied_bytes = plan.outcome.copied_bytes,
-                        .copy_wait = plan.outcome.copy_wait,
-                        .narrowed_values = plan.outcome.narrowed_values,
-                        .narrowed_bytes = plan.outcome.narrowed_bytes,
-                        .narrow_cost = plan.outcome.narrow_cost};
-    if (peak && plan.outcome.copied_values == 0 && plan.outcome.narrowed_values == 0) {
+                        .forward_cost = forward_cost};
+    for (size_t form = 0; form < plan.outcome.uses.size(); ++form) {
+      const internal::KeepOutcome::FormUse& use = plan.outcome.uses[form];
+      if (use.values > 0) {
+        summary.uses.push_back({forms[form]->name(), use.values, use.bytes, use.cost});
+      }
+    }
+    if (peak && summary.uses.empty()) {
       summary.step_peak_bytes = peak->of(plan.kept);
       summary.step_start_bytes = peak->start();
     }
     return summary;
   }
 
-  std::optional<CopyPlan> solve(int64_t bytes) {
-    if (copies) {
-      return copies->solve(bytes);
+  std::optional<FormPlan> solve(int64_t bytes) {
+    if (form_planner) {
+      return form_planner->solve(bytes);
     }
-    std::optional<KeepPlan> plan = narrow ? narrow->solve(bytes) : planner->solve(bytes);
-    return plan ? std::optional(CopyPlan{*std::move(plan), {}}) : std::nullopt;
+    std::optional<KeepPlan> plan = planner->solve(bytes);
+    return plan ? std::optional(FormPlan{*std::move(plan), {}}) : std::nullopt;
   }
   int64_t smallest_bytes() {
-    const KeepPlan& smallest = copies ? copies->smallest().keep : narrow ? narrow->smallest() : planner->smallest();
-    return smallest.outcome.peak_bytes;
+    return (form_planner ? form_planner->smallest().keep : planner->smallest()).outcome.peak_bytes;
   }
 
-  std::shared_ptr<const PlannedStep> planned(const CopyPlan& plan, int64_t bytes) const {
+  std::shared_ptr<const PlannedStep> planned(const FormPlan& plan, int64_t bytes) {
     auto step = std::make_shared<PlannedStep>();
     step->calls = calls;
     step->decisions.assign(calls.size(), CheckpointPolicy::PREFER_SAVE);
@@ -200,23 +203,36 @@ struct StepPlanner::State {
         step->decisions[indices[op]] = decision_for(graph.ops[op].fate, plan.keep.kept[op], is_final);
       }
     }
-    step->is_inexact = has_choices || plan.keep.outcome.narrowed_values > 0;
-    if (plan.keep.outcome.narrowed_values > 0) {
-      step->form = form;
-      step->packs.resize(calls.size());
-      for (size_t op = 0; op < graph.ops.size(); ++op) {
-        step->packs[indices[op]] =
-            graph.ops[op].fate == StepGraph::Fate::kOpen && plan.keep.kept[op] == Keep::kNarrowed;
-      }
-    }
+    set_forms(plan, *step);
     step->bytes = bytes;
     step->costs = costs;
-    if (plan.keep.outcome.copied_values > 0) {
-      step->copies = OffloadOptions{.min_bytes = copy_min_bytes,
-                                    .read_ahead_bytes = plan.copies.read_ahead_bytes,
-                                    .in_flight_bytes = plan.copies.in_flight_bytes};
-    }
+    step->summary = summary(plan.keep);
     return step;
+  }
+
+  void set_forms(const FormPlan& plan, PlannedStep& step) const {
+    step.is_inexact = has_choices;
+    if (!plan.keep.outcome.uses_a_form()) {
+      return;
+    }
+    step.forms = forms;
+    step.in_form.assign(calls.size(), PlannedStep::kInNoForm);
+    for (size_t op = 0; op < graph.ops.size(); ++op) {
+      const Keep keep = plan.keep.kept[op];
+      if (graph.ops[op].fate != StepGraph::Fate::kOpen || !internal::is_in_a_form(keep)) {
+        continue;
+      }
+      const uint8_t form = internal::form_of(keep);
+      if (graph.forms[form] == StepGraph::Queue::kCopies) {
+        step.decisions[indices[op]] = CheckpointPolicy::MUST_CPU_OFFLOAD;
+        step.copies = OffloadOptions{.min_bytes = FormAccess::copied_with(*forms[form])->min_bytes,
+                                     .read_ahead_bytes = plan.copies.read_ahead_bytes,
+                                     .in_flight_bytes = plan.copies.in_flight_bytes};
+      } else {
+        step.in_form[indices[op]] = form;
+        step.is_inexact |= !forms[form]->is_exact();
+      }
+    }
   }
 };
 
@@ -231,10 +247,10 @@ Devices StepPlanner::State::record(const std::function<void()>& step, const Plan
                                                          internal::cost_source(options.modelled_costs));
   internal::install_meta_kernels();
   // Not a constant policy: before an op runs it must be known that it may have to be recomputed.
-  const Policy policy = [this](const OpContext& op) { return note(op); };
+  const Policy policy = [this, &log = *log](const OpContext& op) { return note(op, log); };
   const auto scope = internal::open_region(policy, {.budget = budget, .log = log});
   const std::shared_ptr<internal::Tape> tape = scope->region->tape;
-  if (options.allow_inexact) {
+  if (std::any_of(forms.begin(), forms.end(), [](const FormPtr& form) { return !form->is_exact(); })) {
     const internal::Tape::Lock locked(*tape);
     locked->kept().expect_inexact();
   }
@@ -261,9 +277,9 @@ Devices StepPlanner::State::record(const std::function<void()>& step, const Plan
     decided_within = log->decided_within();
     devices = log->devices();
     costs = *log->costs();
-    if (forms) {
-      forms->mark(*log, graph);
-      has_choices = lock->kept().has_choices();
+    has_choices = lock->kept().has_choices();
+    if (measured_forms) {
+      measured_forms->mark(*log, graph);
     }
   }
   stop();
@@ -276,9 +292,14 @@ StepPlanner::StepPlanner(const std::function<void()>& step, PlanOptions options)
   TORCH_CHECK(ThreadRegions::here().innermost() == nullptr,
               "A step cannot be planned inside a region: its ops would be recorded twice. Plan it where no "
               "PolicyScope is open.");
-  state_->form = options.allow_inexact;
-  if (options.allow_inexact) {
-    state_->forms.emplace(options.allow_inexact->save_with_hooks());
+  state_->forms = options.forms;
+  const std::optional<uint8_t> copies = host_memory_in(options.forms);
+  const CostSource costs = internal::cost_source(options.modelled_costs);
+  if (options.forms.size() > (copies ? 1 : 0)) {
+    state_->measured_forms.emplace(state_->forms, costs);
+  }
+  if (copies && !options.copy_bytes_per_forward) {
+    state_->measured_copies.emplace(*FormAccess::copied_with(*options.forms[*copies]), costs);
   }
   const Devices devices = state_->record(step, options);
   const StepGraph& graph = state_->graph;
@@ -288,36 +309,58 @@ StepPlanner::StepPlanner(const std::function<void()>& step, PlanOptions options)
   for (const StepGraph::Op& op : graph.ops) {
     state_->forward_cost += op.cost;
   }
-  if (options.copy_bytes_per_forward) {
-    mark_leaving(devices, options.copy_min_bytes, state_->graph);
+  for (size_t form = 0; form < options.forms.size(); ++form) {
+    state_->graph.forms.push_back(copies == form ? StepGraph::Queue::kCopies : StepGraph::Queue::kOps);
   }
+  double bytes_per_cost = 0;
+  if (copies) {
+    mark_leaving(devices, *copies, FormAccess::copied_with(*options.forms[*copies])->min_bytes, state_->graph);
+    bytes_per_cost = options.copy_bytes_per_forward ? *options.copy_bytes_per_forward / state_->forward_cost
+                                                    : state_->measured_copies->bytes_per_cost();
+    TORCH_CHECK(bytes_per_cost > 0,
+                "The speed of copies to the host's memory could not be measured while the step was recorded: its "
+                "results are on the meta device, too few of them are large enough, or the device's events cannot be "
+                "timed. Give PlanOptions::copy_bytes_per_forward.");
+  }
+  state_->measured_copies.reset();
+  state_->measured_forms.reset();
   state_->planner.emplace(graph);
   if (state_->readings) {
     state_->peak.emplace(graph, *std::move(state_->readings));
   }
-  if (options.copy_bytes_per_forward) {
-    state_->copy_min_bytes = options.copy_min_bytes;
-    state_->copies.emplace(graph, *state_->planner, *options.copy_bytes_per_forward / state_->forward_cost);
-  }
-  if (options.allow_inexact) {
-    state_->narrow.emplace(graph, *state_->planner);
+  if (!options.forms.empty()) {
+    state_->form_planner.emplace(graph, *state_->planner, bytes_per_cost);
   }
 }
 
 StepPlanner::~StepPlanner() = default;
 
-StepPlanner::Plan StepPlanner::plan(int64_t bytes) {
+Plan::Plan(std::shared_ptr<const PlannedStep> step) : Policy(internal::follow(step)), step_(std::move(step)) {}
+
+const PlanSummary& Plan::summary() const {
+  return step_->summary;
+}
+
+void Plan::save(const std::string& path) const {
+  internal::write_plan(*step_, path);
+}
+
+Plan Plan::load(const std::string& path, const Forms& own) {
+  internal::check_forms(own, "load_plan's list");
+  return Plan(internal::read_plan(path, own));
+}
+
+Plan StepPlanner::plan(int64_t bytes) {
   TORCH_CHECK(bytes > 0, "A plan's budget must be a positive number of bytes, but is ", bytes, ".");
-  const std::optional<CopyPlan> plan = state_->solve(bytes);
+  const std::optional<FormPlan> plan = state_->solve(bytes);
   TORCH_CHECK(plan, "No plan holds this step within ", bytes, " bytes: the smallest that was found takes ",
               state_->smallest_bytes(), ". Give it at least those, or give the scope a memory budget instead (",
               internal::spelled("ScopeOptions::memory_budget", "memory_budget="),
               "), under which ops are replayed more than once where they must be.");
-  const auto step = state_->planned(*plan, bytes);
-  return {internal::follow(step), state_->summary(plan->keep)};
+  return ac2::Plan(state_->planned(*plan, bytes));
 }
 
-StepPlanner::Plan StepPlanner::smallest() {
+Plan StepPlanner::smallest() {
   return plan(std::max<int64_t>(state_->smallest_bytes(), 1));
 }
 
@@ -338,13 +381,13 @@ PlanSummary StepPlanner::summarize(const std::function<bool(const Op&)>& keeps) 
   return state_->summary(state_->planner->evaluate(std::move(kept)));
 }
 
-Policy plan(const std::function<void()>& step, int64_t bytes, PlanOptions options) {
+Plan plan(const std::function<void()>& step, int64_t bytes, PlanOptions options) {
   TORCH_CHECK(bytes > 0, "A plan's budget must be a positive number of bytes, but is ", bytes, ".");
   if (!options.recording_budget) {
     options.recording_budget = bytes;
   }
   options.step_peak_on.reset();
-  return StepPlanner(step, options).plan(bytes).policy;
+  return StepPlanner(step, options).plan(bytes);
 }
 
 void save_plan(const Policy& plan, const std::string& path) {
@@ -357,8 +400,8 @@ void save_plan(const Policy& plan, const std::string& path) {
   internal::write_plan(*step, path);
 }
 
-Policy load_plan(const std::string& path) {
-  return internal::follow(internal::read_plan(path));
+Policy load_plan(const std::string& path, const Forms& own) {
+  return Plan::load(path, own);
 }
 
 }  // namespace ac2

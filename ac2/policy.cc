@@ -4,14 +4,16 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <atomic>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_join.h"
+#include "ac2/internal/forms/form_access.h"
+#include "ac2/internal/forms/functions_form.h"
 #include "ac2/internal/policy_names/policy_names.h"
 #include "ac2/policy_instance.h"
 
@@ -19,6 +21,9 @@ namespace ac2 {
 
 namespace {
 
+using internal::as_functions;
+using internal::FormAccess;
+using internal::FunctionsForm;
 using internal::NamedPolicy;
 
 // In every program, with or without policies/.
@@ -42,9 +47,6 @@ bool are_ready_made_policies_linked() {
 const std::vector<NamedPolicy>& known_policies() {
   return are_ready_made_policies_linked() ? internal::ready_made_policies() : own_policies();
 }
-
-// Regions ask when they open, and need no more order than that: a thread sees its own decisions.
-std::atomic<bool> may_drop_tensors{false};
 
 [[noreturn]] void refuse_name(const std::string& found) {
   TORCH_CHECK(false, found, ". Choose one of: ",
@@ -83,24 +85,38 @@ const char* to_string(CheckpointPolicy policy) {
   return "(no CheckpointPolicy)";
 }
 
-PolicyDecision::PolicyDecision(SaveWithHooks functions)
-    : PolicyDecision(std::make_shared<const SaveWithHooks>(std::move(functions))) {
-  may_drop_tensors.store(true, std::memory_order_relaxed);
+PolicyDecision::PolicyDecision(SaveWithHooks functions) : policy_(CheckpointPolicy::MUST_SAVE) {
+  TORCH_CHECK(functions.pack && functions.unpack, "SaveWithHooks needs both functions, but ",
+              functions.pack ? "unpack" : "pack", " is empty. Give it one, or use CheckpointPolicy::MUST_SAVE.");
+  FormAccess::note_may_drop_tensors();
+  form_ = std::make_shared<const FunctionsForm>(std::move(functions), /*exact=*/false);
 }
 
-PolicyDecision::PolicyDecision(std::shared_ptr<const SaveWithHooks> functions)
-    : policy_(CheckpointPolicy::MUST_SAVE), functions_(std::move(functions)) {
-  TORCH_CHECK(functions_->pack && functions_->unpack, "SaveWithHooks needs both functions, but ",
-              functions_->pack ? "unpack" : "pack", " is empty. Give it one, or use CheckpointPolicy::MUST_SAVE.");
+PolicyDecision::PolicyDecision(FormTag /*tag*/, FormPtr form) : policy_(CheckpointPolicy::MUST_SAVE) {
+  TORCH_CHECK(form != nullptr, "A policy decided for a form that is null. Give it one (forms::one_bit()).");
+  const OffloadOptions* options = FormAccess::copied_with(*form);
+  if (options == nullptr) {
+    form_ = std::move(form);
+    return;
+  }
+  TORCH_CHECK(*options == OffloadOptions(),
+              "A policy decided for forms::host_memory() with options of its own. For what policies decide the options "
+              "are those of the scope: give them as ScopeOptions::offload.");
+  policy_ = CheckpointPolicy::MUST_CPU_OFFLOAD;
+}
+
+std::shared_ptr<const SaveWithHooks> PolicyDecision::save_with_hooks() const {
+  const FunctionsForm* functions = form_ != nullptr ? as_functions(*form_) : nullptr;
+  return functions != nullptr ? functions->functions() : nullptr;
+}
+
+bool PolicyDecision::are_same(const FormPtr& a, const FormPtr& b) {
+  return a != nullptr && b != nullptr && typeid(*a) == typeid(*b) && a->name() == b->name();
 }
 
 void PolicyDecision::refuse(CheckpointPolicy policy) {
   TORCH_CHECK(false, "A policy decided ", static_cast<int>(policy),
               ", which is no CheckpointPolicy. Expected one of MUST_SAVE (0) to PREFER_CPU_OFFLOAD (5).");
-}
-
-bool PolicyDecision::any_may_drop_tensors() {
-  return may_drop_tensors.load(std::memory_order_relaxed);
 }
 
 std::string_view OpContext::name() const {

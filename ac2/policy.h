@@ -28,6 +28,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "ac2/form.h"
+
 namespace c10 {
 class OperatorHandle;
 }
@@ -37,7 +39,6 @@ namespace ac2 {
 struct PolicyInstance;  // ac2/policy_instance.h
 
 namespace internal {
-class DecisionAccess;
 class OpContextFactory;
 class PolicyAccess;
 }  // namespace internal
@@ -55,21 +56,8 @@ enum class CheckpointPolicy : uint8_t {
 // "MUST_SAVE" and so on.
 const char* to_string(CheckpointPolicy policy);
 
-// Saves a result in another form. `pack` runs in forward, once, when something first needs the result for backward.
-// `pack` does not run if nothing does. `unpack` runs in backward, each time the value is needed. A packed value may be
-// any IValue: a tensor, a tuple of codes and scales, a file name.
-//
-// `unpack` must return a tensor of the sizes, dtype and device of the one that was packed; its strides may differ.
-// Neither function may write into the tensor that it is given. Both may drop any tensor of the program's. The ops
-// inside both run as if no region were open. An exception of `pack` reaches the program from the op that needed the
-// value, and one of `unpack` from backward.
-struct SaveWithHooks {
-  std::function<c10::IValue(const at::Tensor&)> pack;
-  std::function<at::Tensor(const c10::IValue&)> unpack;
-};
-
-// The decision of a policy for one op. Implicit from CheckpointPolicy, SaveWithHooks, and bool (true = MUST_SAVE, false
-// = PREFER_RECOMPUTE).
+// The decision of a policy for one op. Implicit from CheckpointPolicy, a form (ac2/form.h), SaveWithHooks, and bool
+// (true = MUST_SAVE, false = PREFER_RECOMPUTE).
 class PolicyDecision {
  public:
   // Throws c10::Error for a number that is none of the six.
@@ -79,17 +67,24 @@ class PolicyDecision {
     }
   }
   PolicyDecision(SaveWithHooks functions);  // NOLINT(google-explicit-constructor)
+  // The results are saved in the form; one that it does not take is saved as it is. Throws c10::Error for a null form,
+  // and for forms::host_memory() with options of its own.
+  template <std::derived_from<Form> F>
+  PolicyDecision(std::shared_ptr<F> form)  // NOLINT(google-explicit-constructor)
+      : PolicyDecision(FormTag(), std::move(form)) {}
   // A template, so that pointers and lambdas, which convert to bool, are not taken for one.
   template <std::same_as<bool> Bool>
   PolicyDecision(Bool save)  // NOLINT(google-explicit-constructor)
       : policy_(save ? CheckpointPolicy::MUST_SAVE : CheckpointPolicy::PREFER_RECOMPUTE) {}
 
-  // MUST_SAVE for SaveWithHooks.
+  // MUST_SAVE for a form and for SaveWithHooks.
   CheckpointPolicy policy() const { return policy_; }
-  // Null unless the decision was made from SaveWithHooks. Copies of a decision share it.
-  const std::shared_ptr<const SaveWithHooks>& save_with_hooks() const { return functions_; }
+  // Null unless the decision was made from a form or from SaveWithHooks. Copies of a decision share it.
+  const FormPtr& form() const { return form_; }
+  // Null unless the decision was made from SaveWithHooks.
+  std::shared_ptr<const SaveWithHooks> save_with_hooks() const;
   // The old name of save_with_hooks(), which stays for this release.
-  const std::shared_ptr<const SaveWithHooks>& hooks() const { return functions_; }
+  std::shared_ptr<const SaveWithHooks> hooks() const { return save_with_hooks(); }
 
   bool is_must() const {
     return policy_ == CheckpointPolicy::MUST_SAVE || policy_ == CheckpointPolicy::MUST_RECOMPUTE ||
@@ -101,20 +96,20 @@ class PolicyDecision {
   bool offloads() const {
     return policy_ == CheckpointPolicy::MUST_CPU_OFFLOAD || policy_ == CheckpointPolicy::PREFER_CPU_OFFLOAD;
   }
-  // Equal decisions have the same policy and share one SaveWithHooks.
+  // Equal decisions have the same policy and one form, or two of one class and name.
   friend bool operator==(const PolicyDecision& a, const PolicyDecision& b) {
-    return a.policy_ == b.policy_ && a.functions_ == b.functions_;
+    return a.policy_ == b.policy_ && (a.form_ == b.form_ || are_same(a.form_, b.form_));
   }
 
  private:
-  friend class internal::DecisionAccess;
+  struct FormTag {};
 
-  explicit PolicyDecision(std::shared_ptr<const SaveWithHooks> functions);
+  PolicyDecision(FormTag /*tag*/, FormPtr form);
   [[noreturn]] static void refuse(CheckpointPolicy policy);
-  static bool any_may_drop_tensors();
+  static bool are_same(const FormPtr& a, const FormPtr& b);
 
   CheckpointPolicy policy_;
-  std::shared_ptr<const SaveWithHooks> functions_;
+  FormPtr form_;
 };
 
 // An op as a policy sees it, after the op ran. Valid only during the call.
@@ -182,6 +177,11 @@ class Policy {
   template <std::same_as<SaveWithHooks> Functions>
   Policy(Functions functions)  // NOLINT(google-explicit-constructor)
       : Policy(constant(std::move(functions))) {}
+
+  // The same as constant().
+  template <std::derived_from<Form> F>
+  Policy(std::shared_ptr<F> form)  // NOLINT(google-explicit-constructor)
+      : Policy(constant(std::move(form))) {}
 
   // All regions that are entered with this policy, or with a copy of it, call the same `fn`.
   template <class Fn>

@@ -45,7 +45,7 @@ struct PolicyInstance {
   std::optional<OffloadOptions> offload = std::nullopt;
   // Results may be packed into forms that lose something, and others be computed again from these. In the whole region
   // ops that turn numbers into integers or bools are then saved, whatever policies say, because they could choose
-  // otherwise the second time (ScopeOptions::allow_inexact says more).
+  // otherwise the second time (ScopeOptions::forms says more).
   bool is_inexact = false;
   // The functions may drop a tensor of the program's while an op runs that reads it. Ops then hold their arguments. A
   // program may set it to false for functions that drop nothing: each op is dispatched faster.

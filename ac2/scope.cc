@@ -5,6 +5,9 @@
 #include <utility>
 
 #include "ac2/internal/budget/whatever_fits.h"
+#include "ac2/internal/forms/check_forms.h"
+#include "ac2/internal/forms/check_offload_options.h"
+#include "ac2/internal/forms/form_access.h"
 #include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/opening/open_region.h"
 #include "ac2/internal/region/budget_access.h"
@@ -18,16 +21,6 @@ namespace ac2 {
 using internal::ThreadRegions;
 
 namespace {
-
-void check_offload_options(const OffloadOptions& options) {
-  const auto check = [](const char* name, int64_t bytes) {
-    TORCH_CHECK(bytes >= 0, "OffloadOptions::", name, " is ", bytes, "; expected a number of bytes, 0 or more.");
-  };
-  check("min_bytes", options.min_bytes);
-  check("read_ahead_bytes", options.read_ahead_bytes);
-  check("in_flight_bytes", options.in_flight_bytes);
-  check("max_pinned_bytes", options.max_pinned_bytes);
-}
 
 // Null if there is none.
 std::shared_ptr<internal::Budget> budget_of(const std::optional<MemoryBudget>& budget) {
@@ -50,13 +43,19 @@ void warn_of_choices_that_differ(const std::shared_ptr<internal::Budget>& budget
   }
 }
 
-// Null if there is none.
-std::shared_ptr<const SaveWithHooks> narrow_form_of(const std::optional<PolicyDecision>& form) {
-  TORCH_CHECK(!form || form->save_with_hooks() != nullptr, "ScopeOptions::allow_inexact is ",
-              to_string(form ? form->policy() : CheckpointPolicy::MUST_SAVE),
-              "; expected a form to pack values in, a SaveWithHooks (",
-              internal::spelled("policies::quantized_form(8)", "ac2.policies.quantized_form(8)"), ").");
-  return form ? form->save_with_hooks() : nullptr;
+// How results leave the device: as the scope says, or else as the form for that does.
+std::optional<OffloadOptions> offload_options_of(const ScopeOptions& options) {
+  std::optional<OffloadOptions> offload = options.offload;
+  for (const FormPtr& form : options.forms) {
+    const OffloadOptions* of_form = internal::FormAccess::copied_with(*form);
+    if (of_form == nullptr) {
+      continue;
+    }
+    TORCH_CHECK(!offload || *of_form == OffloadOptions() || *of_form == *offload,
+                "ScopeOptions::offload and forms::host_memory() were given different options. Give them once.");
+    offload = offload ? offload : *of_form;
+  }
+  return offload;
 }
 
 }  // namespace
@@ -69,8 +68,9 @@ Policy internal::policy_for(const ScopeOptions& options) {
 PolicyScope::PolicyScope(Policy policy, ScopeOptions options) {
   const std::optional<MemoryBudget> budget = options.memory_budget.budget(options.modelled_costs);
   if (options.offload) {
-    check_offload_options(*options.offload);
+    internal::check_offload_options(*options.offload);
   }
+  internal::check_forms(options.forms, "ScopeOptions::forms");
   std::shared_ptr<internal::Budget> shared = budget_of(budget);
   if (options.gather_units) {
     warn_of_choices_that_differ(shared);
@@ -79,10 +79,10 @@ PolicyScope::PolicyScope(Policy policy, ScopeOptions options) {
                                                      .timeline = options.timeline,
                                                      .budget = std::move(shared),
                                                      .log = nullptr,
-                                                     .offload = options.offload,
+                                                     .offload = offload_options_of(options),
                                                      .gather_units = std::move(options.gather_units),
                                                      .keep_for_next_backward = options.keep_for_next_backward,
-                                                     .narrow_form = narrow_form_of(options.allow_inexact)});
+                                                     .forms = options.forms});
 }
 
 PolicyScope::PolicyScope(ScopeOptions options) : PolicyScope(internal::policy_for(options), options) {}
@@ -109,7 +109,7 @@ void tag_with_policy(const at::Tensor& tensor, PolicyDecision decision) {
               "Saving inference tensors is not supported: tag_with_policy was given ", to_string(decision.policy()),
               " for a tensor of sizes ", tensor.sizes(),
               " made in InferenceMode, whose changes nobody can notice. Tag a clone() made outside InferenceMode.");
-  if (decision.save_with_hooks() != nullptr) {
+  if (decision.form() != nullptr) {
     ThreadRegions::here().functions_given();
   }
   const std::shared_ptr<internal::Tape> tape = region->tape;

@@ -26,6 +26,7 @@
 #include <utility>
 #include <vector>
 
+#include "ac2/form.h"
 #include "ac2/memory_budget.h"
 #include "ac2/offload.h"
 #include "ac2/policy.h"
@@ -85,26 +86,32 @@ struct ScopeOptions {
   // later one replays it again. Under a memory budget the option has no effect, and a warning says so. On an inner
   // scope it holds for the whole region.
   bool keep_for_next_backward = false;
-  // Under a memory budget: a SaveWithHooks into whose form the budget may pack values that it has no room for, in place
-  // of dropping them. Gradients are then not those of plain autograd: numbers that are unpacked differ by as much as
-  // the form says, and those that are computed again from them by what their ops make of that.
+  // Under a memory budget: the ways, besides computing again, in which the budget may do without the bytes of a value
+  // that it has no room for. Of dropping the value and of each form that takes it the budget uses what costs least for
+  // the bytes that are freed.
   //
-  //   {.memory_budget = budget, .allow_inexact = ac2::policies::quantized_form(8)}     // policies/quantize_ops.h
+  //   {.memory_budget = budget, .forms = {forms::host_memory(), forms::one_bit(), forms::quantized(8)}}
   //
-  // A value is packed where that costs less than to compute it again, for the bytes that are freed: how long packing
-  // takes is measured, or modelled where the costs of ops are. Values are exact for as long as there is room, and what
-  // a MUST decision says stays. What `pack` returns counts under the budget. A value for which `pack` returns None, or
-  // no fewer bytes, is dropped as ever. While `pack` runs, the value and its form are both there, and both take memory.
-  // Values are packed before an op needs the room, and not in the middle of an allocation: where memory itself runs
-  // out, as under whatever_fits() before it has learned anything, values and forms are dropped.
-  // TraceStats::narrowed_values counts.
+  // If all of them are exact (Form::is_exact()), gradients have the bits of plain autograd. Otherwise numbers that are
+  // unpacked differ by as much as the form says, and those that are computed again from them by what their ops make of
+  // that.
   //
-  // Results of ops that turn numbers into integers or bools (argmax, topk, x > 0, max_pool2d, a mask, the pivots of an
-  // LU) are saved, also against MUST_RECOMPUTE: chosen again from other numbers they would not fit to what was computed
-  // from the first ones. So the least budget of a program may be larger than without a form.
+  // How long packing takes is measured, or modelled where the costs of ops are; so is the speed of copies to the host,
+  // which begin before there is no room and run beside the ops. What a form packs into counts under the budget, and the
+  // host's memory does not. A value that a form does not take, or takes no fewer bytes in, is given to the next one, or
+  // dropped. Values are exact for as long as there is room, and what a MUST decision says stays. While a form packs,
+  // the value and its packed form are both there, and both take memory. Values are packed before an op needs the room,
+  // and not in the middle of an allocation: where memory itself runs out, as under whatever_fits() before it has
+  // learned anything, values and their forms are dropped. TraceStats::packed_values counts.
   //
-  // On an inner scope the form holds for results of ops of that scope. Without a budget it has no effect, and says so.
-  std::optional<PolicyDecision> allow_inexact = std::nullopt;
+  // With a form that is not exact, results of ops that turn numbers into integers or bools (argmax, topk, x > 0,
+  // max_pool2d, a mask, the pivots of an LU) are saved, also against MUST_RECOMPUTE: chosen again from other numbers
+  // they would not fit to what was computed from the first ones. So the least budget of a program may be larger.
+  //
+  // On an inner scope the forms hold for results of ops of that scope, in place of those of the scope around it.
+  // Without a budget they have no effect, and a warning says so. A form that is null, or there twice by its name, is an
+  // error.
+  Forms forms = {};
 };
 
 namespace internal {
@@ -131,7 +138,7 @@ class PolicyScope {
   // thread other than their own. The scope is closed all the same, and the thread's other scopes stay as they are. A
   // warning says so too, because the error ends the program where destructors must not throw, as in a std::unique_ptr.
   ~PolicyScope() noexcept(false);
-  // Neither copied nor moved. Not of a const scope, so that `PolicyScope({.allow_inexact = form})` is no copy of one.
+  // Neither copied nor moved. Not of a const scope, so that `PolicyScope({.forms = forms})` is no copy of one.
   PolicyScope(PolicyScope&) = delete;
   PolicyScope& operator=(const PolicyScope&) = delete;
 
@@ -147,6 +154,13 @@ template <class Fn, class... Args>
 decltype(auto) apply_ac_policy_fn(Fn&& fn, Policy policy, Args&&... args) {
   PolicyScope scope(std::move(policy));
   return std::invoke(std::forward<Fn>(fn), std::forward<Args>(args)...);
+}
+
+// Runs fn(args...) inside a PolicyScope("recompute_all"), as torch.utils.checkpoint.checkpoint runs a function: of what
+// fn computes, backward computes again what it needs. Returns what fn returns.
+template <class Fn, class... Args>
+decltype(auto) checkpoint(Fn&& fn, Args&&... args) {
+  return apply_ac_policy_fn(std::forward<Fn>(fn), "recompute_all", std::forward<Args>(args)...);
 }
 
 // Decides for one tensor, whatever the policies say: how its value is held for backward. The value is the whole storage

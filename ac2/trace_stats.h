@@ -22,7 +22,7 @@ struct TraceStats {
   int64_t copied_bytes = 0;
   int64_t evicted_values = 0;   // values that a memory budget dropped so far
   int64_t evicted_bytes = 0;    // bytes of those
-  int64_t narrowed_values = 0;  // values that a memory budget packed into a narrower form so far, in place of dropping
+  int64_t packed_values = 0;    // values that a memory budget packed into a form so far, in place of dropping
   int64_t offloaded_bytes = 0;  // now in another memory, or on the way there; these are not in saved_bytes
   // Should have been offloaded so far, but stayed on the device because no pinned memory was left. In saved_bytes while
   // they are held.

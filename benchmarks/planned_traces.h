@@ -1,8 +1,8 @@
 // The parts that programs which plan for recorded steps have in common: their command line, and what they print.
 //
-//   const std::optional<std::vector<double>> budgets = read_budgets("plan_copies", texts);
+//   const std::optional<std::vector<double>> budgets = read_budgets("plan_forms", texts);
 //   if (!budgets) return 2;
-//   return for_each_trace("plan_copies", paths, [&](const std::string& path, const RecordedStep& step) { … });
+//   return for_each_trace("plan_forms", paths, [&](const std::string& path, const RecordedStep& step) { … });
 //
 // Errors go to stderr, with the name of the program.
 #pragma once

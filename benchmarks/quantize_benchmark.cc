@@ -29,7 +29,9 @@ constexpr int64_t kDeviceBytes = 1 << 30;
 
 ac2::SaveWithHooks hooks_of(int64_t bits, const char* op) {
   const c10::OperatorHandle handle = c10::Dispatcher::singleton().findSchemaOrThrow(op, "");
-  return *enter_policy(ac2::policies::quantize_ops({op}, bits)).decide(handle)->save_with_hooks();
+  const ac2::FormPtr form = enter_policy(ac2::policies::quantize_ops({op}, bits)).decide(handle)->form();
+  return {[form](const at::Tensor& tensor) { return form->pack(tensor); },
+          [form](const c10::IValue& packed) { return form->unpack(packed); }};
 }
 
 at::Tensor numbers(at::ScalarType type) {

@@ -15,7 +15,7 @@ using Event = StepGraph::Event;
 
 class Conversion {
  public:
-  Conversion(const RecordedStep& step, int64_t copy_min_bytes)
+  explicit Conversion(const RecordedStep& step)
       : step_(step), made_by_(step.values.size(), kNoId), last_use_(step.values.size(), 0) {
     note_uses();
     find_end_of_forward();
@@ -25,7 +25,6 @@ class Conversion {
       converted.bytes = step.values[value].bytes;
       if (made_by_[value] != kNoId && made_by_[value] < end_) {
         converted.op = made_by_[value];
-        converted.leaves = converted.bytes >= copy_min_bytes;
       }
     }
   }
@@ -142,8 +141,8 @@ class Conversion {
 
 }  // namespace
 
-TracedStep traced_step(const RecordedStep& step, int64_t copy_min_bytes) {
-  return Conversion(step, copy_min_bytes).take();
+TracedStep traced_step(const RecordedStep& step) {
+  return Conversion(step).take();
 }
 
 }  // namespace ac2::benchmarks

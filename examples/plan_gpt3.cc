@@ -95,7 +95,7 @@ LayerPlans plan_layers(const LargeGptOptions& options) {
     return op.name == "aten::add.Tensor" && ++sums % 2 == 0;
   };
   result.plans.push_back({"each layer from its input", 0, planner.summarize(ends_a_layer)});
-  const ac2::PlanSummary smallest = planner.smallest().summary;
+  const ac2::PlanSummary smallest = planner.smallest().summary();
   std::vector<int64_t> budgets = options.budgets;
   if (budgets.empty()) {
     const int64_t all = result.plans[0].summary.peak_bytes;
@@ -104,7 +104,7 @@ LayerPlans plan_layers(const LargeGptOptions& options) {
     }
   }
   for (const int64_t budget : budgets) {
-    result.plans.push_back({"plan", budget, planner.plan(budget).summary});
+    result.plans.push_back({"plan", budget, planner.plan(budget).summary()});
   }
   result.plans.push_back({"the smallest plan", 0, smallest});
   return result;

@@ -1,14 +1,14 @@
 #include "policies/by_name.h"
 
+#include <c10/util/StringUtil.h>
+
 #include <cinttypes>
 #include <cstdio>
-#include <optional>
 
+#include "ac2/form.h"
 #include "ac2/internal/policy_names/policy_names.h"
-#include "ac2/internal/region/form_name.h"
 #include "ac2/policy.h"
 #include "policies/all_or_nothing.h"
-#include "policies/quantize_ops.h"
 #include "policies/strategies.h"
 
 namespace ac2::internal {
@@ -32,15 +32,26 @@ const std::vector<NamedPolicy>& ready_made_policies() {
   return table;
 }
 
-std::optional<PolicyDecision> form_named(const std::string& name) {
+FormPtr form_named(const std::string& name) {
+  FormPtr form;
   int64_t bits = 0;
   uint64_t seed = 0;
-  if (std::sscanf(name.c_str(), "quantized %" SCNd64 " bits, seed %" SCNu64, &bits, &seed) != 2 ||
-      (bits != 8 && bits != 4)) {
-    return std::nullopt;
+  if (name == "one bit") {
+    form = forms::one_bit();
+  } else if (name.starts_with("file ")) {
+    form = forms::file(name.substr(5));
+  } else if (std::sscanf(name.c_str(), "quantized %" SCNd64 " bits, seed %" SCNu64, &bits, &seed) == 2 &&
+             (bits == 8 || bits == 4)) {
+    form = forms::quantized(static_cast<int>(bits), seed);
+  } else {
+    for (const at::ScalarType type : {at::kBFloat16, at::kHalf, at::kFloat8_e4m3fn, at::kFloat8_e5m2}) {
+      if (name == c10::str("narrow ", type)) {
+        form = forms::narrow(type);
+      }
+    }
   }
-  const PolicyDecision form = policies::quantized_form(bits, {.seed = seed});
-  return name_of_form(*form.save_with_hooks()) == name ? std::optional(form) : std::nullopt;
+  // A name may have more to it than was read.
+  return form != nullptr && form->name() == name ? form : nullptr;
 }
 
 }  // namespace ac2::internal

@@ -1,7 +1,8 @@
 #include "policies/quantize_ops.h"
 
 #include <ATen/SequenceNumber.h>
-#include <ATen/ops/clone.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/function.h>
 
@@ -9,55 +10,16 @@
 #include <memory>
 #include <utility>
 
-#include "ac2/internal/region/form_name.h"
+#include "ac2/internal/forms/form_access.h"
 #include "policies/internal/common/pack_ops.h"
 #include "policies/internal/quantize/bit_mask.h"
 #include "policies/internal/quantize/quantize.h"
 #include "policies/internal/quantize/quantize_block.h"
+#include "policies/internal/quantize/quantized.h"
 
 namespace ac2::policies {
 
 namespace {
-
-constexpr const char* kAnyOp = "an op";
-
-enum class Form : int64_t { EXACT, BITS, POSITIVE, CODES };
-
-c10::IValue tagged(Form form, c10::IValue packed, int64_t node = 0) {
-  return c10::ivalue::Tuple::create({static_cast<int64_t>(form), std::move(packed), node});
-}
-
-// The random numbers of a region.
-struct Draws {
-  uint64_t key;
-  std::atomic<uint64_t> packed{0};
-
-  uint64_t next() { return internal::mix_64(key + packed++); }
-};
-
-c10::IValue pack(const at::Tensor& tensor, int bits, const std::string& op, Draws& draws) {
-  const at::ScalarType type = tensor.scalar_type();
-  if (type == at::kBool || internal::can_quantize(type)) {
-    if (c10::IValue mask = internal::pack_two_valued(tensor); !mask.isNone()) {
-      return tagged(Form::BITS, std::move(mask));
-    }
-  }
-  if (internal::can_quantize(type) && bits > 1) {
-    TORCH_CHECK(internal::can_quantize_on(tensor.device().type()), "quantize_ops cannot quantise the result of ", op,
-                ", which is on ", tensor.device(),
-                "; expected one on the CPU, or on a CUDA device where ac2 was built for CUDA. Leave ", op,
-                " out, or use narrow_ops.");
-    return tagged(Form::CODES, internal::quantize(tensor, bits, draws.next()));
-  }
-  if (bits == 1 && (op == "aten::relu" || op == "aten::relu_")) {
-    if (c10::IValue mask = internal::pack_positive(tensor); !mask.isNone()) {
-      // Where a ReLU saves its own result, the node that does has the last number given.
-      return tagged(Form::POSITIVE, std::move(mask), static_cast<int64_t>(at::sequence_number::peek()) - 1);
-    }
-  }
-  // A copy, not the tensor itself: the program may write to it, and nothing would copy it first.
-  return tagged(Form::EXACT, at::clone(tensor));
-}
 
 // Autograd runs the gradients of later ops first. So whatever else needs a ReLU's result asks before its own gradient
 // does, be it to compute something else again.
@@ -70,21 +32,49 @@ void check_sign_is_enough(const std::string& op, int64_t own_node) {
               " with 8 or 4 bits, or list it only where nothing but its own gradient needs its result.");
 }
 
-at::Tensor unpack(const c10::IValue& packed, const std::string& op) {
-  const auto& parts = packed.toTupleRef().elements();
-  switch (static_cast<Form>(parts[0].toInt())) {
-    case Form::CODES:
-      return internal::dequantize(parts[1]);
-    case Form::POSITIVE:
-      check_sign_is_enough(op, parts[2].toInt());
-      return internal::unpack_bits(parts[1]);
-    case Form::BITS:
-      return internal::unpack_bits(parts[1]);
-    case Form::EXACT:
-      break;
+// The results of one op, in `bits` as `form` does; with 1 bit, those of a ReLU as which numbers are positive.
+class QuantizedResults final : public ac2::internal::HarmlessForm {
+ public:
+  QuantizedResults(FormPtr form, int64_t bits, std::string op)
+      : form_(std::move(form)), bits_(bits), op_(std::move(op)) {}
+
+  std::string name() const override { return bits_ == 1 ? "quantized 1 bit" : form_->name(); }
+  bool is_exact() const override { return false; }
+  bool takes(const FormInput& tensor) const override { return internal::may_have_two_values(tensor.dtype); }
+
+  c10::IValue pack(const at::Tensor& tensor) const override {
+    TORCH_CHECK(bits_ == 1 || tensor.scalar_type() == at::kBool || internal::can_quantize_on(tensor.device().type()),
+                "quantize_ops cannot quantise the result of ", op_, ", which is on ", tensor.device(),
+                "; expected one on the CPU, or on a CUDA device where ac2 was built for CUDA. Leave ", op_,
+                " out, or use narrow_ops.");
+    if (c10::IValue packed = form_->pack(tensor); !packed.isNone()) {
+      return c10::ivalue::Tuple::create({kNoNode, std::move(packed)});
+    }
+    if (bits_ == 1 && (op_ == "aten::relu" || op_ == "aten::relu_")) {
+      if (c10::IValue mask = internal::pack_positive(tensor); !mask.isNone()) {
+        // Where a ReLU saves its own result, the node that does has the last number given.
+        return c10::ivalue::Tuple::create({static_cast<int64_t>(at::sequence_number::peek()) - 1, std::move(mask)});
+      }
+    }
+    return {};
   }
-  return parts[1].toTensor();
-}
+
+  at::Tensor unpack(const c10::IValue& packed) const override {
+    const auto& parts = packed.toTupleRef().elements();
+    if (parts[0].toInt() == kNoNode) {
+      return form_->unpack(parts[1]);
+    }
+    check_sign_is_enough(op_, parts[0].toInt());
+    return internal::unpack_bits(parts[1]);
+  }
+
+ private:
+  static constexpr int64_t kNoNode = -1;
+
+  const FormPtr form_;
+  const int64_t bits_;
+  const std::string op_;
+};
 
 }  // namespace
 
@@ -93,29 +83,17 @@ Policy quantize_ops(const std::vector<std::string>& ops, int64_t bits, QuantizeO
               " bits; expected 8, 4, or 1 (masks). For 16 or a floating-point format of 8 bits see narrow_ops.");
   const auto regions = std::make_shared<std::atomic<uint64_t>>(0);
   return internal::pack_ops(
-      "quantize_ops", ops, /*is_inexact=*/true, [bits, seed = options.seed, regions]() -> internal::MakeHooks {
-        const auto draws = std::make_shared<Draws>();
-        draws->key = internal::mix_64(internal::mix_64(seed) + (*regions)++);
-        return [bits, draws](const std::string& op) {
-          return SaveWithHooks{
-              [bits, draws, op](const at::Tensor& tensor) { return pack(tensor, static_cast<int>(bits), op, *draws); },
-              [op](const c10::IValue& packed) { return unpack(packed, op); }};
+      "quantize_ops", ops, /*is_inexact=*/true, [bits, seed = options.seed, regions]() -> internal::MakeForm {
+        // All results of a region draw from one sequence of random numbers, which another region's form does not.
+        const uint64_t region = (*regions)++;
+        const FormPtr form = bits == 1 ? forms::one_bit()
+                                       : std::make_shared<const internal::Quantized>(
+                                             static_cast<int>(bits), internal::mix_64(internal::mix_64(seed) + region),
+                                             c10::str("quantized ", bits, " bits, seed ", seed, ", region ", region));
+        return [bits, form](const std::string& op) -> FormPtr {
+          return std::make_shared<const QuantizedResults>(form, bits, op);
         };
       });
-}
-
-PolicyDecision quantized_form(int64_t bits, QuantizeOptions options) {
-  TORCH_CHECK(bits == 8 || bits == 4, "quantized_form was given ", bits, " bits; expected 8 or 4.");
-  const auto draws = std::make_shared<Draws>();
-  draws->key = internal::mix_64(options.seed);
-  SaveWithHooks functions{
-      [bits, draws](const at::Tensor& tensor) {
-        const at::ScalarType type = tensor.scalar_type();
-        const bool has_codes = internal::can_quantize(type) && internal::can_quantize_on(tensor.device().type());
-        return type == at::kBool || has_codes ? pack(tensor, static_cast<int>(bits), kAnyOp, *draws) : c10::IValue();
-      },
-      [](const c10::IValue& packed) { return unpack(packed, kAnyOp); }};
-  return ac2::internal::named_form(std::move(functions), c10::str("quantized ", bits, " bits, seed ", options.seed));
 }
 
 }  // namespace ac2::policies

@@ -12,17 +12,18 @@
 //   any  | one bit, if it has two values, as a dropout mask {0, 1/(1-p)} has (on the CPU)   | bitwise identical
 //
 // Bool results (comparisons, masks) take one bit a number and are exact, whatever `bits` is. Integer, complex and all
-// other results are saved as exact copies, and so are results that 1 bit cannot hold. In a block with a NaN, an
+// other results are saved as they are, and so are results that 1 bit cannot hold. In a block with a NaN, an
 // infinity, or a range that no float holds, every number is saved as it is. With 1 bit, only ReLU's own gradient can
 // use a result of relu. If something else needs it, such as the next product, backward throws c10::Error: list relu
 // only where nothing else does.
 //
-// SaveWithHooks (a MUST) for the listed ops, PREFER_RECOMPUTE for all others. Names are as in policies/listed_ops.h.
-// Throws c10::Error for bits other than 8, 4 and 1, and for a name that no operator has.
+// A form (a MUST) for the listed ops, PREFER_RECOMPUTE for all others. Names are as in policies/listed_ops.h. Throws
+// c10::Error for bits other than 8, 4 and 1, and for a name that no operator has. For budgets and plans see
+// forms::quantized() in ac2/form.h.
 //
 // Devices: the policy works on the CPU, on the meta device for plans, and, if ac2 was built for CUDA, on CUDA devices
 // with the same codes. On any other device the first result that 8 or 4 bits should pack is an error, and what 1 bit
-// would hold is saved as an exact copy. On a CUDA device packing in 8 or 4 bits waits for the device, to know whether
+// would hold is saved as it is. On a CUDA device packing in 8 or 4 bits waits for the device, to know whether
 // there are blocks without codes, and is an error while a graph is captured. There floating-point results are not
 // searched for two values; codes hold those exactly too.
 //
@@ -46,12 +47,5 @@ struct QuantizeOptions {
 };
 
 Policy quantize_ops(const std::vector<std::string>& ops, int64_t bits, QuantizeOptions options = {});
-
-// The same form by itself, for ScopeOptions::allow_inexact and PlanOptions::allow_inexact: a memory budget packs
-// results in it that it has no room for, and a plan those for which that costs less than to compute them again. `bits`
-// is 8 or 4; anything else is a c10::Error. Results that the form cannot hold, or on a device without kernels for it,
-// are not packed. A result may be computed again from others that were packed, so what comes back may be further from
-// the exact one than the form's own bound. Rounding draws from the seed and from how many results were packed before.
-PolicyDecision quantized_form(int64_t bits, QuantizeOptions options = {});
 
 }  // namespace ac2::policies

@@ -47,12 +47,14 @@ same to the last bit.
                           soft:8GiB: the same without the error; peak:20GiB: bounds all tensors of a device together
   --policy NAME           what is saved: save_compute_intensive, recompute_all, ...; without a budget the policy decides
                           alone
+  --forms LIST            ways in which the budget may hold values besides computing them again: one_bit, file:FOLDER,
+                          quantized:8, narrow:bfloat16, host_memory, with commas between them
   --report FILE           writes a page about what was held and computed again, at the end
   --verify                compares everything that is computed again with what it was; slow
   --quiet                 says nothing at the end
   --help                  shows this
 
-The same by environment: AC2_MEMORY_BUDGET, AC2_POLICY, AC2_REPORT, AC2_VERIFY=1, AC2_QUIET=1.
+The same by environment: AC2_MEMORY_BUDGET, AC2_POLICY, AC2_FORMS, AC2_REPORT, AC2_VERIFY=1, AC2_QUIET=1.
 )";
 
 class WrongUsage : public std::runtime_error {
@@ -76,8 +78,9 @@ struct Option {
   const char* variable;
   bool has_value;
 };
-constexpr std::array<Option, 5> kOptions{{{"--memory-budget", variables::kBudget, true},
+constexpr std::array<Option, 6> kOptions{{{"--memory-budget", variables::kBudget, true},
                                           {"--policy", variables::kPolicy, true},
+                                          {"--forms", variables::kForms, true},
                                           {"--report", variables::kReport, true},
                                           {"--verify", variables::kVerify, false},
                                           {"--quiet", variables::kQuiet, false}}};

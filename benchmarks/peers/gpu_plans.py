@@ -82,7 +82,7 @@ def main():
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}: plain {plain * 1e3:.1f} ms, {plain_peak // MIB} MiB; forward "
           f"{forward * 1e3:.1f} ms; copies {speed / 1e9:.1f} GB/s")
     for share in (0.5, 0.3):
-        for copies in ({}, {"copy_bytes_per_forward": speed * forward}):
+        for copies in ({}, {"forms": [ac2.forms.host_memory()], "copy_bytes_per_forward": speed * forward}):
             model.zero_grad()
             plan = ac2.StepPlanner(step, modelled_costs=True, **copies).plan(int(share * plain_peak))
 
@@ -97,10 +97,11 @@ def main():
             planned()
             taken, peak = seconds_and_peak(planned)
             summary = plan.summary
-            expects = 1 + (summary.replay_cost + summary.copy_wait) / summary.forward_cost * forward / plain
+            copied = summary.uses[0] if summary.uses else ac2.FormUse("host memory", 0, 0, 0.0)
+            expects = 1 + (summary.replay_cost + copied.cost) / summary.forward_cost * forward / plain
             print(f"{share} of it, {'copies' if copies else 'replays alone'}: {taken / plain:.3f}, the plan expects {expects:.3f}; peak "
                   f"{peak // MIB} MiB, of them {summary.peak_bytes // MIB} planned; {summary.replayed_ops} ops replayed, "
-                  f"{summary.copied_values} values of {summary.copied_bytes // MIB} MiB copied")
+                  f"{copied.values} values of {copied.bytes // MIB} MiB copied")
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def main():
         ways = {
             "plain": {},
             "drop": {"memory_budget": budgets[0]},
-            "narrow": {"memory_budget": budgets[1], "allow_inexact": ac2.policies.quantized_form(8)},
+            "narrow": {"memory_budget": budgets[1], "forms": [ac2.forms.quantized(8)]},
         }
         times = {name: [] for name in ways}
         last = {}
@@ -69,7 +69,7 @@ def main():
             scope, gradients = last[name]
             stats = scope.trace.stats()
             print(
-                f"| {share} | {name} | {statistics.median(times[name]) / plain:.3f} | {stats.recomputed_ops} | {stats.narrowed_values} "
+                f"| {share} | {name} | {statistics.median(times[name]) / plain:.3f} | {stats.recomputed_ops} | {stats.packed_values} "
                 f"| {distance(gradients, last['plain'][1]):.1e} |"
             )
 

@@ -2,6 +2,10 @@
 
     python benchmarks/real_programs/compare.py                     all programs
     python benchmarks/real_programs/compare.py keras_fit --memory-budget 10MiB
+    python benchmarks/real_programs/compare.py timm_train --address-space
+
+With --address-space the least address space is looked for in which each program ends as it does without a limit, plain and by
+``python -m ac2``, to 8 MiB: runs of a program, a dozen of each.
 
 A program takes the path of a file, where it saves what it has trained. Compared are that file, tensor by tensor to the last bit, the
 output but for times and for ac2's lines at the end of stderr, and the exit code.
@@ -13,6 +17,7 @@ import dataclasses
 import os
 import pathlib
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -21,6 +26,8 @@ import time
 import torch
 
 FOLDER = pathlib.Path(__file__).resolve().parent
+MIB = 1 << 20
+STEP = 8  # MiB, of a search
 
 
 @dataclasses.dataclass
@@ -48,25 +55,36 @@ def without_times(text):
     return re.sub(r"^([WEI])\d{4} [\d:.]+ \d+ ", r"\1 ", text, flags=re.MULTILINE)
 
 
-def run(name, *options):
+def command_for(name, saved, *options):
+    return [sys.executable, "-B", *options, str(FOLDER / f"{name}.py"), str(saved)]
+
+
+def environment():
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("AC2_")}
+    return kept | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+
+def run(name, *options, mib=None):
+    """With at most so much address space."""
     with tempfile.TemporaryDirectory() as folder:
         saved = pathlib.Path(folder) / "trained"
-        command = [sys.executable, "-B", *options, str(FOLDER / f"{name}.py"), str(saved)]
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("AC2_")}
         begun = time.monotonic()
         ended = subprocess.run(
-            command,
+            command_for(name, saved, *options),
             capture_output=True,
             text=True,
             cwd=folder,
-            env=environment | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
+            env=environment(),
+            preexec_fn=None if mib is None else lambda: resource.setrlimit(resource.RLIMIT_AS, (mib * MIB, mib * MIB)),
         )
         seconds = time.monotonic() - begun
         err, words = ended.stderr.replace(folder, "FOLDER"), ""
         found = re.search(r"^ac2: ", err, flags=re.MULTILINE)
         if found:
             err, words = OWN_WARNING.sub("", err[: found.start()]), err[found.start() :]
-        state = torch.load(saved, weights_only=False) if saved.exists() else None
+        # A program that has run out of memory may leave half a file.
+        is_whole = saved.exists() and (mib is None or ended.returncode == 0)
+        state = torch.load(saved, weights_only=False) if is_whole else None
         return Ending(ended.returncode, without_times(ended.stdout.replace(folder, "FOLDER")), without_times(err), words, seconds, state)
 
 
@@ -119,16 +137,74 @@ def compare(names, budget):
     return bad
 
 
+def address_space(name):
+    """The most that the plain program takes, in MiB, as a search's beginning: it is looked at now and then."""
+    with tempfile.TemporaryDirectory() as folder:
+        process = subprocess.Popen(
+            command_for(name, pathlib.Path(folder) / "trained"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=folder,
+            env=environment(),
+        )
+        most = 0
+        while process.poll() is None:
+            found = re.search(r"VmPeak:\s+(\d+) kB", pathlib.Path(f"/proc/{process.pid}/status").read_text())
+            most = max(most, int(found[1]) if found else 0)
+            time.sleep(0.05)
+    return most // 1024
+
+
+def least(passes, most):
+    """The least number of MiB, to STEP, with which it passes, if it does with `most`. Nothing if it does not."""
+    if not passes(most):
+        return None
+    fails, width = most, 4 * STEP
+    while passes(fails := fails - width):
+        most, width = fails, 2 * width
+    while most - fails > STEP:
+        middle = (most + fails) // 2
+        most, fails = (middle, fails) if passes(middle) else (most, middle)
+    return most
+
+
+def compare_in_little_memory(names):
+    print("| program | plain in MiB | with ac2 | values dropped | ops computed again | differs in |")
+    print("|---|---:|---:|---:|---:|---|", flush=True)
+    bad = False
+    for name in names:
+        plain = run(name)
+
+        def passes(mib, *options):
+            ended = run(name, *options, mib=mib)
+            return ended.code == plain.code and ended.state is not None
+
+        most = address_space(name) + 16 * STEP
+        alone = least(lambda mib: passes(mib), most)
+        with_ac2 = least(lambda mib: passes(mib, "-m", "ac2"), most)
+        if alone is None or with_ac2 is None:
+            print(f"| {name} | {alone} | {with_ac2} | | | does not end as without a limit in {most} MiB |", flush=True)
+            bad = True
+            continue
+        ended = run(name, "-m", "ac2", mib=with_ac2)
+        differ = report(name, plain, ended)
+        bad |= differ != "nothing"
+        dropped, again = counted(ended.words, "value"), counted(ended.words, "op")
+        print(f"| {name} | {alone} | {with_ac2} | {dropped} | {again} | {differ} |", flush=True)
+    return bad
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("programs", nargs="*", metavar="PROGRAM", help=", ".join(programs()))
     parser.add_argument("--memory-budget", default="soft:64KiB", metavar="BUDGET")
+    parser.add_argument("--address-space", action="store_true", help="looks for the least in which each program ends well")
     arguments = parser.parse_args()
     unknown = set(arguments.programs) - set(programs())
     if unknown:
         parser.error(f"no program {', '.join(sorted(unknown))}; there are {', '.join(programs())}")
     names = arguments.programs or programs()
-    sys.exit(compare(names, arguments.memory_budget))
+    sys.exit(compare_in_little_memory(names) if arguments.address_space else compare(names, arguments.memory_budget))
 
 
 if __name__ == "__main__":

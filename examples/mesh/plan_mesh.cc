@@ -90,12 +90,12 @@ class StagePlanner {
     Regions regions;
     ac2::StepPlanner planner = this->planner(regions);
     // The smallest plan takes a search that is not needed where all fits.
-    std::optional<ac2::StepPlanner::Plan> smallest;
+    std::optional<ac2::Plan> smallest;
     if (planner.summarize(all_ops).peak_bytes > budget) smallest = planner.smallest();
-    const bool fits = !smallest || budget >= smallest->summary.peak_bytes;
-    ac2::StepPlanner::Plan chosen = fits ? planner.plan(budget) : *std::move(smallest);
-    regions.around_all = std::move(chosen.policy);
-    return step(fits ? "the plan that fits" : "the smallest plan", std::move(regions), chosen.summary);
+    const bool fits = !smallest || budget >= smallest->summary().peak_bytes;
+    ac2::Plan chosen = fits ? planner.plan(budget) : *std::move(smallest);
+    regions.around_all = chosen;
+    return step(fits ? "the plan that fits" : "the smallest plan", std::move(regions), chosen.summary());
   }
 
   const MeshPlanOptions& options_;

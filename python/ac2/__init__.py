@@ -24,12 +24,14 @@ if not _is_launching:
 
     _torch_version.check()
 
-    from ac2 import _C, _signatures, policies
+    from ac2 import _C, _signatures, forms, policies
     from ac2._C import (
         DisableCheckpointing,
+        FormUse,
         MemoryBudget,
         OffloadMemory,
         OffloadOptions,
+        Plan,
         PlanSummary,
         RecomputeScope,
         SaveScope,
@@ -46,6 +48,7 @@ if not _is_launching:
         checkpoint_sequential,
         create_selective_checkpoint_contexts,
     )
+    from ac2._form import Form
     from ac2._modules import apply_checkpointing, checkpoint_wrapper, last_trace, remove_checkpointing
     from ac2._notebook import load_ipython_extension, unload_ipython_extension
     from ac2._patch import patch_torch_checkpoint
@@ -76,9 +79,12 @@ if not _is_launching:
 __all__ = [
     "CheckpointPolicy",
     "DisableCheckpointing",
+    "Form",
+    "FormUse",
     "MemoryBudget",
     "OffloadMemory",
     "OffloadOptions",
+    "Plan",
     "PlanSummary",
     "PolicyScope",
     "RecomputeScope",
@@ -100,6 +106,7 @@ __all__ = [
     "explain",
     "explain_held",
     "expose",
+    "forms",
     "is_checkpoint_enabled",
     "is_recomputing",
     "last_trace",

@@ -15,14 +15,17 @@ import torch
 
 from ac2 import _C, _holdings, _out_of_memory, _start
 from ac2._budgets import note_memory_fraction
+from ac2._form import Form
 from ac2._policy import as_policy
 from ac2._scope import PolicyScope, _warn_of_ops, watch_python
+from ac2.forms import forms_of_list
 
 _local = threading.local()  # .scope: of this thread's region
 _lock = threading.Lock()
 _open: Set["_C.Scope"] = set()
 _of_parent: List["_C.Scope"] = []  # of threads that a fork has left behind: these scopes are never closed
 _record: Optional["_C.ProcessRecord"] = None
+_made_forms: Optional[List[Form]] = None
 _ended_in: Optional[int] = None  # the id of the process that has said its last
 
 
@@ -45,6 +48,25 @@ def _policy(name: str) -> Optional["_C.Policy"]:
         raise SystemExit(2) from None
 
 
+def _process_forms() -> List[Form]:
+    """The same objects for all threads."""
+    global _made_forms
+    with _lock:
+        if _made_forms is None:
+            _made_forms = _forms(os.environ.get(_start.FORMS, ""))
+        return _made_forms
+
+
+def _forms(text: str) -> List[Form]:
+    global _ended_in
+    try:
+        return forms_of_list(text, f"{_start.FORMS}, or --forms:")
+    except (ValueError, RuntimeError) as error:
+        _ended_in = os.getpid()
+        _start.say(f"ac2: error: {error}\n")
+        raise SystemExit(2) from None
+
+
 def open_here() -> None:
     """Opens the region of this thread, if it has none."""
     if getattr(_local, "scope", None) is not None:
@@ -52,7 +74,13 @@ def open_here() -> None:
     watch_python()
     note_memory_fraction()
     record = _the_record()
-    options = PolicyScope(_policy(record.policy), memory_budget=record.budget, verify=record.verify, timeline=record.timeline)
+    options = PolicyScope(
+        _policy(record.policy),
+        memory_budget=record.budget,
+        verify=record.verify,
+        timeline=record.timeline,
+        forms=_process_forms(),
+    )
     _out_of_memory.before_backward = _before_backward
     # Not by `with`: a thread that begins has no threading.Thread yet, and the end of the program is no mistake.
     scope = _C.Scope(*options._arguments)

@@ -10,12 +10,13 @@ import torch.utils.checkpoint as torch_checkpoint
 
 from ac2 import _C, _compiled, _regions
 from ac2._budgets import BudgetLike
+from ac2._form import Form
 from ac2._policy import PolicyLike, as_policy
 from ac2._scope import PolicyScope
 
 
 # That are neither functions nor lists.
-_OTHER_POLICIES = (str, set, frozenset, enum.Enum, _C.Policy, _C.SaveWithHooks)
+_OTHER_POLICIES = (str, set, frozenset, enum.Enum, _C.Policy, _C.SaveWithHooks, Form)
 
 
 class _PolicyContext(contextlib.AbstractContextManager):

@@ -25,6 +25,7 @@ import torch
 import torch.utils.checkpoint as torch_checkpoint
 
 from ac2 import _C
+from ac2._form import Form
 from ac2._policy import CheckpointPolicy, PolicyLike, as_policy, is_by_operator
 
 _OFFLOADS = (CheckpointPolicy.MUST_CPU_OFFLOAD, CheckpointPolicy.PREFER_CPU_OFFLOAD)
@@ -220,7 +221,7 @@ def contexts(policy: PolicyLike) -> Tuple[Any, Any]:
             return _SAVE  # an operator of higher order, whose parts are not seen
         decision = decide(op)
         # Without a decision the policy wants the op's arguments: it was made in a context_fn, which is called too late to
-        # break the graph. A text is "SaveWithHooks".
+        # break the graph. A text is a form or "SaveWithHooks".
         return _SAVE if decision is None or isinstance(decision, str) else _as_torch(decision)
 
     return _torch_contexts(policy_fn)
@@ -236,6 +237,6 @@ def _deciding_as_torch(policy_fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def _as_torch(decision: Any) -> Any:
     """A decision of a policy as PyTorch knows it. A compiled graph offloads nothing, and packs nothing: it saves."""
-    if isinstance(decision, _C.SaveWithHooks) or decision in _OFFLOADS:
+    if isinstance(decision, (_C.SaveWithHooks, Form)) or decision in _OFFLOADS:
         return _SAVE
     return getattr(torch_checkpoint.CheckpointPolicy, decision.name) if isinstance(decision, CheckpointPolicy) else decision

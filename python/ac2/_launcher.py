@@ -23,7 +23,7 @@ cheapest to compute again is dropped, and the program goes on. The program needs
 program; all that follows is the program's."""
 
 _EPILOG = """The same by environment, for programs that start others (torchrun, accelerate launch, Slurm): AC2_MEMORY_BUDGET,
-AC2_POLICY, AC2_REPORT, AC2_VERIFY=1, AC2_QUIET=1. An option wins over its variable."""
+AC2_POLICY, AC2_FORMS, AC2_REPORT, AC2_VERIFY=1, AC2_QUIET=1. An option wins over its variable."""
 
 
 def _budget(text: str) -> str:
@@ -54,13 +54,19 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="what is saved, such as save_compute_intensive; without --memory-budget the policy decides alone",
     )
+    parser.add_argument(
+        "--forms",
+        metavar="LIST",
+        help="ways in which the budget may hold values besides computing them again: one_bit, file:FOLDER, quantized:8, "
+        "narrow:bfloat16, host_memory, with commas between them",
+    )
     parser.add_argument("--report", metavar="PAGE.html", help="writes a page about the memory over time at the end")
     parser.add_argument("--verify", action="store_true", help="compares each replayed value with what forward computed; slow")
     parser.add_argument("--quiet", action="store_true", help="says nothing at the end")
     return parser
 
 
-_VALUES = ("--memory-budget", "--policy", "--report")
+_VALUES = ("--memory-budget", "--policy", "--forms", "--report")
 
 
 def _split(arguments: List[str]) -> Tuple[List[str], str, List[str]]:
@@ -85,6 +91,7 @@ def _settle(options: argparse.Namespace) -> None:
     for name, value in (
         (_start.BUDGET, options.memory_budget),
         (_start.POLICY, options.policy),
+        (_start.FORMS, options.forms),
         (_start.REPORT, options.report and os.path.abspath(options.report)),
         (_start.VERIFY, "1" if options.verify else None),
         (_start.QUIET, "1" if options.quiet else None),

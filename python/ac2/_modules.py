@@ -16,7 +16,7 @@ _M = TypeVar("_M", bound=torch.nn.Module)
 
 # Of PolicyScope.
 _OPTIONS = (
-    "memory_budget", "modelled_costs", "verify", "timeline", "offload", "gather_units", "keep_for_next_backward", "allow_inexact")
+    "memory_budget", "modelled_costs", "verify", "timeline", "offload", "gather_units", "keep_for_next_backward", "forms")
 _ALL_OPTIONS = ("policy", *_OPTIONS, "off_in_eval", "off_under_no_grad")
 
 # Arguments of PyTorch's functions that mean nothing here: see ac2.checkpoint.

@@ -2,12 +2,13 @@
 
 import math
 import os
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Optional, Sequence, Union
 
 import torch
 
 from ac2 import _C
 from ac2._budgets import BudgetLike, as_bytes, models_costs
+from ac2._form import Form, as_forms
 from ac2._scope import watch_python
 
 
@@ -15,9 +16,9 @@ class StepPlanner:
     """Records a step once, so that plans for it can be made and compared.
 
         planner = ac2.StepPlanner(lambda: loss_fn(model(x), y).backward())
-        made = planner.plan("64MiB")
-        print(made.summary)
-        with ac2.PolicyScope(made.policy):
+        plan = planner.plan("64MiB")
+        print(plan.summary)
+        with ac2.PolicyScope(plan):
             loss = loss_fn(model(x), y)
         loss.backward()
 
@@ -31,24 +32,22 @@ class StepPlanner:
         modelled_costs: costs of ops come from their shapes, so that the same step always has the same plan. By default
             where a process group of torch.distributed is initialised, so that processes of the same shapes plan alike.
         recording_budget: the bytes that the recording may hold; without it, what the step needs.
-        copy_bytes_per_forward: lets the plan copy results to the host's memory and back, where that takes less time than to
-            compute them again: the bytes that a copy moves, each way, in the time that the device takes for the step's
-            forward. For 25 GB/s and a forward of 120 ms that is ``25e9 * 0.12``. Use ``modelled_costs=True`` with it,
-            because on an accelerator a clock measures how long it takes to queue an op.
-        copy_min_bytes: smaller results are not copied.
+        forms: the ways, besides computing again, in which the plan may do without the bytes of a result: a list of
+            ``ac2.forms`` and of the program's own (``ac2.Form``). If all of them are exact, gradients have the bits of plain
+            PyTorch. Each result of ``step`` is packed once in each form, to find its bytes and what packing costs. Use
+            ``modelled_costs=True`` on an accelerator, because there a clock measures how long it takes to queue an op.
+        copy_bytes_per_forward: with ``ac2.forms.host_memory()``: the bytes that a copy moves, each way, in the time that the
+            device takes for the step's forward. For 25 GB/s and a forward of 120 ms that is ``25e9 * 0.12``. Without it a
+            few results of the step are copied while it is recorded, and timed beside its ops.
         step_peak_on: a device whose memory is measured while the step is recorded, so that summaries have
             ``step_peak_bytes``: "cpu", "cuda" or a ``torch.device``. On the CPU an allocator of ac2's comes in front of
             PyTorch's for that, as with whatever_fits(); on an accelerator the peaks of its statistics begin anew, as after
-            ``torch.cuda.reset_peak_memory_stats()``. Not beside ``allow_inexact``.
-        allow_inexact: lets the plan pack results into a narrower form, where that takes less time than to compute them again:
-            ``ac2.policies.quantized_form(8)``, or an ``ac2.SaveWithHooks``. Gradients are then as close as the form is. Each
-            result of ``step`` is packed once, to find its bytes and what packing costs. Not beside
-            ``copy_bytes_per_forward``.
+            ``torch.cuda.reset_peak_memory_stats()``. Not beside forms that pack.
 
     Raises:
-        RuntimeError: inside a region, if nothing was recorded that autograd holds, with both ``copy_bytes_per_forward`` and
-            ``allow_inexact``, and with the former if no result is on a device from which values can be copied (nor on the
-            meta device). Exceptions of ``step`` and of the form pass through.
+        RuntimeError: inside a region, if nothing was recorded that autograd holds, and with ``ac2.forms.host_memory()`` if no
+            result is on a device from which values can be copied (nor on the meta device), or if the speed of copies is not
+            given and cannot be measured. Exceptions of ``step`` and of the forms pass through.
     """
 
     def __init__(
@@ -57,10 +56,9 @@ class StepPlanner:
         *,
         modelled_costs: Optional[bool] = None,
         recording_budget: BudgetLike = None,
+        forms: Sequence[Form] = (),
         copy_bytes_per_forward: Optional[float] = None,
-        copy_min_bytes: Union[int, str] = 1 << 20,
         step_peak_on: Union[str, torch.device, None] = None,
-        allow_inexact: Union[None, "_C.Form", "_C.SaveWithHooks"] = None,
     ) -> None:
         if not callable(step):
             raise TypeError(f"step is {step!r}; expected a callable without arguments that runs one step.")
@@ -68,13 +66,10 @@ class StepPlanner:
         recording = None if recording_budget is None else as_bytes(recording_budget, "recording_budget")
         speed = None if copy_bytes_per_forward is None else _as_speed(copy_bytes_per_forward)
         device = None if step_peak_on is None else torch.device(step_peak_on)
-        min_bytes = _as_min_bytes(copy_min_bytes)
-        self._planner = _C.StepPlanner(
-            step, models_costs(modelled_costs), recording, speed, min_bytes, device, allow_inexact
-        )
+        self._planner = _C.StepPlanner(step, models_costs(modelled_costs), recording, speed, device, as_forms(forms))
 
     def plan(self, bytes: BudgetLike) -> "_C.Plan":
-        """The plan for so many bytes: its ``policy`` for PolicyScope, and its ``summary``.
+        """The plan for so many bytes: PolicyScope takes it as a policy, and its ``summary`` says what it comes to.
 
         Raises RuntimeError if no plan is that small; the error says how small one is.
         """
@@ -102,25 +97,20 @@ def _as_speed(given: Any) -> float:
     return float(given)
 
 
-def _as_min_bytes(given: Any) -> int:
-    return 0 if given == 0 and not isinstance(given, bool) else as_bytes(given, "copy_min_bytes")
-
-
 def plan(
     step: Callable[[], Any],
     bytes: BudgetLike,
     *,
     modelled_costs: Optional[bool] = None,
     recording_budget: BudgetLike = None,
+    forms: Sequence[Form] = (),
     copy_bytes_per_forward: Optional[float] = None,
-    copy_min_bytes: Union[int, str] = 1 << 20,
-    allow_inexact: Union[None, "_C.Form", "_C.SaveWithHooks"] = None,
-) -> "_C.Policy":
-    """A policy that keeps for backward what is cheapest within ``bytes``, chosen for the whole of ``step``.
+) -> "_C.Plan":
+    """A plan that keeps for backward what is cheapest within ``bytes``, chosen for the whole of ``step``.
 
-        policy = ac2.plan(lambda: loss_fn(model(x), y).backward(), "64MiB")
+        plan = ac2.plan(lambda: loss_fn(model(x), y).backward(), "64MiB")
         for x, y in data:
-            with ac2.PolicyScope(policy):           # the policy has its budget with it
+            with ac2.PolicyScope(plan):             # a policy that has its budget with it
                 loss = loss_fn(model(x), y)
             loss.backward()
 
@@ -132,41 +122,46 @@ def plan(
         step,
         modelled_costs=modelled_costs,
         recording_budget=recording,
+        forms=forms,
         copy_bytes_per_forward=copy_bytes_per_forward,
-        copy_min_bytes=copy_min_bytes,
-        allow_inexact=allow_inexact,
     )
-    return planner.plan(most).policy
+    return planner.plan(most)
 
 
 def save_plan(policy: "_C.Policy", path: Union[str, "os.PathLike[str]"]) -> None:
-    """Writes a plan to a file, so that a job that starts again need not make it anew: ``policy.save(path)``.
+    """Writes a plan to a file, so that a job that starts again need not make it anew: ``plan.save(path)``.
 
     The file replaces an older one as a whole, and is the same in C++.
 
     Raises:
-        RuntimeError: a policy that is not that of a plan; a plan that packs results in a form other than
-            ``ac2.policies.quantized_form``; a file that cannot be written; a path of something else than a regular file,
-            such as a device or a pipe.
+        RuntimeError: a policy that is not that of a plan; a plan that packs results in a form of
+            ``ac2.forms.functions``, which has no name in a file; a file that cannot be written; a path of something else than
+            a regular file, such as a device or a pipe.
     """
     if not isinstance(policy, _C.Policy):
-        raise TypeError(f"policy is {policy!r}; expected what ac2.plan() or a StepPlanner's plan(...).policy returned.")
+        raise TypeError(f"policy is {policy!r}; expected what ac2.plan() or a StepPlanner's plan() returned.")
     policy.save(path)
 
 
-def load_plan(path: Union[str, "os.PathLike[str]"]) -> "_C.Policy":
-    """The plan that ``policy.save(path)``, or C++'s ``save_plan``, wrote.
+def load_plan(path: Union[str, "os.PathLike[str]"], *, forms: Sequence[Form] = ()) -> "_C.Plan":
+    """The plan that ``plan.save(path)`` wrote, here or in C++. ``ac2.Plan.load`` is the same function.
 
-        with ac2.PolicyScope(ac2.load_plan("plan.json")):
+        with ac2.PolicyScope(ac2.Plan.load("plan.json")):
             loss = loss_fn(model(x), y)
 
     Whether the plan is one for this program's step is seen while the step runs, op by op, as for any plan.
+
+    Args:
+        forms: forms of the program's own that the plan may use, by their names.
 
     Raises:
         RuntimeError: a file that cannot be read, is no plan, is damaged, or has an operator or a form that this process
             lacks.
     """
-    return _C.load_plan(path)
+    return _C.load_plan(path, as_forms(forms))
+
+
+_C.Plan.load = staticmethod(load_plan)  # type: ignore[method-assign, assignment]
 
 
 def current_decision(op: Any, inputs: Any = None, outputs: Any = None) -> Any:
@@ -180,8 +175,8 @@ def current_decision(op: Any, inputs: Any = None, outputs: Any = None) -> Any:
             schema. Without them only policies that are constant or by operator can answer.
 
     Returns:
-        A member of ac2.CheckpointPolicy, "SaveWithHooks", or None where nothing is recorded: outside all regions, in
-        DisableCheckpointing, in the functions of a SaveWithHooks, and in a backward that runs inside a region.
+        A member of ac2.CheckpointPolicy, the name of a form, "SaveWithHooks", or None where nothing is recorded: outside all regions, in
+        DisableCheckpointing, in the functions of a form, and in a backward that runs inside a region.
 
     Raises:
         RuntimeError: an unknown op; overloads that are decided differently; a policy that has to see the call.

@@ -8,6 +8,7 @@ import torch
 import torch.utils.checkpoint as torch_checkpoint
 
 from ac2 import _C
+from ac2._form import Form
 
 if hasattr(torch_checkpoint.CheckpointPolicy, "MUST_CPU_OFFLOAD"):
     CheckpointPolicy = torch_checkpoint.CheckpointPolicy
@@ -24,7 +25,7 @@ else:
         PREFER_CPU_OFFLOAD = 5
 
 
-PolicyLike = Union[None, str, "_C.Policy", CheckpointPolicy, Callable[..., Any], List[Any]]
+PolicyLike = Union[None, str, "_C.Policy", CheckpointPolicy, Form, Callable[..., Any], List[Any]]
 _Fn = TypeVar("_Fn", bound=Callable[..., Any])
 
 _BY_OPERATOR = "__ac2_by_operator__"
@@ -80,6 +81,8 @@ _HAS_OP_OUTPUT = _takes_op_output()
 
 def as_flag(given: Any, name: str) -> bool:
     """An option that is on or off. A text would be taken for "on", whatever it says."""
+    if given is True or given is False:
+        return given
     if given is None or (isinstance(given, int) and given in (0, 1)) or type(given).__module__ == "numpy":
         return bool(given)
     raise TypeError(f"{name} is {given!r}; expected True or False.")
@@ -95,10 +98,13 @@ class _Functions:
         self.policy_fn = policy_fn
 
 
+_NAMES = frozenset(_C.policy_names())
+
+
 def _check_name(name: str) -> None:
-    known = _C.policy_names()
-    if name in known:
+    if name in _NAMES:
         return
+    known = _C.policy_names()
     nearest = difflib.get_close_matches(name, known, n=1)
     meant = f'did you mean "{nearest[0]}"? ' if nearest else ""
     raise ValueError(
@@ -117,7 +123,7 @@ def as_policy(policy: PolicyLike) -> Optional["_C.Policy"]:
     if isinstance(policy, str):
         _check_name(policy)
         return _C.policy_by_name(policy)
-    if isinstance(policy, enum.Enum) or isinstance(policy, _C.SaveWithHooks):
+    if isinstance(policy, (enum.Enum, _C.SaveWithHooks, Form)):
         return _C.constant_policy(policy)
     if isinstance(policy, (list, tuple, set, frozenset)):
         # torch.utils.checkpoint takes an empty list for one that saves nothing.

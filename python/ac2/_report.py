@@ -163,7 +163,7 @@ def _of_region(trace: "_C.Trace") -> str:
         f"  held at most  {_bytes(stats.peak_bytes)}",
         f"  replayed      {replays}"
         + (f", {_counted(stats.evicted_values, 'value')} evicted" if stats.evicted_values else "")
-        + (f", {_counted(stats.narrowed_values, 'value')} narrowed" if stats.narrowed_values else ""),
+        + (f", {_counted(stats.packed_values, 'value')} packed" if stats.packed_values else ""),
         "What to change:",
         *(f"  {line}" for line in _advice(stats)),
     ]

@@ -5,12 +5,13 @@ import sys
 import threading
 import warnings
 import weakref
-from typing import Any, Callable, Optional, TypeVar, Union
+from typing import Any, Callable, Optional, Sequence, TypeVar
 
 import torch
 
 from ac2 import _C, _compiled, _custom_ops, _fsdp, _higher_order, _kernels, _out_of_memory, _pointers
 from ac2._budgets import BudgetLike, as_budget, models_costs, note_memory_fraction
+from ac2._form import Form, as_forms
 from ac2._policy import PolicyLike, as_flag, as_policy
 
 _R = TypeVar("_R")
@@ -43,12 +44,9 @@ def watch_python() -> None:
 def _current_task() -> Any:
     """The asyncio task that runs on this thread, or None."""
     asyncio = sys.modules.get("asyncio")
-    if asyncio is None:
-        return None
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return None
+    # current_task() alone throws where no loop runs, which is dear.
+    loop = None if asyncio is None else asyncio._get_running_loop()
+    return None if loop is None else asyncio.current_task(loop)
 
 
 def _task_name(task: Any) -> str:
@@ -96,11 +94,12 @@ class PolicyScope:
         keep_for_next_backward: for a backward in two halves, as those of zero-bubble pipelines: what the first half
             replays and the second reads again is held until then, instead of being replayed twice. Without effect
             under a ``memory_budget``.
-        allow_inexact: with a memory budget, a form that the budget may pack values in for which it has no room, instead
-            of dropping them: ``ac2.policies.quantized_form(8)``, or an ``ac2.SaveWithHooks``. Gradients are then not
-            exact: numbers that are unpacked differ by as much as the form says, and those that are computed again from
-            them by what their ops make of that. Indices and masks that are computed from numbers are saved
-            (docs/quantisation.md, "Under a memory budget").
+        forms: with a memory budget, the ways, besides computing again, in which the budget may do without the bytes of a
+            value that it has no room for: a list of ``ac2.forms`` and of the program's own (``ac2.Form``). Of dropping the
+            value and of each form that takes it the budget uses what costs least. If all of them are exact, gradients have
+            the bits of plain PyTorch. Otherwise numbers that are unpacked differ by as much as the form says, and those that
+            are computed again from them by what their ops make of that; indices and masks that are computed from numbers
+            are saved (docs/quantisation.md, "Under a memory budget").
 
     Raises:
         ValueError, TypeError: a wrong argument.
@@ -118,21 +117,16 @@ class PolicyScope:
         offload: Optional["_C.OffloadOptions"] = None,
         gather_units: bool = False,
         keep_for_next_backward: bool = False,
-        allow_inexact: Union[None, "_C.Form", "_C.SaveWithHooks"] = None,
+        forms: Sequence[Form] = (),
     ) -> None:
         if offload is not None and not isinstance(offload, _C.OffloadOptions):
             raise TypeError(f"offload is {offload!r}; expected an ac2.OffloadOptions.")
-        if allow_inexact is not None and not isinstance(allow_inexact, (_C.Form, _C.SaveWithHooks)):
-            raise TypeError(
-                f"allow_inexact is {allow_inexact!r}; expected a form to pack values in: ac2.policies.quantized_form(8), or an "
-                "ac2.SaveWithHooks(pack, unpack)."
-            )
         budget = as_budget(memory_budget)
         # Without a number of bytes the default means nothing: a MemoryBudget has said where its costs come from.
         modelled = models_costs(False if modelled_costs is None and not isinstance(budget, int) else modelled_costs)
         flags = (modelled, as_flag(verify, "verify"), as_flag(timeline, "timeline"))
         more_flags = (as_flag(gather_units, "gather_units"), as_flag(keep_for_next_backward, "keep_for_next_backward"))
-        self._arguments = (as_policy(policy), budget, *flags, offload, *more_flags, allow_inexact)
+        self._arguments = (as_policy(policy), budget, *flags, offload, *more_flags, as_forms(forms))
         self._scope: Optional[_C.Scope] = None
         self._closed = False
 

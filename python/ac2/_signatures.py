@@ -4,9 +4,8 @@ Where no form of a function of the binding takes the given arguments, pybind11 r
 binding. The functions here replace its text.
 """
 
-import contextlib
 import functools
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Optional
 
 _MISMATCHES = ("incompatible function arguments", "incompatible constructor arguments")
 
@@ -20,25 +19,28 @@ def _expected(documentation: str) -> str:
     return signature.replace("collections.abc.", "")
 
 
-@contextlib.contextmanager
-def _in_words_of_the_caller(called: str, expected: str, args: tuple, kwargs: dict) -> Iterator[None]:
-    try:
-        yield
-    except TypeError as error:
-        if not any(mismatch in str(error) for mismatch in _MISMATCHES):
-            raise
-        given = ", ".join([*map(repr, args), *(f"{key}={value!r}" for key, value in kwargs.items())])
-        raise TypeError(f"{called} was called as {called.rpartition('.')[2]}({given}); expected {expected}.") from None
+def _in_words_of_the_caller(error: TypeError, called: str, expected: str, args: tuple, kwargs: dict) -> Optional[TypeError]:
+    """None for an error that is about something else."""
+    if not any(mismatch in str(error) for mismatch in _MISMATCHES):
+        return None
+    given = ", ".join([*map(repr, args), *(f"{key}={value!r}" for key, value in kwargs.items())])
+    return TypeError(f"{called} was called as {called.rpartition('.')[2]}({given}); expected {expected}.")
 
 
 def with_readable_errors(prefix: str, original: Callable[..., Any]) -> Callable[..., Any]:
     """The function of the binding, called ``prefix.name`` in its errors."""
+    called = f"{prefix}.{original.__name__}"
     expected = _expected(original.__doc__ or original.__name__)
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
-        with _in_words_of_the_caller(f"{prefix}.{original.__name__}", expected, args, kwargs):
+        try:
             return original(*args, **kwargs)
+        except TypeError as error:
+            readable = _in_words_of_the_caller(error, called, expected, args, kwargs)
+            if readable is None:
+                raise
+        raise readable
 
     return call
 
@@ -51,8 +53,13 @@ def give_readable_errors(cls: type) -> None:
 
     @functools.wraps(original)
     def construct(self: Any, *args: Any, **kwargs: Any) -> None:
-        with _in_words_of_the_caller(f"ac2.{cls.__name__}", expected, args, kwargs):
-            original(self, *args, **kwargs)
+        try:
+            return original(self, *args, **kwargs)
+        except TypeError as error:
+            readable = _in_words_of_the_caller(error, f"ac2.{cls.__name__}", expected, args, kwargs)
+            if readable is None:
+                raise
+        raise readable
 
     cls.__init__ = construct  # type: ignore[misc]
     for name, member in list(vars(cls).items()):

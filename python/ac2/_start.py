@@ -17,7 +17,8 @@ import sys
 import threading
 from typing import Any, Callable, Dict, List, Optional
 
-BUDGET, POLICY, REPORT, VERIFY, QUIET = "AC2_MEMORY_BUDGET", "AC2_POLICY", "AC2_REPORT", "AC2_VERIFY", "AC2_QUIET"
+BUDGET, POLICY, FORMS = "AC2_MEMORY_BUDGET", "AC2_POLICY", "AC2_FORMS"
+REPORT, VERIFY, QUIET = "AC2_REPORT", "AC2_VERIFY", "AC2_QUIET"
 
 _BUDGET_TEXT = re.compile(r"\s*(?:auto|(?:(?:peak|soft):)?\s*(\d+)(\.\d+)?\s*(?:([KMGT])iB)?)\s*")
 

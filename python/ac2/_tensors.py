@@ -19,7 +19,7 @@ def tag_with_policy(tensor: torch.Tensor, decision: Any) -> None:
 
     Args:
         tensor: a result of the region.
-        decision: an ac2.CheckpointPolicy, a bool (True saves), or an ac2.SaveWithHooks.
+        decision: an ac2.CheckpointPolicy, a bool (True saves), a form (``ac2.forms``), or an ac2.SaveWithHooks.
 
     Raises:
         RuntimeError: "Saving inference tensors is not supported".
@@ -45,13 +45,14 @@ def name_tensor(tensor: torch.Tensor, name: str) -> torch.Tensor:
 def expose(tensor: torch.Tensor) -> None:
     """From now on code that no dispatcher sees may write to the memory of ``tensor``.
 
-    Regions then hold the tensor by reference where backward needs it, and no longer compute it again. The package does
-    so by itself wherever a tensor hands out its pointer (``numpy()``, ``data_ptr()``, DLPack and others); call it before
-    a kernel of your own writes through a pointer that it got in another way. Does nothing for a tensor that no region
-    knows.
+    Regions then hold the tensor by reference where backward needs it, and no longer compute it again; what ops may still
+    have to read there is copied, by regions that are over too. Call it before a kernel of your own writes through a
+    pointer that it got earlier, or through ``data_ptr()`` between a region and its backward: where a tensor hands out its
+    pointer, the package exposes the tensor by itself, and copies for ``numpy()`` and DLPack capsules alone. Does nothing
+    for a tensor that no region knows.
     """
     _check("expose", tensor)
-    _C.expose(tensor)
+    _C.before_unseen_write(tensor)
 
 
 def managed_elsewhere(parameters: Iterable[torch.Tensor]) -> None:

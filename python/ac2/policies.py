@@ -31,8 +31,8 @@
 
 Those without parameters have names: ``PolicyScope("speed")``, and policy_names() lists them.
 compute_intensive_ops() and slow_ops() list the ops that save_compute_intensive() and speed() save, as save_ops() takes
-them. quantized_form(bits) is the form of quantize_ops by itself, for the allow_inexact of PolicyScope, plan and StepPlanner. Ops are names and patterns ("aten::mm", "aten::*mm*"),
-``torch.ops.aten.mm`` (every overload) or ``torch.ops.aten.mm.default`` (that one).
+them. Ops are names and patterns ("aten::mm", "aten::*mm*"), ``torch.ops.aten.mm`` (every overload) or
+``torch.ops.aten.mm.default`` (that one).
 """
 
 from ac2 import _C
@@ -40,10 +40,8 @@ from ac2._policy import makes_a_policy
 from ac2._signatures import with_readable_errors
 
 # All of them are the runtime's; a policy that is new there is here too.
-_forms = ["quantized_form"]
-_policies = sorted(name for name in vars(_C.policies) if not name.startswith("_") and name not in _forms)
+_policies = sorted(name for name in vars(_C.policies) if not name.startswith("_"))
 globals().update({name: makes_a_policy(with_readable_errors("ac2.policies", getattr(_C.policies, name))) for name in _policies})
-globals().update({name: with_readable_errors("ac2.policies", getattr(_C.policies, name)) for name in _forms})
 _lists = ["compute_intensive_ops", "policy_names", "slow_ops"]
 globals().update({name: getattr(_C, name) for name in _lists})
-__all__ = sorted(_policies + _forms + _lists)
+__all__ = sorted(_policies + _lists)

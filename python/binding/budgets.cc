@@ -21,13 +21,24 @@ namespace {
 // The runtime takes locks under which tensors, and so Python objects, may die on other threads.
 using WithoutGil = py::call_guard<py::gil_scoped_release>;
 
+// ac2._budgets. Where it is loaded, a look-up: to import it again runs Python's machinery of imports.
+py::object budgets_in_python() {
+  const py::str name("ac2._budgets");
+  py::object loaded = py::reinterpret_steal<py::object>(PyImport_GetModule(name.ptr()));
+  if (!loaded) {
+    PyErr_Clear();
+    return py::module_::import("ac2._budgets");
+  }
+  return loaded;
+}
+
 // The number of bytes that a memory_budget= argument gives.
 int64_t as_bytes(const py::object& given) {
-  return py::module_::import("ac2._budgets").attr("as_bytes")(given).cast<int64_t>();
+  return budgets_in_python().attr("as_bytes")(given).cast<int64_t>();
 }
 
 bool models_costs(const py::object& given) {
-  return py::module_::import("ac2._budgets").attr("models_costs")(given).cast<bool>();
+  return budgets_in_python().attr("models_costs")(given).cast<bool>();
 }
 
 // The call that makes such a budget.
@@ -41,8 +52,7 @@ struct Call {
                     models_costs ? (bytes ? ", modelled_costs=True" : "modelled_costs=True") : "", ")");
   }
   py::tuple reduced() const {
-    return py::make_tuple(py::module_::import("ac2._budgets").attr("made_by"),
-                          py::make_tuple(function, bytes, models_costs));
+    return py::make_tuple(budgets_in_python().attr("made_by"), py::make_tuple(function, bytes, models_costs));
   }
 };
 

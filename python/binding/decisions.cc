@@ -3,14 +3,17 @@
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include "ac2/internal/region/decision_access.h"
-#include "policies/quantize_ops.h"
+#include "ac2/internal/forms/form_access.h"
+#include "ac2/internal/forms/functions_form.h"
+#include "python/binding/being_packed.h"
 #include "python/binding/copies.h"
 #include "python/binding/errors.h"
+#include "python/binding/forms.h"
 #include "python/binding/held_object.h"
 #include "python/binding/packed_value.h"
 #include "python/binding/without_compiler.h"
@@ -29,6 +32,7 @@ SaveWithHooks call_python(HeldObject pack, HeldObject unpack) {
   SaveWithHooks functions;
   functions.pack = [pack = std::move(pack)](const at::Tensor& tensor) {
     const py::gil_scoped_acquire gil;
+    const BeingPacked being_packed(tensor);
     return calling_python_in_op([&] { return pack_object(pack.get()(tensor)); });
   };
   functions.unpack = [unpack = std::move(unpack)](const c10::IValue& packed) {
@@ -37,7 +41,7 @@ SaveWithHooks call_python(HeldObject pack, HeldObject unpack) {
       const WithoutCompiler without_compiler;
       const py::object tensor = unpack.get()(unpack_object(packed));
       if (!THPVariable_Check(tensor.ptr())) {
-        throw py::type_error("SaveWithHooks: unpack returned " + py::repr(py::type::of(tensor)).cast<std::string>() +
+        throw py::type_error("An unpack function returned " + py::repr(py::type::of(tensor)).cast<std::string>() +
                              "; expected the tensor that was packed, with its sizes, dtype and device.");
       }
       return THPVariable_Unpack(tensor.ptr());
@@ -97,13 +101,24 @@ void take_part_in_collection(PyHeapTypeObject* heap_type) {
   };
 }
 
+PolicyDecision decision_of_form(FormPtr form, py::handle given, const std::string& where) {
+  const OffloadOptions* options = internal::FormAccess::copied_with(*form);
+  if (options != nullptr && *options != OffloadOptions()) {
+    throw py::value_error(
+        where + " is " + py::repr(given).cast<std::string>() +
+        ", which has options of its own. For what policies decide the options are those of the scope: "
+        "decide for ac2.forms.host_memory(), and give the scope offload=ac2.OffloadOptions(...).");
+  }
+  return form;
+}
+
 }  // namespace
 
 // Python's frames have references to what they call ops with, which a function cannot drop.
-PySaveWithHooks::PySaveWithHooks(py::function pack, py::function unpack)
+PySaveWithHooks::PySaveWithHooks(py::function pack, py::function unpack, bool exact)
     : pack_(std::move(pack)),
       unpack_(std::move(unpack)),
-      decision_(ac2::internal::DecisionAccess::of_harmless(call_python(pack_, unpack_))) {}
+      decision_(std::make_shared<const internal::FunctionsForm>(call_python(pack_, unpack_), exact)) {}
 
 void PySaveWithHooks::clear() {
   decision_ = CheckpointPolicy::MUST_SAVE;
@@ -130,27 +145,11 @@ PolicyDecision to_decision(py::handle answer, const std::string& where) {
     known_members()[answer] = static_cast<int>(*policy);
     return *policy;
   }
+  if (is_form(answer)) {
+    return decision_of_form(to_form(answer), answer, where);
+  }
   throw py::type_error(where + " is " + py::repr(answer).cast<std::string>() +
-                       "; expected a member of ac2.CheckpointPolicy, a bool (True saves), or an "
-                       "ac2.SaveWithHooks(pack, unpack).");
-}
-
-PyForm PyForm::quantized(int64_t bits, uint64_t seed) {
-  return {with_value_errors([&] { return policies::quantized_form(bits, {.seed = seed}); }), bits, seed};
-}
-
-std::optional<PolicyDecision> to_form(py::handle given, const char* name) {
-  if (given.is_none()) {
-    return std::nullopt;
-  }
-  if (py::isinstance<PyForm>(given)) {
-    return given.cast<const PyForm&>().decision;
-  }
-  if (py::isinstance<PySaveWithHooks>(given)) {
-    return given.cast<const PySaveWithHooks&>().decision();
-  }
-  throw py::type_error(std::string(name) + " is " + py::repr(given).cast<std::string>() +
-                       "; expected a form to pack values in: ac2.policies.quantized_form(8), or an "
+                       "; expected a member of ac2.CheckpointPolicy, a bool (True saves), a form (ac2.forms), or an "
                        "ac2.SaveWithHooks(pack, unpack).");
 }
 
@@ -158,6 +157,9 @@ py::object from_decision(const PolicyDecision& decision) {
   const py::module_ package = py::module_::import("ac2._policy");
   if (decision.save_with_hooks()) {
     return py::str("SaveWithHooks");
+  }
+  if (decision.form() != nullptr) {
+    return py::str(decision.form()->name());
   }
   return package.attr("CheckpointPolicy").attr(to_string(decision.policy()));
 }
@@ -178,19 +180,18 @@ The ops inside both run as if no region were open. What they raise reaches the c
 needed the value, or from backward. Counts as a MUST decision.)");
   is_not_pickled(copy_is_itself(hooks))
       .def(py::init<py::function, py::function>(), py::arg("pack"), py::arg("unpack"))
+      // For ac2.forms.functions().
+      .def_static("_with_exact",
+                  [](py::function pack, py::function unpack, bool exact) {
+                    return std::make_unique<PySaveWithHooks>(std::move(pack), std::move(unpack), exact);
+                  })
+      .def_property_readonly("_name",
+                             [](const PySaveWithHooks& self) {
+                               const FormPtr& form = self.decision().form();  // null if it was collected
+                               return form != nullptr ? form->name() : std::string();
+                             })
       .def_property_readonly("pack", &PySaveWithHooks::pack)
       .def_property_readonly("unpack", &PySaveWithHooks::unpack);
-  py::class_<PyForm> form(module, "Form", "A form that a memory budget or a plan may pack values in (allow_inexact).");
-  copy_is_itself(form)
-      .def("__repr__",
-           [](const PyForm& self) {
-             return c10::str("ac2.policies.quantized_form(", self.bits,
-                             self.seed == 0 ? "" : c10::str(", seed=", self.seed), ")");
-           })
-      .def(py::pickle([](const PyForm& self) { return py::make_tuple(self.bits, self.seed); },
-                      [](const py::tuple& state) {
-                        return PyForm::quantized(state[0].cast<int64_t>(), state[1].cast<uint64_t>());
-                      }));
 }
 
 }  // namespace ac2::python

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <exception>
 
-#include "ac2/expose.h"
+#include "ac2/internal/record/handed_out.h"
 #include "ac2/trace.h"
 
 namespace ac2::python {
@@ -45,7 +45,7 @@ bool tell(PyObject* object) noexcept {
     if (live_node_count() > 0 && THPVariable_Check(object)) {
       const at::Tensor tensor = THPVariable_Unpack(object);
       const py::gil_scoped_release no_gil;
-      expose(tensor);
+      internal::before_pointer(tensor);
     }
     return true;
   } catch (...) {

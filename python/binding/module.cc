@@ -7,6 +7,7 @@
 #include "python/binding/decisions.h"
 #include "python/binding/errors.h"
 #include "python/binding/exchange_api.h"
+#include "python/binding/forms.h"
 #include "python/binding/kernels.h"
 #include "python/binding/memory_errors.h"
 #include "python/binding/memory_fraction.h"
@@ -24,6 +25,7 @@ PYBIND11_MODULE(_C, module) {
   ac2::python::add_policies(module);
   ac2::python::add_budgets(module);
   ac2::python::add_scope(module);
+  ac2::python::add_forms(module);
   ac2::python::add_modules(module);
   ac2::python::add_kernels(module);
   ac2::python::add_exchange_api(module);

@@ -17,6 +17,7 @@
 #include "ac2/plan.h"
 #include "python/binding/decisions.h"
 #include "python/binding/errors.h"
+#include "python/binding/forms.h"
 #include "python/binding/held_object.h"
 #include "python/binding/path.h"
 #include "python/binding/python_policy.h"
@@ -31,10 +32,10 @@ using WithoutGil = py::call_guard<py::gil_scoped_release>;
 
 std::unique_ptr<StepPlanner> make_planner(const py::function& step, bool modelled_costs,
                                           std::optional<int64_t> recording_budget,
-                                          std::optional<double> copy_bytes_per_forward, int64_t copy_min_bytes,
-                                          std::optional<c10::Device> step_peak_on, const py::object& allow_inexact) {
+                                          std::optional<double> copy_bytes_per_forward,
+                                          std::optional<c10::Device> step_peak_on, const py::sequence& given) {
   const HeldObject held(step);
-  const std::optional<PolicyDecision> form = to_form(allow_inexact, "allow_inexact");
+  const Forms forms = to_forms(given);
   const std::function<void()> call = [&held] {
     const py::gil_scoped_acquire gil;
     calling_python([&] { return py::object(held.get()()); });
@@ -42,10 +43,9 @@ std::unique_ptr<StepPlanner> make_planner(const py::function& step, bool modelle
   const py::gil_scoped_release no_gil;
   return std::make_unique<StepPlanner>(call, PlanOptions{.modelled_costs = modelled_costs,
                                                          .recording_budget = recording_budget,
+                                                         .forms = forms,
                                                          .copy_bytes_per_forward = copy_bytes_per_forward,
-                                                         .copy_min_bytes = copy_min_bytes,
-                                                         .step_peak_on = step_peak_on,
-                                                         .allow_inexact = form});
+                                                         .step_peak_on = step_peak_on});
 }
 
 // The overload "aten::add.Tensor"; "aten::mm" or "aten::mm.default" for the one without a name. Null for a name that no
@@ -92,40 +92,63 @@ py::object decision_for(const py::object& given, const py::object& inputs, const
   return decision ? from_decision(*decision) : py::none();
 }
 
+// PlanSummary::Use, a tuple with names.
+py::handle form_use_class() {
+  static PyObject* const type = [] {
+    py::object made = py::module_::import("collections")
+                          .attr("namedtuple")("FormUse", py::make_tuple("form", "values", "bytes", "cost"));
+    made.attr("__module__") = "ac2._C";
+    made.attr("__doc__") = "What a plan holds in one form.";
+    return made.release().ptr();
+  }();
+  return type;
+}
+
+py::list uses_of(const PlanSummary& summary) {
+  py::list uses;
+  for (const PlanSummary::Use& use : summary.uses) {
+    uses.append(form_use_class()(use.form, use.values, use.bytes, use.cost));
+  }
+  return uses;
+}
+
+Plan load(const py::object& given, const py::sequence& own) {
+  const std::string path = path_of(given, "load_plan");
+  const Forms forms = to_forms(own);
+  const py::gil_scoped_release no_gil;
+  return Plan::load(path, forms);
+}
+
 void add_planner(py::module_& module) {
+  module.attr("FormUse") = form_use_class();
   py::class_<PlanSummary>(module, "PlanSummary", "What a plan comes to at most, as computed from the recorded step.")
       .def_readonly("forward_bytes", &PlanSummary::forward_bytes, "Held when backward begins.")
       .def_readonly("peak_bytes", &PlanSummary::peak_bytes, "The most held at any time.")
       .def_readonly("replayed_ops", &PlanSummary::replayed_ops, "In a backward.")
       .def_readonly("replay_cost", &PlanSummary::replay_cost, "In the unit of forward_cost: only ratios mean anything.")
       .def_readonly("forward_cost", &PlanSummary::forward_cost, "Of all the step's ops outside backward.")
-      .def_readonly("copied_values", &PlanSummary::copied_values, "Results that leave for the host's memory.")
-      .def_readonly("copied_bytes", &PlanSummary::copied_bytes, "Of these results.")
-      .def_readonly("copy_wait", &PlanSummary::copy_wait,
-                    "The time for which the step waits for copies, in the unit of forward_cost.")
+      .def_property_readonly(
+          "uses", &uses_of,
+          "For each form that holds results: form (its name), values, bytes before they are packed, "
+          "and cost, of packing and unpacking or of waiting for copies, in the unit of forward_cost.")
       .def_readonly("step_peak_bytes", &PlanSummary::step_peak_bytes,
                     "The most that all tensors on the StepPlanner's step_peak_on take in a step that follows the plan. "
                     "None where that was not measured.")
       .def_readonly("step_start_bytes", &PlanSummary::step_start_bytes,
                     "Of step_peak_bytes, what was there when the step began.")
-      .def_readonly("narrowed_values", &PlanSummary::narrowed_values, "Results that are packed into a narrower form.")
-      .def_readonly("narrowed_bytes", &PlanSummary::narrowed_bytes, "Of these results, before they are packed.")
-      .def_readonly("narrow_cost", &PlanSummary::narrow_cost,
-                    "Of packing and unpacking them, in the unit of forward_cost.")
       .def("__repr__", [](const PlanSummary& summary) {
         const auto or_none = [](std::optional<int64_t> bytes) { return bytes ? std::to_string(*bytes) : "None"; };
         return c10::str("PlanSummary(forward_bytes=", summary.forward_bytes, ", peak_bytes=", summary.peak_bytes,
                         ", replayed_ops=", summary.replayed_ops, ", replay_cost=", summary.replay_cost,
-                        ", forward_cost=", summary.forward_cost, ", copied_values=", summary.copied_values,
-                        ", copied_bytes=", summary.copied_bytes, ", copy_wait=", summary.copy_wait,
+                        ", forward_cost=", summary.forward_cost,
+                        ", uses=", py::repr(uses_of(summary)).cast<std::string>(),
                         ", step_peak_bytes=", or_none(summary.step_peak_bytes),
-                        ", step_start_bytes=", or_none(summary.step_start_bytes),
-                        ", narrowed_values=", summary.narrowed_values, ", narrowed_bytes=", summary.narrowed_bytes,
-                        ", narrow_cost=", summary.narrow_cost, ")");
+                        ", step_start_bytes=", or_none(summary.step_start_bytes), ")");
       });
-  py::class_<StepPlanner::Plan>(module, "Plan", "A policy that follows a plan, and what the plan comes to.")
-      .def_readonly("policy", &StepPlanner::Plan::policy)
-      .def_readonly("summary", &StepPlanner::Plan::summary);
+  py::class_<Plan, Policy>(module, "Plan",
+                           "A plan for a step: a policy, which brings its budget with it, and what the plan comes to.")
+      .def_property_readonly("policy", &Plan::policy, py::return_value_policy::copy, "The policy alone.")
+      .def_property_readonly("summary", &Plan::summary);
   py::class_<StepPlanner::Op>(module, "PlannedOp", "An op of the step whose results may be kept or not.")
       .def_readonly("name", &StepPlanner::Op::name, "\"aten::add.Tensor\".")
       .def_readonly("index", &StepPlanner::Op::index, "How many ops the step ran before it.")
@@ -133,8 +156,7 @@ void add_planner(py::module_& module) {
       .def_readonly("cost", &StepPlanner::Op::cost, "In the unit of PlanSummary.");
   py::class_<StepPlanner>(module, "StepPlanner")
       .def(py::init(&make_planner), py::arg("step"), py::arg("modelled_costs"), py::arg("recording_budget"),
-           py::arg("copy_bytes_per_forward"), py::arg("copy_min_bytes"), py::arg("step_peak_on"),
-           py::arg("allow_inexact"))
+           py::arg("copy_bytes_per_forward"), py::arg("step_peak_on"), py::arg("forms"))
       .def("plan", &StepPlanner::plan, WithoutGil(), py::arg("bytes"))
       .def("smallest", &StepPlanner::smallest, WithoutGil())
       .def(
@@ -155,14 +177,7 @@ void add_planner(py::module_& module) {
 void add_plans(py::module_& module) {
   add_planner(module);
   module.def("current_decision", &decision_for, py::arg("op"), py::arg("inputs"), py::arg("outputs"));
-  module.def(
-      "load_plan",
-      [](const py::object& given) {
-        const std::string path = path_of(given, "load_plan");
-        const py::gil_scoped_release no_gil;
-        return load_plan(path);
-      },
-      py::arg("path"));
+  module.def("load_plan", &load, py::arg("path"), py::arg("forms"));
   module.def(
       "sqrt_segments", [](int64_t modules) { return with_value_errors([&] { return nn::sqrt_segments(modules); }); },
       py::arg("modules"),

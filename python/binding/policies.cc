@@ -89,9 +89,6 @@ void add_parametrised(py::module_& module) {
       py::arg("ops"), py::arg("bits"), py::kw_only(), py::arg("seed") = 0,
       "Saves the results of the listed ops in 8, 4 or 1 bit a number and recomputes all others. Gradients change:\n"
       "docs/quantisation.md has the bound.");
-  module.def("quantized_form", &PyForm::quantized, py::arg("bits"), py::kw_only(), py::arg("seed") = 0,
-             "The form of quantize_ops with 8 or 4 bits by itself, for the allow_inexact of PolicyScope, plan and "
-             "StepPlanner.");
   module.def(
       "narrow_ops",
       [](const py::iterable& ops, at::ScalarType format) {
@@ -230,8 +227,7 @@ void add_policies(py::module_& module) {
              "The ops that save_compute_intensive() saves, as save_ops() takes them.");
   module.def("slow_ops", &policies::slow_ops, "The ops that speed() saves, as save_ops() takes them.");
   module.def("policy_by_name", [](const std::string& name) { return make([&] { return Policy(name); }); });
-  module.def("constant_policy",
-             [](const py::object& decision) { return Policy::constant(to_decision(decision, "The policy")); });
+  module.def("constant_policy", &constant_policy);
   module.def("callable_policy", &callable_policy);
   module.def("by_operator_policy", &by_operator_policy);
   module.def("operator_decisions", &operator_decisions);

@@ -25,7 +25,7 @@ std::string answer_for(const c10::OperatorHandle& op) {
   return "What the policy returned for " + name.name + (name.overload_name.empty() ? "" : "." + name.overload_name);
 }
 
-// A policy's functions, referred to weakly. With the GIL.
+// A policy's functions, or its decision, referred to weakly. With the GIL.
 class Functions {
  public:
   explicit Functions(const py::object& functions) : weak_(py::weakref(functions)) {}
@@ -76,6 +76,20 @@ py::object by_operator_policy(const py::object& functions) {
     });
   });
   return holding(internal::harmless(std::move(policy)), functions);
+}
+
+py::object constant_policy(const py::object& decision) {
+  const char* const where = "The policy";
+  const PolicyDecision decided = to_decision(decision, where);
+  if (decided.form() == nullptr) {
+    return py::cast(Policy::constant(decided));
+  }
+  // A form may be an object of the program's that has the policy.
+  Policy policy = Policy::by_operator([where, weak = Functions(decision)](const c10::OperatorHandle& /*op*/) {
+    const py::gil_scoped_acquire gil;
+    return calling_python_in_op([&] { return to_decision(weak.get(), where); });
+  });
+  return holding(internal::harmless(std::move(policy)), decision);
 }
 
 py::object operator_decisions(const py::object& policy) {

@@ -17,6 +17,8 @@ namespace ac2::python {
 pybind11::object callable_policy(const pybind11::object& functions);
 // Asked once for each operator and region as policy_fn(ctx, op).
 pybind11::object by_operator_policy(const pybind11::object& functions);
+// The same decision for every op.
+pybind11::object constant_policy(const pybind11::object& decision);
 // The Python object of a policy that is made of what Python holds, which lives as long as it does.
 pybind11::object holding(Policy policy, pybind11::object held);
 

@@ -2,6 +2,7 @@
 
 #include <c10/core/DispatchKey.h>
 #include <c10/core/DispatchKeySet.h>
+#include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <memory>
@@ -13,7 +14,7 @@
 #include "ac2/expose.h"
 #include "ac2/internal/libtorch/managed_tensors.h"
 #include "ac2/internal/record/early_counts.h"
-#include "ac2/internal/record/numpy_view.h"
+#include "ac2/internal/record/handed_out.h"
 #include "ac2/internal/region/compiler_tracing.h"
 #include "ac2/internal/region/region_keys.h"
 #include "ac2/internal/region/unit_boundary.h"
@@ -23,10 +24,12 @@
 #include "ac2/op_scopes.h"
 #include "ac2/report.h"
 #include "ac2/trace.h"
+#include "python/binding/being_packed.h"
 #include "python/binding/budgets.h"
 #include "python/binding/copies.h"
 #include "python/binding/decisions.h"
 #include "python/binding/errors.h"
+#include "python/binding/forms.h"
 #include "python/binding/held_object.h"
 #include "python/binding/scope.h"
 #include "python/binding/traces.h"
@@ -145,13 +148,13 @@ void gather_units_of_fsdp(const std::vector<at::Tensor>& parameters) {
 
 std::unique_ptr<PyScope> open_scope(const py::object& policy, const py::object& memory_budget, bool modelled_costs,
                                     bool verify, bool timeline, const std::optional<OffloadOptions>& offload,
-                                    bool gather_units, bool keep_for_next_backward, const py::object& allow_inexact) {
+                                    bool gather_units, bool keep_for_next_backward, const py::sequence& forms) {
   ScopeOptions options{.modelled_costs = modelled_costs,
                        .verify = verify,
                        .timeline = timeline,
                        .offload = offload,
                        .keep_for_next_backward = keep_for_next_backward,
-                       .allow_inexact = to_form(allow_inexact, "allow_inexact")};
+                       .forms = to_forms(forms)};
   if (gather_units) {
     options.gather_units = &gather_units_of_fsdp;
   }
@@ -173,7 +176,7 @@ std::string repr_of(const TraceStats& stats) {
                   ", recomputed_bytes=", stats.recomputed_bytes, ", replayed_bytes=", stats.replayed_bytes,
                   ", verified_results=", stats.verified_results, ", peak_bytes=", stats.peak_bytes,
                   ", copied_bytes=", stats.copied_bytes, ", evicted_values=", stats.evicted_values,
-                  ", evicted_bytes=", stats.evicted_bytes, ", narrowed_values=", stats.narrowed_values,
+                  ", evicted_bytes=", stats.evicted_bytes, ", packed_values=", stats.packed_values,
                   ", offloaded_bytes=", stats.offloaded_bytes, ", not_offloaded_bytes=", stats.not_offloaded_bytes,
                   ")");
 }
@@ -197,8 +200,8 @@ void add_trace(py::module_& module) {
                     "Copied so far because an op was about to overwrite a value that was still needed.")
       .def_readonly("evicted_values", &TraceStats::evicted_values, "Values that a memory budget dropped so far.")
       .def_readonly("evicted_bytes", &TraceStats::evicted_bytes, "Bytes of those.")
-      .def_readonly("narrowed_values", &TraceStats::narrowed_values,
-                    "Values that a memory budget packed into a narrower form so far, in place of dropping them.")
+      .def_readonly("packed_values", &TraceStats::packed_values,
+                    "Values that a memory budget packed into a form so far, in place of dropping them.")
       .def_readonly("offloaded_bytes", &TraceStats::offloaded_bytes, "Now in another memory, or on the way there.")
       .def_readonly("not_offloaded_bytes", &TraceStats::not_offloaded_bytes,
                     "Should have been offloaded, but no pinned memory was left.")
@@ -243,11 +246,9 @@ Args:
     inputs: offloads what the region takes from outside for backward too, but leaves that require a gradient.
     read_ahead_bytes: the most bytes of the device for values that were copied back ahead of their use.
     in_flight_bytes: the most bytes that stay on the device because their copy is not done.
-    max_pinned_bytes: the most pinned memory of the process for values of one device.
-    instead_of_dropping: under a memory budget, copies values that there is soon no room for to the host, where that takes
-        less time than to compute them again. Without a budget a warning says that it has no effect.)")
+    max_pinned_bytes: the most pinned memory of the process for values of one device.)")
       .def(py::init([](int64_t min_bytes, bool inputs, int64_t read_ahead_bytes, int64_t in_flight_bytes,
-                       int64_t max_pinned_bytes, bool instead_of_dropping) {
+                       int64_t max_pinned_bytes) {
              for (const int64_t bytes : {min_bytes, read_ahead_bytes, in_flight_bytes, max_pinned_bytes}) {
                if (bytes < 0) {
                  throw py::value_error(
@@ -258,35 +259,30 @@ Args:
                                    .inputs = inputs,
                                    .read_ahead_bytes = read_ahead_bytes,
                                    .in_flight_bytes = in_flight_bytes,
-                                   .max_pinned_bytes = max_pinned_bytes,
-                                   .instead_of_dropping = instead_of_dropping};
+                                   .max_pinned_bytes = max_pinned_bytes};
            }),
            py::kw_only(), py::arg("min_bytes") = defaults.min_bytes, py::arg("inputs") = defaults.inputs,
            py::arg("read_ahead_bytes") = defaults.read_ahead_bytes,
            py::arg("in_flight_bytes") = defaults.in_flight_bytes,
-           py::arg("max_pinned_bytes") = defaults.max_pinned_bytes,
-           py::arg("instead_of_dropping") = defaults.instead_of_dropping)
+           py::arg("max_pinned_bytes") = defaults.max_pinned_bytes)
       // So that a module that was wrapped with one can be copied and pickled.
       .def(py::pickle(
           [](const OffloadOptions& options) {
             return py::make_tuple(options.min_bytes, options.inputs, options.read_ahead_bytes, options.in_flight_bytes,
-                                  options.max_pinned_bytes, options.instead_of_dropping);
+                                  options.max_pinned_bytes);
           },
           [](const py::tuple& state) {
             return OffloadOptions{.min_bytes = state[0].cast<int64_t>(),
                                   .inputs = state[1].cast<bool>(),
                                   .read_ahead_bytes = state[2].cast<int64_t>(),
                                   .in_flight_bytes = state[3].cast<int64_t>(),
-                                  .max_pinned_bytes = state[4].cast<int64_t>(),
-                                  // A pickle of version 0.1 has no such entry.
-                                  .instead_of_dropping = state.size() > 5 && state[5].cast<bool>()};
+                                  .max_pinned_bytes = state[4].cast<int64_t>()};
           }))
       .def_readonly("min_bytes", &OffloadOptions::min_bytes)
       .def_readonly("inputs", &OffloadOptions::inputs)
       .def_readonly("read_ahead_bytes", &OffloadOptions::read_ahead_bytes)
       .def_readonly("in_flight_bytes", &OffloadOptions::in_flight_bytes)
-      .def_readonly("max_pinned_bytes", &OffloadOptions::max_pinned_bytes)
-      .def_readonly("instead_of_dropping", &OffloadOptions::instead_of_dropping);
+      .def_readonly("max_pinned_bytes", &OffloadOptions::max_pinned_bytes);
 }
 
 // A tensor hands out its pointer. Anything that is no tensor is none of ours, so the caller raises its own error.
@@ -296,6 +292,9 @@ void tell_of_pointer(py::handle object) {
     return;
   }
   const at::Tensor tensor = THPVariable_Unpack(object.ptr());
+  if (BeingPacked::is(tensor)) {
+    return;
+  }
   const py::gil_scoped_release no_gil;
   tell(tensor);
 }
@@ -307,7 +306,16 @@ void add_tensors(py::module_& module) {
     tag_with_policy(tensor, made);
   });
   module.def("expose", &tell_of_pointer<&expose>);
-  module.def("before_numpy_view", &tell_of_pointer<&internal::before_numpy_view>);
+  module.def("before_pointer", &tell_of_pointer<&internal::before_pointer>);
+  module.def("before_capsule", &tell_of_pointer<&internal::before_capsule>);
+  module.def("before_unseen_write", &tell_of_pointer<&internal::before_unseen_write>);
+  module.def("before_storage_is_shared", [](py::handle storage) {
+    if (live_node_count() > 0 && torch::isStorage(storage.ptr())) {
+      const c10::Storage shared = torch::createStorage(storage.ptr());
+      const py::gil_scoped_release no_gil;
+      internal::before_unseen_write_to(shared);
+    }
+  });
   module.def("note_early_count", [](const at::Tensor& tensor) { internal::note_early_count(tensor); });
   module.def("manage_storage", [](const at::Tensor& tensor, std::string name, bool is_out_of_date) {
     with_value_errors([&] { internal::manage_storage(tensor, std::move(name), is_out_of_date); });

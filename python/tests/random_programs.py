@@ -114,6 +114,11 @@ def noisy(tensor: torch.Tensor) -> torch.Tensor:
     return tensor + torch.rand_like(tensor)
 
 
+@torch.library.custom_op("random_programs::halve", mutates_args=("tensor",))
+def halve(tensor: torch.Tensor) -> None:
+    kernel(tensor)
+
+
 @noisy.register_fake
 def _(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(tensor)
@@ -186,8 +191,7 @@ MODES = ["Passes()", "Doubled()"] + [f"Sine(aten.{op})" for op in CHANGED_OPS]
 SLOTS, INPUTS = "abcd", "pqxy"
 
 # {t} and {o} are slots that are assigned, {u}, {v}, {w} and {s} slots or inputs, {i} an input, {m} and {n} modes. Drawn
-# are programs of which docs/reliability.md says that they are exact: nothing that a region holds is written to by an op
-# after the region, and leaves get other data after it only.
+# are programs of which docs/reliability.md says that they are exact: leaves get other data after the region only.
 PURE = [
     "{t} = {u}.sin()", "{t} = {u}.cos() * {v}", "{t} = {u}.exp() / 9", "{t} = {u} + {v}", "{t} = {u} * {v}",
     "{t} = {u}.tanh() - {v}", "{t} = {u}.to({v}.dtype).mm({v}) / 4", "{t} = {u}.softmax(1)",
@@ -294,6 +298,7 @@ LATE_WRITES = [
     "x.add_(1)", "y[:, 1].mul_(0.5)", "z.mul_(2)", "{t}.detach().mul_(0.5)", "torch.sin({u}.detach(), out=z)",
     "with torch.no_grad():\n    torch._foreach_add_([z, x], 1)", "memory.mul_(0.5)", "image.add_(1)",
     "with ac2.PolicyScope():\n    z.neg_()", "stored(z).numpy()[:] = 0.25", "torch.nn.functional.relu_(z)", "z.set_(z.clone())\nz.add_(1)",
+    "kernel(z)", "kernel(memory)", "halve(stored(z))", "halve(stored(x).detach())", "with ac2.PolicyScope():\n    halve(stored(z))",
 ]  # fmt: skip
 # By an op that does not say that it draws.
 DRAWS = ["{t} = torch.ops.random_programs.noisy(stored({u}).detach().float()) * {v}", "{t} = torch.ops.random_programs.noisy(z) + {u}"]

@@ -219,6 +219,108 @@ def test_what_an_op_defined_in_python_writes_to_is_copied_first(policy, writes):
     assert same_bits(torch.autograd.grad(loss, w)[0], expected[0])
 
 
+@torch.library.custom_op("ac2_tests::increment", mutates_args=("x",))
+def increment(x: torch.Tensor) -> None:
+    x.add_(1)
+
+
+@torch.library.custom_op("ac2_tests::increment_by_numpy", mutates_args=("x",))
+def increment_by_numpy(x: torch.Tensor) -> None:
+    x.numpy()[:] += 1
+
+
+def in_no_region(write, x):
+    write(x)
+
+
+def in_a_later_region(write, x):
+    with ac2.PolicyScope("recompute_all"):
+        write(x)
+
+
+def while_checkpointing_is_off(write, x):
+    with ac2.PolicyScope("recompute_all"), ac2.DisableCheckpointing():
+        write(x)
+
+
+def by_an_op_of_its_own(write, x):
+    @torch.library.custom_op("ac2_tests::young", mutates_args=("x",))
+    def young(x: torch.Tensor) -> None:
+        write(x)
+
+    young(x)
+
+
+USES = {
+    "taken": lambda x, state: (x * state.cos()).sin(),
+    "saved": lambda x, state: (x * state).sin(),
+    "taken and saved": lambda x, state: (x * state.cos() * state).sin(),
+}
+REACHED_BY = {"itself": lambda x: x, "a view": lambda x: x[2:], "detach": torch.Tensor.detach, "data": lambda x: x.data}
+
+
+@pytest.mark.parametrize("policy", ["recompute_all", "must_save_all", "speed"])
+@pytest.mark.parametrize("where", [in_no_region, in_a_later_region, while_checkpointing_is_off, by_an_op_of_its_own])
+@pytest.mark.parametrize("write", [increment, increment_by_numpy], ids=["by an op", "by numpy"])
+@pytest.mark.parametrize("reach", REACHED_BY.values(), ids=REACHED_BY.keys())
+@pytest.mark.parametrize("use", USES.values(), ids=USES.keys())
+def test_an_op_defined_in_python_writes_between_a_region_and_its_backward(policy, where, write, reach, use):
+    """Where plain PyTorch has a gradient, it is the same one, and where plain PyTorch has an error, there is one."""
+
+    def gradient(region, where):
+        x, state = torch.arange(8.0).requires_grad_(), torch.arange(8.0)
+        with region:
+            loss = use(x, state).sum()
+        where(write, reach(state))
+        try:
+            loss.backward()
+        except RuntimeError as error:
+            assert "modified by an inplace operation" in str(error)
+            return None
+        return x.grad
+
+    expected, found = gradient(contextlib.nullcontext(), in_no_region), gradient(ac2.PolicyScope(policy), where)
+    assert (found is None) == (expected is None)
+    assert expected is None or same_bits(found, expected)
+
+
+def batch_norm_into(k):
+    torch.nn.functional.batch_norm(torch.arange(8.0).view(4, 2), k[:2], torch.ones(2), training=True)
+
+
+def noise_into(k):
+    torch.ops.aten.rrelu_with_noise(torch.arange(-4.0, 4.0), k, 0.1, 0.3, True, torch.Generator().manual_seed(1))
+
+
+def halve(x):
+    x.detach().numpy()[:] /= 2
+
+
+def an_op_of_a_library(k):
+    library = torch.library.Library("ac2_tests_uncounted", "FRAGMENT")  # noqa: TOR901
+    LIBRARIES.append(library)
+    if not hasattr(torch.ops.ac2_tests_uncounted, "halve"):
+        library.define("halve(Tensor(a!) x) -> ()")
+        library.impl("halve", halve, "CPU")
+    torch.ops.ac2_tests_uncounted.halve(k)
+
+
+@pytest.mark.parametrize("policy", ["recompute_all", "must_save_all", "speed"])
+@pytest.mark.parametrize("write", [batch_norm_into, noise_into, an_op_of_a_library])
+@pytest.mark.parametrize("is_result", [False, True])
+def test_what_nobody_counts_is_read_by_backward_where_autograd_has_saved_the_tensor(policy, write, is_result):
+    def gradient(region):
+        p, x = torch.ones(8, requires_grad=True), torch.arange(1.0, 9.0)
+        with region:
+            k = x * 2 if is_result else x
+            loss = (p * k).sum()
+        write(k.detach())
+        loss.backward()
+        return p.grad
+
+    assert same_bits(gradient(ac2.PolicyScope(policy)), gradient(contextlib.nullcontext()))
+
+
 def test_a_python_kernel_of_a_library_is_replayed():
     library = torch.library.Library("ac2_tests_2", "DEF")  # noqa: TOR901
     LIBRARIES.append(library)

@@ -1,5 +1,6 @@
 """Kernels that extension modules bind and that write through pointers: a region gives what plain PyTorch gives."""
 
+import contextlib
 import ctypes
 import gc
 import importlib.util
@@ -303,6 +304,53 @@ def test_a_kernel_after_the_region_leaves_what_ops_read(kernels, write, options)
     assert_as_plain(gradient, options)
 
 
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_kernel_after_the_region_leaves_what_ops_read_of_a_tensor_from_outside(kernels, write, saved, options):
+    def gradient(region):
+        x, outside = leaf(), torch.arange(float(N))
+        with region:
+            loss = (outside.cos() * x).exp().tanh().sum()
+            if saved:
+                loss = loss + (outside * x).sum()
+        write(kernels, outside)
+        loss.backward()
+        return (x.grad,)
+
+    assert_as_plain(gradient, options)
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_kernel_writes_to_a_tensor_by_another_one_over_the_same_memory(kernels, is_over, options):
+    def gradient(region):
+        x, outside = leaf(), torch.arange(float(N))
+        alias = torch.from_dlpack(outside)
+        with region:
+            loss = (outside.cos() * x).exp().tanh().sum()
+            if not is_over:
+                kernels.neg_(alias)
+        if is_over:
+            kernels.neg_(alias)
+        loss.backward()
+        return (x.grad,)
+
+    assert_as_plain(gradient, options)
+
+
+def test_the_copy_of_what_a_kernel_overwrites_after_the_region_is_made_once_and_only_if_the_kernel_writes(kernels):
+    x = leaf()
+    outside = torch.ones(N)
+    with ac2.PolicyScope() as scope:
+        loss = (outside.cos() * x).exp().sin().sum()
+    kernels.sum(outside)
+    assert scope.trace.stats().copied_bytes == 0
+    kernels.neg_(outside)
+    assert scope.trace.stats().copied_bytes == N * 4
+    kernels.neg_(outside)
+    assert scope.trace.stats().copied_bytes == N * 4
+    loss.backward()
+
+
 def in_doubles(context, op, *args, **kwargs):
     return ac2.SaveWithHooks(lambda tensor: tensor.double(), lambda tensor: tensor.float())
 
@@ -311,9 +359,9 @@ def in_doubles(context, op, *args, **kwargs):
     "options",
     [
         {"policy": in_doubles},
-        {"memory_budget": ac2.MemoryBudget.soft(64), "allow_inexact": ac2.SaveWithHooks(lambda tensor: tensor.double(), lambda tensor: tensor.float())},
+        {"memory_budget": ac2.MemoryBudget.soft(64), "forms": [ac2.forms.functions(torch.Tensor.double, torch.Tensor.float)]},
     ],
-    ids=["packed", "narrowed"],
+    ids=["decided", "for room"],
 )
 def test_a_kernel_that_writes_to_what_is_held_in_a_form(kernels, options):
     def gradient(region):
@@ -552,3 +600,26 @@ def test_a_kernel_of_ctypes_is_what_backward_sees(shared_object, options):
         return (x.grad,)
 
     assert_as_plain(gradient, options)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda c: c.apply_(lambda number: number / 2),
+        lambda c: c.map_(torch.arange(float(N)), lambda number, other: number * other),
+        lambda c: c[2:].apply_(lambda number: number + 1),
+        lambda c: c.data.apply_(lambda number: number + 1),
+    ],
+)
+def test_apply_and_map_write_between_a_region_and_its_backward(options, write):
+    def step(scope):
+        torch.manual_seed(0)
+        w, c = torch.randn(N, requires_grad=True), torch.randn(N)
+        with scope:
+            y = ((c * 2).exp() * w).sin()
+        write(c)
+        return torch.autograd.grad(y.sum(), w)[0], c
+
+    plain = step(contextlib.nullcontext())
+    assert all(same_bits(a, b) for a, b in zip(step(ac2.PolicyScope(**options)), plain))

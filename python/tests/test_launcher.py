@@ -406,6 +406,30 @@ def test_an_unknown_policy_is_named_where_torch_is_imported():
     assert len(ended.stderr.splitlines()) == 1
 
 
+def test_forms_are_used_by_the_budget_and_a_wrong_list_is_named(tmp_path):
+    program = write(
+        tmp_path / "packs.py",
+        """
+        import torch
+        torch.manual_seed(0)
+        w = torch.randn(256, 256) / 16
+        x = torch.randn(256, 256, requires_grad=True)
+        y = x
+        for _ in range(8):
+            y = (y @ w @ w).tanh()
+        y.sum().backward()
+        print(x.grad.double().sum().item().hex())
+        """,
+    )
+    plain = run(program)
+    packed = launch("--memory-budget", "soft:1MiB", "--forms", f"one_bit,file:{tmp_path}", program)
+    assert (packed.returncode, packed.stdout) == (0, plain.stdout)
+    assert "packed" in packed.stderr
+    wrong = launch("--forms", "gzip", "-c", "import torch; print('goes on')")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert wrong.stderr.startswith('ac2: error: AC2_FORMS, or --forms: has "gzip"; expected some of one_bit')
+
+
 def test_an_error_about_memory_ends_with_what_is_held(tmp_path):
     program = write(
         tmp_path / "fails.py",

@@ -25,8 +25,9 @@ def test_every_public_name_has_a_docstring():
         value = getattr(ac2, name)
         if not isinstance(value, str):
             assert inspect.getdoc(value), name
-    for name in ac2.policies.__all__:
-        assert inspect.getdoc(getattr(ac2.policies, name)), name
+    for module in (ac2.forms, ac2.policies):
+        for name in module.__all__:
+            assert inspect.getdoc(getattr(module, name)), name
     assert len(inspect.getdoc(ac2.checkpoint).splitlines()) > 20
 
 

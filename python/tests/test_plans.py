@@ -1,6 +1,7 @@
 """Plans, blocks inside regions, and what is asked of the policies in force: what C++ has, under the same names."""
 
 import os
+import pickle
 import re
 
 import pytest
@@ -74,6 +75,19 @@ def test_plan_is_the_planners_policy():
     assert _gradient_is_plain(loss, x)
 
 
+def test_a_plan_is_a_policy_that_says_what_it_comes_to(tmp_path):
+    x, w = _inputs()
+    plan = ac2.StepPlanner(lambda: _step(x, w), modelled_costs=True).smallest()
+    plan.save(tmp_path / "plan.json")
+    again = ac2.Plan.load(tmp_path / "plan.json")
+    for given in (plan, again, ac2.plan(lambda: _step(x, w), plan.summary.peak_bytes, modelled_costs=True)):
+        assert isinstance(given, ac2.Plan) and repr(given.summary) == repr(plan.summary)
+        with ac2.PolicyScope(given) as scope:
+            loss = _step(x, w)
+        assert scope.trace.stats().saved_bytes == plan.summary.forward_bytes + x.nbytes + w.nbytes
+        assert _gradient_is_plain(loss, x)
+
+
 def test_a_plan_is_saved_and_loaded(tmp_path):
     x, w = _inputs()
     planner = ac2.StepPlanner(lambda: _step(x, w), modelled_costs=True)
@@ -110,16 +124,18 @@ def test_a_plan_is_saved_and_loaded(tmp_path):
 
 def test_a_plan_copies_where_that_is_faster_and_says_so(tmp_path):
     x, w = (t.detach().to("meta").requires_grad_() for t in _inputs())
-    copies = {"modelled_costs": True, "copy_bytes_per_forward": 1e6, "copy_min_bytes": 0}
+    copies = {"modelled_costs": True, "copy_bytes_per_forward": 1e6, "forms": [ac2.forms.host_memory(min_bytes=0)]}
     planner, without = ac2.StepPlanner(lambda: _step(x, w), **copies), ac2.StepPlanner(lambda: _step(x, w))
     bytes = without.smallest().summary.peak_bytes
     made, plain = planner.plan(bytes), without.plan(bytes)
-    assert plain.summary.copied_values == plain.summary.copied_bytes == plain.summary.copy_wait == 0
-    assert made.summary.copied_values > 0 and made.summary.copied_bytes > 0
-    assert made.summary.replay_cost + made.summary.copy_wait < plain.summary.replay_cost
-    assert f"copied_values={made.summary.copied_values}" in repr(made.summary)
+    assert plain.summary.uses == []
+    (use,) = made.summary.uses
+    assert use.form == "host memory" and use.values > 0 and use.bytes > 0
+    assert made.summary.replay_cost + use.cost < plain.summary.replay_cost
+    assert f"uses=[FormUse(form='host memory', values={use.values}, bytes={use.bytes}, cost=" in repr(made.summary)
+    assert pickle.loads(pickle.dumps(use)) == use == ("host memory", use.values, use.bytes, use.cost)
     made.policy.save(tmp_path / "plan.json")
-    assert '"ac2_plan":3' in (tmp_path / "plan.json").read_text()
+    assert '"ac2_plan":5' in (tmp_path / "plan.json").read_text()
     ac2.load_plan(tmp_path / "plan.json").save(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_text() == (tmp_path / "plan.json").read_text()
     # On the CPU there is nothing to copy to. What the plan would copy stays, within its bytes.
@@ -153,19 +169,18 @@ def test_a_plan_packs_where_that_is_cheaper_and_says_so(tmp_path):
         forward().backward()
 
     plain = torch.autograd.grad(forward(), x)[0]
-    form = ac2.policies.quantized_form(8)
-    planner = ac2.StepPlanner(step, modelled_costs=True, allow_inexact=form)
+    forms = [ac2.forms.quantized(8)]
+    planner = ac2.StepPlanner(step, modelled_costs=True, forms=forms)
     without = ac2.StepPlanner(step, modelled_costs=True)
     bytes = without.smallest().summary.peak_bytes
     made, exact = planner.plan(bytes), without.plan(bytes)
-    assert exact.summary.narrowed_values == exact.summary.narrowed_bytes == exact.summary.narrow_cost == 0
-    assert made.summary.narrowed_values > 0
-    assert made.summary.narrowed_bytes == made.summary.narrowed_values * 512 * 512 * 4
-    assert made.summary.replay_cost + made.summary.narrow_cost < exact.summary.replay_cost
-    assert f"narrowed_values={made.summary.narrowed_values}" in repr(made.summary)
+    assert exact.summary.uses == []
+    (use,) = made.summary.uses
+    assert use.form == "quantized 8 bits, seed 0" and use.values > 0 and use.bytes == use.values * 512 * 512 * 4
+    assert made.summary.replay_cost + use.cost < exact.summary.replay_cost
     made.policy.save(tmp_path / "plan.json")
     assert '"form":"quantized 8 bits, seed 0"' in (tmp_path / "plan.json").read_text()
-    for policy in (made.policy, ac2.load_plan(tmp_path / "plan.json"), ac2.plan(step, bytes, modelled_costs=True, allow_inexact=form)):
+    for policy in (made.policy, ac2.load_plan(tmp_path / "plan.json"), ac2.plan(step, bytes, modelled_costs=True, forms=forms)):
         with ac2.PolicyScope(policy) as scope:
             loss = forward()
         gradient = torch.autograd.grad(loss, x)[0]
@@ -173,26 +188,27 @@ def test_a_plan_packs_where_that_is_cheaper_and_says_so(tmp_path):
         assert 0 < (gradient - plain).norm() / plain.norm() < 0.1
 
 
-def test_a_plan_packs_in_a_form_of_the_programs_own_which_has_no_name_in_a_file(tmp_path):
+def test_a_plan_packs_by_functions_of_the_program_which_have_no_name_in_a_file(tmp_path):
     forward, _ = _step_of_products()
     packed = []
     pack = lambda tensor: packed.append(tensor.shape) or tensor.to(torch.float8_e4m3fn)
-    quarters = ac2.SaveWithHooks(pack, lambda quarter: quarter.float())
+    quarters = ac2.forms.functions(pack, lambda quarter: quarter.float())
     exact = ac2.StepPlanner(lambda: forward().backward(), modelled_costs=True).smallest()
-    planner = ac2.StepPlanner(lambda: forward().backward(), modelled_costs=True, allow_inexact=quarters)
+    planner = ac2.StepPlanner(lambda: forward().backward(), modelled_costs=True, forms=[quarters])
     made = planner.plan(exact.summary.peak_bytes)
-    assert made.summary.narrowed_values > 0
+    (use,) = made.summary.uses
+    assert use.form == quarters.name
     packed.clear()
     with ac2.PolicyScope(made.policy):
         loss = forward()
-    assert len(packed) == made.summary.narrowed_values
+    assert len(packed) == use.values
     loss.backward()
     with pytest.raises(RuntimeError, match="has no name in a file"):
         made.policy.save(tmp_path / "plan.json")
-    with pytest.raises(TypeError, match="allow_inexact is 8; expected a form to pack values in"):
-        ac2.StepPlanner(lambda: None, allow_inexact=8)
-    with pytest.raises(RuntimeError, match="copy_bytes_per_forward were both given"):
-        ac2.StepPlanner(lambda: None, allow_inexact=quarters, copy_bytes_per_forward=1e9)
+    with pytest.raises(TypeError, match="^forms is 8; expected a list of forms"):
+        ac2.StepPlanner(lambda: None, forms=8)
+    with pytest.raises(RuntimeError, match=r"has no form that copies. Add ac2.forms.host_memory\(\)"):
+        ac2.StepPlanner(lambda: None, forms=[quarters], copy_bytes_per_forward=1e9)
 
 
 @pytest.mark.parametrize("wrong", [0, -1.5, float("inf"), float("nan")])
@@ -201,8 +217,6 @@ def test_a_speed_of_copies_that_is_not_positive_is_an_error(wrong):
         ac2.StepPlanner(lambda: None, copy_bytes_per_forward=wrong)
     with pytest.raises(TypeError, match="copy_bytes_per_forward is '25GB'; expected a number of bytes"):
         ac2.StepPlanner(lambda: None, copy_bytes_per_forward="25GB")
-    with pytest.raises((TypeError, ValueError), match="copy_min_bytes is"):
-        ac2.StepPlanner(lambda: None, copy_min_bytes=wrong or True)
 
 
 def test_summarize_asks_of_each_op_in_the_order_of_the_program():
@@ -324,8 +338,10 @@ _OTHERWISE = {
     "NamedTensor": "policies by name are those of ac2.policies",
     "OpContext": "policy_fn(ctx, op, *args, **kwargs)",
     "PlanOptions": "keyword arguments",
+    "FormEstimate": "a tuple (bytes, pack_cost, unpack_cost)",
+    "FormInput": "the arguments of Form.takes",
     "Policy": "a name, a callable, a list of ops, or one of ac2.policies",
-    "PolicyDecision": "a CheckpointPolicy, a bool or SaveWithHooks",
+    "PolicyDecision": "a CheckpointPolicy, a bool, a form or SaveWithHooks",
     "PolicyInstance": "first_of and the other composed policies of ac2.policies",
     "policy_for": "of internal",
     "ScopeOptions": "keyword arguments",
@@ -363,6 +379,8 @@ def test_python_has_all_policies_that_cpp_has():
 
 def test_python_has_all_that_cpp_has():
     names = _names_of_cpp("ac2", os.path.join("ac2", "nn"))
-    assert {"PolicyScope", "StepPlanner", "plan", "explain"} <= names  # the headers were read
-    assert sorted(name for name in names if name not in _OTHERWISE and not hasattr(ac2, name)) == []
+    assert {"PolicyScope", "StepPlanner", "plan", "explain", "Form", "one_bit"} <= names  # the headers were read
+    there = {*dir(ac2), *ac2.forms.__all__}
+    assert sorted(name for name in names if name not in _OTHERWISE and name not in there) == []
+    assert set(ac2.forms.__all__) <= names
     assert sorted(name for name in _OTHERWISE if name not in names or hasattr(ac2, name)) == []

@@ -267,6 +267,34 @@ def test_an_array_that_is_made_of_what_a_region_has_taken_may_be_filled(when, op
     assert same_bits(gradient(ac2.PolicyScope(**options)), gradient(ac2.DisableCheckpointing()))
 
 
+def write_through(capsule, count):
+    """As a library does that has taken the capsule: a DLManagedTensor begins with the pointer to the bytes."""
+    ctypes.pythonapi.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    ctypes.pythonapi.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    managed = ctypes.pythonapi.PyCapsule_GetPointer(capsule, b"dltensor")
+    data = ctypes.c_void_p.from_address(managed).value
+    ctypes.memmove(data, (ctypes.c_float * count)(*[3] * count), 4 * count)
+
+
+CAPSULES = {"method": lambda tensor: tensor.__dlpack__(), "function": lambda tensor: torch.utils.dlpack.to_dlpack(tensor)}
+
+
+@pytest.mark.parametrize("capsule_of", CAPSULES.values(), ids=CAPSULES.keys())
+@pytest.mark.parametrize("options", [{"policy": "recompute_all"}, {"policy": "must_save_all"}, {"memory_budget": 4096}])
+def test_a_capsule_that_is_made_after_the_region_of_what_the_region_has_taken_may_be_written_to(capsule_of, options):
+    def gradient(region):
+        x = torch.full((4, 4), 0.5).requires_grad_()
+        outside, saved = torch.ones(4, 4), torch.ones(4, 4)
+        with region:
+            y = ((outside.sin() + saved.cos()) * x * saved).exp().sum()
+        write_through(capsule_of(outside), 16)
+        write_through(capsule_of(saved), 16)
+        y.backward()
+        return x.grad
+
+    assert same_bits(gradient(ac2.PolicyScope(**options)), gradient(ac2.DisableCheckpointing()))
+
+
 @pytest.mark.parametrize("alias", [torch.from_dlpack, lambda v: torch.from_numpy(v.numpy())])
 @pytest.mark.parametrize("policy", ["recompute_all", "must_save_all"])
 def test_a_write_through_an_alias_is_a_write_to_the_tensor(alias, policy):
@@ -285,6 +313,30 @@ def test_a_write_through_an_alias_is_a_write_to_the_tensor(alias, policy):
         return x.grad
 
     assert same_bits(gradient(ac2.PolicyScope(policy)), gradient(ac2.DisableCheckpointing()))
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+@pytest.mark.parametrize("options", [{"policy": "recompute_all"}, {"policy": "must_save_all"}, {"memory_budget": 4096}])
+def test_what_a_region_has_taken_may_be_moved_to_shared_memory_and_written_to(is_over, options):
+    def gradient(region):
+        x = torch.full((4, 4), 0.5).requires_grad_()
+        outside = torch.ones(4, 4)
+
+        def share():
+            outside.share_memory_()
+            outside.add_(1)
+            outside.untyped_storage()[0] = 7  # as another process may
+
+        with region:
+            y = (outside.sin() * x).exp().sum()
+            if not is_over:
+                share()
+        if is_over:
+            share()
+        y.backward()
+        return x.grad
+
+    assert same_bits(gradient(ac2.PolicyScope(**options)), gradient(ac2.DisableCheckpointing()))
 
 
 def test_weights_in_a_mapped_file_are_not_copied(tmp_path):

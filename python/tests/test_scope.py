@@ -5,7 +5,6 @@ import base64
 import contextlib
 import functools
 import gc
-import pickle
 import re
 import subprocess
 import sys
@@ -428,7 +427,7 @@ def test_a_wrong_policy_is_an_error(policy, error, text):
     ({"memory_budget": "2GB"}, ValueError, "a number of bytes"),
     ({"memory_budget": True}, TypeError, "a number of bytes"),
     ({"offload": 3}, TypeError, "OffloadOptions"),
-    ({"allow_inexact": 8}, TypeError, "allow_inexact is 8; expected a form"),
+    ({"forms": 8}, TypeError, r"^forms is 8; expected a list of forms, such as \[ac2.forms.one_bit\(\)\]\.$"),
 ])
 def test_a_wrong_option_is_an_error(options, error, text):
     with pytest.raises(error, match=text):
@@ -436,13 +435,13 @@ def test_a_wrong_option_is_an_error(options, error, text):
             pass
 
 
-def narrowed_step(form):
+def packed_step(*forms):
     torch.manual_seed(0)
     weight = torch.randn(512, 512) / 512**0.5
     x = torch.randn(512, 512, requires_grad=True)
     y = x
     budget = ac2.MemoryBudget(8 * 512 * 512 * 4, modelled_costs=True)
-    with ac2.PolicyScope(memory_budget=budget, allow_inexact=form) as scope:
+    with ac2.PolicyScope(memory_budget=budget, forms=forms) as scope:
         for _ in range(12):
             y = (y @ weight).tanh()
     (gradient,) = torch.autograd.grad(y.sum(), x)
@@ -450,13 +449,13 @@ def narrowed_step(form):
     return scope.trace.stats(), ((gradient - plain).norm() / plain.norm()).item()
 
 
-def test_a_budget_packs_values_where_it_may_be_inexact():
-    stats, error = narrowed_step(ac2.policies.quantized_form(8))
-    assert stats.narrowed_values > 0 and 0 < error < 0.05
-    stats, error = narrowed_step(ac2.SaveWithHooks(lambda x: x.half(), lambda x: x.float()))
-    assert stats.narrowed_values > 0 and 0 < error < 0.05
-    stats, error = narrowed_step(None)
-    assert stats.narrowed_values == 0 and error == 0
+def test_a_budget_packs_values_in_the_forms_that_it_is_given():
+    stats, error = packed_step(ac2.forms.quantized(8))
+    assert stats.packed_values > 0 and 0 < error < 0.05
+    stats, error = packed_step(ac2.forms.functions(lambda x: x.half(), lambda x: x.float()))
+    assert stats.packed_values > 0 and 0 < error < 0.05
+    stats, error = packed_step()
+    assert stats.packed_values == 0 and error == 0
 
 
 def test_memory_that_runs_out_in_a_pack_function_drops_the_value():
@@ -468,21 +467,21 @@ def test_memory_that_runs_out_in_a_pack_function_drops_the_value():
             if error is None:
                 torch.empty(1 << 50)  # bytes that no machine has
             raise error("no ink")
-        return ac2.SaveWithHooks(pack, lambda packed: packed)
+        return ac2.forms.functions(pack, lambda packed: packed)
 
     for error in (None, MemoryError, torch.OutOfMemoryError):
-        stats, distance = narrowed_step(fails(error))
-        assert packs and stats.narrowed_values == 0 and stats.evicted_values > 0 and distance == 0
+        stats, distance = packed_step(fails(error))
+        assert packs and stats.packed_values == 0 and stats.evicted_values > 0 and distance == 0
         packs.clear()
     with pytest.raises(ValueError, match="no ink"):
-        narrowed_step(fails(ValueError))
+        packed_step(fails(ValueError))
 
 
 def test_a_form_of_a_modules_own_methods_is_collected_with_the_module():
     class Narrowing(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.form = ac2.SaveWithHooks(self.pack, self.unpack)
+            self.form = ac2.forms.functions(self.pack, self.unpack)
             self.layers = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(6)])
 
         def pack(self, tensor):
@@ -493,7 +492,7 @@ def test_a_form_of_a_modules_own_methods_is_collected_with_the_module():
 
     def in_scope():
         module = Narrowing()
-        module.scope = ac2.PolicyScope(memory_budget=ac2.MemoryBudget.soft(60000), allow_inexact=module.form)
+        module.scope = ac2.PolicyScope(memory_budget=ac2.MemoryBudget.soft(60000), forms=[module.form])
         with module.scope:
             loss = module.layers(torch.randn(64, 64)).tanh().sum()
         loss.backward()
@@ -501,7 +500,7 @@ def test_a_form_of_a_modules_own_methods_is_collected_with_the_module():
 
     def wrapped():
         module = Narrowing()
-        ac2.checkpoint_wrapper(module.layers, memory_budget=ac2.MemoryBudget.soft(60000), allow_inexact=module.form)
+        ac2.checkpoint_wrapper(module.layers, memory_budget=ac2.MemoryBudget.soft(60000), forms=[module.form])
         module.layers(torch.randn(64, 64)).sum().backward()
         return weakref.ref(module)
 
@@ -514,46 +513,26 @@ def test_verify_leaves_workspaces_alone_that_a_budget_has_packed():
     torch.manual_seed(0)
     lstm = torch.nn.LSTM(32, 64, num_layers=2)
     x = torch.randn(16, 8, 32)
-    exact = ac2.SaveWithHooks(lambda tensor: (tensor.clone(),), lambda packed: packed[0])
-    for form in (exact, ac2.policies.quantized_form(8)):
-        with ac2.PolicyScope(memory_budget=ac2.MemoryBudget.soft(60000, True), allow_inexact=form, verify=True):
+    exact = ac2.forms.functions(lambda tensor: (tensor.clone(),), lambda packed: packed[0])
+    for form in (exact, ac2.forms.quantized(8)):
+        with ac2.PolicyScope(memory_budget=ac2.MemoryBudget.soft(60000, True), forms=[form], verify=True):
             loss = lstm(lstm(x)[0][:, :, :32].contiguous())[0].sum()
         loss.backward()
 
 
-def test_a_form_can_be_stored_and_says_what_it_is():
-    form = pickle.loads(pickle.dumps(ac2.policies.quantized_form(4, seed=3)))
-    assert repr(form) == "ac2.policies.quantized_form(4, seed=3)"
-    assert repr(ac2.policies.quantized_form(8)) == "ac2.policies.quantized_form(8)"
-    assert narrowed_step(form)[0].narrowed_values > 0
-    module = ac2.checkpoint_wrapper(torch.nn.Linear(4, 4), memory_budget=4096, allow_inexact=form)
-    stored = pickle.loads(pickle.dumps(module))
-    stored(torch.ones(2, 4)).sum().backward()
-
-
 def test_a_form_for_room_needs_a_budget():
-    with pytest.warns(UserWarning, match="allow_inexact has no effect"):
-        with ac2.PolicyScope(allow_inexact=ac2.policies.quantized_form(8)):
+    with pytest.warns(UserWarning, match="forms=.* have no effect"):
+        with ac2.PolicyScope(forms=[ac2.forms.quantized(8)]):
             pass
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(UserWarning, match="allow_inexact has no effect"):
-            with ac2.PolicyScope(allow_inexact=ac2.policies.quantized_form(8)):
+        with pytest.raises(UserWarning, match="forms=.* have no effect"):
+            with ac2.PolicyScope(forms=[ac2.forms.quantized(8)]):
                 pass
     assert not ac2.is_checkpoint_enabled()
-    with pytest.raises(ValueError, match="8 or 4"):
-        ac2.policies.quantized_form(3)
-
-
-def test_copies_instead_of_drops_need_a_budget():
-    options = pickle.loads(pickle.dumps(ac2.OffloadOptions(instead_of_dropping=True)))
-    assert options.instead_of_dropping and not ac2.OffloadOptions().instead_of_dropping
-    with pytest.warns(UserWarning, match="instead_of_dropping has no effect"):
-        with ac2.PolicyScope(offload=options):
-            pass
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with ac2.PolicyScope(offload=options, memory_budget="1GiB"):
+        with ac2.PolicyScope(forms=[ac2.forms.host_memory()], memory_budget="1GiB"):
             pass
 
 
@@ -619,13 +598,14 @@ def test_errors_have_the_names_of_python_first():
         y.sum().backward()
     del y
     with pytest.warns(UserWarning, match=r"Give the scope one \(memory_budget=; in C\+\+ ScopeOptions::memory_budget\)"):
-        with ac2.PolicyScope(allow_inexact=ac2.policies.quantized_form(8)):
+        with ac2.PolicyScope(forms=[ac2.forms.quantized(8)]):
             pass
 
 
-def test_a_list_of_no_ops_is_an_error():
-    with pytest.raises(ValueError, match="save_ops was given no op"):
-        ac2.policies.save_ops([])
+@pytest.mark.parametrize("name", ["save_ops", "recompute_ops", "offload_ops"])
+def test_a_list_of_no_ops_is_an_error(name):
+    with pytest.raises(ValueError, match=f"{name} was given no op"):
+        getattr(ac2.policies, name)([])
 
 
 def test_an_exception_in_a_region_closes_it():
@@ -926,12 +906,27 @@ def test_a_policy_may_drop_the_last_reference_to_an_argument():
     assert same_bits(torch.autograd.grad(y, x)[0], expected)
 
 
+class OfAModel(ac2.Form):
+    name = "of a model"
+    is_exact = True
+
+    def __init__(self, model):
+        self.model = model
+
+    def pack(self, tensor):
+        return self.model.pack(tensor)
+
+    def unpack(self, packed):
+        return self.model.unpack(packed)
+
+
 class KeepsItsTraces(torch.nn.Module):
     def __init__(self, make_policy):
         super().__init__()
         self.lin = torch.nn.Linear(4, 4)
         self.traces = []
         self.hooks = ac2.SaveWithHooks(self.pack, self.unpack)
+        self.form = OfAModel(self)
         self.policy = make_policy(self)
 
     def pack(self, tensor):
@@ -960,8 +955,13 @@ class KeepsItsTraces(torch.nn.Module):
         lambda model: ac2.policies.save_from_both_policies(model.decide, "speed"),
         lambda model: ac2.policies.per_op_override(model.decide, {"aten::sin": True}),
         lambda model: model.hooks,
+        lambda model: ac2._policy.as_policy(model.hooks),
+        lambda model: model.form,
+        lambda model: ac2._policy.as_policy(model.form),
+        lambda model: ac2.forms.functions(model.pack, model.unpack),
     ],
-    ids=["method", "by operator", "policy", "first_of", "save_from_both", "per_op_override", "hooks"],
+    ids=["method", "by operator", "policy", "first_of", "save_from_both", "per_op_override", "hooks", "policy of hooks", "form", "policy of a form",
+         "form of functions"],
 )
 def test_a_model_that_keeps_its_traces_is_collected(make_policy):
     model = KeepsItsTraces(make_policy)

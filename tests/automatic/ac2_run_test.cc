@@ -17,6 +17,7 @@ namespace ac2::test {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -164,15 +165,50 @@ TEST(Ac2RunTest, WhatMostIsHeldOfAndTheTimeThatItTookAreSaid) {
 TEST(Ac2RunTest, ExitCodesAndSignalsAreTheProgramsOwn) {
   expect_same_with_values_dropped(std::string(kTrains) + "exit");
   expect_same_with_values_dropped(std::string(kTrains) + "exit_on_a_thread");
-  for (const std::string end : {"quick_end", "abort", "throw", "throw_an_error_of_libtorch"}) {
+  for (const std::string end : {"quick_end", "abort"}) {
     EXPECT_THAT(expect_same(kLittle, kTrains + end), Not(HasSubstr("ac2: "))) << end;
+  }
+  for (const std::string end : {"throw", "throw_on_a_thread", "throw_an_error_of_libtorch", "throw_no_exception",
+                                "terminate", "handle_termination"}) {
+    expect_same_with_values_dropped(kTrains + end);
   }
 }
 
 TEST(Ac2RunTest, ErrorsOfTheProgramAreSaidAsWithoutAc2) {
-  EXPECT_THAT(expect_same(kLittle, std::string(kTrains) + "throw"), HasSubstr("an error of the program"));
-  EXPECT_THAT(expect_same(kLittle, std::string(kTrains) + "throw_an_error_of_libtorch"),
-              HasSubstr("mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)"));
+  // ac2's own words come first.
+  const auto expect_said = [](const std::string& program, const std::string& words) {
+    const std::string plain = run(kTrains + program).said;
+    EXPECT_THAT(plain, HasSubstr(words));
+    EXPECT_THAT(expect_same(kLittle, kTrains + program), EndsWith(plain));
+  };
+  expect_said("throw", "an error of the program's");
+  expect_said("throw_on_a_thread", "an error of the program's");
+  expect_said("throw_no_exception", "terminate called after throwing an instance of 'int'");
+  expect_said("terminate", "terminate called without an active exception");
+  expect_said("handle_termination", "the program's own handler");
+  // LibTorch's backtrace has addresses.
+  const std::string shapes = "mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)";
+  EXPECT_THAT(run(std::string(kTrains) + "throw_an_error_of_libtorch").said, HasSubstr(shapes));
+  EXPECT_THAT(expect_same(kLittle, std::string(kTrains) + "throw_an_error_of_libtorch"), HasSubstr(shapes));
+}
+
+TEST(Ac2RunTest, WhereMemoryEndsAProgramTheWordsSayWhatWasAskedForAndWhatIsHeld) {
+  const std::string ended = "ac2: the program ended because memory ran out when nothing more could be dropped.\n";
+  const std::string one = expect_same("", std::string(kTrains) + "run_out_of_memory");
+  EXPECT_THAT(one, StartsWith(ended + "  4194304.00 GiB were asked for.\n  Regions hold 4 B of results for 1 graph"));
+  EXPECT_THAT(one, HasSubstr("\nterminate called after throwing an instance of 'c10::OutOfMemoryError'"));
+  const std::string many = expect_same("", std::string(kTrains) + "run_out_of_address_space");
+  EXPECT_THAT(many, StartsWith(ended));
+  EXPECT_THAT(many, HasSubstr("\n  Regions hold "));
+  EXPECT_THAT(many, HasSubstr("A result that is kept, such as a loss in a list, keeps its graph"));
+  EXPECT_THAT(many, HasSubstr("\nterminate called after throwing an instance of "));  // of LibTorch's, or bad_alloc
+}
+
+TEST(Ac2RunTest, WhereAStrictBudgetEndsAProgramTheWordsNameASoftOne) {
+  const Ran& ran = run_by_ac2("--memory-budget 4KiB", std::string(kTrains) + "main");
+  EXPECT_EQ(ran.status, run(std::string(kTrains) + "abort").status);
+  EXPECT_THAT(ran.said, AllOf(StartsWith("ac2: the program ended because the memory budget of 4KiB could not be met."),
+                              HasSubstr("--memory-budget soft:4KiB"), HasSubstr("terminate called after throwing")));
 }
 
 TEST(Ac2RunTest, ALibraryThatIsOpenedLaterBringsLibTorch) {
@@ -270,6 +306,13 @@ TEST(Ac2RunTest, AnUnknownPolicyIsSaidAndTheProgramRunsAsItIs) {
               StartsWith("ac2: the program runs as it is: Unknown policy \"nonsense\". Choose one of: recompute_all"));
 }
 
+TEST(Ac2RunTest, ExactFormsGiveTheSameBitsAndAWrongListIsSaid) {
+  expect_same(std::string(kLittle) + " --forms one_bit,file:" + ::testing::TempDir(), std::string(kTrains) + "main");
+  EXPECT_THAT(
+      expect_same("--forms one_bit,gzip", std::string(kTrains) + "main"),
+      StartsWith("ac2: the program runs as it is: AC2_FORMS has \"gzip\"; expected some of one_bit, file:FOLDER"));
+}
+
 TEST(Ac2RunTest, OptionsMayComeFromTheEnvironment) {
   const Ran& ran = run("AC2_MEMORY_BUDGET=2MiB ac2/run/ac2-run " + std::string(kTrains) + "main");
   EXPECT_THAT(ran.said, StartsWith("ac2: the memory budget of 2MiB had no room"));
@@ -278,8 +321,8 @@ TEST(Ac2RunTest, OptionsMayComeFromTheEnvironment) {
 TEST(Ac2RunTest, HelpNamesAllOptions) {
   const Ran& ran = run("ac2/run/ac2-run --help");
   EXPECT_EQ(ran.status, 0);
-  EXPECT_THAT(ran.output, AllOf(HasSubstr("--memory-budget"), HasSubstr("--policy"), HasSubstr("--report"),
-                                HasSubstr("--verify"), HasSubstr("--quiet")));
+  EXPECT_THAT(ran.output, AllOf(HasSubstr("--memory-budget"), HasSubstr("--policy"), HasSubstr("--forms"),
+                                HasSubstr("--report"), HasSubstr("--verify"), HasSubstr("--quiet")));
 }
 
 TEST(Ac2RunTest, NothingIsSaidIfQuiet) {

@@ -17,3 +17,4 @@ target_link_options(ac2_test_other_libtorch PRIVATE "LINKER:-soname,libtorch_cpu
 
 target_link_options(opens_library PRIVATE "LINKER:-rpath,$ORIGIN/plugins" "LINKER:--as-needed")
 add_dependencies(ac2_run_test trains trains_linked opens_library ac2_test_plugin ac2_test_other_libtorch ac2_run)
+add_dependencies(programs_test dcgan mnist regression scripted ac2_run)

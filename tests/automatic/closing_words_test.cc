@@ -87,7 +87,7 @@ TEST(ClosingWordsTest, SpeakOfALoopWhereNoModulesAreKnown) {
 }
 
 TEST(ClosingWordsTest, NameTheBudgetThatHadNoRoom) {
-  EXPECT_THAT(closing_words({.budget = "60MiB", .dropped_values = 3, .narrowed_values = 2, .recomputed_ops = 5}),
+  EXPECT_THAT(closing_words({.budget = "60MiB", .dropped_values = 3, .packed_values = 2, .recomputed_ops = 5}),
               AllOf(HasSubstr("ac2: the memory budget of 60MiB had no room for all that backward needed: 3 values were "
                               "dropped, 2 values were packed into fewer bytes and 5 ops were computed again"),
                     HasSubstr("--memory-budget auto")));

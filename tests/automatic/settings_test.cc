@@ -68,12 +68,14 @@ TEST(SettingsTest, ReadsTheEnvironment) {
   EXPECT_EQ(settings_in({}), AutomaticSettings());
   EXPECT_EQ(settings_in({{"AC2_MEMORY_BUDGET", "peak:1GiB"},
                          {"AC2_POLICY", "speed"},
+                         {"AC2_FORMS", "one_bit"},
                          {"AC2_REPORT", "page.html"},
                          {"AC2_VERIFY", "1"},
                          {"AC2_QUIET", "1"}}),
             (AutomaticSettings{.budget = BudgetSetting{Kind::kPeak, int64_t{1} << 30},
                                .budget_text = "peak:1GiB",
                                .policy = "speed",
+                               .forms = "one_bit",
                                .report = "page.html",
                                .verify = true,
                                .quiet = true}));

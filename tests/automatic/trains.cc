@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <fstream>
 #include <functional>
 #include <future>
@@ -128,14 +129,19 @@ int64_t address_space() {
   return pages * sysconf(_SC_PAGESIZE);
 }
 
+// The process may take so much more than it has.
+void limit_address_space(int64_t more_bytes) {
+  rlimit limit{};
+  getrlimit(RLIMIT_AS, &limit);
+  limit.rlim_cur = static_cast<rlim_t>(address_space() + more_bytes);
+  setrlimit(RLIMIT_AS, &limit);
+}
+
 // The process may take 144 MiB more than it has when LibTorch and its threads are there. Training holds 160 MiB for
 // backward.
 int train_with_little_memory() {
   train();
-  rlimit limit{};
-  getrlimit(RLIMIT_AS, &limit);
-  limit.rlim_cur = static_cast<rlim_t>(address_space() + (int64_t{144} << 20));
-  setrlimit(RLIMIT_AS, &limit);
+  limit_address_space(int64_t{144} << 20);
   print(train({.rows = 8192, .steps = 2}));
   return 0;
 }
@@ -143,6 +149,49 @@ int train_with_little_memory() {
 int train_with_enough_memory() {
   train();
   print(train({.rows = 8192, .steps = 2}));
+  return 0;
+}
+
+struct HandledError {};
+
+// The program has set its own handler before main().
+const std::terminate_handler handler_before = std::set_terminate([] {
+  try {
+    if (const std::exception_ptr error = std::current_exception()) {
+      std::rethrow_exception(error);
+    }
+  } catch (const HandledError&) {
+    std::fputs("the program's own handler\n", stderr);
+    _exit(9);
+  } catch (...) {
+  }
+  handler_before();
+});
+
+int handle_termination() {
+  print(train());
+  throw HandledError();
+}
+
+// More than there is, with values that could be dropped, and cannot help.
+int run_out_of_memory() {
+  print(train());
+  const at::Tensor x = at::ones({1}).requires_grad_();
+  const at::Tensor kept = x.exp();
+  return static_cast<int>(kept.expand({int64_t{1} << 50}).exp().numel());
+}
+
+// A list keeps results of 1 MiB, until there is no room for another one. Less than that is left, and not nothing: where
+// not a byte is left, code that does not check malloc() decides how a process ends, with and without ac2.
+int run_out_of_address_space() {
+  train();
+  print("trained");
+  limit_address_space(int64_t{64} << 20);
+  const at::Tensor x = at::ones({1 << 18}).requires_grad_();
+  std::vector<at::Tensor> held;
+  while (held.size() < 1024) {
+    held.push_back(x.exp());
+  }
   return 0;
 }
 
@@ -187,6 +236,26 @@ const std::map<std::string, std::function<int()>>& ways() {
          print(train());
          throw std::runtime_error("an error of the program's");
        }},
+      {"throw_on_a_thread",
+       [] {
+         print(train());
+         std::thread([] { throw std::runtime_error("an error of the program's"); }).join();
+         return 0;
+       }},
+      {"throw_no_exception",
+       []() -> int {
+         print(train());
+         throw 7;
+       }},
+      {"terminate",
+       [] {
+         print(train());
+         std::terminate();
+         return 0;
+       }},
+      {"handle_termination", handle_termination},
+      {"run_out_of_memory", run_out_of_memory},
+      {"run_out_of_address_space", run_out_of_address_space},
       {"throw_an_error_of_libtorch",
        [] {
          print(train());

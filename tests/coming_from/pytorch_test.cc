@@ -27,7 +27,7 @@ TEST_F(PytorchTest, CheckpointRunsTheFunctionOnce) {
   };
   expect_same(
       [&] {
-        at::Tensor y = ac2::apply_ac_policy_fn(fn, "recompute_all", x);
+        at::Tensor y = ac2::checkpoint(fn, x);
         EXPECT_EQ(live_node_count(), 1);  // sin's; backward does not want what cos computed
         return y;
       },
@@ -39,7 +39,7 @@ TEST_F(PytorchTest, CheckpointTakesAndReturnsAnything) {
   const auto fn = [](const at::Tensor& t, double scale) { return std::pair(wave(t * scale), 7); };
   expect_same(
       [&] {
-        auto [y, count] = ac2::apply_ac_policy_fn(fn, "recompute_all", x, 2.0);
+        auto [y, count] = ac2::checkpoint(fn, x, 2.0);
         EXPECT_EQ(count, 7);
         return y;
       },
@@ -245,7 +245,7 @@ TEST_F(PytorchTest, CostsComeFromShapesAndEveryBudgetHasItsPrice) {
   double cost = -1;
   for (const int64_t values : {10, 8, 6}) {
     const int64_t bytes = values * kTensorBytes;
-    const ac2::PlanSummary summary = planner.plan(bytes).summary;
+    const ac2::PlanSummary summary = planner.plan(bytes).summary();
     EXPECT_LE(summary.peak_bytes, bytes);
     EXPECT_GT(summary.replay_cost, cost);
     cost = summary.replay_cost;

@@ -107,10 +107,10 @@ TEST_F(GuideTest, MoreBytesWhereThereIsNoOtherWay) {
 
 TEST_F(GuideTest, APlanForAStep) {
   const auto step = [&] { x.sin().cos().sum().backward(); };
-  const ac2::Policy policy = ac2::plan(step, 64 << 20);
+  const ac2::Plan plan = ac2::plan(step, 64 << 20);
   at::Tensor loss;
   {
-    ac2::PolicyScope scope(policy);
+    ac2::PolicyScope scope(plan);
     loss = x.sin().cos().sum();
   }
   loss.backward();
@@ -122,10 +122,10 @@ TEST_F(GuideTest, APlanThatTheNextJobReads) {
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(directory);
   const auto step = [&] { x.sin().cos().sum().backward(); };
-  const ac2::Policy policy = ac2::plan(step, 64 << 20);
-  ac2::save_plan(policy, "plan.json");
+  const ac2::Plan plan = ac2::plan(step, 64 << 20);
+  plan.save("plan.json");
   {
-    ac2::PolicyScope scope(ac2::load_plan("plan.json"));
+    ac2::PolicyScope scope(ac2::Plan::load("plan.json"));
     x.sin().cos().sum().backward();
   }
   std::filesystem::current_path(before);
@@ -144,13 +144,13 @@ TEST_F(GuideTest, WhatABudgetWouldCost) {
   const auto step = [&] { criterion(model->forward(x), y).backward(); };
   ac2::StepPlanner planner(step);
   for (const int64_t mib : {64, 48, 32}) {
-    const ac2::PlanSummary summary = planner.plan(mib << 20).summary;
+    const ac2::PlanSummary summary = planner.plan(mib << 20).summary();
     std::cout << mib << " MiB: " << summary.replay_cost / summary.forward_cost << " of a forward again\n";
   }
 
   const int64_t bytes = 1 << 20;
-  EXPECT_EQ(planner.plan(bytes).summary.replayed_ops, 0);
-  EXPECT_LE(planner.smallest().summary.peak_bytes, bytes);
+  EXPECT_EQ(planner.plan(bytes).summary().replayed_ops, 0);
+  EXPECT_LE(planner.smallest().summary().peak_bytes, bytes);
   const auto keeps = [](const StepPlanner::Op&) { return false; };
   EXPECT_GT(planner.summarize(keeps).replayed_ops, 0);
 }
@@ -159,7 +159,7 @@ TEST_F(GuideTest, WhatAWholeStepWouldPeakAt) {
   const at::Tensor x = sample({1 << 12});
   const auto step = [&] { x.sin().cos().tanh().sum().backward(); };
   ac2::StepPlanner planner(step, {.step_peak_on = at::kCPU});
-  const ac2::PlanSummary summary = planner.smallest().summary;
+  const ac2::PlanSummary summary = planner.smallest().summary();
   EXPECT_GT(summary.step_peak_bytes, summary.peak_bytes);
 }
 
@@ -167,28 +167,23 @@ TEST_F(GuideTest, WhatABudgetWouldCostWithoutData) {
   const at::Tensor without_data = at::empty({1 << 20, 1 << 10}, at::device(at::kMeta)).requires_grad_();
   const auto step = [&] { without_data.sin().cos().sum().backward(); };
   ac2::StepPlanner planner(step);
-  EXPECT_GT(planner.smallest().summary.peak_bytes, 0);
+  EXPECT_GT(planner.smallest().summary().peak_bytes, 0);
 }
 
-TEST_F(GuideTest, APlanThatCopies) {
-  const at::Tensor without_data = at::empty({1 << 20, 1 << 10}, at::device(at::kMeta)).requires_grad_();
-  const auto step = [&] { without_data.sin().cos().tanh().exp().sum().backward(); };
-  const ac2::Policy policy =
-      ac2::plan(step, 8LL << 30, {.modelled_costs = true, .copy_bytes_per_forward = 25e9 * 0.12});
-  ac2::StepPlanner planner(step, {.modelled_costs = true, .copy_bytes_per_forward = 25e9 * 0.12});
-  const ac2::PlanSummary summary = planner.plan(64LL << 30).summary;
-  EXPECT_EQ(summary.copied_bytes, 0);
-  EXPECT_EQ(summary.copy_wait, 0);
+TEST_F(GuideTest, APlanWithForms) {
+  const auto step = [&] { x.sin().cos().tanh().exp().sum().backward(); };
+  EXPECT_THROW(
+      ac2::plan(step, 8LL << 30, {.modelled_costs = true, .forms = {ac2::forms::host_memory(), ac2::forms::one_bit()}}),
+      c10::Error);  // x is on the CPU
 }
 
-TEST_F(GuideTest, APlanThatNarrows) {
+TEST_F(GuideTest, APlanThatPacks) {
   const at::Tensor without_data = at::empty({1 << 20, 1 << 10}, at::device(at::kMeta)).requires_grad_();
   const auto step = [&] { without_data.sin().cos().tanh().exp().sum().backward(); };
-  const ac2::Policy policy = ac2::plan(step, 8LL << 30, {.allow_inexact = ac2::policies::quantized_form(8)});
-  ac2::StepPlanner planner(step, {.allow_inexact = ac2::policies::quantized_form(8)});
-  const ac2::PlanSummary summary = planner.plan(64LL << 30).summary;
-  EXPECT_EQ(summary.narrowed_bytes, 0);
-  EXPECT_EQ(summary.narrow_cost, 0);
+  const ac2::Policy policy = ac2::plan(step, 8LL << 30, {.forms = {ac2::forms::quantized(8)}});
+  ac2::StepPlanner planner(step, {.forms = {ac2::forms::quantized(8)}});
+  const ac2::PlanSummary summary = planner.plan(64LL << 30).summary();
+  EXPECT_TRUE(summary.uses.empty());
 }
 
 TEST_F(GuideTest, Strategies) {
@@ -283,17 +278,17 @@ TEST_F(GuideTest, InTheHostsMemory) {
 }
 
 TEST_F(GuideTest, InTheHostsMemoryInsteadOfDropped) {
-  ac2::PolicyScope scope({.memory_budget = 8LL << 30, .offload = ac2::OffloadOptions{.instead_of_dropping = true}});
+  ac2::PolicyScope scope({.memory_budget = 8LL << 30, .forms = {ac2::forms::host_memory()}});
 
   x.sin().cos().sum().backward();
   EXPECT_EQ(scope.trace()->stats().offloaded_bytes, 0);
 }
 
 TEST_F(GuideTest, CloseEnough) {
-  ac2::PolicyScope scope({.memory_budget = 8LL << 30, .allow_inexact = ac2::policies::quantized_form(8)});
+  ac2::PolicyScope scope({.memory_budget = 8LL << 30, .forms = {ac2::forms::quantized(8)}});
 
   x.sin().cos().sum().backward();
-  EXPECT_EQ(scope.trace()->stats().narrowed_values, 0);
+  EXPECT_EQ(scope.trace()->stats().packed_values, 0);
 }
 
 // Not every machine that runs this has the directory.

@@ -63,13 +63,13 @@ Verdict compare_planned_with(const PlanOptions& options, const ProgramFn& progra
       verdict.difference = "when recorded: " + verdict.difference + left_behind(way, nodes_before);
       return verdict;
     }
-    const int64_t least = planner.smallest().summary.peak_bytes;
+    const int64_t least = planner.smallest().summary().peak_bytes;
     const int64_t most = planner.summarize([](const auto&) { return true; }).peak_bytes;
     Dice dice(input_seed);
     bytes = std::max<int64_t>(1, least + (std::max(most, least) - least) * dice.roll(5) / 4);
     const auto plan = planner.plan(bytes);
-    summary = plan.summary;
-    setting.outermost = plan.policy;
+    summary = plan.summary();
+    setting.outermost = plan.policy();
   } catch (const c10::Error& error) {
     verdict.counts = false;
     const std::string message = error.what_without_backtrace();
@@ -100,12 +100,12 @@ Verdict compare_planned_with(const PlanOptions& options, const ProgramFn& progra
 std::atomic<int64_t> unpacked{0};
 
 // The form hides the bytes that it has, but for a few, so that a plan takes it for narrower than any value.
-PolicyDecision exact_form() {
+FormPtr exact_form() {
   struct Hidden : torch::CustomClassHolder {
     explicit Hidden(at::Tensor copy) : copy(std::move(copy)) {}
     at::Tensor copy;
   };
-  static const PolicyDecision form = SaveWithHooks{
+  static const FormPtr form = forms::functions(
       [](const at::Tensor& tensor) {
         return c10::ivalue::Tuple::create({at::empty({1}, tensor.options().dtype(at::kByte)),
                                            c10::IValue::make_capsule(c10::make_intrusive<Hidden>(tensor.clone()))});
@@ -114,12 +114,14 @@ PolicyDecision exact_form() {
         ++unpacked;
         const c10::IValue& hidden = packed.toTupleRef().elements()[1];
         return c10::static_intrusive_pointer_cast<Hidden>(hidden.toCapsule())->copy.clone();
-      }};
+      },
+      /*exact=*/true);
   return form;
 }
 
 Verdict compare_packed(const ProgramFn& program, uint32_t input_seed, const Way& way) {
-  return compare_planned_with({.modelled_costs = true, .allow_inexact = exact_form()}, program, input_seed, way);
+  return compare_planned_with({.modelled_costs = true, .forms = {forms::one_bit(), exact_form()}}, program, input_seed,
+                              way);
 }
 
 Verdict compare_planned(const ProgramFn& program, uint32_t input_seed, const Way& way) {
@@ -131,7 +133,9 @@ Verdict compare_copied(const ProgramFn& program, uint32_t input_seed, const Way&
   FakeAccelerator& fake = FakeAccelerator::install();
   fake.restart(input_seed);
   Dice dice(input_seed + 31);
-  PlanOptions options{.modelled_costs = true, .copy_bytes_per_forward = 100, .copy_min_bytes = dice.roll(3) * 32};
+  PlanOptions options{.modelled_costs = true,
+                      .forms = {forms::host_memory({.min_bytes = dice.roll(3) * 32})},
+                      .copy_bytes_per_forward = 100};
   for (int i = dice.roll(5); i > 0; --i) *options.copy_bytes_per_forward *= 10;
   Verdict verdict = compare_planned_with(options, program, input_seed, way);
   if (offload_memory().bytes_in_use != 0) verdict.difference += "pinned bytes are in use\n";

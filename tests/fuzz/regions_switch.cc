@@ -104,23 +104,35 @@ Policy Regions::with_names(const Policy& policy) const {
 }
 
 // A budget counts the bytes of tensors. The form hides its own, so that a budget takes it for narrower than any value.
-std::optional<PolicyDecision> Regions::narrow_form() const {
-  if (!setting_->narrows || !budget_.has_value()) return std::nullopt;
+FormPtr hiding_form() {
   struct Hidden : torch::CustomClassHolder {
     explicit Hidden(at::Tensor copy) : copy(std::move(copy)) {}
     at::Tensor copy;
   };
-  static const PolicyDecision form =
-      SaveWithHooks{[](const at::Tensor& tensor) {
-                      last_use().reset();
-                      return c10::IValue::make_capsule(c10::make_intrusive<Hidden>(tensor.clone()));
-                    },
-                    [](const c10::IValue& packed) {
-                      last_use().reset();
-                      const auto hidden = c10::static_intrusive_pointer_cast<Hidden>(packed.toCapsule());
-                      return hidden->copy.clone();
-                    }};
-  return form;
+  return forms::functions(
+      [](const at::Tensor& tensor) {
+        last_use().reset();
+        return c10::IValue::make_capsule(c10::make_intrusive<Hidden>(tensor.clone()));
+      },
+      [](const c10::IValue& packed) {
+        last_use().reset();
+        return c10::static_intrusive_pointer_cast<Hidden>(packed.toCapsule())->copy.clone();
+      },
+      /*exact=*/true);
+}
+
+FormPtr declining_form() {
+  return forms::functions([](const at::Tensor&) { return c10::IValue(); },
+                          [](const c10::IValue&) { return at::Tensor(); }, /*exact=*/false);
+}
+
+Forms Regions::room_forms() const {
+  if (!budget_.has_value()) return {};
+  static const FormPtr declining = declining_form(), hiding = hiding_form();
+  Forms forms;
+  if (setting_->packs) forms = {declining, forms::one_bit(), hiding};
+  if (setting_->copies) forms.push_back(forms::host_memory());
+  return forms;
 }
 
 void Regions::begin() {
@@ -141,7 +153,7 @@ void Regions::begin() {
                                                                  .timeline = setting_->timeline,
                                                                  .offload = setting_->offload,
                                                                  .keep_for_next_backward = setting_->keeps,
-                                                                 .allow_inexact = narrow_form()}));
+                                                                 .forms = room_forms()}));
     traces_.push_back(scopes_.back()->trace());
     if (setting_->rests) internal::let_region_rest();
   }

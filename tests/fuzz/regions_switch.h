@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "ac2/form.h"
 #include "ac2/offload.h"
 #include "tests/support/regions.h"
 
@@ -34,8 +35,10 @@ struct Setting {
   bool tags = true;
   bool prefers_offload = false;  // PREFER_CPU_OFFLOAD is said for PREFER_SAVE
   OffloadOptions offload = {};
-  // A budget packs values where there is no room for them, into a form that has all of their bits and counts nothing.
-  bool narrows = false;
+  // A budget may pack values where there is no room for them: in one bit, and into a form that has all of their bits
+  // and counts nothing. A third form declines.
+  bool packs = false;
+  bool copies = false;  // a budget may copy values to the host before there is no room for them
   bool timeline = false;
   bool keeps = false;  // for the next backward, what one replays that leaves gradients out
   // All policies drop what last_use() has, as those of names and pack functions always do.
@@ -103,7 +106,7 @@ class Regions {
   Policy policy_of(uint32_t policy) const;
   Policy given_policy(uint32_t policy) const;
   Policy with_names(const Policy& policy) const;
-  std::optional<PolicyDecision> narrow_form() const;
+  Forms room_forms() const;
 
   const Setting* setting_;
   ProgramEnd* end_;

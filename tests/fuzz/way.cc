@@ -19,7 +19,7 @@ Way Way::draw(uint32_t seed) {
   way.setting.names = dice.roll(2) == 0;
   way.setting.drops = dice.roll(2) == 0;
   way.setting.keeps = way.setting.budget == 0 && dice.roll(2) == 0;
-  way.setting.narrows = way.setting.budget != 0 && dice.roll(3) == 0;
+  way.setting.packs = way.setting.budget != 0 && dice.roll(3) == 0;
   way.setting.rests = dice.roll(4) == 0;
   return way;
 }
@@ -28,7 +28,7 @@ Way Way::draw_offloading(uint32_t seed, c10::Device device) {
   Way way = draw(seed);
   Dice dice(seed + 7777);
   way.device = device;
-  way.setting.narrows = false;  // the form hides a tensor, so that nothing orders its streams
+  way.setting.packs = false;  // the form hides a tensor, so that nothing orders its streams
   way.setting.must = dice.roll(4) == 0 ? way.setting.must : 3;
   way.setting.prefers_offload = dice.roll(2) == 0;
   if (way.setting.policy == 0) way.setting.policy = 3 + dice.roll(1000);
@@ -39,7 +39,7 @@ Way Way::draw_offloading(uint32_t seed, c10::Device device) {
                          .read_ahead_bytes = dice.roll(4) == 0 ? 0 : bytes(),
                          .in_flight_bytes = dice.roll(4) == 0 ? 0 : bytes()};
   if (dice.roll(4) == 0) way.setting.offload.max_pinned_bytes = 512 * dice.roll(20);
-  way.setting.offload.instead_of_dropping = way.setting.budget != 0 && dice.roll(3) > 0;
+  way.setting.copies = way.setting.budget != 0 && dice.roll(3) > 0;
   return way;
 }
 
@@ -58,10 +58,10 @@ std::string Way::source() const {
     text << ", .prefers_offload = " << truth(setting.prefers_offload)
          << ", .offload = {.min_bytes = " << offload.min_bytes << ", .inputs = " << truth(offload.inputs)
          << ", .read_ahead_bytes = " << offload.read_ahead_bytes << ", .in_flight_bytes = " << offload.in_flight_bytes
-         << ", .max_pinned_bytes = " << offload.max_pinned_bytes
-         << ", .instead_of_dropping = " << truth(offload.instead_of_dropping) << "}";
+         << ", .max_pinned_bytes = " << offload.max_pinned_bytes << "}";
   }
-  if (setting.narrows) text << ", .narrows = true";
+  if (setting.packs) text << ", .packs = true";
+  if (setting.copies) text << ", .copies = true";
   if (setting.timeline) text << ", .timeline = true";
   if (setting.keeps) text << ", .keeps = true";
   if (setting.drops) text << ", .drops = true";

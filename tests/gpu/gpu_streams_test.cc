@@ -170,8 +170,8 @@ TEST_F(GpuStreamsTest, UnderABudgetValuesMayBeCopiedToTheHost) {
   for (int i = 0; i < 5; ++i) {
     at::Tensor y;
     {
-      const PolicyScope scope({.memory_budget = MemoryBudget(20 * kBytes, /*modelled_costs=*/true),
-                               .offload = OffloadOptions{.instead_of_dropping = true}});
+      const PolicyScope scope(
+          {.memory_budget = MemoryBudget(20 * kBytes, /*modelled_costs=*/true), .forms = {forms::host_memory()}});
       y = chain(x);
     }
     EXPECT_TRUE(same_bits(gradient_of(y, x), plain));

@@ -702,10 +702,10 @@ class RacingTape : public internal::BudgetedTape {
                                                    c10::function_ref<bool()>) override {
     return nullptr;
   }
-  std::optional<internal::NarrowedTo> narrow_for_room(internal::Value*, c10::function_ref<bool()>) override {
+  std::optional<internal::Packed> pack_for_room(internal::Value*, uint8_t, c10::function_ref<bool()>) override {
     return std::nullopt;
   }
-  void drop_narrow_form(internal::Value*, c10::function_ref<bool()>) override {}
+  void drop_packed(internal::Value*, c10::function_ref<bool()>) override {}
   void drop_for_room(internal::Value* value, c10::function_ref<bool()> may_drop) override {
     before_lock();
     if (may_drop()) dropped.push_back(value);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -12,24 +13,25 @@
 
 namespace ac2::internal {
 
-// The least that the step takes within the bytes, if the results of each op are replayed, kept, or treated in the third
-// way. `simulator` is that of the graph.
-inline double least_cost(const StepGraph& graph, KeepSimulator& simulator, Keep third, int64_t bytes) {
+// The least that the step takes within the bytes, if the results of each op are treated in one of these ways.
+// `simulator` is that of the graph.
+inline double least_cost(const StepGraph& graph, KeepSimulator& simulator, const std::vector<Keep>& ways,
+                         int64_t bytes) {
   std::vector<uint32_t> open;
-  size_t ways = 1;
+  size_t combinations = 1;
   for (uint32_t op = 0; op < graph.ops.size(); ++op) {
     if (graph.ops[op].fate == StepGraph::Fate::kOpen) {
       open.push_back(op);
-      ways *= 3;
+      combinations *= ways.size();
     }
   }
   double least = std::numeric_limits<double>::infinity();
-  for (size_t way = 0; way < ways; ++way) {
+  for (size_t combination = 0; combination < combinations; ++combination) {
     std::vector<Keep> kept(graph.ops.size(), Keep::kNothing);
-    size_t rest = way;
+    size_t rest = combination;
     for (const uint32_t op : open) {
-      kept[op] = rest % 3 == 0 ? Keep::kNothing : rest % 3 == 1 ? Keep::kWanted : third;
-      rest /= 3;
+      kept[op] = ways[rest % ways.size()];
+      rest /= ways.size();
     }
     simulator.complete(kept);
     const KeepOutcome outcome = simulator.run(kept);

@@ -1,4 +1,4 @@
-// Values that a memory budget has packed into a narrower form (ScopeOptions::allow_inexact), where memory runs out.
+// Values that a memory budget has packed into a narrower form (ScopeOptions::forms), where memory runs out.
 #include <torch/torch.h>
 
 #include <cmath>
@@ -6,9 +6,10 @@
 #include <memory>
 #include <vector>
 
+#include "ac2/form.h"
 #include "ac2/memory_budget.h"
 #include "ac2/scope.h"
-#include "policies/quantize_ops.h"
+#include "tests/support/forms.h"
 #include "tests/support/limited_allocator.h"
 #include "tests/support/regions.h"
 
@@ -33,8 +34,8 @@ class NarrowInAShortageTest : public CleanTest {
     return x;
   }
   // Under a number of its own, so that values are packed although no memory has run out yet.
-  at::Tensor narrowed_products(const PolicyDecision& form, std::shared_ptr<const Trace>& trace) const {
-    PolicyScope outer({.memory_budget = whatever_fits(true), .allow_inexact = form});
+  at::Tensor narrowed_products(const FormPtr& form, std::shared_ptr<const Trace>& trace) const {
+    PolicyScope outer({.memory_budget = whatever_fits(true), .forms = {form}});
     trace = outer.trace();
     const PolicyScope inner({.memory_budget = MemoryBudget(8 * kMatrix, /*modelled_costs=*/true)});
     return products(x_).sum();
@@ -49,8 +50,8 @@ class NarrowInAShortageTest : public CleanTest {
 TEST_F(NarrowInAShortageTest, FormsAreDroppedOnceNothingElseIsLeft) {
   const at::Tensor plain = gradient_of(products(x_).sum(), x_);
   std::shared_ptr<const Trace> trace;
-  const at::Tensor loss = narrowed_products(policies::quantized_form(8), trace);
-  ASSERT_GT(trace->stats().narrowed_values, 0);
+  const at::Tensor loss = narrowed_products(forms::quantized(8), trace);
+  ASSERT_GT(trace->stats().packed_values, 0);
   const int64_t held = whatever_fits(true).held_bytes();
   const LimitedAllocator::Limit limit(memory_, 0);
   {
@@ -71,8 +72,8 @@ TEST_F(NarrowInAShortageTest, AFormThatSomebodyElseHasStays) {
                               },
                               [](const c10::IValue& packed) { return packed.toTensor().to(at::kFloat); }};
   std::shared_ptr<const Trace> trace;
-  const at::Tensor loss = narrowed_products(form, trace);
-  ASSERT_GT(trace->stats().narrowed_values, 0);
+  const at::Tensor loss = narrowed_products(form_of(form), trace);
+  ASSERT_GT(trace->stats().packed_values, 0);
   const LimitedAllocator::Limit limit(memory_, 0);
   expect_error([&] { at::empty({16 * kElements}); }, {"out of memory"});
   EXPECT_EQ(whatever_fits(true).held_bytes(), static_cast<int64_t>(others.size()) * kMatrix / 2);

@@ -105,20 +105,20 @@ class PlanTest : public CleanTest {
     forget_gradients(inputs);
     const PlanSummary all = planner.summarize([](const StepPlanner::Op&) { return true; });
     EXPECT_EQ(all.replayed_ops, 0);
-    const int64_t least = planner.smallest().summary.peak_bytes;
+    const int64_t least = planner.smallest().summary().peak_bytes;
     ASSERT_LT(2 * least, all.peak_bytes);
     double cost = 0;
     for (int i = 8; i >= 0; --i) {
       const int64_t bytes = least + (all.peak_bytes - least) * i / 8;
       SCOPED_TRACE(bytes);
       const StepPlanner::Plan plan = planner.plan(bytes);
-      EXPECT_LE(plan.summary.peak_bytes, bytes);
-      EXPECT_GE(plan.summary.replay_cost, cost);
-      cost = plan.summary.replay_cost;
+      EXPECT_LE(plan.summary().peak_bytes, bytes);
+      EXPECT_GE(plan.summary().replay_cost, cost);
+      cost = plan.summary().replay_cost;
       // Exactly as many bytes as the plan says are enough to follow it.
-      const Run run = this->run(network, inputs, plan.policy, plan.summary.peak_bytes);
-      EXPECT_EQ(run.held_after_forward, plan.summary.forward_bytes);
-      EXPECT_EQ(run.backward.recomputed_ops, plan.summary.replayed_ops);
+      const Run run = this->run(network, inputs, plan.policy(), plan.summary().peak_bytes);
+      EXPECT_EQ(run.held_after_forward, plan.summary().forward_bytes);
+      EXPECT_EQ(run.backward.recomputed_ops, plan.summary().replayed_ops);
       EXPECT_EQ(run.backward.evicted_values, 0);
       expect_same_bits(run.gradients, expected, "gradients");
     }
@@ -131,9 +131,9 @@ class PlanTest : public CleanTest {
     StepPlanner planner([&] { network(inputs).sum().backward(); }, {.modelled_costs = true});
     forget_gradients(inputs);
     const StepPlanner::Plan plan = planner.smallest();
-    EXPECT_GE(plan.summary.peak_bytes, 8 * kBytes);
-    const Run run = this->run(network, inputs, plan.policy, plan.summary.peak_bytes);
-    EXPECT_EQ(run.backward.recomputed_ops, plan.summary.replayed_ops);
+    EXPECT_GE(plan.summary().peak_bytes, 8 * kBytes);
+    const Run run = this->run(network, inputs, plan.policy(), plan.summary().peak_bytes);
+    EXPECT_EQ(run.backward.recomputed_ops, plan.summary().replayed_ops);
     EXPECT_EQ(run.backward.evicted_values, 0);
     expect_same_bits(run.gradients, expected, "gradients");
   }
@@ -201,9 +201,9 @@ TEST_F(PlanTest, WhatOnlyBackwardKeepsAliveOfTensorsFromOutsideCounts) {
   Tensors inputs = {sample({kElements})};
   const StepPlanner::Plan plan = plan_of(constants, inputs, 24 * kBytes);
   forget_gradients(inputs);
-  const Run run = this->run(constants, inputs, plan.policy, plan.summary.peak_bytes);
-  EXPECT_EQ(run.held_after_forward, plan.summary.forward_bytes);
-  EXPECT_EQ(run.backward.recomputed_ops, plan.summary.replayed_ops);
+  const Run run = this->run(constants, inputs, plan.policy(), plan.summary().peak_bytes);
+  EXPECT_EQ(run.held_after_forward, plan.summary().forward_bytes);
+  EXPECT_EQ(run.backward.recomputed_ops, plan.summary().replayed_ops);
   EXPECT_EQ(run.backward.evicted_values, 0);
 }
 
@@ -248,8 +248,8 @@ TEST_F(PlanTest, OneByteLessThanThePlanSaysIsNotEnough) {
   Tensors inputs = {sample({kElements})};
   const Network network = [](const Tensors& in) { return sines(in[0], 20); };
   const StepPlanner::Plan plan = plan_of(network, inputs, 9 * kBytes);
-  EXPECT_EQ(plan.summary.peak_bytes, 9 * kBytes);
-  const Run run = this->run(network, inputs, plan.policy, plan.summary.peak_bytes - 1);
+  EXPECT_EQ(plan.summary().peak_bytes, 9 * kBytes);
+  const Run run = this->run(network, inputs, plan.policy(), plan.summary().peak_bytes - 1);
   EXPECT_GT(run.backward.evicted_values, 0);
 }
 
@@ -281,15 +281,15 @@ TEST_F(PlanTest, IsTheBestOfAllWaysOnAChain) {
   // sin saves its input: ten values, of which five are kept, and the others replayed in stretches that fit on top.
   Tensors inputs = {sample({kElements})};
   const StepPlanner::Plan plan = plan_of([](const Tensors& in) { return sines(in[0], 11); }, inputs, 5 * kBytes);
-  EXPECT_EQ(plan.summary.peak_bytes, 5 * kBytes);
-  EXPECT_EQ(plan.summary.replayed_ops, 5);
+  EXPECT_EQ(plan.summary().peak_bytes, 5 * kBytes);
+  EXPECT_EQ(plan.summary().replayed_ops, 5);
 }
 
 TEST_F(PlanTest, NothingIsReplayedWhileEverythingFits) {
   Tensors inputs = transformer_inputs();
   const StepPlanner::Plan plan = plan_of(transformer, inputs, 1 << 30);
-  EXPECT_EQ(plan.summary.replayed_ops, 0);
-  EXPECT_EQ(run(transformer, inputs, plan.policy, 1 << 30).backward.recomputed_ops, 0);
+  EXPECT_EQ(plan.summary().replayed_ops, 0);
+  EXPECT_EQ(run(transformer, inputs, plan.policy(), 1 << 30).backward.recomputed_ops, 0);
 }
 
 // Each sum takes a result that is saved whatever the plan says, as that of a collective is, and that no backward wants.
@@ -310,8 +310,8 @@ TEST_F(PlanTest, APlanThatReplaysNothingHoldsWhatPlainTrainingHolds) {
   const Tensors inputs = {sample({kElements}), sample({kElements})};
   const StepPlanner::Plan plan = plan_of(sums_of_saved_results, inputs, 1 << 30);
   forget_gradients(inputs);
-  EXPECT_EQ(plan.summary.replayed_ops, 0);
-  EXPECT_EQ(plan.summary.forward_bytes, 24 * kBytes);  // what the sines take
+  EXPECT_EQ(plan.summary().replayed_ops, 0);
+  EXPECT_EQ(plan.summary().forward_bytes, 24 * kBytes);  // what the sines take
   const auto bytes_of_tensors = [&](const auto& forward) {
     const int64_t before = memory_.current_bytes();
     const at::Tensor loss = forward();
@@ -319,12 +319,12 @@ TEST_F(PlanTest, APlanThatReplaysNothingHoldsWhatPlainTrainingHolds) {
   };
   const int64_t plain = bytes_of_tensors([&] { return sums_of_saved_results(inputs).sum(); });
   const int64_t planned = bytes_of_tensors([&] {
-    PolicyScope scope(plan.policy);
+    PolicyScope scope(plan.policy());
     return sums_of_saved_results(inputs).sum();
   });
   EXPECT_EQ(planned, plain);
-  const Run run = this->run(sums_of_saved_results, inputs, plan.policy, plan.summary.peak_bytes);
-  EXPECT_EQ(run.held_after_forward, plan.summary.forward_bytes);
+  const Run run = this->run(sums_of_saved_results, inputs, plan.policy(), plan.summary().peak_bytes);
+  EXPECT_EQ(run.held_after_forward, plan.summary().forward_bytes);
   EXPECT_EQ(run.backward.recomputed_ops, 0);
   EXPECT_EQ(run.backward.evicted_values, 0);
 }
@@ -343,8 +343,8 @@ TEST_F(PlanTest, HoldsATensorFromOutsideThatOnlyReplaysTakeIfOneIsPlanned) {
   const Tensors inputs = {sample({kElements})};
   const StepPlanner::Plan plan = plan_of(network, inputs, 1 << 30);
   forget_gradients(inputs);
-  EXPECT_EQ(plan.summary.forward_bytes, 24 * kBytes);
-  const Run run = this->run(network, inputs, plan.policy, plan.summary.peak_bytes);
+  EXPECT_EQ(plan.summary().forward_bytes, 24 * kBytes);
+  const Run run = this->run(network, inputs, plan.policy(), plan.summary().peak_bytes);
   EXPECT_EQ(run.held_after_forward, 24 * kBytes);
   EXPECT_EQ(run.backward.recomputed_ops, 0);
   expect_kept_promises(network, inputs);
@@ -357,10 +357,10 @@ TEST_F(PlanTest, MeasuredCostsAndAForwardAloneWillDo) {
   StepPlanner planner([&] { out = transformer(inputs).sum(); });
   out.reset();
   const StepPlanner::Plan plan = planner.plan(200 << 10);
-  EXPECT_GT(plan.summary.forward_cost, 0);
-  EXPECT_GT(plan.summary.replayed_ops, 0);
+  EXPECT_GT(plan.summary().forward_cost, 0);
+  EXPECT_GT(plan.summary().replayed_ops, 0);
   for (const at::Tensor& input : inputs) EXPECT_FALSE(input.grad().defined());
-  const Run run = this->run(transformer, inputs, plan.policy, 200 << 10);
+  const Run run = this->run(transformer, inputs, plan.policy(), 200 << 10);
   expect_same_bits(run.gradients, expected, "gradients");
   EXPECT_EQ(run.backward.evicted_values, 0);
 }
@@ -385,7 +385,7 @@ TEST_F(PlanTest, IsRecordedWithinItsBytes) {
 TEST_F(PlanTest, APolicyServesManyStepsAndTwoAtATime) {
   Tensors inputs = mlp_inputs();
   const Tensors expected = plain_gradients(mlp, inputs);
-  const Policy policy = plan_of(mlp, inputs, 24 << 10).policy;
+  const Policy policy = plan_of(mlp, inputs, 24 << 10).policy();
   Warnings warnings;
   for (int step = 0; step < 3; ++step) {
     at::Tensor first, second;
@@ -422,10 +422,10 @@ TEST_F(PlanTest, DecisionsOfScopesInsideAndTagsArePlannedAround) {
   const StepPlanner::Plan plan = plan_of(network, {x}, 9 * kBytes);
   forget_gradients({x});
   const Tensors expected = plain_gradients([](const Tensors& in) { return sines(in[0], 20); }, {x});
-  const Run run = this->run(network, {x}, plan.policy, plan.summary.peak_bytes);
+  const Run run = this->run(network, {x}, plan.policy(), plan.summary().peak_bytes);
   expect_same_bits(run.gradients, expected, "gradients");
-  EXPECT_EQ(run.held_after_forward, plan.summary.forward_bytes);
-  EXPECT_EQ(run.backward.recomputed_ops, plan.summary.replayed_ops);
+  EXPECT_EQ(run.held_after_forward, plan.summary().forward_bytes);
+  EXPECT_EQ(run.backward.recomputed_ops, plan.summary().replayed_ops);
   EXPECT_EQ(run.backward.evicted_values, 0);
 }
 
@@ -437,7 +437,7 @@ TEST_F(PlanTest, AnotherPathFallsBackToTheBudgetAndWarnsOnce) {
   const Network more_ops = [](const Tensors& in) { return sines(in[0], 40); };
   const Network another_size = [](const Tensors& in) { return sines(in[0].repeat({2}), 23); };
   for (const Network& network : {another_op, more_ops, another_size}) {
-    const Policy policy = plan_of(planned, inputs, 8 * kBytes).policy;
+    const Policy policy = plan_of(planned, inputs, 8 * kBytes).policy();
     forget_gradients(inputs);
     const Tensors expected = plain_gradients(network, inputs);
     Warnings warnings;
@@ -453,7 +453,7 @@ TEST_F(PlanTest, AnotherPathFallsBackToTheBudgetAndWarnsOnce) {
 
 TEST_F(PlanTest, TheBudgetOfTheScopeRulesIfItIsSmaller) {
   Tensors inputs = {sample({kElements})};
-  const Policy policy = plan_of([](const Tensors& in) { return sines(in[0], 24); }, inputs, 16 * kBytes).policy;
+  const Policy policy = plan_of([](const Tensors& in) { return sines(in[0], 24); }, inputs, 16 * kBytes).policy();
   MemoryBudget budget(6 * kBytes);
   PolicyScope scope(policy, {.memory_budget = budget});
   EXPECT_EQ(budget.bytes(), 6 * kBytes);
@@ -476,10 +476,10 @@ TEST_F(PlanTest, BelowTheSmallestPossibleSaysHowSmallAPlanIs) {
   at::Tensor x = sample({kElements});
   StepPlanner planner([&] { sines(x, 32).sum().backward(); });
   // Stretches of 7, 6, … 1 on top of the 0, 1, … 6 kept before, and those 7: up to 35 values. Here are 31.
-  EXPECT_EQ(planner.smallest().summary.peak_bytes, 7 * kBytes);
+  EXPECT_EQ(planner.smallest().summary().peak_bytes, 7 * kBytes);
   expect_error([&] { planner.plan(7 * kBytes - 1); },
                {"within 28671 bytes", "smallest that was found takes 28672", "in Python memory_budget="});
-  EXPECT_EQ(planner.plan(7 * kBytes).summary.peak_bytes, 7 * kBytes);
+  EXPECT_EQ(planner.plan(7 * kBytes).summary().peak_bytes, 7 * kBytes);
 }
 
 TEST_F(PlanTest, RejectsAStepWithNothingToPlan) {
@@ -527,7 +527,7 @@ TEST_F(PlanTest, AMetaModelIsPlannedAsTheRealOne) {
   EXPECT_LT(memory_.peak_bytes() - before, 1024);
   StepPlanner real([&] { mlp(inputs).sum().backward(); }, {.modelled_costs = true});
   for (const int64_t kib : {64, 40, 24}) {
-    const PlanSummary a = on_meta.plan(kib << 10).summary, b = real.plan(kib << 10).summary;
+    const PlanSummary a = on_meta.plan(kib << 10).summary(), b = real.plan(kib << 10).summary();
     EXPECT_EQ(a.forward_bytes, b.forward_bytes);
     EXPECT_EQ(a.peak_bytes, b.peak_bytes);
     EXPECT_EQ(a.replayed_ops, b.replayed_ops);
@@ -536,8 +536,8 @@ TEST_F(PlanTest, AMetaModelIsPlannedAsTheRealOne) {
   // The plan made without data serves the model with data.
   const StepPlanner::Plan plan = on_meta.plan(24 << 10);
   forget_gradients(inputs);
-  const Run run = this->run(mlp, inputs, plan.policy, 24 << 10);
-  EXPECT_EQ(run.held_after_forward, plan.summary.forward_bytes);
+  const Run run = this->run(mlp, inputs, plan.policy(), 24 << 10);
+  EXPECT_EQ(run.held_after_forward, plan.summary().forward_bytes);
   EXPECT_EQ(run.backward.evicted_values, 0);
 }
 
@@ -564,7 +564,7 @@ TEST_F(PlanTest, RandomOpsOnMetaAreRecorded) {
   at::Tensor state = generator_state();
   StepPlanner planner([&] { at::dropout(x.sin(), 0.5, /*train=*/true).cos().sum().backward(); });
   EXPECT_TRUE(at::equal(generator_state(), state));
-  EXPECT_EQ(planner.plan(1 << 20).summary.replayed_ops, 0);
+  EXPECT_EQ(planner.plan(1 << 20).summary().replayed_ops, 0);
   EXPECT_GT(planner.summarize([](const StepPlanner::Op&) { return false; }).replayed_ops, 1);
 }
 

@@ -142,7 +142,7 @@ TEST_F(StepPeakTest, CountsTheWorkingMemoryOfKernelsAndGradientsThatAreThere) {
 TEST_F(StepPeakTest, CountsWhatWasThereBeforeTheStepIfTheStepTakesIt) {
   const at::Tensor x = sample({kElements}), other = sample({kElements});
   StepPlanner planner([&] { sines(x, 8).sum().backward(); }, {.step_peak_on = at::kCPU});
-  const PlanSummary summary = planner.smallest().summary;
+  const PlanSummary summary = planner.smallest().summary();
   EXPECT_EQ(summary.step_start_bytes, kBytes);
   EXPECT_GE(*summary.step_peak_bytes - kBytes, summary.peak_bytes);
 }
@@ -151,7 +151,7 @@ TEST_F(StepPeakTest, IsNotKnownWhereNothingWasMeasured) {
   const at::Tensor x = sample({kElements});
   const auto step = [&] { sines(x, 8).sum().backward(); };
   const auto peak = [](const std::function<void()>& step, const PlanOptions& options) {
-    return StepPlanner(step, options).smallest().summary.step_peak_bytes;
+    return StepPlanner(step, options).smallest().summary().step_peak_bytes;
   };
   EXPECT_EQ(peak(step, {}), std::nullopt);
   EXPECT_EQ(peak(step, {.step_peak_on = at::kMeta}), std::nullopt);
@@ -166,7 +166,7 @@ TEST_F(StepPeakTest, IsFoundAgainAfterAStepThatThrew) {
   EXPECT_THROW(StepPlanner([] { throw std::runtime_error("no step"); }, {.step_peak_on = at::kCPU}),
                std::runtime_error);
   StepPlanner planner([&] { sines(x, 8).sum().backward(); }, {.step_peak_on = at::kCPU});
-  EXPECT_TRUE(planner.smallest().summary.step_peak_bytes);
+  EXPECT_TRUE(planner.smallest().summary().step_peak_bytes);
 }
 
 TEST_F(StepPeakTest, IsFoundAgainWhileAGraphOfTheStepBeforeLives) {
@@ -179,7 +179,7 @@ TEST_F(StepPeakTest, IsFoundAgainWhileAGraphOfTheStepBeforeLives) {
           sines(x, 8).sum().backward();
         },
         {.step_peak_on = at::kCPU});
-    EXPECT_TRUE(planner.smallest().summary.step_peak_bytes);
+    EXPECT_TRUE(planner.smallest().summary().step_peak_bytes);
   }
 }
 

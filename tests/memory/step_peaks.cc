@@ -22,17 +22,17 @@ std::vector<StepPeaks> step_peaks(const PlannedNetwork& network, c10::Device dev
       },
       {.modelled_costs = true, .step_peak_on = device});
   const int64_t all = planner.summarize([](const StepPlanner::Op&) { return true; }).peak_bytes;
-  const int64_t least = planner.smallest().summary.peak_bytes;
+  const int64_t least = planner.smallest().summary().peak_bytes;
   std::vector<StepPeaks> peaks;
   for (int i = plans; i >= 0; --i) {
     const StepPlanner::Plan plan = planner.plan(least + (all - least) * i / plans);
-    EXPECT_TRUE(plan.summary.step_peak_bytes && plan.summary.step_start_bytes);
+    EXPECT_TRUE(plan.summary().step_peak_bytes && plan.summary().step_start_bytes);
     StepPeaks& found = peaks.emplace_back();
-    found.said = plan.summary.step_peak_bytes.value_or(0) - plan.summary.step_start_bytes.value_or(0);
-    found.replayed_ops = plan.summary.replayed_ops;
+    found.said = plan.summary().step_peak_bytes.value_or(0) - plan.summary().step_start_bytes.value_or(0);
+    found.replayed_ops = plan.summary().replayed_ops;
     forget_gradients();
     found.real = peak_of([&] {
-      const PolicyScope scope(plan.policy);
+      const PolicyScope scope(plan.policy());
       const at::Tensor loss = network.forward();
       loss.backward();
     });
@@ -40,7 +40,7 @@ std::vector<StepPeaks> step_peaks(const PlannedNetwork& network, c10::Device dev
     found.with_forward_alone = peak_of([&] {
       at::Tensor loss;
       {
-        const PolicyScope scope(plan.policy);
+        const PolicyScope scope(plan.policy());
         loss = network.forward();
       }
       loss.backward();

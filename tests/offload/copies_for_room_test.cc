@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ac2/memory_budget.h"
+#include "tests/support/forms.h"
 #include "tests/support/offload_fixture.h"
 #include "tests/support/side_stream.h"
 
@@ -18,10 +19,12 @@ namespace {
 constexpr int64_t kSide = 16;
 constexpr int64_t kMatrix = kSide * kSide * 4;  // bytes
 
-OffloadOptions instead_of_dropping(OffloadOptions options = {}) {
+OffloadOptions any_bytes(OffloadOptions options = {}) {
   options.min_bytes = 0;
-  options.instead_of_dropping = true;
   return options;
+}
+Forms to_host(OffloadOptions options = {}) {
+  return {forms::host_memory(any_bytes(options))};
 }
 
 class CopiesForRoomTest : public OffloadTest {
@@ -55,15 +58,14 @@ class CopiesForRoomTest : public OffloadTest {
     if (trace) step.backward = trace->stats();
     return step;
   }
-  Step budgeted(int length, int64_t bytes, const OffloadOptions& offload) {
-    return step(length,
-                ScopeOptions{.memory_budget = MemoryBudget(bytes, /*modelled_costs=*/true), .offload = offload});
+  Step budgeted(int length, int64_t bytes, const Forms& forms) {
+    return step(length, ScopeOptions{.memory_budget = MemoryBudget(bytes, /*modelled_costs=*/true), .forms = forms});
   }
   // After it the speed of copies is known, whatever another test has measured.
   void measure(double milliseconds_per_byte) {
     fake_.copies_take(milliseconds_per_byte);
     for (int i = 0; i < 10; ++i) {
-      budgeted(8, 8 * kMatrix, instead_of_dropping());
+      budgeted(8, 8 * kMatrix, to_host());
       fake_.finish();
     }
   }
@@ -78,13 +80,13 @@ class CopiesForRoomTest : public OffloadTest {
 TEST_F(CopiesForRoomTest, WhereCopiesAreFastNothingIsComputedAgain) {
   measure(1e-9);
   const Step plain = step(12, std::nullopt);
-  const Step copied = budgeted(12, 10 * kMatrix, instead_of_dropping());
+  const Step copied = budgeted(12, 10 * kMatrix, to_host());
   EXPECT_TRUE(same_bits(copied.gradient, plain.gradient));
   EXPECT_EQ(copied.backward.recomputed_ops, 0);
   EXPECT_EQ(copied.backward.evicted_values, 0);
   EXPECT_GT(copied.forward.offloaded_bytes, 8 * kMatrix);
   EXPECT_EQ(copied.backward.offloaded_bytes, 0);
-  const Step dropped = budgeted(12, 10 * kMatrix, all_sizes());
+  const Step dropped = budgeted(12, 10 * kMatrix, {});
   EXPECT_TRUE(same_bits(dropped.gradient, plain.gradient));
   EXPECT_GT(dropped.backward.recomputed_ops, 0);
   EXPECT_EQ(dropped.forward.offloaded_bytes, 0);
@@ -93,8 +95,8 @@ TEST_F(CopiesForRoomTest, WhereCopiesAreFastNothingIsComputedAgain) {
 TEST_F(CopiesForRoomTest, WhereCopiesAreSlowValuesAreComputedAgain) {
   measure(1);  // a second for a matrix
   const Step plain = step(12, std::nullopt);
-  const Step dropped = budgeted(12, 10 * kMatrix, all_sizes());
-  const Step either = budgeted(12, 10 * kMatrix, instead_of_dropping());
+  const Step dropped = budgeted(12, 10 * kMatrix, {});
+  const Step either = budgeted(12, 10 * kMatrix, to_host());
   EXPECT_TRUE(same_bits(either.gradient, plain.gradient));
   EXPECT_EQ(either.forward.offloaded_bytes, 0);
   EXPECT_EQ(either.backward.recomputed_ops, dropped.backward.recomputed_ops);
@@ -102,16 +104,16 @@ TEST_F(CopiesForRoomTest, WhereCopiesAreSlowValuesAreComputedAgain) {
 
 TEST_F(CopiesForRoomTest, TheDeviceHoldsNoMoreThanWithoutCopies) {
   measure(1e-9);
-  const auto peak = [&](const OffloadOptions& offload) {
+  const auto peak = [&](const Forms& forms) {
     fake_.finish();
     fake_.reset_peaks();
-    budgeted(12, 10 * kMatrix, offload);
+    budgeted(12, 10 * kMatrix, forms);
     return fake_.peak_device_bytes();
   };
-  const int64_t dropping = peak(all_sizes());
+  const int64_t dropping = peak({});
   // The values that are copied back ahead of their use take an eighth of the budget beside it.
-  EXPECT_LE(peak(instead_of_dropping()), dropping + 10 * kMatrix / 8);
-  EXPECT_LE(peak(instead_of_dropping({.read_ahead_bytes = 0})), dropping);
+  EXPECT_LE(peak(to_host()), dropping + 10 * kMatrix / 8);
+  EXPECT_LE(peak(to_host({.read_ahead_bytes = 0})), dropping);
 }
 
 TEST_F(CopiesForRoomTest, WithoutPinnedMemoryValuesAreDropped) {
@@ -119,9 +121,9 @@ TEST_F(CopiesForRoomTest, WithoutPinnedMemoryValuesAreDropped) {
   const Step plain = step(12, std::nullopt);
   fake_.finish();
   release_offload_memory();
-  OffloadOptions options = instead_of_dropping();
+  OffloadOptions options = any_bytes();
   options.max_pinned_bytes = 0;
-  const Step step = budgeted(12, 10 * kMatrix, options);
+  const Step step = budgeted(12, 10 * kMatrix, {forms::host_memory(options)});
   EXPECT_TRUE(same_bits(step.gradient, plain.gradient));
   EXPECT_EQ(step.forward.offloaded_bytes, 0);
   EXPECT_GT(step.forward.not_offloaded_bytes, 0);
@@ -130,9 +132,9 @@ TEST_F(CopiesForRoomTest, WithoutPinnedMemoryValuesAreDropped) {
 
 TEST_F(CopiesForRoomTest, ValuesThatAreTooSmallAreDropped) {
   measure(1e-9);
-  OffloadOptions options = instead_of_dropping();
+  OffloadOptions options = any_bytes();
   options.min_bytes = kMatrix + 1;
-  const Step step = budgeted(12, 10 * kMatrix, options);
+  const Step step = budgeted(12, 10 * kMatrix, {forms::host_memory(options)});
   EXPECT_EQ(step.forward.offloaded_bytes, 0);
   EXPECT_GT(step.backward.recomputed_ops, 0);
 }
@@ -143,7 +145,7 @@ TEST_F(CopiesForRoomTest, WhatMustBeRecomputedIsNotCopied) {
   std::shared_ptr<const Trace> trace;
   {
     PolicyScope scope(CheckpointPolicy::MUST_RECOMPUTE,
-                      {.memory_budget = MemoryBudget(6 * kMatrix, true), .offload = instead_of_dropping()});
+                      {.memory_budget = MemoryBudget(6 * kMatrix, true), .forms = to_host()});
     trace = scope.trace();
     y = chain(x_, 12);
   }
@@ -156,7 +158,7 @@ TEST_F(CopiesForRoomTest, AGraphIsWalkedTwice) {
   at::Tensor y;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope({.memory_budget = MemoryBudget(10 * kMatrix, true), .offload = instead_of_dropping()});
+    PolicyScope scope({.memory_budget = MemoryBudget(10 * kMatrix, true), .forms = to_host()});
     trace = scope.trace();
     y = chain(x_, 12);
   }
@@ -173,7 +175,7 @@ TEST_F(CopiesForRoomTest, AGraphThatIsDroppedLeavesNothing) {
   measure(1e-9);
   at::Tensor y;
   {
-    PolicyScope scope({.memory_budget = MemoryBudget(10 * kMatrix, true), .offload = instead_of_dropping()});
+    PolicyScope scope({.memory_budget = MemoryBudget(10 * kMatrix, true), .forms = to_host()});
     y = chain(x_, 12);
   }
   EXPECT_GT(offload_memory().bytes_in_use, 0);
@@ -197,7 +199,7 @@ TEST_F(CopiesForRoomTest, ACopiedValueThatIsOverwrittenIsComputedAgain) {
     PolicyScope scope(CheckpointPolicy::MUST_SAVE);
     return gradient_of_sum(program(x_), x_).cpu();
   }();
-  PolicyScope scope({.memory_budget = MemoryBudget(10 * kMatrix, true), .offload = instead_of_dropping()});
+  PolicyScope scope({.memory_budget = MemoryBudget(10 * kMatrix, true), .forms = to_host()});
   const at::Tensor y = program(x_);
   EXPECT_TRUE(same_bits(gradient_of_sum(y, x_).cpu(), plain));
 }
@@ -208,7 +210,7 @@ TEST_F(CopiesForRoomTest, ACopiedValueThatIsWrittenToAfterTheRegionIsComputedAga
   at::Tensor written, y;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope({.memory_budget = MemoryBudget(10 * kMatrix, true), .offload = instead_of_dropping()});
+    PolicyScope scope({.memory_budget = MemoryBudget(10 * kMatrix, true), .forms = to_host()});
     trace = scope.trace();
     written = chain(x_, 2);
     y = chain(written, 10);
@@ -235,7 +237,7 @@ TEST_F(CopiesForRoomTest, WhatIsPackedForRoomIsOrderedWithTheStreams) {
       }};
   // The values that are packed on one stream were made, or are wanted, on another.
   for (int64_t matrices = 6; matrices < 16; ++matrices) {
-    PolicyScope scope({.memory_budget = MemoryBudget(matrices * kMatrix, true), .allow_inexact = quarter});
+    PolicyScope scope({.memory_budget = MemoryBudget(matrices * kMatrix, true), .forms = {form_of(quarter)}});
     at::Tensor y = chain(x_, 4);
     y = on_side_stream(fake_.stream(1), {y}, [&] { return chain(y, 4); });
     y = chain(y, 4);
@@ -256,7 +258,7 @@ TEST_F(CopiesForRoomTest, ThreadsShareABudgetThatCopies) {
       for (int round = 0; round < 5; ++round) {
         at::Tensor y;
         {
-          const PolicyScope scope({.memory_budget = budget, .offload = instead_of_dropping()});
+          const PolicyScope scope({.memory_budget = budget, .forms = to_host()});
           y = chain(leaves[i], 12);
         }
         gradients[i] = gradient_of_sum(y, leaves[i]);
@@ -270,14 +272,25 @@ TEST_F(CopiesForRoomTest, ThreadsShareABudgetThatCopies) {
 
 TEST_F(CopiesForRoomTest, SaysThatItHasNoEffectWithoutABudget) {
   const Warnings warnings;
-  { const PolicyScope scope({.offload = instead_of_dropping()}); }
+  { const PolicyScope scope({.forms = to_host()}); }
   ASSERT_EQ(warnings.messages.size(), 1);
-  EXPECT_NE(warnings.messages[0].find("instead_of_dropping has no effect"), std::string::npos);
+  EXPECT_NE(warnings.messages[0].find("(ScopeOptions::forms; in Python forms=) have no effect"), std::string::npos);
   {
     const PolicyScope outer({.memory_budget = MemoryBudget(1 << 20)});
-    const PolicyScope inner({.offload = instead_of_dropping()});
+    const PolicyScope inner({.forms = to_host()});
   }
   EXPECT_EQ(warnings.messages.size(), 1);
+}
+
+TEST_F(CopiesForRoomTest, OptionsThatAreGivenTwiceAndDifferAreAnError) {
+  const auto open = [](const OffloadOptions& of_scope, const OffloadOptions& of_form) {
+    const PolicyScope scope(
+        {.memory_budget = MemoryBudget(1 << 20), .offload = of_scope, .forms = {forms::host_memory(of_form)}});
+  };
+  EXPECT_NO_THROW(open({.min_bytes = 1}, {}));
+  EXPECT_NO_THROW(open({.min_bytes = 1}, {.min_bytes = 1}));
+  expect_error([&] { open({.min_bytes = 1}, {.min_bytes = 2}); },
+               {"ScopeOptions::offload and forms::host_memory() were given different options"});
 }
 
 }  // namespace

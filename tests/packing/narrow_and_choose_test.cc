@@ -1,4 +1,4 @@
-// A memory budget that may pack values into a narrower form (ScopeOptions::allow_inexact), and ops that choose by the
+// A memory budget that may pack values into a narrower form (ScopeOptions::forms), and ops that choose by the
 // numbers: what they have chosen in forward holds in backward, although the numbers are others there.
 #include <torch/torch.h>
 
@@ -13,12 +13,11 @@
 #include "ac2/memory_budget.h"
 #include "ac2/scope.h"
 #include "policies/quantize_ops.h"
+#include "tests/support/forms.h"
 #include "tests/support/regions.h"
 
 namespace ac2::test {
 namespace {
-
-using policies::quantized_form;
 
 constexpr int64_t kSide = 128;
 constexpr int64_t kMatrix = kSide * kSide * 4;  // bytes
@@ -54,13 +53,13 @@ class NarrowAndChooseTest : public CleanTest {
       std::shared_ptr<const Trace> trace;
       {
         PolicyScope scope({.memory_budget = MemoryBudget::soft(matrices * kMatrix, /*modelled_costs=*/true),
-                           .allow_inexact = quantized_form(4)});
+                           .forms = {forms::quantized(4)}});
         trace = scope.trace();
         loss = layers(choose);
       }
       const at::Tensor gradient = gradient_of(loss, x_);
       EXPECT_LT(((gradient - plain).norm() / plain.norm()).item<double>(), most_distance);
-      narrowed += trace->stats().narrowed_values;
+      narrowed += trace->stats().packed_values;
     }
     EXPECT_GT(narrowed, 0);
   }
@@ -149,15 +148,15 @@ TEST_F(NarrowAndChooseTest, SavesWhatChoosesByNumbersAndNothingElse) {
   };
   for (const Call& call : calls) {
     SCOPED_TRACE(call.name);
-    const auto saved_bytes = [&](std::optional<PolicyDecision> form) {
+    const auto saved_bytes = [&](Forms forms) {
       const PolicyScope scope(CheckpointPolicy::MUST_RECOMPUTE,
-                              {.memory_budget = MemoryBudget(int64_t{1} << 40), .allow_inexact = std::move(form)});
+                              {.memory_budget = MemoryBudget(int64_t{1} << 40), .forms = std::move(forms)});
       const at::Tensor y = x_ * 2;
       const at::Tensor result = call.run(y);
       const at::Tensor z = y * result.reshape({-1}).slice(0, 0, 1);
       return scope.trace()->stats().saved_bytes;
     };
-    EXPECT_EQ(saved_bytes(quantized_form(8)) > saved_bytes(std::nullopt), call.is_saved);
+    EXPECT_EQ(saved_bytes({forms::quantized(8)}) > saved_bytes({}), call.is_saved);
   }
 }
 
@@ -171,7 +170,7 @@ TEST_F(NarrowAndChooseTest, AFormOfAnInnerScopeEndsWithIt) {
                               [](const c10::IValue& packed) { return packed.toTensor().to(at::kFloat); }};
   PolicyScope outer({.memory_budget = MemoryBudget(6 * kMatrix, /*modelled_costs=*/true)});
   {
-    const PolicyScope inner({.allow_inexact = form});
+    const PolicyScope inner({.forms = {form_of(form)}});
     x_.mm(w_).sum();
   }
   at::Tensor y = x_;

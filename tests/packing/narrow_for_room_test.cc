@@ -1,4 +1,4 @@
-// A memory budget that may pack values into a narrower form (ScopeOptions::allow_inexact) where it has no room for
+// A memory budget that may pack values into a narrower form (ScopeOptions::forms) where it has no room for
 // them.
 #include <torch/torch.h>
 
@@ -9,16 +9,15 @@
 #include <thread>
 #include <vector>
 
+#include "ac2/form.h"
 #include "ac2/memory_budget.h"
 #include "ac2/scope.h"
-#include "policies/quantize_ops.h"
+#include "tests/support/forms.h"
 #include "tests/support/regions.h"
 #include "tests/support/warnings.h"
 
 namespace ac2::test {
 namespace {
-
-using policies::quantized_form;
 
 constexpr int64_t kSide = 512;
 constexpr int64_t kMatrix = kSide * kSide * 4;  // bytes: a product costs more than packing it, and tanh alone less
@@ -29,15 +28,15 @@ struct Halves {
   std::shared_ptr<int> packed = std::make_shared<int>(0);
   std::shared_ptr<int> unpacked = std::make_shared<int>(0);
 
-  SaveWithHooks form() const {
-    return {[packed = packed](const at::Tensor& tensor) -> c10::IValue {
-              ++*packed;
-              return tensor.to(at::kHalf);
-            },
-            [unpacked = unpacked](const c10::IValue& packed) {
-              ++*unpacked;
-              return packed.toTensor().to(at::kFloat);
-            }};
+  FormPtr form() const {
+    return form_of({[packed = packed](const at::Tensor& tensor) -> c10::IValue {
+                      ++*packed;
+                      return tensor.to(at::kHalf);
+                    },
+                    [unpacked = unpacked](const c10::IValue& packed) {
+                      ++*unpacked;
+                      return packed.toTensor().to(at::kFloat);
+                    }});
   }
 };
 
@@ -70,8 +69,8 @@ class NarrowForRoomTest : public CleanTest {
     if (trace) step.backward = trace->stats();
     return step;
   }
-  static ScopeOptions narrowing(int64_t matrices, PolicyDecision form) {
-    return {.memory_budget = MemoryBudget(matrices * kMatrix, /*modelled_costs=*/true), .allow_inexact = form};
+  static ScopeOptions narrowing(int64_t matrices, FormPtr form) {
+    return {.memory_budget = MemoryBudget(matrices * kMatrix, /*modelled_costs=*/true), .forms = {std::move(form)}};
   }
   static double distance(const at::Tensor& a, const at::Tensor& b) {
     return ((a - b).norm() / b.norm()).item<double>();
@@ -83,13 +82,13 @@ class NarrowForRoomTest : public CleanTest {
 
 TEST_F(NarrowForRoomTest, PacksAValueThatWouldTakeLongerToComputeAgain) {
   const Step plain = step(std::nullopt);
-  const Step narrowed = step(narrowing(8, quantized_form(8)));
-  EXPECT_GT(narrowed.forward.narrowed_values, 0);
+  const Step narrowed = step(narrowing(8, forms::quantized(8)));
+  EXPECT_GT(narrowed.forward.packed_values, 0);
   EXPECT_FALSE(same_bits(narrowed.gradient, plain.gradient));
   EXPECT_LT(distance(narrowed.gradient, plain.gradient), 0.02);
   const Step dropped = step(ScopeOptions{.memory_budget = MemoryBudget(8 * kMatrix, /*modelled_costs=*/true)});
   EXPECT_LT(narrowed.backward.recomputed_ops, dropped.backward.recomputed_ops);
-  EXPECT_EQ(dropped.backward.narrowed_values, 0);
+  EXPECT_EQ(dropped.backward.packed_values, 0);
 }
 
 TEST_F(NarrowForRoomTest, DropsAValueThatIsSoonComputedAgain) {
@@ -106,29 +105,29 @@ TEST_F(NarrowForRoomTest, DropsAValueThatIsSoonComputedAgain) {
   };
   TraceStats stats;
   const at::Tensor plain = cosines(std::nullopt, nullptr);
-  EXPECT_TRUE(same_bits(cosines(narrowing(8, quantized_form(8)), &stats), plain));
+  EXPECT_TRUE(same_bits(cosines(narrowing(8, forms::quantized(8)), &stats), plain));
   EXPECT_GT(stats.recomputed_ops, 0);
-  EXPECT_EQ(stats.narrowed_values, 0);
+  EXPECT_EQ(stats.packed_values, 0);
 }
 
 TEST_F(NarrowForRoomTest, IsExactWhileThereIsRoom) {
-  const Step step = this->step(narrowing(40, quantized_form(8)));
+  const Step step = this->step(narrowing(40, forms::quantized(8)));
   EXPECT_TRUE(same_bits(step.gradient, this->step(std::nullopt).gradient));
-  EXPECT_EQ(step.backward.narrowed_values, 0);
+  EXPECT_EQ(step.backward.packed_values, 0);
 }
 
 TEST_F(NarrowForRoomTest, AnyFormMayBeGiven) {
   const Halves halves;
   const Step step = this->step(narrowing(9, halves.form()));
-  EXPECT_EQ(step.backward.narrowed_values, *halves.packed);
+  EXPECT_EQ(step.backward.packed_values, *halves.packed);
   EXPECT_GT(*halves.unpacked, 0);
   EXPECT_LT(distance(step.gradient, this->step(std::nullopt).gradient), 1e-2);
 }
 
 TEST_F(NarrowForRoomTest, ATightBudgetDropsForms) {
   const Step plain = step(std::nullopt);
-  const Step tight = step(narrowing(4, quantized_form(8)));
-  EXPECT_GT(tight.backward.narrowed_values, 0);
+  const Step tight = step(narrowing(4, forms::quantized(8)));
+  EXPECT_GT(tight.backward.packed_values, 0);
   EXPECT_GT(tight.backward.recomputed_ops, 0);
   EXPECT_LT(distance(tight.gradient, plain.gradient), 0.1);
 }
@@ -136,7 +135,7 @@ TEST_F(NarrowForRoomTest, ATightBudgetDropsForms) {
 TEST_F(NarrowForRoomTest, ABudgetThatIsMetWithoutFormsIsMetWithThem) {
   for (const int64_t matrices : {3, 5}) {
     EXPECT_NO_THROW(step(ScopeOptions{.memory_budget = MemoryBudget(matrices * kMatrix, true)})) << matrices;
-    EXPECT_NO_THROW(step(narrowing(matrices, quantized_form(8)))) << matrices;
+    EXPECT_NO_THROW(step(narrowing(matrices, forms::quantized(8)))) << matrices;
     EXPECT_NO_THROW(step(narrowing(matrices, Halves().form()))) << matrices;
   }
 }
@@ -144,14 +143,13 @@ TEST_F(NarrowForRoomTest, ABudgetThatIsMetWithoutFormsIsMetWithThem) {
 TEST_F(NarrowForRoomTest, WhatPackRefusesIsDropped) {
   const Step plain = step(std::nullopt);
   const auto unpack = [](const c10::IValue& packed) { return packed.toTensor(); };
-  const Step none = step(narrowing(8, SaveWithHooks{[](const at::Tensor&) { return c10::IValue(); }, unpack}));
+  const Step none = step(narrowing(8, form_of({[](const at::Tensor&) { return c10::IValue(); }, unpack})));
   EXPECT_TRUE(same_bits(none.gradient, plain.gradient));
-  EXPECT_EQ(none.backward.narrowed_values, 0);
+  EXPECT_EQ(none.backward.packed_values, 0);
   EXPECT_GT(none.backward.evicted_values, 0);
-  const Step no_fewer =
-      step(narrowing(8, SaveWithHooks{[](const at::Tensor& tensor) { return tensor.clone(); }, unpack}));
+  const Step no_fewer = step(narrowing(8, form_of({[](const at::Tensor& tensor) { return tensor.clone(); }, unpack})));
   EXPECT_TRUE(same_bits(no_fewer.gradient, plain.gradient));
-  EXPECT_EQ(no_fewer.backward.narrowed_values, 0);
+  EXPECT_EQ(no_fewer.backward.packed_values, 0);
 }
 
 TEST_F(NarrowForRoomTest, WhatMustBeSavedStaysExact) {
@@ -168,7 +166,7 @@ TEST_F(NarrowForRoomTest, WhatMustBeSavedStaysExact) {
     }
     loss = y.sum();
   }
-  EXPECT_GT(trace->stats().narrowed_values, 0);
+  EXPECT_GT(trace->stats().packed_values, 0);
   // Of the twelve, four must be saved, and what is left of nine takes some of the others as they are.
   EXPECT_LE(*halves.packed, kLayers - 4);
   const at::Tensor gradient = torch::autograd::grad({loss}, {x_})[0];
@@ -180,7 +178,7 @@ TEST_F(NarrowForRoomTest, AnErrorOfPackReachesTheProgram) {
   const SaveWithHooks broken = {[](const at::Tensor&) -> c10::IValue { throw std::runtime_error("no ink"); },
                                 [](const c10::IValue& packed) { return packed.toTensor(); }};
   try {
-    PolicyScope scope({.memory_budget = budget, .allow_inexact = broken});
+    PolicyScope scope({.memory_budget = budget, .forms = {form_of(broken)}});
     product_step(x_);
     FAIL() << "pack was not called";
   } catch (const std::runtime_error& error) {
@@ -193,7 +191,7 @@ TEST_F(NarrowForRoomTest, AGraphIsWalkedTwiceAndLeavesNothing) {
   const MemoryBudget budget(8 * kMatrix, /*modelled_costs=*/true);
   at::Tensor loss;
   {
-    PolicyScope scope({.memory_budget = budget, .allow_inexact = quantized_form(8)});
+    PolicyScope scope({.memory_budget = budget, .forms = {forms::quantized(8)}});
     loss = product_step(x_);
   }
   const at::Tensor first = torch::autograd::grad({loss}, {x_}, {}, /*retain_graph=*/true)[0];
@@ -215,15 +213,15 @@ TEST_F(NarrowForRoomTest, AValueThatIsWrittenToAfterwardsHasItsOldNumbers) {
     const at::Tensor loss = program();
     return torch::autograd::grad({loss}, {x_})[0];
   }();
-  PolicyScope scope(narrowing(6, quantized_form(8)));
+  PolicyScope scope(narrowing(6, forms::quantized(8)));
   const at::Tensor loss = program();
-  EXPECT_GT(scope.trace()->stats().narrowed_values, 0);
+  EXPECT_GT(scope.trace()->stats().packed_values, 0);
   EXPECT_LT(distance(torch::autograd::grad({loss}, {x_})[0], exact), 0.05);
 }
 
 TEST_F(NarrowForRoomTest, RoundingFollowsFromTheSeed) {
   const auto packed = [&](uint64_t seed) {
-    const auto form = quantized_form(8, {.seed = seed}).save_with_hooks();
+    const FormPtr form = forms::quantized(8, seed);
     return form->unpack(form->pack(w_));
   };
   EXPECT_TRUE(same_bits(packed(3), packed(3)));
@@ -241,7 +239,7 @@ TEST_F(NarrowForRoomTest, ThreadsShareABudget) {
       for (int round = 0; round < 3; ++round) {
         at::Tensor loss;
         {
-          const PolicyScope scope({.memory_budget = budget, .allow_inexact = quantized_form(8)});
+          const PolicyScope scope({.memory_budget = budget, .forms = {forms::quantized(8)}});
           loss = product_step(x);
         }
         gradient = torch::autograd::grad({loss}, {x})[0];
@@ -254,23 +252,30 @@ TEST_F(NarrowForRoomTest, ThreadsShareABudget) {
 }
 
 TEST_F(NarrowForRoomTest, VerifyModeExemptsWhatWasPacked) {
-  ScopeOptions options = narrowing(5, quantized_form(8));
+  ScopeOptions options = narrowing(5, forms::quantized(8));
   options.verify = true;
   EXPECT_LT(distance(step(options).gradient, step(std::nullopt).gradient), 0.1);
 }
 
 TEST_F(NarrowForRoomTest, SaysThatItHasNoEffectWithoutABudget) {
   const Warnings warnings;
-  { const PolicyScope scope({.allow_inexact = quantized_form(8)}); }
+  { const PolicyScope scope({.forms = {forms::quantized(8)}}); }
   ASSERT_EQ(warnings.messages.size(), 1);
-  EXPECT_NE(warnings.messages[0].find("allow_inexact has no effect"), std::string::npos);
+  EXPECT_NE(warnings.messages[0].find("(ScopeOptions::forms; in Python forms=) have no effect"), std::string::npos);
 }
 
-TEST_F(NarrowForRoomTest, OnlyAFormIsAccepted) {
-  EXPECT_THROW(PolicyScope({.memory_budget = MemoryBudget(kMatrix), .allow_inexact = CheckpointPolicy::PREFER_SAVE}),
-               c10::Error);
-  EXPECT_THROW(quantized_form(1), c10::Error);
-  EXPECT_THROW(quantized_form(16), c10::Error);
+TEST_F(NarrowForRoomTest, ANullFormAndOneThatIsThereTwiceAreErrors) {
+  const auto open = [](Forms forms) {
+    const PolicyScope scope({.memory_budget = MemoryBudget(kMatrix), .forms = std::move(forms)});
+  };
+  expect_error([&] { open({nullptr}); }, {"ScopeOptions::forms has a null pointer as its form 0"});
+  expect_error(
+      [&] {
+        open({forms::quantized(8), forms::one_bit(), forms::quantized(8)});
+      },
+      {"has the form \"quantized 8 bits, seed 0\" twice"});
+  EXPECT_THROW(forms::quantized(1), c10::Error);
+  EXPECT_THROW(forms::quantized(16), c10::Error);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Plans that may pack results into a narrower form (PlanOptions::allow_inexact): that what they promise is what
+// Plans that may pack results into a narrower form (PlanOptions::forms): that what they promise is what
 // happens, to the byte and the op.
 #include <torch/custom_class.h>
 #include <torch/torch.h>
@@ -12,16 +12,15 @@
 #include <stdexcept>
 #include <string>
 
+#include "ac2/form.h"
 #include "ac2/memory_budget.h"
 #include "ac2/plan.h"
-#include "policies/quantize_ops.h"
+#include "tests/support/forms.h"
 #include "tests/support/regions.h"
 #include "tests/support/warnings.h"
 
 namespace ac2::test {
 namespace {
-
-using policies::quantized_form;
 
 constexpr int64_t kSide = 512;
 constexpr int64_t kMatrix = kSide * kSide * 4;
@@ -56,7 +55,7 @@ at::Tensor products(const Tensors& in) {
 
 class PlannedFormsTest : public CleanTest {
  protected:
-  static PlanOptions packing(const PolicyDecision& form) { return {.modelled_costs = true, .allow_inexact = form}; }
+  static PlanOptions packing(const FormPtr& form) { return {.modelled_costs = true, .forms = {form}}; }
 
   StepPlanner planner(const PlanOptions& options, const Network& network = &products) const {
     return StepPlanner(
@@ -73,17 +72,17 @@ class PlannedFormsTest : public CleanTest {
 
   // The gradients of a step that has no more bytes than the plan says.
   Tensors follow(const StepPlanner::Plan& plan, const Network& network = &products) const {
-    MemoryBudget budget(plan.summary.peak_bytes, /*modelled_costs=*/true);
+    MemoryBudget budget(plan.summary().peak_bytes, /*modelled_costs=*/true);
     std::shared_ptr<const Trace> trace;
     at::Tensor loss;
     {
-      PolicyScope scope(plan.policy, {.memory_budget = budget});
+      PolicyScope scope(plan.policy(), {.memory_budget = budget});
       trace = scope.trace();
       loss = network(inputs_).sum();
     }
-    EXPECT_EQ(budget.held_bytes(), plan.summary.forward_bytes);
+    EXPECT_EQ(budget.held_bytes(), plan.summary().forward_bytes);
     const Tensors gradients = torch::autograd::grad({loss}, inputs_);
-    EXPECT_EQ(trace->stats().recomputed_ops, plan.summary.replayed_ops);
+    EXPECT_EQ(trace->stats().recomputed_ops, plan.summary().replayed_ops);
     EXPECT_EQ(trace->stats().evicted_values, 0);
     EXPECT_EQ(budget.held_bytes(), 0);
     return gradients;
@@ -92,16 +91,16 @@ class PlannedFormsTest : public CleanTest {
   // At budgets between the smallest plan's and half of what autograd saves. Returns how many of the plans pack.
   int expect_kept_promises(const Network& network) const {
     const Tensors expected = plain(network);
-    StepPlanner planner = this->planner(packing(quarter()), network);
-    const int64_t least = planner.smallest().summary.peak_bytes, most = all_bytes(planner) / 2;
+    StepPlanner planner = this->planner(packing(form_of(quarter())), network);
+    const int64_t least = planner.smallest().summary().peak_bytes, most = all_bytes(planner) / 2;
     int packing_plans = 0;
     for (int i = 2; i >= 0; --i) {
       const int64_t bytes = least + (most - least) * i / 2;
       SCOPED_TRACE(bytes);
       const StepPlanner::Plan plan = planner.plan(bytes);
-      EXPECT_LE(plan.summary.peak_bytes, bytes);
+      EXPECT_LE(plan.summary().peak_bytes, bytes);
       expect_same_bits(follow(plan, network), expected, "gradients");
-      packing_plans += plan.summary.narrowed_values > 0 ? 1 : 0;
+      packing_plans += use_of(plan.summary()).values > 0 ? 1 : 0;
     }
     return packing_plans;
   }
@@ -163,13 +162,13 @@ TEST_F(PlannedFormsTest, AResultThatTheFormDoesNotTakeIsCopiedBesideOneThatItDoe
 }
 
 TEST_F(PlannedFormsTest, AQuantisedPlanHoldsExactlyTheBytesThatItSays) {
-  StepPlanner planner = this->planner(packing(quantized_form(8)));
+  StepPlanner planner = this->planner(packing(forms::quantized(8)));
   const Tensors expected = plain(&products);
   const int64_t all = all_bytes(planner);
   for (const double part : {2.2, 2.5}) {
     const StepPlanner::Plan plan = planner.plan(static_cast<int64_t>(static_cast<double>(all) / part));
-    ASSERT_GT(plan.summary.narrowed_values, 0);
-    EXPECT_EQ(plan.summary.narrowed_bytes, plan.summary.narrowed_values * kMatrix);
+    ASSERT_GT(use_of(plan.summary()).values, 0);
+    EXPECT_EQ(use_of(plan.summary()).bytes, use_of(plan.summary()).values * kMatrix);
     const Tensors gradients = follow(plan);
     EXPECT_FALSE(same_bits(gradients[0], expected[0]));
     EXPECT_LT(((gradients[0] - expected[0]).norm() / expected[0].norm()).item<double>(), 0.1);
@@ -177,15 +176,15 @@ TEST_F(PlannedFormsTest, AQuantisedPlanHoldsExactlyTheBytesThatItSays) {
 }
 
 TEST_F(PlannedFormsTest, OneByteLessThanThePlanSaysIsNotEnough) {
-  const StepPlanner::Plan plan = planner(packing(quarter())).plan(6 * kMatrix);
-  ASSERT_GT(plan.summary.narrowed_values, 0);
-  MemoryBudget budget(plan.summary.peak_bytes - 1, /*modelled_costs=*/true);
+  const StepPlanner::Plan plan = planner(packing(form_of(quarter()))).plan(6 * kMatrix);
+  ASSERT_GT(use_of(plan.summary()).values, 0);
+  MemoryBudget budget(plan.summary().peak_bytes - 1, /*modelled_costs=*/true);
   std::shared_ptr<const Trace> trace;
   at::Tensor loss;
   bool fits = true;
   try {
     {
-      PolicyScope scope(plan.policy, {.memory_budget = budget});
+      PolicyScope scope(plan.policy(), {.memory_budget = budget});
       trace = scope.trace();
       loss = products(inputs_).sum();
     }
@@ -198,20 +197,20 @@ TEST_F(PlannedFormsTest, OneByteLessThanThePlanSaysIsNotEnough) {
 }
 
 TEST_F(PlannedFormsTest, FormsTakeThePlaceOfReplaysWhereTheyAreCheaper) {
-  StepPlanner without = planner({.modelled_costs = true}), with = planner(packing(quarter()));
+  StepPlanner without = planner({.modelled_costs = true}), with = planner(packing(form_of(quarter())));
   const int64_t all = all_bytes(without);
   EXPECT_EQ(all_bytes(with), all);
-  EXPECT_LE(with.smallest().summary.peak_bytes, without.smallest().summary.peak_bytes);
-  for (const int64_t bytes : {all * 7 / 10, all * 45 / 100, without.smallest().summary.peak_bytes}) {
-    const PlanSummary plain = without.plan(bytes).summary, packed = with.plan(bytes).summary;
-    EXPECT_EQ(plain.narrowed_values, 0);
-    EXPECT_EQ(plain.narrowed_bytes, 0);
-    EXPECT_EQ(plain.narrow_cost, 0);
-    EXPECT_LE(packed.replay_cost + packed.narrow_cost, plain.replay_cost);
-    if (packed.narrowed_values > 0) {
+  EXPECT_LE(with.smallest().summary().peak_bytes, without.smallest().summary().peak_bytes);
+  for (const int64_t bytes : {all * 7 / 10, all * 45 / 100, without.smallest().summary().peak_bytes}) {
+    const PlanSummary plain = without.plan(bytes).summary(), packed = with.plan(bytes).summary();
+    EXPECT_EQ(use_of(plain).values, 0);
+    EXPECT_EQ(use_of(plain).bytes, 0);
+    EXPECT_EQ(use_of(plain).cost, 0);
+    EXPECT_LE(packed.replay_cost + use_of(packed).cost, plain.replay_cost);
+    if (use_of(packed).values > 0) {
       // As the memory budget models it; packing and one use.
       const double cost = 2000 + 8 * 2 * static_cast<double>(kMatrix) / 10;
-      EXPECT_GE(packed.narrow_cost, static_cast<double>(packed.narrowed_values) * cost - 1);
+      EXPECT_GE(use_of(packed).cost, static_cast<double>(use_of(packed).values) * cost - 1);
     }
   }
 }
@@ -222,45 +221,48 @@ TEST_F(PlannedFormsTest, AStepThatIsSoonComputedAgainHasThePlanWithoutForms) {
     for (int i = 0; i < 16; ++i) x = x.cos();
     return x;
   };
-  StepPlanner without = planner({.modelled_costs = true}, network), with = planner(packing(quarter()), network);
+  StepPlanner without = planner({.modelled_costs = true}, network),
+              with = planner(packing(form_of(quarter())), network);
   for (const int64_t matrices : {12, 8, 6}) {
     const StepPlanner::Plan plan = with.plan(matrices * kMatrix);
-    EXPECT_EQ(plan.summary.narrowed_values, 0);
-    EXPECT_EQ(text_of(plan.policy), text_of(without.plan(matrices * kMatrix).policy));
+    EXPECT_EQ(use_of(plan.summary()).values, 0);
+    EXPECT_EQ(text_of(plan.policy()), text_of(without.plan(matrices * kMatrix).policy()));
   }
 }
 
 TEST_F(PlannedFormsTest, OnMetaTensorsAPlanHasTheBytesOfTheRealOne) {
   Tensors metas;
   for (const at::Tensor& input : inputs_) metas.push_back(input.detach().to(at::kMeta).requires_grad_());
-  StepPlanner on_meta([&] { products(metas).sum().backward(); }, packing(quantized_form(8)));
-  StepPlanner real = planner(packing(quantized_form(8)));
+  StepPlanner on_meta([&] { products(metas).sum().backward(); }, packing(forms::quantized(8)));
+  StepPlanner real = planner(packing(forms::quantized(8)));
   const StepPlanner::Plan plan = on_meta.plan(6 * kMatrix);
-  EXPECT_GT(plan.summary.narrowed_values, 0);
-  EXPECT_EQ(text_of(plan.policy), text_of(real.plan(6 * kMatrix).policy));
+  EXPECT_GT(use_of(plan.summary()).values, 0);
+  EXPECT_EQ(text_of(plan.policy()), text_of(real.plan(6 * kMatrix).policy()));
   follow(plan);
 }
 
 TEST_F(PlannedFormsTest, ClocksWillDo) {
-  StepPlanner planner = this->planner({.allow_inexact = quarter()});
+  StepPlanner planner = this->planner({.forms = {form_of(quarter())}});
   const StepPlanner::Plan plan = planner.plan(6 * kMatrix);
   expect_same_bits(follow(plan), plain(&products), "gradients");
 }
 
 TEST_F(PlannedFormsTest, APlanThatWasReadPacksWhatTheOneThatWasWrittenDoes) {
-  const StepPlanner::Plan plan = planner(packing(quantized_form(4, {.seed = 7}))).plan(6 * kMatrix);
-  ASSERT_GT(plan.summary.narrowed_values, 0);
-  const std::string text = text_of(plan.policy);
-  EXPECT_NE(text.find("\"ac2_plan\":4"), std::string::npos);
+  const StepPlanner::Plan plan = planner(packing(forms::quantized(4, 7))).plan(6 * kMatrix);
+  ASSERT_GT(use_of(plan.summary()).values, 0);
+  const std::string text = text_of(plan.policy());
+  EXPECT_NE(text.find("\"ac2_plan\":5"), std::string::npos);
   EXPECT_NE(text.find("\"form\":\"quantized 4 bits, seed 7\""), std::string::npos);
-  const Policy again = load_plan(path());
+  const Plan again = Plan::load(path());
   EXPECT_EQ(text_of(again), text);
-  follow({again, plan.summary});
+  EXPECT_EQ(use_of(again.summary()).bytes, use_of(plan.summary()).bytes);
+  follow(again);
 }
 
-TEST_F(PlannedFormsTest, AFormOfTheProgramsOwnHasNoNameInAFile) {
-  const Policy plan = planner(packing(quarter())).plan(6 * kMatrix).policy;
-  expect_error([&] { save_plan(plan, path()); }, {"a SaveWithHooks, which has no name in a file", "quantized_form"});
+TEST_F(PlannedFormsTest, AFormOfFunctionsHasNoNameInAFile) {
+  const Policy plan = planner(packing(form_of(quarter()))).plan(6 * kMatrix).policy();
+  expect_error([&] { save_plan(plan, path()); },
+               {"made of functions of the program's own, which has no name in a file", "forms::quantized"});
   EXPECT_FALSE(std::filesystem::exists(path()));
 }
 
@@ -274,11 +276,11 @@ TEST_F(PlannedFormsTest, AMustOfAScopeInsideIsNoConflict) {
     }
     return products({x, in[1]});
   };
-  const StepPlanner::Plan plan = planner(packing(quarter()), network).smallest();
-  EXPECT_GT(plan.summary.narrowed_values, 0);
+  const StepPlanner::Plan plan = planner(packing(form_of(quarter())), network).smallest();
+  EXPECT_GT(use_of(plan.summary()).values, 0);
   at::Tensor loss;
   {
-    PolicyScope scope(plan.policy);
+    PolicyScope scope(plan.policy());
     loss = network(inputs_).sum();
   }
   expect_same_bits(torch::autograd::grad({loss}, inputs_), plain(network), "gradients");
@@ -292,14 +294,14 @@ TEST_F(PlannedFormsTest, PromisesOfAPlanWithoutFormsHoldWhereOpsChooseByNumbers)
     return x;
   };
   const Tensors expected = plain(network);
-  StepPlanner planner = this->planner(packing(quarter()), network);
+  StepPlanner planner = this->planner(packing(form_of(quarter())), network);
   const int64_t all = all_bytes(planner);
   const StepPlanner::Plan plan = planner.plan(all * 3 / 4);
-  ASSERT_EQ(plan.summary.narrowed_values, 0);
-  ASSERT_GT(plan.summary.replayed_ops, 0);
+  ASSERT_EQ(use_of(plan.summary()).values, 0);
+  ASSERT_GT(plan.summary().replayed_ops, 0);
   expect_same_bits(follow(plan, network), expected, "gradients");
-  save_plan(plan.policy, path());
-  expect_same_bits(follow({load_plan(path()), plan.summary}, network), expected, "gradients of a plan that was read");
+  plan.save(path());
+  expect_same_bits(follow(Plan::load(path()), network), expected, "gradients of a plan that was read");
 }
 
 TEST_F(PlannedFormsTest, PromisesHoldWhereOpsChooseByNumbers) {
@@ -330,12 +332,12 @@ TEST_F(PlannedFormsTest, WhatIsChosenByNumbersIsNotChosenAgain) {
     return x + sum;
   };
   const Tensors expected = plain(network);
-  StepPlanner planner = this->planner(packing(quantized_form(4)), network);
+  StepPlanner planner = this->planner(packing(forms::quantized(4)), network);
   const StepPlanner::Plan plan = planner.smallest();
-  ASSERT_GT(plan.summary.narrowed_values, 0);
+  ASSERT_GT(use_of(plan.summary()).values, 0);
   at::Tensor loss;
   {
-    const PolicyScope scope(plan.policy);
+    const PolicyScope scope(plan.policy());
     loss = network(inputs_).sum();
   }
   const Tensors gradients = torch::autograd::grad({loss}, inputs_);
@@ -345,20 +347,19 @@ TEST_F(PlannedFormsTest, WhatIsChosenByNumbersIsNotChosenAgain) {
 }
 
 TEST_F(PlannedFormsTest, WrongOptionsAreErrors) {
-  expect_error([&] { planner(packing(CheckpointPolicy::MUST_SAVE)); },
-               {"PlanOptions::allow_inexact is MUST_SAVE; expected a form"});
-  PlanOptions both = packing(quarter());
-  both.copy_bytes_per_forward = 1e9;
-  expect_error([&] { planner(both); }, {"copy_bytes_per_forward were both given"});
-  PlanOptions measured = packing(quarter());
+  expect_error([&] { planner(packing(nullptr)); }, {"PlanOptions::forms has a null pointer as its form 0"});
+  PlanOptions twice = packing(forms::one_bit());
+  twice.forms.push_back(forms::one_bit());
+  expect_error([&] { planner(twice); }, {"PlanOptions::forms has the form \"one bit\" twice"});
+  PlanOptions measured = packing(form_of(quarter()));
   measured.step_peak_on = at::kCPU;
-  expect_error([&] { planner(measured); }, {"step_peak_on were both given"});
+  expect_error([&] { planner(measured); }, {"step_peak_on and forms that pack were both given"});
 }
 
 TEST_F(PlannedFormsTest, WhatAPackFunctionThrowsArrivesAndNothingIsLeft) {
   const SaveWithHooks broken{[](const at::Tensor&) -> c10::IValue { throw std::runtime_error("out of codes"); },
                              [](const c10::IValue&) { return at::Tensor(); }};
-  EXPECT_THROW(planner(packing(broken)), std::runtime_error);
+  EXPECT_THROW(planner(packing(form_of(broken))), std::runtime_error);
   expect_nothing_left();
   expect_next_region_works();
 }

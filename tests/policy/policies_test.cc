@@ -99,13 +99,21 @@ TEST(SaveOpsTest, DoesNotTakeAnOpForItsInPlaceForm) {
   EXPECT_EQ(decide(policy, "aten::relu_"), PREFER_RECOMPUTE);
 }
 
-TEST(SaveOpsTest, AnEmptyListIsAnError) {
-  try {
-    save_ops({});
-    FAIL();
-  } catch (const c10::Error& error) {
-    EXPECT_THAT(error.what_without_backtrace(), testing::HasSubstr("save_ops was given no op"));
-  }
+TEST(ListedOpsTest, AnEmptyListIsAnError) {
+  const std::vector<std::string> none;
+  const auto expect_error = [](const std::string& caller, const std::function<void()>& make) {
+    try {
+      make();
+      FAIL() << caller;
+    } catch (const c10::Error& error) {
+      EXPECT_THAT(error.what_without_backtrace(), testing::HasSubstr(caller + " was given no op"));
+    }
+  };
+  expect_error("save_ops", [&] { save_ops(none); });
+  expect_error("recompute_ops", [&] { recompute_ops(none); });
+  expect_error("offload_ops", [&] { offload_ops(none); });
+  expect_error("quantize_ops", [&] { quantize_ops(none, 8); });
+  expect_error("narrow_ops", [&] { narrow_ops(none, at::kBFloat16); });
 }
 
 TEST(SaveOpsTest, KnowsTheOpsThatTheProgramRegistered) {

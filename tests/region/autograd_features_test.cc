@@ -29,6 +29,26 @@ TEST_F(AutogradTest, BackwardAccumulatesIntoTheGradientsOfLeaves) {
   }
 }
 
+TEST_F(AutogradTest, CheckpointHoldsTheInputsAloneAndRunsTheFunctionOnce) {
+  at::Tensor x = sample({4}), plain = leaf_like(x);
+  int calls = 0;
+  std::shared_ptr<const Trace> trace;
+  const at::Tensor y = checkpoint(
+      [&](const at::Tensor& input, double scale) {
+        ++calls;
+        PolicyScope inner(Policy([](const OpContext&) { return CheckpointPolicy::PREFER_RECOMPUTE; }));
+        trace = inner.trace();
+        return network(input * scale);
+      },
+      x, 2.0);
+  EXPECT_EQ(trace->stats().saved_bytes, x.nbytes());
+  y.sum().backward();
+  network(plain * 2.0).sum().backward();
+  EXPECT_TRUE(same_bits(x.grad(), plain.grad()));
+  EXPECT_EQ(calls, 1);
+  EXPECT_GT(trace->stats().recomputed_ops, 0);
+}
+
 TEST_F(AutogradTest, BackwardToGivenInputsAlone) {
   at::Tensor x = sample({4}), w = sample({4});
   at::Tensor y;

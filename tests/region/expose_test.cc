@@ -180,6 +180,42 @@ TEST(ExposeTest, WhatWasComputedBeforeTheWriteIsRecomputedFromWhatThereWasThen) 
                         gradient([] { return std::make_unique<DisableCheckpointing>(); })));
 }
 
+TEST(ExposeTest, WhatWasComputedFromATensorFromOutsideBeforeTheWriteIsRecomputedFromACopy) {
+  for (const bool is_open : {true, false}) {
+    const at::Tensor w = weights();
+    const at::Tensor outside = torch::arange(kNumbers, at::kFloat);
+    const at::Tensor expected = outside.cos();
+    at::Tensor loss;
+    std::shared_ptr<const Trace> trace;
+    {
+      const PolicyScope scope("recompute_all");
+      trace = scope.trace();
+      loss = (w * outside.cos()).sum();
+      if (is_open) write_threes(outside);
+    }
+    if (!is_open) write_threes(outside);
+    EXPECT_EQ(trace->stats().copied_bytes, kBytes) << is_open;
+    loss.backward();
+    EXPECT_TRUE(at::equal(w.grad(), expected)) << is_open;
+  }
+}
+
+TEST(ExposeTest, WhatAutogradSavedOfATensorFromOutsideFollowsTheWriteAndIsNotCopied) {
+  const at::Tensor w = weights();
+  const at::Tensor outside = torch::arange(kNumbers, at::kFloat);
+  at::Tensor loss;
+  std::shared_ptr<const Trace> trace;
+  {
+    const PolicyScope scope("recompute_all");
+    trace = scope.trace();
+    loss = (w * outside).sum();
+  }
+  write_threes(outside);
+  EXPECT_EQ(trace->stats().copied_bytes, 0);
+  loss.backward();
+  EXPECT_TRUE(at::equal(w.grad(), torch::full({kNumbers}, 3.0f)));
+}
+
 TEST(ExposeTest, WhatOpsTookBeforeAnExposedTensorWithoutAGraphIsRecomputedToo) {
   const at::Tensor w = weights();
   at::Tensor loss;

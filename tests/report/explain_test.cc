@@ -294,8 +294,9 @@ TEST_F(ExplainTest, SaysWhatPoliciesPacked) {
     gradient_of(y, x);
   }
   const std::string text = explain(*trace);
-  EXPECT_TRUE(std::regex_search(text, std::regex("    4\\.00 KiB  aten::sin x1: packed as 2\\.00 KiB at [0-9.]+ [um]s; "
-                                                 "asked for 1 time, waited [0-9.]+ [um]s\n")))
+  EXPECT_TRUE(std::regex_search(
+      text, std::regex("    4\\.00 KiB  aten::sin x1: packed \\(narrow BFloat16\\) as 2\\.00 KiB at [0-9.]+ [um]s; "
+                       "asked for 1 time, waited [0-9.]+ [um]s\n")))
       << text;
 }
 

@@ -127,7 +127,7 @@ TEST_F(ReportTest, ItsFiguresAreTheTraces) {
                                       {"recomputed_bytes", stats.recomputed_bytes},
                                       {"copied_bytes", stats.copied_bytes},
                                       {"evicted_values", stats.evicted_values},
-                                      {"narrowed_values", stats.narrowed_values},
+                                      {"packed_values", stats.packed_values},
                                       {"offloaded_bytes", stats.offloaded_bytes}}));
   const std::vector<Json> ops = rows(region, "ops"), replays = rows(region, "replays");
   EXPECT_EQ(static_cast<int64_t>(ops.size()), stats.recorded_ops);

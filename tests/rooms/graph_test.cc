@@ -100,6 +100,24 @@ TEST(SeenWritesTest, CountsBelongToTheStorageThatTheyWereSeenToGoTo) {
   EXPECT_FALSE(writes.are_elsewhere(counter_of(tensor), start, storage_of(tensor)));
 }
 
+TEST(SeenWritesTest, ACountThatComesBeforeItsOpBelongsToTheOpsStorageOnceTheOpHasRun) {
+  SeenWrites writes;
+  const at::Tensor tensor = at::ones({4}), other = at::ones({4});
+  const auto count = [](const at::Tensor& t) { t.unsafeGetTensorImpl()->bump_version(); };
+  const auto is_elsewhere = [&](uint32_t version) {
+    return writes.are_elsewhere(counter_of(tensor), version, storage_of(tensor));
+  };
+  for (const at::Tensor& written : {other, tensor}) {
+    const uint32_t start = counter_of(tensor).current_version();
+    writes.note_early(tensor);
+    count(tensor);
+    EXPECT_TRUE(is_elsewhere(start));
+    writes.note(SeenWrites::Write(tensor, storage_of(written), "library::op"));
+    EXPECT_EQ(is_elsewhere(start), written.is_same(other));
+    EXPECT_STREQ(writes.last_op(counter_of(tensor), storage_of(written)), "library::op");
+  }
+}
+
 TEST(StorageMapTest, FindsTheYoungAndTheOthersUntilTheyAreRemoved) {
   std::vector<at::Tensor> tensors;
   std::vector<std::unique_ptr<Value>> values;

@@ -13,7 +13,12 @@ namespace ac2::test {
 
 // Those that `policy` decides on for an op without overloads; there must be some.
 inline SaveWithHooks hooks_of(const Policy& policy, const char* op) {
-  return *enter_policy(policy).decide(c10::Dispatcher::singleton().findSchemaOrThrow(op, ""))->save_with_hooks();
+  const FormPtr form = enter_policy(policy).decide(c10::Dispatcher::singleton().findSchemaOrThrow(op, ""))->form();
+  return {[form](const at::Tensor& tensor) {
+            const FormInput input = {static_cast<int64_t>(tensor.nbytes()), tensor.scalar_type(), tensor.device()};
+            return form->takes(input) ? form->pack(tensor) : c10::IValue();
+          },
+          [form](const c10::IValue& packed) { return form->unpack(packed); }};
 }
 
 // Bytes of all tensors in it.

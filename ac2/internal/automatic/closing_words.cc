@@ -78,8 +78,8 @@ std::string done(const ClosingFigures& figures) {
   if (figures.dropped_values > 0) {
     before.push_back(happened(figures.dropped_values, "value", "dropped"));
   }
-  if (figures.narrowed_values > 0) {
-    before.push_back(happened(figures.narrowed_values, "value", "packed into fewer bytes"));
+  if (figures.packed_values > 0) {
+    before.push_back(happened(figures.packed_values, "value", "packed into fewer bytes"));
   }
   return absl::StrCat(absl::StrJoin(before, ", "), before.empty() ? "" : " and ",
                       happened(figures.recomputed_ops, "op", "computed again in backward"));
@@ -201,7 +201,7 @@ void ClosingFigures::add(const ClosingFigures& other) {
   shortages += other.shortages;
   dropped_values += other.dropped_values;
   dropped_bytes += other.dropped_bytes;
-  narrowed_values += other.narrowed_values;
+  packed_values += other.packed_values;
   recomputed_ops += other.recomputed_ops;
   recomputed_bytes += other.recomputed_bytes;
   peak_bytes = std::max(peak_bytes, other.peak_bytes);
@@ -215,7 +215,7 @@ void ClosingFigures::add(const ClosingFigures& other) {
 
 bool was_needed(const ClosingFigures& figures) {
   return figures.end != ClosingFigures::End::kByItself || figures.shortages > 0 || figures.dropped_values > 0 ||
-         figures.narrowed_values > 0 || figures.recomputed_ops > 0 || figures.times_over > 0;
+         figures.packed_values > 0 || figures.recomputed_ops > 0 || figures.times_over > 0;
 }
 
 std::string closing_words(const ClosingFigures& figures) {
@@ -226,7 +226,7 @@ std::string closing_words(const ClosingFigures& figures) {
   }
   if (!was_needed(figures)) {
     lines.push_back(absl::StrCat(ac2, nothing_needed(figures)));
-  } else if (figures.dropped_values > 0 || figures.narrowed_values > 0 || figures.recomputed_ops > 0) {
+  } else if (figures.dropped_values > 0 || figures.packed_values > 0 || figures.recomputed_ops > 0) {
     lines.push_back(absl::StrCat(ac2, reason(figures), ": ", done(figures), "."));
     add_bytes(figures, lines);
     add_time(figures, lines);

@@ -37,7 +37,7 @@ struct ClosingFigures {
   int64_t shortages = 0;       // how often memory ran out, or a peak was reached, and values were dropped for it
   int64_t dropped_values = 0;  // those and all others that a budget dropped
   int64_t dropped_bytes = 0;
-  int64_t narrowed_values = 0;  // packed in place of being dropped
+  int64_t packed_values = 0;  // packed in place of being dropped
   int64_t recomputed_ops = 0;
   int64_t recomputed_bytes = 0;  // of all results of those
   int64_t peak_bytes = 0;        // the most that a region held for backward

@@ -11,8 +11,11 @@
 #include <string>
 #include <utility>
 
+#include "ac2/internal/automatic/last_words.h"
 #include "ac2/internal/automatic/process_record.h"
 #include "ac2/internal/automatic/settings.h"
+#include "ac2/internal/automatic/variables.h"
+#include "ac2/internal/forms/ready_made_forms.h"
 #include "ac2/internal/libtorch/error_text.h"
 #include "ac2/internal/region/engine.h"
 #include "ac2/internal/region/resting.h"
@@ -34,10 +37,18 @@ ProcessRecord& record() {
   return *process.load(std::memory_order_acquire);
 }
 
+// The same objects for all threads. Leaked, as the record is.
+const Forms& process_forms() {
+  static const auto& forms = *new Forms(forms_of_list(record().settings().forms, variables::kForms));
+  return forms;
+}
+
 std::unique_ptr<PolicyScope> open_scope() {
   const AutomaticSettings& settings = record().settings();
-  ScopeOptions options{
-      .memory_budget = record().budget(), .verify = settings.verify, .timeline = !settings.report.empty()};
+  ScopeOptions options{.memory_budget = record().budget(),
+                       .verify = settings.verify,
+                       .timeline = !settings.report.empty(),
+                       .forms = process_forms()};
   auto scope = settings.policy.empty() ? std::make_unique<PolicyScope>(std::move(options))
                                        : std::make_unique<PolicyScope>(Policy(settings.policy), std::move(options));
   record().add(scope->trace());
@@ -110,8 +121,9 @@ void start_own_regions() noexcept {
     }
     // Leaked: regions may be opened until the process is gone.
     process.store(new ProcessRecord(std::move(settings), ProcessRecord::Language::kCpp), std::memory_order_release);
+    process_forms();  // so that a wrong list is told of here
     pthread_atfork(nullptr, nullptr, &go_on_in_a_child);
-    std::atexit([] { say(record().end()); });
+    speak_at_the_end(record());
     install_engine();
     before_backwards(&look_before_backward);
     open_regions_by(&open_own_region);

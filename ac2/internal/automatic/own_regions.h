@@ -8,7 +8,7 @@
 // engine, of OpenMP, and those that load data.
 //
 // All regions share one budget. At the end of the process, and not where it ends by _exit() or a signal, what they did
-// is said on stderr, and the page is written.
+// is said on stderr, and the page is written (last_words.h).
 //
 // A forked child of the program goes on in the region of the thread that forked. At its end it speaks of what was done
 // in the child, if something was dropped or computed again there (process_record.h).

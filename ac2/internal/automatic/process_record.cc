@@ -62,7 +62,7 @@ ProcessRecord::Counts ProcessRecord::counts_of(const Trace& trace) {
   return {.recorded_ops = stats.recorded_ops,
           .dropped_values = stats.evicted_values,
           .dropped_bytes = stats.evicted_bytes,
-          .narrowed_values = stats.narrowed_values,
+          .packed_values = stats.packed_values,
           .recomputed_ops = stats.recomputed_ops,
           .recomputed_bytes = stats.replayed_bytes,
           .replay_nanoseconds = TraceAccess::tape(trace).replay_time().nanoseconds()};
@@ -72,7 +72,7 @@ void ProcessRecord::add(const Counts& counts, int64_t sign, ClosingFigures& figu
   figures.recorded_ops += sign * counts.recorded_ops;
   figures.dropped_values += sign * counts.dropped_values;
   figures.dropped_bytes += sign * counts.dropped_bytes;
-  figures.narrowed_values += sign * counts.narrowed_values;
+  figures.packed_values += sign * counts.packed_values;
   figures.recomputed_ops += sign * counts.recomputed_ops;
   figures.recomputed_bytes += sign * counts.recomputed_bytes;
   figures.spent_nanoseconds += sign * counts.replay_nanoseconds;

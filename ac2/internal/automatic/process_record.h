@@ -70,7 +70,7 @@ class ProcessRecord {
     int64_t recorded_ops = 0;
     int64_t dropped_values = 0;
     int64_t dropped_bytes = 0;
-    int64_t narrowed_values = 0;
+    int64_t packed_values = 0;
     int64_t recomputed_ops = 0;
     int64_t recomputed_bytes = 0;
     int64_t replay_nanoseconds = 0;

@@ -137,6 +137,7 @@ BudgetSetting parse_budget(std::string_view text, std::string_view name) {
 AutomaticSettings settings_of(const Variables& variables) {
   AutomaticSettings settings;
   settings.policy = value_of(variables, variables::kPolicy);
+  settings.forms = value_of(variables, variables::kForms);
   settings.report = value_of(variables, variables::kReport);
   settings.verify = flag_of(variables, variables::kVerify);
   settings.quiet = flag_of(variables, variables::kQuiet);

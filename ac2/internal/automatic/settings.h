@@ -31,6 +31,7 @@ struct AutomaticSettings {
   std::optional<BudgetSetting> budget = BudgetSetting{};
   std::string budget_text = "auto";  // as it was given; empty without one
   std::string policy = {};           // by its name; empty: what fits is kept
+  std::string forms = {};            // that the budget may use: a list as of forms/ready_made_forms.h
   std::string report = {};           // the path of the page that is written at the end; empty: none
   bool verify = false;
   bool quiet = false;  // says nothing at the end
@@ -44,9 +45,9 @@ struct AutomaticSettings {
 // The value of a variable of the environment, or null: std::getenv.
 using Variables = std::function<const char*(const char* name)>;
 
-// AC2_MEMORY_BUDGET, AC2_POLICY, AC2_REPORT, AC2_VERIFY and AC2_QUIET (1 or 0). An empty variable counts as none. With
-// a policy and without a budget there is none: under a budget without a number no policy would have an effect before
-// memory runs out. RANK and WORLD_SIZE, if they are numbers, tell of a job of several processes.
+// AC2_MEMORY_BUDGET, AC2_POLICY, AC2_FORMS, AC2_REPORT, AC2_VERIFY and AC2_QUIET (1 or 0). An empty variable counts as
+// none. With a policy and without a budget there is none: under a budget without a number no policy would have an
+// effect before memory runs out. RANK and WORLD_SIZE, if they are numbers, tell of a job of several processes.
 AutomaticSettings settings_of(const Variables& variables);
 
 BudgetSetting parse_budget(std::string_view text, std::string_view name);

@@ -9,6 +9,7 @@ namespace ac2::internal::variables {
 // Of users.
 inline constexpr char kBudget[] = "AC2_MEMORY_BUDGET";
 inline constexpr char kPolicy[] = "AC2_POLICY";
+inline constexpr char kForms[] = "AC2_FORMS";
 inline constexpr char kReport[] = "AC2_REPORT";
 inline constexpr char kVerify[] = "AC2_VERIFY";
 inline constexpr char kQuiet[] = "AC2_QUIET";

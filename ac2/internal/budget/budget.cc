@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "ac2/internal/operators/cost_model.h"
-
 namespace ac2::internal {
 
 namespace {
@@ -29,22 +27,29 @@ uint64_t next_number() {
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
+// Of those that are offered, the ones that have not refused it.
+PackingForms::Set forms_that_may_hold(const Value& value) {
+  PackingForms::Set forms = 0;
+  if (value.may_be_packed_for_room()) {
+    const PackedForm& packed = *value.packed_form();
+    for (size_t i = 0; i < packed.offered->numbers.size(); ++i) {
+      forms |= (packed.refused >> i & 1U) == 0 ? PackingForms::bit(packed.offered->numbers[i]) : 0;
+    }
+  }
+  return forms;
+}
+
 }  // namespace
 
 Budget::Budget(Limit limit, CostSource costs)
     : limit_(limit.bytes),
-      evictor_({.budget = limit.bytes, .foresight = &memory_, .copies = &copies_, .narrowing = &narrow_forms_}),
+      evictor_({.budget = limit.bytes, .foresight = &memory_, .copies = &copies_, .packing = &packing_forms_}),
       memory_(evictor_, StepStore::process(), StepMemory::Wants::kUntilTaken),
       copies_(evictor_, memory_),
-      narrow_forms_(evictor_),
+      packing_forms_(evictor_),
       limits_{limit},
       costs_(costs),
-      number_(next_number()) {
-  if (costs == CostSource::kModelled) {
-    constexpr int64_t kBytes = 1 << 20;
-    narrow_forms_.expect(kBytes, kBytes / 4, modelled_cost_of_packing(kBytes));
-  }
-}
+      number_(next_number()) {}
 
 Budget::Limit Budget::limit() const {
   const std::lock_guard lock(mutex_);
@@ -168,7 +173,7 @@ void Budget::add_call(const std::weak_ptr<BudgetedTape>& tape, Node& node) {
 void Budget::forget(Value& value) {
   const std::lock_guard lock(mutex_);
   copies_.forget(value.budget().id);
-  narrow_forms_.forget(value.budget().id);
+  packing_forms_.forget(value.budget().id);
   evictor_.forget(value.budget().id);
   memory_.forget(value.budget().id);
   entries_[value.budget().id] = {};
@@ -183,7 +188,7 @@ void Budget::make_outside(Value& value) {
   }
   place(value, Place::kElsewhere);
   copies_.forget(value.budget().id);
-  narrow_forms_.forget(value.budget().id);
+  packing_forms_.forget(value.budget().id);
   evictor_.make_outside(value.budget().id);
   value.budget_.tracked = false;
 }
@@ -193,8 +198,8 @@ void Budget::enter(const std::weak_ptr<BudgetedTape>& tape, Value& value) {
   entries_[value.budget().id] = {.tape = tape, .value = &value, .serial = ++serial_};
 }
 
-void Budget::place(const Value& value, Place place, int64_t narrow_bytes) {
-  evictor_.set_place(value.budget().id, place, narrow_bytes);
+void Budget::place(const Value& value, Place place, int64_t packed_bytes) {
+  evictor_.set_place(value.budget().id, place, packed_bytes);
   Entry& entry = entries_[value.budget().id];
   if (place == Place::kElsewhere && !entry.elsewhere && value.budget().tracked) {
     entry.elsewhere = true;
@@ -208,13 +213,13 @@ void Budget::place(const Value& value, Place place, int64_t narrow_bytes) {
     }
   }
   if (C10_UNLIKELY(value.has_form())) {
-    value.may_be_narrowed() ? narrow_forms_.may_narrow(value.budget().id) : narrow_forms_.forget(value.budget().id);
+    packing_forms_.may_pack(value.budget().id, forms_that_may_hold(value));
   }
 }
 
-void Budget::set_place(const Value& value, Place place, int64_t narrow_bytes) {
+void Budget::set_place(const Value& value, Place place, int64_t packed_bytes) {
   const std::lock_guard lock(mutex_);
-  this->place(value, place, narrow_bytes);
+  this->place(value, place, packed_bytes);
 }
 
 ValueId Budget::next_victim(bool spare_last) {

@@ -46,7 +46,7 @@
 #include "ac2/internal/budget/spent_time.h"
 #include "ac2/internal/eviction/evictor.h"
 #include "ac2/internal/eviction/host_copies.h"
-#include "ac2/internal/eviction/narrow_forms.h"
+#include "ac2/internal/eviction/packing_forms.h"
 #include "ac2/internal/eviction/step_memory.h"
 #include "ac2/internal/graph/node.h"
 #include "ac2/internal/operators/cost_source.h"
@@ -102,8 +102,8 @@ class Budget : public std::enable_shared_from_this<Budget> {
   void forget(Value& value);
   // `value` cannot be computed again from now on, and counts as a value from outside. The program must have its bytes.
   void make_outside(Value& value);
-  // `narrow_bytes` as Evictor::set_place().
-  void set_place(const Value& value, Place place, int64_t narrow_bytes = 0);
+  // `packed_bytes` as Evictor::set_place().
+  void set_place(const Value& value, Place place, int64_t packed_bytes = Evictor::kNotPacked);
   void set_retention(const Value& value, Retention retention);
   void add_hook(const Value& value);
   void remove_hook(const Value& value);
@@ -119,6 +119,10 @@ class Budget : public std::enable_shared_from_this<Budget> {
   // A tensor from outside that a tape holds. The tensor counts once nobody else holds it.
   void add_outside(const c10::Storage& storage);
   void remove_outside(const c10::Storage& storage);
+
+  // The number by which the budget knows a form that tapes offer for values. No lock may be held. Throws c10::Error if
+  // too many are in use at once.
+  uint8_t number_of(const FormPtr& form);
 
   // Values may be copied to the host instead of dropped: copies begin before there is no room.
   void expect_copies() { expects_copies_.store(true, std::memory_order_relaxed); }
@@ -195,6 +199,11 @@ class Budget : public std::enable_shared_from_this<Budget> {
     c10::weak_intrusive_ptr<c10::StorageImpl> origin;
   };
 
+  struct KnownForm {
+    std::string name;
+    std::weak_ptr<const Form> form;
+  };
+
   struct CopyUnderWay {
     ValueId id;
     uint64_t serial;
@@ -232,7 +241,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
 
   ValueId id_of(const std::weak_ptr<BudgetedTape>& tape, Value& value);
   void enter(const std::weak_ptr<BudgetedTape>& tape, Value& value);
-  void place(const Value& value, Place place, int64_t narrow_bytes = 0);
+  void place(const Value& value, Place place, int64_t packed_bytes = Evictor::kNotPacked);
   // Finds results that the program has dropped since the last look: LibTorch does not tell when it does.
   void look_elsewhere();
   ValueId next_victim(bool spare_last);
@@ -264,14 +273,16 @@ class Budget : public std::enable_shared_from_this<Budget> {
   bool begin_copy(int64_t bytes);
   void settle_copies();
   ProgramClock clock() const;
-  // Drops or narrows values until `bytes` more may be held.
+  // Drops or packs values until `bytes` more may be held.
   std::optional<Shortage> drop_until_room(int64_t bytes, bool spare_last);
-  // With the lock: whether the victim is to be narrowed instead of dropped.
-  bool is_to_be_narrowed(ValueId victim);
-  // Drops the value if it cannot be narrowed.
-  void narrow(ValueId id, const Entry& entry);
-  // Drops the forms of values whose bytes are there beside them. False if there is none.
-  bool drop_narrow_forms();
+  // With the lock: where the form of this name is known, or is to be from now on.
+  size_t place_of_form(const std::string& name);
+  // With the lock: the form in which the victim is to be packed instead of dropped.
+  std::optional<uint8_t> form_for(ValueId victim);
+  // Drops the value if no form takes it for which that pays.
+  void pack(ValueId id, const Entry& entry, uint8_t form);
+  // Drops what values were packed into whose bytes are there beside it. False if there is none.
+  bool drop_packed();
   // Whether tapes are asked to let go of bytes before a budget is exceeded or an error is thrown.
   bool anchors_for_room() const;
   bool start_tracking_in_time();
@@ -299,9 +310,9 @@ class Budget : public std::enable_shared_from_this<Budget> {
   }
   // Counts it if only soft limits are exceeded. Else returns the strict one.
   std::optional<int64_t> go_over(int64_t held, bool& is_first);
-  // Drops the value that `choose`, called with the lock, returns, or narrows it where that is allowed and better. False
+  // Drops the value that `choose`, called with the lock, returns, or packs it where that is allowed and better. False
   // if it returns kNoId.
-  bool drop_next(c10::function_ref<ValueId()> choose, bool may_narrow = false);
+  bool drop_next(c10::function_ref<ValueId()> choose, bool may_pack = false);
   void drop(ValueId id, const Entry& entry);
   // Without the lock: `call` takes the locks of tapes, and may come back here.
   void for_each_tape(c10::function_ref<void(BudgetedTape&)> call);
@@ -341,7 +352,8 @@ class Budget : public std::enable_shared_from_this<Budget> {
   Evictor evictor_;
   StepMemory memory_;  // of the steps before, with which the evictor sees what is to come
   HostCopies copies_;  // of values, and on their way, in the order in which they began
-  NarrowForms narrow_forms_;
+  PackingForms packing_forms_;
+  std::vector<KnownForm> known_forms_;  // by number
   std::deque<CopyUnderWay> under_way_;  // the tapes' notes on those; perhaps on some that are done
   std::vector<Entry> entries_;          // by ValueId
   absl::btree_multiset<Limit> limits_;  // the first is the evictor's

@@ -41,10 +41,10 @@ void Budget::drop(ValueId id, const Entry& entry) {
   }
 }
 
-bool Budget::drop_next(c10::function_ref<ValueId()> choose, bool may_narrow) {
+bool Budget::drop_next(c10::function_ref<ValueId()> choose, bool may_pack) {
   ValueId id = kNoId;
   Entry entry;
-  bool narrows = false;
+  std::optional<uint8_t> form;
   {
     const std::lock_guard lock(mutex_);
     id = choose();
@@ -52,9 +52,9 @@ bool Budget::drop_next(c10::function_ref<ValueId()> choose, bool may_narrow) {
       return false;
     }
     entry = entries_[id];
-    narrows = may_narrow && is_to_be_narrowed(id);
+    form = may_pack ? form_for(id) : std::nullopt;
   }
-  narrows ? narrow(id, entry) : drop(id, entry);
+  form ? pack(id, entry, *form) : drop(id, entry);
   return true;
 }
 
@@ -117,7 +117,7 @@ void Budget::make_room(int64_t bytes, c10::function_ref<std::string()> at, int64
     for_each_tape([](BudgetedTape& tape) { tape.anchor_for_room(); });
     shortage = drop_until_room(bytes, /*spare_last=*/false);
   }
-  if (shortage && drop_narrow_forms()) {
+  if (shortage && drop_packed()) {
     shortage = drop_until_room(bytes, /*spare_last=*/false);
   }
   if (!shortage && raised.is_raised()) {
@@ -265,7 +265,7 @@ std::optional<Budget::Shortage> Budget::drop_until_room(int64_t bytes, bool spar
     }
     return victim;
   };
-  while (drop_next(choose, /*may_narrow=*/true)) {
+  while (drop_next(choose, /*may_pack=*/true)) {
   }
   return shortage;
 }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 
+#include "ac2/internal/forms/packing_cost.h"
 #include "ac2/internal/operators/program_clock.h"
 
 namespace ac2::internal {
@@ -29,10 +30,11 @@ class HostCopy {
   virtual double bytes_per_cost(const ProgramClock& clock) = 0;
 };
 
-// The narrower form that a value has been given.
-struct NarrowedTo {
+// A value that was packed.
+struct Packed {
   int64_t bytes = 0;
-  double ticks = 0;  // of the clock that times ops, for packing
+  PackingCost modelled = {};
+  PackingCost measured = {};  // by the clock that times ops; modelled if that says nothing
 };
 
 class BudgetedTape {
@@ -51,15 +53,15 @@ class BudgetedTape {
   // Null, and nothing has changed, if they cannot be copied.
   virtual std::shared_ptr<HostCopy> copy_to_host(Value* value, const ProgramClock& clock,
                                                  c10::function_ref<bool()> may_copy) = 0;
-  // Packs the bytes of `value` into its narrower form, which takes their place, if `may_narrow`, which is asked as
+  // Packs the bytes of `value` into the form of this number, which takes their place, if `may_pack`, which is asked as
   // below, says that they are there and need not stay. Null, and nothing has changed, if they cannot be packed, or if
-  // the form is no narrower. Throws what the pack function throws.
-  virtual std::optional<NarrowedTo> narrow_for_room(Value* value, c10::function_ref<bool()> may_narrow) = 0;
-  // Drops the narrower form of `value` if its bytes are there beside it.
-  virtual void drop_narrow_form(Value* value, c10::function_ref<bool()> is_known) = 0;
+  // that frees nothing. Throws what the form throws.
+  virtual std::optional<Packed> pack_for_room(Value* value, uint8_t form, c10::function_ref<bool()> may_pack) = 0;
+  // Drops what `value` was packed into if its bytes are there beside it.
+  virtual void drop_packed(Value* value, c10::function_ref<bool()> is_known) = 0;
   // Drops the bytes of `value` if `may_drop`, which is asked with the tape's lock taken, says that they are there and
   // need not stay. When the value is wanted again, it will be copied back if it has a copy on the host, unpacked if it
-  // has a narrower form, and replayed if it has neither. A narrower form that is there alone is dropped.
+  // was packed, and replayed if it has neither. A packed form that is there alone is dropped.
   virtual void drop_for_room(Value* value, c10::function_ref<bool()> may_drop) = 0;
   // The same in the middle of an allocation: the bytes, or those of the form, are dropped if nobody else has them, so
   // that they are free then, if they are on `device`, if that is given, and if no code of the program runs when they

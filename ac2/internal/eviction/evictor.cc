@@ -12,18 +12,18 @@ Evictor::Evictor(const Options& options)
       budget_(options.budget),
       foresight_(options.foresight),
       copies_(options.copies),
-      narrowing_(options.narrowing) {
+      packing_(options.packing) {
   evictor_check(options.budget > 0, "a budget must be positive");
 }
 
 void Evictor::take_over(const Evictor& other) {
   const Foresight* const foresight = foresight_;
   const CopyCosts* const copies = copies_;
-  const CopyCosts* const narrowing = narrowing_;
+  const CopyCosts* const packing = packing_;
   *this = other;
   foresight_ = foresight;
   copies_ = copies;
-  narrowing_ = narrowing;
+  packing_ = packing;
 }
 
 void Evictor::set_budget(int64_t budget) {
@@ -82,7 +82,7 @@ void Evictor::count(ValueId id, int64_t sign) {
   if (states_[id].place == Place::kOnHost) {
     on_host_bytes_ += bytes;
   } else if (counts(states_[id].place)) {
-    bytes = (states_[id].place == Place::kHeld ? bytes : 0) + sign * states_[id].narrow_bytes;
+    bytes = (states_[id].place == Place::kHeld ? bytes : 0) + sign * std::max<int64_t>(states_[id].packed_bytes, 0);
     held_bytes_ += bytes;
     if (!is_evictable(id)) {
       unevictable_bytes_ += bytes;
@@ -101,13 +101,13 @@ bool Evictor::is_candidate(ValueId id) const {
   return value.exists && value.needs > 0 && freed_bytes(id) > 0 && may_drop(id);
 }
 
-void Evictor::set_place(ValueId id, Place place, int64_t narrow_bytes) {
+void Evictor::set_place(ValueId id, Place place, int64_t packed_bytes) {
   State& state = states_[id];
-  if (state.place == place && state.narrow_bytes == narrow_bytes) {
+  if (state.place == place && state.packed_bytes == packed_bytes) {
     return;
   }
   count(id, -1);
-  state.narrow_bytes = narrow_bytes;
+  state.packed_bytes = packed_bytes;
   const bool was_there = std::exchange(state.place, place) != Place::kNowhere;
   count(id, 1);
   const bool is_there = place != Place::kNowhere;

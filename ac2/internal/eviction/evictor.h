@@ -60,11 +60,14 @@ enum class Place : uint8_t {
   kHeld,       // held for backward, or brought back by a replay; these bytes count
   kElsewhere,  // the program keeps the storage alive by itself: the bytes do not count, and evicting frees nothing
   kOnHost,     // in the memory of the host, from which they can be copied back: the bytes do not count
-  kNarrowed,   // held in a narrower form, from which they can be had again: the bytes of that form count
+  kPacked,     // packed into a form, from which they can be had again: the bytes of that form count
 };
 
 class Evictor {
  public:
+  // In place of the bytes of a packed form: the value has none. A form in a file has 0 bytes.
+  static constexpr int64_t kNotPacked = -1;
+
   struct Options {
     int64_t budget = std::numeric_limits<int64_t>::max();  // bytes
     RuleConstants rule = {};
@@ -72,8 +75,8 @@ class Evictor {
     const Foresight* foresight = nullptr;
     // The costs of values that have a copy on the host, or null. They must outlive the evictor.
     const CopyCosts* copies = nullptr;
-    // The costs of values that have a narrower form, or may get one, or null. They must outlive the evictor.
-    const CopyCosts* narrowing = nullptr;
+    // The costs of values that were packed, or may be, or null. They must outlive the evictor.
+    const CopyCosts* packing = nullptr;
   };
 
   explicit Evictor(const Options& options);
@@ -106,9 +109,9 @@ class Evictor {
 
   // Bytes have come or gone, whether the evictor asked for that or not. A needed value may go to kNowhere only if it
   // has a producer. A value from outside, or one that is kMustSave, must not go to kNowhere while a node takes it.
-  // `narrow_bytes` are those of its narrower form, which is there alone (kNarrowed) or beside the bytes (kHeld). The
-  // form is gone with the next set_place() that does not name it.
-  void set_place(ValueId value, Place place, int64_t narrow_bytes = 0);
+  // `packed_bytes` are those of its packed form, which is there alone (kPacked) or beside the bytes (kHeld). The form
+  // is gone with the next set_place() that does not name it.
+  void set_place(ValueId value, Place place, int64_t packed_bytes = kNotPacked);
   // A value without a producer is kMustSave for good.
   void set_retention(ValueId value, Retention retention);
   // A hook of autograd begins, or ceases, to want the value. (In the simulator, which has no autograd: a name that the
@@ -140,7 +143,7 @@ class Evictor {
   // The value to evict next, or kNoId if there is none. Values that are no longer needed come first, the largest before
   // the others; then those of Retention::kPreferRecompute, the best first; then those of kPreferSave; then, unless
   // `spare_last`, those that are kept to the last. A value that is pinned, kMustSave, without a producer, or neither
-  // kHeld nor kNarrowed is never chosen. A value that has its bytes and a narrower form goes to kNarrowed.
+  // kHeld nor kPacked is never chosen. A value that has its bytes and a packed form goes to kPacked.
   ValueId next_victim(bool spare_last = false);
   // A held value that is no longer needed, which can be dropped at no cost, or kNoId. To be called after a replay, and
   // when a hook is gone.
@@ -167,8 +170,8 @@ class Evictor {
   Retention retention(ValueId value) const { return states_[value].retention; }
   // The value is chosen after all that are not.
   bool is_kept_last(ValueId value) const { return states_[value].kept_last; }
-  // The bytes of its narrower form; 0 if it has none.
-  int64_t narrow_bytes(ValueId value) const { return states_[value].narrow_bytes; }
+  // A packed form of it is there, alone or beside its bytes.
+  bool is_packed(ValueId value) const { return states_[value].packed_bytes != kNotPacked; }
   int64_t held_bytes() const { return held_bytes_; }
   int64_t on_host_bytes() const { return on_host_bytes_; }
   // The held bytes of values that are pinned or kMustSave.
@@ -190,10 +193,10 @@ class Evictor {
     int32_t ignored_hooks = 0;
     int32_t pins = 0;
     double last_use = 0;
-    int64_t narrow_bytes = 0;
+    int64_t packed_bytes = kNotPacked;
   };
 
-  static bool counts(Place place) { return place == Place::kHeld || place == Place::kNarrowed; }
+  static bool counts(Place place) { return place == Place::kHeld || place == Place::kPacked; }
 
   bool knows_uses() const { return foresight_ != nullptr && foresight_->knows_uses(); }
   bool is_evictable(ValueId id) const;
@@ -216,7 +219,7 @@ class Evictor {
   double cost_of_dropping(ValueId id);
   // The bytes that are free once it is dropped.
   int64_t freed_bytes(ValueId id) const {
-    return states_[id].place == Place::kNarrowed ? states_[id].narrow_bytes : graph_.value(id).bytes;
+    return states_[id].place == Place::kPacked ? states_[id].packed_bytes : graph_.value(id).bytes;
   }
   CandidateIndex& index_of(ValueId id) {
     return states_[id].kept_last                                  ? indices_[2]
@@ -246,7 +249,7 @@ class Evictor {
   int64_t budget_;
   const Foresight* foresight_;
   const CopyCosts* copies_;
-  const CopyCosts* narrowing_;
+  const CopyCosts* packing_;
   bool is_pressed_ = false;  // next_victim() has been called; nothing is indexed before
   double time_ = 0;
   double pressed_since_ = 0;  // the last time at which every needed value had its bytes

@@ -76,7 +76,7 @@ double Evictor::cost_of_dropping(ValueId id) {
   if (copies_ != nullptr) {
     cost = std::min(cost, copies_->cost_of_return(id));
   }
-  return narrowing_ != nullptr ? std::min(cost, narrowing_->cost_of_return(id)) : cost;
+  return packing_ != nullptr ? std::min(cost, packing_->cost_of_return(id)) : cost;
 }
 
 double Evictor::score(ValueId id) {

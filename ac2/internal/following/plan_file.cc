@@ -89,7 +89,7 @@ void write_plan(const PlannedStep& plan, const std::string& path) {
   }
 }
 
-std::shared_ptr<const PlannedStep> read_plan(const std::string& path) {
+std::shared_ptr<const PlannedStep> read_plan(const std::string& path, const Forms& own) {
   std::string problem;
   std::error_code unused;
   std::ifstream file;
@@ -110,7 +110,7 @@ std::shared_ptr<const PlannedStep> read_plan(const std::string& path) {
       const Json json = Json::parse(all);
       check_plan_version(json);
       TORCH_CHECK(is_whole(all), "it is damaged: its bytes do not have the checksum that it ends with. Plan again.");
-      return plan_from_json(json);
+      return plan_from_json(json, own);
     } catch (const nlohmann::json::parse_error& error) {
       // Its text has bytes of the file, which need not be text.
       problem = absl::StrCat("it is damaged, or was not written by save_plan (it is no JSON at byte ", error.byte,

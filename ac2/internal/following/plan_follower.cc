@@ -1,7 +1,6 @@
 #include "ac2/internal/following/plan_follower.h"
 
 #include <ATen/core/ivalue.h>
-#include <ATen/ops/clone.h>
 #include <c10/util/Exception.h>
 
 #include <string>
@@ -10,32 +9,16 @@
 #include "ac2/internal/libtorch/for_each_tensor.h"
 #include "ac2/internal/libtorch/tensor_bytes.h"
 #include "ac2/internal/libtorch/warn_in_op.h"
-#include "ac2/internal/region/decision_access.h"
 #include "ac2/policy_instance.h"
 
 namespace ac2::internal {
 
 namespace {
 
-// The form, and a copy of what it does not take.
-SaveWithHooks form_or_copy(const std::shared_ptr<const SaveWithHooks>& form) {
-  return {[form](const at::Tensor& tensor) {
-            const c10::IValue packed = form->pack(tensor);
-            return packed.isNone() ? c10::ivalue::Tuple::create({true, at::clone(tensor)})
-                                   : c10::ivalue::Tuple::create({false, packed});
-          },
-          [form](const c10::IValue& packed) {
-            const auto& parts = packed.toTupleRef().elements();
-            return parts[0].toBool() ? parts[1].toTensor() : form->unpack(parts[1]);
-          }};
-}
-
 // The way of a region along a plan.
 class PlanFollower {
  public:
-  // `packed`: the decision for results that the plan packs.
-  PlanFollower(std::shared_ptr<const PlannedStep> plan, PolicyDecision packed)
-      : plan_(std::move(plan)), packed_(std::move(packed)) {}
+  explicit PlanFollower(std::shared_ptr<const PlannedStep> plan) : plan_(std::move(plan)) {}
 
   const std::shared_ptr<const PlannedStep>& plan() const { return plan_; }
 
@@ -47,8 +30,8 @@ class PlanFollower {
     const PlannedCall* call = index < plan_->calls.size() && plan_->calls[index] ? &*plan_->calls[index] : nullptr;
     const int64_t bytes = bytes_of(op.outputs());
     if (call != nullptr && call->op == op.op() && call->result_bytes == bytes) {
-      if (plan_->form && plan_->packs[index]) {
-        return packed_;
+      if (!plan_->forms.empty() && plan_->in_form[index] != PlannedStep::kInNoForm) {
+        return plan_->forms[plan_->in_form[index]];
       }
       return plan_->decisions[index] == CheckpointPolicy::MUST_CPU_OFFLOAD ? copied(op) : plan_->decisions[index];
     }
@@ -91,18 +74,15 @@ class PlanFollower {
   }
 
   std::shared_ptr<const PlannedStep> plan_;
-  PolicyDecision packed_;
   bool lost_ = false;
 };
 
 }  // namespace
 
 Policy follow(std::shared_ptr<const PlannedStep> plan) {
-  const PolicyDecision packed = plan->form ? DecisionAccess::of_harmless(form_or_copy(plan->form->save_with_hooks()))
-                                           : PolicyDecision(CheckpointPolicy::MUST_SAVE);
-  return policy_per_region([plan = std::move(plan), packed] {
+  return policy_per_region([plan = std::move(plan)] {
     PolicyInstance instance;
-    instance.fn = PlanFollower(plan, packed);
+    instance.fn = PlanFollower(plan);
     instance.may_drop_tensors = false;
     instance.memory_budget = plan->bytes;
     instance.modelled_costs = plan->costs == CostSource::kModelled;

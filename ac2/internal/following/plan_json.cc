@@ -2,18 +2,21 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "ac2/internal/forms/functions_form.h"
+#include "ac2/internal/forms/ready_made_forms.h"
 #include "ac2/internal/libtorch/spelling.h"
-#include "ac2/internal/policy_names/policy_names.h"
-#include "ac2/internal/region/form_name.h"
 
 namespace ac2::internal {
 
@@ -21,14 +24,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Plans that copy are of version 3 and those that pack of version 4, so that an ac2 that does not know these refuses
-// them.
-constexpr int kVersion = 2;
-constexpr int kVersionWithCopies = 3;
-constexpr int kVersionWithForm = 4;
-// The decision of ops whose results are packed in the plan's form.
-constexpr const char* kPacked = "SaveWithHooks";
+constexpr int kVersion = 5;
 constexpr const char* kMark = "ac2_plan";
+// Of a decision that is an object.
+constexpr const char* kForm = "form";
 constexpr const char* kModelled = "modelled";
 constexpr const char* kMeasured = "measured";
 
@@ -87,33 +86,79 @@ int64_t whole_number(const Json& json, const char* what, int64_t least, int64_t 
   return json.get<int64_t>();
 }
 
-// Throws c10::Error if the form has none.
-std::string name_of(const PolicyDecision& form) {
-  std::string name = name_of_form(*form.save_with_hooks());
+// Throws c10::Error if the form cannot be found again by its name.
+std::string name_of(const Form& form) {
   TORCH_CHECK(
-      !name.empty(),
-      "save_plan was given a plan that packs results in a form of the program's own, a SaveWithHooks, which has "
-      "no name in a file. Plan with a form that has one (",
-      spelled("policies::quantized_form", "ac2.policies.quantized_form"), "), or plan again in each job.");
+      as_functions(form) == nullptr,
+      "save_plan was given a plan that packs results in a form made of functions of the program's own, which "
+      "has no name in a file. Plan with a form that has one (",
+      spelled("forms::quantized(8), or a subclass of ac2::Form", "ac2.forms.quantized(8), or a subclass of ac2.Form"),
+      "), or plan again in each job.");
+  std::string name = form.name();
+  const FormPtr ready_made = ready_made_form(name);
+  TORCH_CHECK(ready_made == nullptr || typeid(*ready_made) == typeid(form),
+              "save_plan was given a plan with a form of the "
+              "program's own that has the name of a ready-made one, \"",
+              name, "\", which load_plan would take in its place. Give the form another name.");
   return name;
 }
 
-bool are_forms_linked() {
-#ifdef AC2_HAS_POLICIES
-  return true;
-#else
-  return form_named != nullptr;
-#endif
-}
-
-PolicyDecision form_of(const std::string& name) {
-  const std::optional<PolicyDecision> form = are_forms_linked() ? form_named(name) : std::nullopt;
-  TORCH_CHECK(form, "it packs results in the form ", quoted(name),
-              ", which this process does not have. Link the program with //policies, or plan again with this ac2.");
-  return *form;
+// Of the program's own, or a ready-made one.
+FormPtr form_of(const std::string& name, const Forms& own) {
+  const auto found = std::find_if(own.begin(), own.end(), [&](const FormPtr& form) { return form->name() == name; });
+  FormPtr form = found != own.end() ? *found : ready_made_form(name);
+  TORCH_CHECK(
+      form, "it packs results in the form ", quoted(name),
+      ", which this process does not have. Give load_plan the form if it is the program's own, link the program "
+      "with //policies if it is one of ac2::forms, or plan again with this ac2.");
+  return form;
 }
 
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+
+double cost_in(const Json& json, const char* what) {
+  TORCH_CHECK(json.is_number() && std::isfinite(json.get<double>()) && json.get<double>() >= 0, what, " is ",
+              shown(json), "; expected a number that is not negative.");
+  return json.get<double>();
+}
+
+Json summary_to_json(const PlanSummary& summary) {
+  Json json = {{"forward_bytes", summary.forward_bytes}, {"peak_bytes", summary.peak_bytes},
+               {"replayed_ops", summary.replayed_ops},   {"replay_cost", summary.replay_cost},
+               {"forward_cost", summary.forward_cost},   {"uses", Json::array()}};
+  for (const PlanSummary::Use& use : summary.uses) {
+    json["uses"].push_back({use.form, use.values, use.bytes, use.cost});
+  }
+  if (summary.step_peak_bytes) {
+    json["step_peak_bytes"] = *summary.step_peak_bytes;
+  }
+  if (summary.step_start_bytes) {
+    json["step_start_bytes"] = *summary.step_start_bytes;
+  }
+  return json;
+}
+
+PlanSummary summary_from_json(const Json& json) {
+  const auto number = [&](const char* name) { return whole_number(json.at(name), name, 0, kMost); };
+  const auto if_there = [&](const char* name) {
+    return json.contains(name) ? std::optional<int64_t>(number(name)) : std::nullopt;
+  };
+  PlanSummary summary{.forward_bytes = number("forward_bytes"),
+                      .peak_bytes = number("peak_bytes"),
+                      .replayed_ops = number("replayed_ops"),
+                      .replay_cost = cost_in(json.at("replay_cost"), "\"replay_cost\""),
+                      .forward_cost = cost_in(json.at("forward_cost"), "\"forward_cost\""),
+                      .step_peak_bytes = if_there("step_peak_bytes"),
+                      .step_start_bytes = if_there("step_start_bytes")};
+  for (const Json& use : json.at("uses")) {
+    TORCH_CHECK(use.is_array() && use.size() == 4, "the use of a form is ", shown(use),
+                "; expected a name, numbers of values and bytes, and a cost.");
+    summary.uses.push_back({use[0].get<std::string>(), whole_number(use[1], "the values in a form", 0, kMost),
+                            whole_number(use[2], "the bytes in a form", 0, kMost),
+                            cost_in(use[3], "the cost of a form")});
+  }
+  return summary;
+}
 
 }  // namespace
 
@@ -124,28 +169,38 @@ std::string quoted(const std::string& text) {
 Json plan_to_json(const PlannedStep& plan) {
   Texts ops, decisions;
   Json calls = Json::array();
+  const auto decision_of = [&](size_t call) -> Json {
+    if (!plan.forms.empty() && plan.in_form[call] != PlannedStep::kInNoForm) {
+      return {{kForm, name_of(*plan.forms[plan.in_form[call]])}};
+    }
+    return to_string(plan.decisions[call]);
+  };
   for (size_t i = 0; i < plan.calls.size(); ++i) {
     if (const std::optional<PlannedCall>& call = plan.calls[i]) {
       calls.push_back({ops.index_of(c10::toString(call->op.operator_name())), call->result_bytes,
-                       decisions.index_of(plan.form && plan.packs[i] ? kPacked : to_string(plan.decisions[i]))});
+                       decisions.index_of(decision_of(i).dump())});
     } else {
       calls.push_back(nullptr);
     }
   }
   Json json;
-  json[kMark] = plan.is_inexact ? kVersionWithForm : plan.copies ? kVersionWithCopies : kVersion;
+  json[kMark] = kVersion;
   json["bytes"] = plan.bytes;
   json["costs"] = plan.costs == CostSource::kModelled ? kModelled : kMeasured;
+  if (plan.is_inexact) {
+    json["inexact"] = true;
+  }
   if (plan.copies) {
     json["copies"] = {{"min_bytes", plan.copies->min_bytes},
                       {"in_flight_bytes", plan.copies->in_flight_bytes},
                       {"read_ahead_bytes", plan.copies->read_ahead_bytes}};
   }
-  if (plan.form) {
-    json["form"] = name_of(*plan.form);
-  }
+  json["summary"] = summary_to_json(plan.summary);
   json["ops"] = std::move(ops).take();
-  json["decisions"] = std::move(decisions).take();
+  json["decisions"] = Json::array();
+  for (const std::string& text : std::move(decisions).take()) {
+    json["decisions"].push_back(Json::parse(text));
+  }
   json["calls"] = std::move(calls);
   return json;
 }
@@ -153,42 +208,44 @@ Json plan_to_json(const PlannedStep& plan) {
 void check_plan_version(const Json& json) {
   TORCH_CHECK(json.is_object() && json.contains(kMark), "it is no plan of ac2: it has no \"", kMark, "\".");
   const int64_t version = whole_number(json.at(kMark), "its version", 1, kMost);
-  TORCH_CHECK(version >= kVersion && version <= kVersionWithForm, "it is of version ", version,
-              ", and this ac2 reads versions ", kVersion, " to ", kVersionWithForm, ". Plan again with this ac2.");
+  TORCH_CHECK(version == kVersion, "it is of version ", version, ", and this ac2 reads version ", kVersion,
+              ". Plan again with this ac2.");
 }
 
-std::shared_ptr<const PlannedStep> plan_from_json(const Json& json) {
+std::shared_ptr<const PlannedStep> plan_from_json(const Json& json, const Forms& own) {
   auto plan = std::make_shared<PlannedStep>();
   plan->bytes = whole_number(json.at("bytes"), "\"bytes\"", 1, kMost);
   const auto costs = json.at("costs").get<std::string>();
   TORCH_CHECK(costs == kModelled || costs == kMeasured, "\"costs\" is ", quoted(costs), "; expected \"", kModelled,
               "\" or \"", kMeasured, "\".");
   plan->costs = costs == kModelled ? CostSource::kModelled : CostSource::kMeasured;
-  if (json.at(kMark) == kVersionWithCopies) {
+  if (json.contains("copies")) {
     const Json& copies = json.at("copies");
     const auto bytes = [&](const char* name) { return whole_number(copies.at(name), name, 0, kMost); };
     plan->copies = OffloadOptions{.min_bytes = bytes("min_bytes"),
                                   .read_ahead_bytes = bytes("read_ahead_bytes"),
                                   .in_flight_bytes = bytes("in_flight_bytes")};
   }
-  if (json.at(kMark) == kVersionWithForm) {
-    plan->is_inexact = true;
-    if (json.contains("form")) {
-      plan->form = form_of(json.at("form").get<std::string>());
-    }
-  }
+  plan->is_inexact = json.contains("inexact") && json.at("inexact").get<bool>();
+  plan->summary = summary_from_json(json.at("summary"));
 
   std::vector<c10::OperatorHandle> ops;
   for (const Json& name : json.at("ops")) {
     ops.push_back(operator_named(name.get<std::string>()));
   }
-  std::vector<CheckpointPolicy> decisions;
-  std::optional<int64_t> packed;  // which of them it is
-  for (const Json& json_name : json.at("decisions")) {
-    const auto name = json_name.get<std::string>();
-    const bool is_packed = plan->form && name == kPacked;
-    packed = is_packed ? static_cast<int64_t>(decisions.size()) : packed;
-    decisions.push_back(is_packed ? CheckpointPolicy::MUST_SAVE : decision_named(name));
+  struct Decision {
+    CheckpointPolicy policy = CheckpointPolicy::MUST_SAVE;
+    uint8_t form = PlannedStep::kInNoForm;
+  };
+  std::vector<Decision> decisions;
+  for (const Json& decision : json.at("decisions")) {
+    if (!decision.is_object()) {
+      decisions.push_back({.policy = decision_named(decision.get<std::string>())});
+      continue;
+    }
+    TORCH_CHECK(plan->forms.size() < PlannedStep::kInNoForm, "it has more forms than a plan can have.");
+    decisions.push_back({.form = static_cast<uint8_t>(plan->forms.size())});
+    plan->forms.push_back(form_of(decision.at(kForm).get<std::string>(), own));
   }
   const Json& calls = json.at("calls");
   TORCH_CHECK(calls.is_array(), "\"calls\" is no array.");
@@ -196,6 +253,7 @@ std::shared_ptr<const PlannedStep> plan_from_json(const Json& json) {
     if (call.is_null()) {
       plan->calls.emplace_back();
       plan->decisions.push_back(CheckpointPolicy::PREFER_SAVE);
+      plan->in_form.push_back(PlannedStep::kInNoForm);
       continue;
     }
     TORCH_CHECK(call.is_array() && call.size() == 3, "a call is ", shown(call),
@@ -205,14 +263,8 @@ std::shared_ptr<const PlannedStep> plan_from_json(const Json& json) {
     const int64_t decision =
         whole_number(call[2], "the decision of a call", 0, static_cast<int64_t>(decisions.size()) - 1);
     plan->calls.push_back(PlannedCall{ops[op], bytes});
-    plan->decisions.push_back(decisions[decision]);
-    if (plan->form) {
-      plan->packs.resize(plan->calls.size());
-      plan->packs.back() = decision == packed;
-    }
-  }
-  if (plan->form) {
-    plan->packs.resize(plan->calls.size());
+    plan->decisions.push_back(decisions[decision].policy);
+    plan->in_form.push_back(decisions[decision].form);
   }
   return plan;
 }

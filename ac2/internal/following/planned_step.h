@@ -11,8 +11,10 @@
 #include <optional>
 #include <vector>
 
+#include "ac2/form.h"
 #include "ac2/internal/operators/cost_source.h"
 #include "ac2/offload_options.h"
+#include "ac2/plan_summary.h"
 #include "ac2/policy.h"
 
 namespace ac2::internal {
@@ -32,12 +34,14 @@ struct PlannedStep {
   CostSource costs = CostSource::kMeasured;
   // If decisions are MUST_CPU_OFFLOAD. The bytes of the plan count what these let be on its way.
   std::optional<OffloadOptions> copies = std::nullopt;
-  // The form that the results of some ops are packed in. What it does not take is saved as a copy.
-  std::optional<PolicyDecision> form = std::nullopt;
-  std::vector<bool> packs;  // as long as `calls`, whose results these are; empty without a form
-  // PolicyInstance::is_inexact of a region that follows the plan. True with a form, and where the recorded step has
-  // saved the results of an op for the sake of a form, whether or not the plan packs any.
+  // The forms that the results of some ops are packed in.
+  Forms forms;
+  static constexpr uint8_t kInNoForm = 0xff;
+  std::vector<uint8_t> in_form;  // as long as `calls`: of whose results, the position in `forms`; empty without forms
+  // PolicyInstance::is_inexact of a region that follows the plan. True with a form that is not exact, and where the
+  // recorded step has saved the results of an op for the sake of one, whether or not the plan uses it.
   bool is_inexact = false;
+  PlanSummary summary;
   // A region has left the plan, and the program was told. Exchanged, so that one region tells.
   mutable std::atomic<bool> warned{false};
   // The same of a result that was to be copied from a device and is not on one.

@@ -12,6 +12,14 @@ SeenWrites::Write::Write(at::Tensor through, const c10::StorageImpl* storage, co
     : through(std::move(through)), storage(storage), version(version_of(counter_of(this->through))), op(op) {}
 
 void SeenWrites::note(const Write& write) {
+  add(write, /*is_early=*/false);
+}
+
+void SeenWrites::note_early(const at::Tensor& tensor) {
+  add(Write(tensor, nullptr, "torch.library.custom_op"), /*is_early=*/true);
+}
+
+void SeenWrites::add(const Write& write, bool is_early) {
   const c10::VariableVersion& counter = counter_of(write.through);
   if (!counter.enabled()) {
     return;
@@ -27,15 +35,20 @@ void SeenWrites::note(const Write& write) {
       runs.pop_back();
     }
   }
+  if (!runs.empty() && runs.back().is_early && runs.back().end == write.version && write.storage != nullptr) {
+    runs.back().storage = write.storage;  // the op that this was counted for
+    runs.back().is_early = false;
+  }
   const uint32_t end = std::max(counter.current_version(), write.version + 1);
-  if (!runs.empty() && runs.back().end == write.version && runs.back().storage == write.storage) {
+  const bool goes_on = !runs.empty() && runs.back().end == write.version && runs.back().storage == write.storage;
+  if (goes_on && runs.back().is_early == is_early) {
     runs.back().end = end;
     runs.back().op = write.op;
   } else {
     if (runs.size() == kMostRuns) {
       runs.erase(runs.begin(), runs.begin() + kMostRuns / 2);
     }
-    runs.push_back({write.storage, write.version, end, write.op});
+    runs.push_back({write.storage, write.version, end, write.op, is_early});
   }
 }
 

@@ -11,7 +11,8 @@
 //
 // Most writes are noted before they are counted, because ADInplaceOrView does so and ac2's kernel runs below it. Others
 // are counted by the kernel (those of _foreach ops). A count that does not come, because the caller has left
-// ADInplaceOrView out, is noticed with the counter's next write.
+// ADInplaceOrView out, is noticed with the counter's next write. A count that comes before its op (note_early())
+// belongs to no storage until the op has run.
 //
 // All regions share one, because a later region moves tensors that an earlier one has read: a loop that carries its
 // state by set_() may have a region a round.
@@ -49,6 +50,8 @@ class SeenWrites {
   };
   // The op has run. The counter has gone up for it, or is about to.
   void note(const Write& write);
+  // The counter of `tensor` is about to go up for an op that will run next and be noted then.
+  void note_early(const at::Tensor& tensor);
   // Whether all that `counter` has counted since `version` were writes to other storages than `storage`.
   bool are_elsewhere(const c10::VariableVersion& counter, uint32_t version, const c10::StorageImpl* storage) const;
   // The op that was last seen to write to `storage` and to be counted by `counter`. Null if none was.
@@ -64,11 +67,13 @@ class SeenWrites {
     uint32_t begin;
     uint32_t end;
     const char* op;  // the last of the run
+    bool is_early;   // counted for an op that has not been noted yet
   };
   struct Counted {
     c10::VariableVersion counter;  // so that no other counter gets its address
     c10::SmallVector<Run, 1> runs;
   };
+  void add(const Write& write, bool is_early);
   // Forgets the counters of which neither a tensor nor a value is left.
   void sweep();
 

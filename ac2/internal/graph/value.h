@@ -27,7 +27,9 @@
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
+#include "ac2/form.h"
 #include "ac2/internal/eviction/evictor_ids.h"
 #include "ac2/internal/graph/seen_writes.h"
 #include "ac2/internal/graph/value_state.h"
@@ -41,18 +43,30 @@ namespace ac2::internal {
 
 struct Node;
 
-// The bytes as a SaveWithHooks, offloading, or a narrower form under a budget has packed them.
+// The forms that scopes offer for values that a budget has no room for. `numbers` are those by which the budget knows
+// them (Budget::number_of()).
+struct OfferedForms {
+  Forms forms;
+  std::vector<uint8_t> numbers;
+  bool are_exact = true;
+  bool host_memory = false;  // may be used too; such a form is not in `forms`
+};
+
+// The bytes as a form has packed them, be it that a policy decided so, that the value is offloaded, or that a budget
+// had no room for it.
 struct PackedForm {
-  std::shared_ptr<const SaveWithHooks> functions;
+  FormPtr form;     // null while forms are only offered
   TensorMeta meta;  // of the tensor that pack is given
   // The result of pack, set while Held::kPacked. If is_for_room, the result may also be set while the value is held in
   // a storage. The result is then a copy on the host, which takes the place of the storage where there is no room.
   c10::IValue packed;
   int64_t packed_bytes = 0;
-  bool is_being_packed = false;         // without the tape's lock
-  bool is_offload = false;              // the functions are those of offloading; see tape/offloading.h
-  bool is_for_room = false;             // the value is kept under a budget, and the form is for when there is no room
-  c10::StreamId packed_on = kNoStream;  // the stream whose work pack's was
+  bool is_being_packed = false;                 // without the tape's lock
+  bool is_offload = false;                      // the form is that of offloading; see tape/offloading.h
+  bool is_for_room = false;                     // the value is kept under a budget that has no room for it
+  std::shared_ptr<const OfferedForms> offered;  // for room; null if the value may only be copied to the host
+  uint32_t refused = 0;                         // a bit for each of these that did not take the value
+  c10::StreamId packed_on = kNoStream;          // the stream whose work pack's was
 };
 
 // A tensor without plain storage, held whole or by its parts.
@@ -194,15 +208,15 @@ class Value {
   bool has_packed_form() const { return packed_form() != nullptr; }
   bool is_packed() const { return state_.held == Held::kPacked; }
   bool is_offloaded() const { return is_packed() && packed_form()->is_offload; }
-  // The value is kept under a budget, and was packed into a narrower form instead of dropped.
-  bool is_narrowed() const { return is_packed() && packed_form()->is_for_room && !packed_form()->is_offload; }
+  // The value is kept under a budget, and was packed into one of the forms that are offered instead of dropped.
+  bool is_packed_for_room() const { return is_packed() && packed_form()->is_for_room && !packed_form()->is_offload; }
   // The same may be done to the storage that is held.
-  bool may_be_narrowed() const {
-    return is_held_in_a_storage() && packed_form() != nullptr && packed_form()->is_for_room &&
+  bool may_be_packed_for_room() const {
+    return is_held_in_a_storage() && packed_form() != nullptr && packed_form()->offered != nullptr &&
            !packed_form()->is_offload;
   }
   // The value is not at hand, and is not replayed for that: it is copied or unpacked where its original is gone.
-  bool is_brought_back() const { return is_offloaded() || is_narrowed(); }
+  bool is_brought_back() const { return is_offloaded() || is_packed_for_room(); }
   // Beside the storage that is held there is a copy of it on the host.
   bool has_host_copy() const {
     return is_held_in_a_storage() && packed_form() != nullptr && !packed_form()->packed.isNone();

@@ -1,6 +1,5 @@
 #include "ac2/internal/libtorch/graph_making.h"
 
-#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 namespace ac2::internal {
@@ -16,16 +15,16 @@ thread_local Seen last_seen;
 
 }  // namespace
 
-bool makes_graph(int graph_task) {
+bool makes_graph(int graph_task, bool grad_mode) {
   if (graph_task == -1) {
     return false;
   }
   Seen& seen = last_seen;
   if (seen.graph_task != graph_task) {
-    seen = {graph_task, at::GradMode::is_enabled()};
+    seen = {graph_task, grad_mode};
   } else if (!seen.makes_graph) {
     // The first look may have fallen into a function that had turned grad mode off.
-    seen.makes_graph = at::GradMode::is_enabled() && torch::autograd::get_current_graph_task_keep_graph();
+    seen.makes_graph = grad_mode && torch::autograd::get_current_graph_task_keep_graph();
   }
   return seen.makes_graph;
 }

@@ -6,6 +6,7 @@
 #include <c10/util/Exception.h>
 
 #include <exception>
+#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,13 +34,17 @@ void set_out_of_memory_note(OutOfMemoryNote note);
 // Adds the note to `error`, line by line, if that says that memory ran out and has no note yet. Throws nothing.
 void add_out_of_memory_note(c10::Error& error, const FailedCall* call = nullptr) noexcept;
 
-// Returns the result of `call`, whose errors about memory get the note.
+// Returns the result of `call`, whose errors about memory get the note. std::bad_alloc is caught as well, and
+// thrown again: where nobody catches an error no stack is unwound, and locks of ours would stay locked while the
+// program's terminate handler runs.
 template <class Call>
 decltype(auto) with_out_of_memory_note(Call&& call) {
   try {
     return std::forward<Call>(call)();
   } catch (c10::Error& error) {
     add_out_of_memory_note(error);
+    throw;
+  } catch (const std::bad_alloc&) {
     throw;
   }
 }
@@ -51,6 +56,8 @@ decltype(auto) with_out_of_memory_note(Call&& call, Failed&& failed) {
   } catch (c10::Error& error) {
     const FailedCall failed_call = failed();
     add_out_of_memory_note(error, &failed_call);
+    throw;
+  } catch (const std::bad_alloc&) {
     throw;
   }
 }

@@ -58,6 +58,7 @@ StepGraph::Op* StepLog::op_of(const Value& value) {
 
 void StepLog::node_recorded(const Node& node, const PolicyDecision& decision, int64_t /*scope_id*/, double cost) {
   const auto index = static_cast<uint32_t>(graph_.ops.size());
+  cost_ += cost;
   StepGraph::Op op{.cost = cost, .fate = fate_of(node, decision), .inputs = {}, .results = {}, .takes = {}};
   for (const NodeInput& input : node.inputs) {
     if (input.value == nullptr) {

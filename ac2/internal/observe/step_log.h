@@ -37,6 +37,9 @@ class StepLog final : public Observer {
   explicit StepLog(CostSource costs, std::unique_ptr<StepMeter> meter = nullptr)
       : costs_(costs), meter_(std::move(meter)) {}
 
+  // Of all ops so far.
+  double cost() const { return cost_; }
+
   // Before the step.
   void set_tape(Tape& tape) { tape_ = &tape; }
 
@@ -91,6 +94,7 @@ class StepLog final : public Observer {
   std::vector<const c10::StorageImpl*> storages_;
   absl::flat_hash_map<const Value*, uint32_t> ids_;
   absl::flat_hash_map<const TapeHook*, uint32_t> hooks_;
+  double cost_ = 0;
   int graph_task_ = -1;
   std::unique_ptr<StepMeter> meter_;  // may be null
   std::optional<StepReadings> readings_;

@@ -300,6 +300,8 @@ void Timeline::bytes_changed(const ByteChange& change) {
   } else if (change.kind == ByteChange::Kind::kRelease) {
     logged.held_bytes = 0;
     shared_.held_no_more(change.value);
+  } else if (change.kind == ByteChange::Kind::kPack) {
+    logged.form = change.value.packed_form()->form;
   }
   TraceLog::Event& event = log_.events.emplace_back();
   event = {.time = now(),

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "ac2/form.h"
 #include "ac2/policy.h"
 #include "ac2/trace_stats.h"
 
@@ -46,6 +47,7 @@ struct TraceLog {
     // The bytes held for backward now, and when they were held last. A packed value counts with its packed form.
     int64_t held_bytes = 0;
     int64_t last_held_bytes = 0;
+    FormPtr form;           // that it was packed in last
     int64_t hooks = 0;      // how often autograd saves it, now
     int64_t all_hooks = 0;  // at any time
     // Of a value without an op. Weak, so that no other storage gets the address.

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ac2/internal/forms/functions_form.h"
 #include "ac2/internal/libtorch/fingerprint.h"
 #include "ac2/internal/libtorch/for_each_tensor.h"
 #include "ac2/internal/libtorch/spelling.h"
@@ -277,6 +278,13 @@ void Verifier::after_unpack(const Value& value, const c10::Storage& storage) {
     known = *expected(value);
   }
   if (fingerprint_of(*known.elements, storage) != known.fingerprint) {
+    // The caller has pinned the value, so that its form stays.
+    const Form& form = *value.packed_form()->form;
+    TORCH_CHECK(!form.is_exact(), "Verify: ", described(form), " says that it is exact, but what it has unpacked for ",
+                value.producer() != nullptr ? "the result of " + describe(*value.producer())
+                                            : std::string("a tensor that was tagged or written to"),
+                ", of sizes ", known.elements->sizes(),
+                ", has other bits than what it packed. Return false from is_exact(), or mend the form.");
     const Tape::Lock lock(tape_);
     inexact_.insert(&value);
   }

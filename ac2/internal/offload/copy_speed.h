@@ -31,6 +31,8 @@ class CopySpeed {
 
   void note_program(const ProgramClock& clock, EventPtr here);
   void note_copy(EventPtr begun, EventPtr done, size_t nbytes);
+  // Asks the events once more.
+  void look();
   // Lets go of events that were not timed yet.
   void drop_events();
   // 0 until it is known.
@@ -49,7 +51,6 @@ class CopySpeed {
     double bytes = 0;
   };
 
-  void look();
   void look_at_copy();
   void look_at_program();
 

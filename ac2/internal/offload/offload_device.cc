@@ -108,6 +108,12 @@ double OffloadDevice::bytes_per_cost(const ProgramClock& clock) {
   return speed_.bytes_per_cost(clock.source);
 }
 
+double OffloadDevice::bytes_per_cost_of_all(const ProgramClock& clock) {
+  const std::lock_guard lock(mutex_);
+  speed_.look();
+  return speed_.bytes_per_cost(clock.source);
+}
+
 void OffloadDevice::release_what_is_out() {
   const std::lock_guard lock(mutex_);
   while (!in_flight_.empty() && in_flight_.front()->out_->query()) {

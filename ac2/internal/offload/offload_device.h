@@ -60,6 +60,8 @@ class OffloadDevice {
                                               const ProgramClock* clock = nullptr);
   // See CopySpeed; of copies with a clock. 0 until it is known.
   double bytes_per_cost(const ProgramClock& clock);
+  // The same by all that the device has done, for which the caller has waited.
+  double bytes_per_cost_of_all(const ProgramClock& clock);
 
   // Frees the device memory of values whose copies are done by now. Cheap if none is on its way: a count that is read
   // too late only puts that off, and all else is looked at with the lock.

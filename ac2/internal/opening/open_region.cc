@@ -76,7 +76,7 @@ std::shared_ptr<ScopeState> open_region(Policy policy, OpeningOptions options) {
                        .offload = options.offload,
                        .gather_units = std::move(options.gather_units),
                        .keep_for_next_backward = options.keep_for_next_backward,
-                       .narrow_form = std::move(options.narrow_form)};
+                       .forms = std::move(options.forms)};
   install_interceptor();
   install_write_watch();
   install_holding();

@@ -24,7 +24,7 @@ struct OpeningOptions {
   std::optional<OffloadOptions> offload = std::nullopt;
   GatherUnits gather_units = nullptr;
   bool keep_for_next_backward = false;
-  std::shared_ptr<const SaveWithHooks> narrow_form = nullptr;
+  Forms forms = {};
 };
 
 // Throws c10::Error if AC2_VERIFY is neither 1 nor 0, and passes on what `policy` throws when a region enters it. With

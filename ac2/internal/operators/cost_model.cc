@@ -7,14 +7,11 @@
 #include <string_view>
 
 #include "ac2/internal/libtorch/tensor_bytes.h"
+#include "ac2/internal/operators/modelled_machine.h"
 
 namespace ac2::internal {
 
 namespace {
-
-constexpr double kFlopsPerNanosecond = 50;
-constexpr double kBytesPerNanosecond = 10;
-constexpr double kCall = 1000;
 
 // Which size says how many multiplications and additions make an element of the result.
 enum class Depth { kLastOfFirst, kLastOfSecond, kFilter, kAttention };
@@ -73,12 +70,8 @@ double flops(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments, c10::Ar
 
 double modelled_cost(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments, c10::ArrayRef<c10::IValue> results) {
   const auto bytes = static_cast<double>(bytes_of(arguments) + bytes_of(results));
-  return kCall + std::max(flops(facts, arguments, results) / kFlopsPerNanosecond, bytes / kBytesPerNanosecond);
-}
-
-double modelled_cost_of_packing(double bytes) {
-  constexpr double kCopies = 8;
-  return 2 * kCall + kCopies * 2 * bytes / kBytesPerNanosecond;
+  return kModelledCall +
+         std::max(flops(facts, arguments, results) / kModelledFlopsPerNanosecond, bytes / kModelledBytesPerNanosecond);
 }
 
 }  // namespace ac2::internal

@@ -15,8 +15,4 @@ namespace ac2::internal {
 // anything.
 double modelled_cost(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments, c10::ArrayRef<c10::IValue> results);
 
-// The cost, of the same machine, of packing a tensor of so many bytes into a narrower form and unpacking it again. In 8
-// bits a number this takes about eight times as long as a copy of the tensor (docs/quantisation.md).
-double modelled_cost_of_packing(double bytes);
-
 }  // namespace ac2::internal

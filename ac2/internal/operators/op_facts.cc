@@ -118,6 +118,7 @@ OpFacts::OpFacts(const c10::OperatorHandle& handle) : op(handle) {
   draws = op.hasTag(at::Tag::nondeterministic_seeded);
   is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
   never_recompute = is_constant_factory(base) || is_resize(base) || describes_nested(base);
+  counts_writes = is_aten || is_composite || op.hasKernelForDispatchKey(c10::DispatchKey::ADInplaceOrView);
   note_arguments(schema);
   note_results(schema);
   note_metadata_writes(base);

@@ -40,6 +40,8 @@ struct OpFacts {
   // The arguments among `written` whose version counter does not count the write, and on whose old bytes no result
   // depends. Tensors that autograd has saved of them follow the write, in a region as in plain PyTorch.
   c10::SmallVector<uint16_t, 2> written_unseen;
+  // False for an op of others that has no kernel of ADInplaceOrView: nobody counts what it writes.
+  bool counts_writes = true;
   // No result depends on what a written tensor held before.
   bool overwrites = false;
   // The op has a result other than the written arguments.

@@ -54,7 +54,7 @@ std::vector<uint8_t> final_ops(const StepGraph& graph, absl::Span<const uint8_t>
     const StepGraph::Op& op = graph.ops[i];
     // The inputs of a replayed op are taken, so that it is not final. A result that is copied or narrowed is
     // not computed again anyway.
-    are_final[i] = op.fate == Fate::kOpen && kept[i] != Keep::kCopied && kept[i] != Keep::kNarrowed &&
+    are_final[i] = op.fate == Fate::kOpen && !is_in_a_form(kept[i]) &&
                    std::any_of(op.inputs.begin(), op.inputs.end(), is_held_for_the_op);
   }
   // A value that leads to no result which backward wants goes when the program lets it go, and all that was held for it

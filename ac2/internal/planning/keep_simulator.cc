@@ -110,8 +110,7 @@ void KeepSimulator::complete(std::vector<Keep>& kept) const {
       wanted |= wanted_[result] != 0;
       taken |= replay_takes[result] != 0 && !(is_kept && wanted_[result] != 0);
     }
-    const bool in_a_form = kept[i] == Keep::kCopied || kept[i] == Keep::kNarrowed;
-    const Keep full = in_a_form ? kept[i] : taken ? Keep::kAll : Keep::kWanted;
+    const Keep full = is_in_a_form(kept[i]) ? kept[i] : taken ? Keep::kAll : Keep::kWanted;
     kept[i] = is_kept && (wanted || taken) ? full : Keep::kNothing;
     if (op.fate != Fate::kSaved && kept[i] == Keep::kNothing && (wanted || taken)) {
       for (const uint32_t input : op.inputs) {
@@ -344,6 +343,7 @@ KeepOutcome KeepSimulator::run(absl::Span<const Keep> kept) {
   pinned_.assign(graph_.hooks.size(), 0);
   held_ = away_ = 0;
   outcome_ = {};
+  outcome_.uses.resize(graph_.forms.size());
   in_backward_ = false;
   start_schedule();
   for (size_t i = 0; i < graph_.events.size(); ++i) {
@@ -397,7 +397,9 @@ KeepOutcome KeepSimulator::run(absl::Span<const Keep> kept) {
     outcome_.forward_bytes = held_;
   }
   if (copies_any_) {
-    outcome_.copy_wait = schedule_.wait(copies_);
+    // The queues are one for all forms behind them, and so is the waiting, which the first of these has.
+    const auto first = std::find(graph_.forms.begin(), graph_.forms.end(), StepGraph::Queue::kCopies);
+    outcome_.uses[first - graph_.forms.begin()].cost = schedule_.wait(copies_);
   }
   return outcome_;
 }

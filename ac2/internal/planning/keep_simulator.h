@@ -15,11 +15,12 @@
 // - A value that is saved, or from outside and the region's alone, is held while an op that may be replayed takes it.
 //   Ops that the plan never replays need none of it, so that such values are held for the planned replays only: see
 //   final_ops.h.
-// - A value that is held in another form is unpacked when it is wanted, and its bytes stand beside that form. The same
-//   holds of a value that the plan narrows.
-// - A copied value leaves for the host's memory when it is first held, and comes back when it is wanted. The value's
-//   bytes count while they are pinned. Beside them count those that are on their way, as far as the CopyWindow lets
-//   them be: in forward the values that leave, in backward also those that come back ahead of their use.
+// - A value that is held in a form, be it by a policy or by the plan, is unpacked when it is wanted, and its bytes
+// stand
+//   beside that form until the last pin goes.
+// - A value whose form lies behind the queues of copies leaves when it is first held, and comes back when it is wanted.
+//   Beside what is unpacked count the bytes that are on their way, as far as the window of CopySpeedAndWindow lets them
+//   be: in forward the values that leave, in backward also those that come back ahead of their use.
 //
 // (That replayed results may take the place of saved inputs is not among the rules: the tape does so only without a
 // budget, and a plan brings one.) The rules stand here a second time because a plan is evaluated thousands of times,
@@ -34,7 +35,9 @@
 // A run takes O(events + edges). Threads: not thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -50,25 +53,30 @@ struct KeepOutcome {
   int64_t peak_bytes = 0;     // the most held at any time
   double replay_cost = 0;
   int64_t replays = 0;
-  // Of the values that are copied to the host: how many, their bytes, and the time for which the step waits for copies.
-  int64_t copied_values = 0;
-  int64_t copied_bytes = 0;
-  double copy_wait = 0;
-  // Of the values that are packed into a narrower form: how many, their bytes before that, and the cost of packing them
-  // and of unpacking them for each use.
-  int64_t narrowed_values = 0;
-  int64_t narrowed_bytes = 0;
-  double narrow_cost = 0;
+  // By the form of the step.
+  struct FormUse {
+    int64_t values = 0;  // that are held in it
+    int64_t bytes = 0;   // of these values before they are packed
+    double cost = 0;     // of packing and of unpacking for each use; of copies the time for which the step waits
+  };
+  std::vector<FormUse> uses;
 
+  bool uses_a_form() const {
+    return std::any_of(uses.begin(), uses.end(), [](const FormUse& use) { return use.values > 0; });
+  }
+  double form_cost() const {
+    return std::accumulate(uses.begin(), uses.end(), 0.0,
+                           [](double sum, const FormUse& use) { return sum + use.cost; });
+  }
   // By which the step is longer than one that keeps everything.
-  double extra_cost() const { return replay_cost + copy_wait + narrow_cost; }
+  double extra_cost() const { return replay_cost + form_cost(); }
 };
 
 class KeepSimulator {
  public:
   explicit KeepSimulator(const StepGraph& graph);
 
-  // For plans that copy. Until then Keep::kCopied is not allowed.
+  // For plans with a form whose queue is kCopies. Until then no plan may use one.
   void set_copies(const CopySpeedAndWindow& copies) { copies_ = copies; }
 
   KeepOutcome run(absl::Span<const Keep> kept);
@@ -103,14 +111,11 @@ class KeepSimulator {
     bool unpacked = false;  // its bytes are there beside the form that is held
   };
 
-  // Whether this run does so with all results of the value's op.
-  bool is_kept_as(Keep keep, uint32_t value) const;
-  // Whether the value leaves in this run.
-  bool copied(uint32_t value) const;
-  // Whether the value is packed into its narrower form in this run.
-  bool narrowed(uint32_t value) const;
-  // The bytes of the value as it is held.
-  int64_t held_bytes(uint32_t value) const;
+  // The form in which the value is held in this run; null if the plan holds it in none.
+  const StepGraph::FormOfValue* form(uint32_t value) const;
+  bool is_behind_copies(const StepGraph::FormOfValue& form) const {
+    return graph_.forms[form.form] == StepGraph::Queue::kCopies;
+  }
   // The bytes that unpacking the value makes. 0: nothing is unpacked.
   int64_t unpacked_bytes(uint32_t value) const;
   // The bytes of values that leave or come back which may be on the device beside those that are held.
@@ -166,12 +171,12 @@ class KeepSimulator {
   KeepOutcome outcome_;
   KeepWatch* watch_ = nullptr;
 
-  // Of a run with copies.
+  // Of a run with a form whose queue is kCopies.
   CopySpeedAndWindow copies_;
   CopySchedule schedule_;
   bool copies_any_ = false;
   bool in_backward_ = false;
-  int64_t away_ = 0;               // bytes of copied values that something still needs
+  int64_t away_ = 0;               // bytes of values behind the queues that something still needs
   double forward_cost_ = 0;        // of the ops that have run so far
   double backward_passed_ = 0;     // of the time of backward by itself
   std::vector<double> wanted_at_;  // by hook: when forward came to it

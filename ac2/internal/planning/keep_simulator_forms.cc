@@ -1,4 +1,4 @@
-// The part of KeepSimulator that deals with the form in which a value is held: as it is, packed, or on the host.
+// The part of KeepSimulator that deals with the forms in which values are held.
 #include <algorithm>
 
 #include "ac2/internal/planning/keep_simulator.h"
@@ -7,33 +7,18 @@ namespace ac2::internal {
 
 using Fate = StepGraph::Fate;
 
-namespace {
-
-// Of the cost of packing and unpacking, as in NarrowForms of the evictor.
-constexpr double kShareOfUnpacking = 0.25;
-
-}  // namespace
-
-bool KeepSimulator::is_kept_as(Keep keep, uint32_t value) const {
-  const uint32_t op = graph_.values[value].op;
-  return op != StepGraph::kOutside && graph_.ops[op].fate == Fate::kOpen && kept_[op] == keep;
-}
-
-bool KeepSimulator::copied(uint32_t value) const {
-  return copies_any_ && graph_.values[value].leaves && is_kept_as(Keep::kCopied, value);
-}
-
-bool KeepSimulator::narrowed(uint32_t value) const {
-  return graph_.values[value].narrows && is_kept_as(Keep::kNarrowed, value);
-}
-
-int64_t KeepSimulator::held_bytes(uint32_t value) const {
-  return narrowed(value) ? graph_.values[value].narrow_bytes : graph_.values[value].bytes;
+const StepGraph::FormOfValue* KeepSimulator::form(uint32_t value) const {
+  const StepGraph::Value& of = graph_.values[value];
+  if (of.forms.empty() || of.op == StepGraph::kOutside || graph_.ops[of.op].fate != Fate::kOpen ||
+      !is_in_a_form(kept_[of.op])) {
+    return nullptr;
+  }
+  return of.in_form(form_of(kept_[of.op]));
 }
 
 int64_t KeepSimulator::unpacked_bytes(uint32_t value) const {
   const StepGraph::Value& of = graph_.values[value];
-  return copied(value) || narrowed(value) ? of.bytes : of.unpacked_bytes;
+  return form(value) != nullptr ? of.bytes : of.unpacked_bytes;
 }
 
 int64_t KeepSimulator::on_their_way() const {
@@ -49,10 +34,11 @@ void KeepSimulator::unpack(uint32_t value) {
   held_ += unpacked_bytes(value);
   note_coming(value, /*is_form=*/false);
   note_peak();
-  if (copied(value)) {
-    schedule_.comes_back(value);
-  } else if (narrowed(value)) {
-    outcome_.narrow_cost += kShareOfUnpacking * graph_.values[value].narrow_cost;
+  if (const StepGraph::FormOfValue* form = this->form(value)) {
+    outcome_.uses[form->form].cost += form->unpack_cost;
+    if (is_behind_copies(*form)) {
+      schedule_.comes_back(value);
+    }
   }
 }
 
@@ -62,17 +48,17 @@ void KeepSimulator::hold(uint32_t value) {
   }
   states_[value].held = true;
   const int64_t bytes = graph_.values[value].bytes;
-  if (narrowed(value)) {
-    held_ += held_bytes(value);
-    ++outcome_.narrowed_values;
-    outcome_.narrowed_bytes += bytes;
-    outcome_.narrow_cost += (1 - kShareOfUnpacking) * graph_.values[value].narrow_cost;
-  } else if (copied(value)) {
-    note_peak(bytes);  // the value leaves after it was held
-    away_ += bytes;
-    ++outcome_.copied_values;
-    outcome_.copied_bytes += bytes;
-    schedule_.leaves(value, bytes);
+  if (const StepGraph::FormOfValue* form = this->form(value)) {
+    KeepOutcome::FormUse& use = outcome_.uses[form->form];
+    ++use.values;
+    use.bytes += bytes;
+    use.cost += form->pack_cost;
+    held_ += form->bytes;
+    if (is_behind_copies(*form)) {
+      note_peak(bytes);  // the value leaves after it was held
+      away_ += bytes;
+      schedule_.leaves(value, bytes);
+    }
   } else {
     held_ += bytes;
     note_coming(value, graph_.values[value].unpacked_bytes > 0);
@@ -82,12 +68,17 @@ void KeepSimulator::hold(uint32_t value) {
 
 void KeepSimulator::drop(uint32_t value) {
   ValueState& state = states_[value];
-  if (state.held || state.there) {
-    (copied(value) ? away_ : held_) -= held_bytes(value);
-    if (!copied(value) && !narrowed(value)) {
-      note_going(value, graph_.values[value].unpacked_bytes > 0);
-    }
-    state.held = state.there = false;
+  if (!state.held && !state.there) {
+    return;
+  }
+  state.held = state.there = false;
+  const int64_t bytes = graph_.values[value].bytes;
+  if (const StepGraph::FormOfValue* form = this->form(value)) {
+    held_ -= form->bytes;
+    away_ -= is_behind_copies(*form) ? bytes : 0;
+  } else {
+    held_ -= bytes;
+    note_going(value, graph_.values[value].unpacked_bytes > 0);
   }
 }
 
@@ -100,7 +91,9 @@ void KeepSimulator::pass_until(uint32_t hook) {
 }
 
 void KeepSimulator::start_schedule() {
-  copies_any_ = std::find(kept_.begin(), kept_.end(), Keep::kCopied) != kept_.end();
+  copies_any_ = std::any_of(kept_.begin(), kept_.end(), [&](Keep keep) {
+    return is_in_a_form(keep) && graph_.forms[form_of(keep)] == StepGraph::Queue::kCopies;
+  });
   if (copies_any_) {
     schedule_.clear();
     wanted_at_.assign(graph_.hooks.size(), 0);

@@ -88,9 +88,8 @@ KeepPlan Planner::evaluate(std::vector<Keep> kept) {
   simulator_.complete(kept);
   KeepPlan plan{std::move(kept), {}};
   plan.outcome = simulator_.run(plan.kept);
-  // CopyPlanner and NarrowPlanner have smallest plans of their own.
-  const bool has_forms = plan.outcome.copied_values > 0 || plan.outcome.narrowed_values > 0;
-  if (!has_forms && (!smallest_ || plan.outcome.peak_bytes < smallest_->outcome.peak_bytes)) {
+  // FormPlanner has a smallest plan of its own.
+  if (!plan.outcome.uses_a_form() && (!smallest_ || plan.outcome.peak_bytes < smallest_->outcome.peak_bytes)) {
     smallest_ = plan;
   }
   return plan;

@@ -61,12 +61,16 @@ class Planner {
   // The plan that keeps these results and no others, completed.
   KeepPlan evaluate(std::vector<Keep> kept);
 
-  // For plans that copy, which CopyPlanner makes.
+  // For plans that hold results in forms, which FormPlanner makes.
   void set_copies(const CopySpeedAndWindow& copies) { simulator_.set_copies(copies); }
-  // Copies or narrows one result, keeps or replays it in place of what the plan does with it, and makes the others fit,
-  // while that makes the plan better. `way`: kCopied or kNarrowed. `may`: the ops for which that is a way, in the order
-  // in which they are tried.
-  void try_third_way(int64_t bytes, Keep way, const std::vector<uint32_t>& may, KeepPlan& plan);
+  // A form, and the ops whose results it may hold, in the order in which they are tried.
+  struct FormTries {
+    uint8_t form = 0;
+    std::vector<uint32_t> ops;
+  };
+  // Holds one result in a form, keeps or replays it in place of what the plan does with it, and makes the others fit,
+  // while that makes the plan better.
+  void try_forms(int64_t bytes, const std::vector<FormTries>& tries, KeepPlan& plan);
 
   // A lower bound: no plan of that many bytes replays less. The bound is Lagrange's relaxation, in which more bytes may
   // be kept at the end of forward, at a price. For steps whose ops have one result each. 0, which says nothing, if more
@@ -104,6 +108,8 @@ class Planner {
   void keep_more_as(Keep way, const std::vector<uint32_t>& ops, int64_t bytes, KeepPlan& plan);
   // Drops results that save least per byte, but not those of `except`, until the rest fits.
   void make_fit(int64_t bytes, uint32_t except, KeepPlan& plan);
+  // Treats one op so and makes the others fit. Returns whether that makes the plan better, which it then is.
+  bool try_as(Keep keep, uint32_t op, const std::vector<FormTries>& tries, int64_t bytes, KeepPlan& plan);
   // Keeps one result in place of others, and the other way round, while that makes the plan better.
   void exchange(int64_t bytes, KeepPlan& plan);
   // Changes one op of the smallest plan, or two. Returns whether that gave a smaller one.

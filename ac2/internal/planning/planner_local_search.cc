@@ -78,35 +78,41 @@ void Planner::exchange(int64_t bytes, KeepPlan& plan) {
   }
 }
 
-void Planner::try_third_way(int64_t bytes, Keep way, const std::vector<uint32_t>& may, KeepPlan& plan) {
+bool Planner::try_as(Keep keep, uint32_t op, const std::vector<FormTries>& tries, int64_t bytes, KeepPlan& plan) {
+  std::vector<Keep> kept = plan.kept;
+  kept[op] = keep;
+  KeepPlan other = evaluate(std::move(kept));
+  make_fit(bytes, op, other);
+  if (other.outcome.peak_bytes > bytes) {
+    return false;
+  }
+  keep_more(bytes, other);
+  for (const FormTries& form : tries) {
+    if (graph_.forms[form.form] == StepGraph::Queue::kOps) {
+      // What is freed may be too little for a result, but enough for a form.
+      keep_more_as(keep_in(form.form), form.ops, bytes, other);
+    }
+  }
+  const bool is_better_now = is_better(other.outcome, plan.outcome);
+  if (is_better_now) {
+    plan = std::move(other);
+  }
+  return is_better_now;
+}
+
+void Planner::try_forms(int64_t bytes, const std::vector<FormTries>& tries, KeepPlan& plan) {
   evaluations_ = patience_;
   keep_more(bytes, plan);
-  const auto try_as = [&](uint32_t op, Keep keep) {
-    std::vector<Keep> kept = plan.kept;
-    kept[op] = keep;
-    KeepPlan other = evaluate(std::move(kept));
-    make_fit(bytes, op, other);
-    if (other.outcome.peak_bytes > bytes) {
-      return false;
-    }
-    keep_more(bytes, other);
-    if (way == Keep::kNarrowed) {
-      keep_more_as(way, may, bytes, other);  // what is freed may be too little for a result, but enough for a form
-    }
-    const bool better = is_better(other.outcome, plan.outcome);
-    if (better) {
-      plan = std::move(other);
-    }
-    return better;
-  };
   for (bool improved = true; improved && evaluations_ > 0;) {
     improved = false;
-    for (size_t i = 0; i < may.size() && evaluations_ > 0; ++i) {
-      const uint32_t op = may[i];
-      for (const Keep keep : {way, Keep::kWanted, Keep::kNothing}) {
-        const bool is_so =
-            keep == Keep::kWanted ? plan.kept[op] == Keep::kAll || plan.kept[op] == keep : plan.kept[op] == keep;
-        improved = (!is_so && try_as(op, keep)) || improved;
+    for (const FormTries& form : tries) {
+      for (size_t i = 0; i < form.ops.size() && evaluations_ > 0; ++i) {
+        const uint32_t op = form.ops[i];
+        for (const Keep keep : {keep_in(form.form), Keep::kWanted, Keep::kNothing}) {
+          const bool is_so =
+              keep == Keep::kWanted ? plan.kept[op] == Keep::kAll || plan.kept[op] == keep : plan.kept[op] == keep;
+          improved = (!is_so && try_as(keep, op, tries, bytes, plan)) || improved;
+        }
       }
     }
   }

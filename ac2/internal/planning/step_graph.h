@@ -21,16 +21,34 @@ struct StepGraph {
     kSaved,       // they are held: a decision says so that no plan overrides, or they cannot be computed again
     kRecomputed,  // they are computed again: such a decision says so, or they are overwritten
   };
+  // Where packing and unpacking takes place.
+  enum class Queue : uint8_t {
+    kOps,     // between the ops: the step takes as much longer
+    kCopies,  // on two queues of copies beside the ops, one each way; copy_schedule.h says for what a step waits
+  };
+  // A form in which a value may be held in place of its bytes.
+  struct FormOfValue {
+    uint8_t form = 0;   // its position in `forms`
+    int64_t bytes = 0;  // that stay on the device
+    // Of packing it, and of unpacking it for one use, in the unit of Op::cost. 0 for Queue::kCopies.
+    double pack_cost = 0;
+    double unpack_cost = 0;
+  };
   struct Value {
-    int64_t bytes = 0;           // in the form in which it is held
-    int64_t unpacked_bytes = 0;  // of what that form is unpacked to when it is wanted; 0: the form is used as it is
-    uint32_t op = kOutside;      // the op that made it
-    bool ours = false;           // the value comes from outside, but only the region keeps it alive
-    bool leaves = false;         // the value may be copied to the host's memory, so that its bytes are free meanwhile
-    // The value may be packed into a narrower form of so many bytes.
-    bool narrows = false;
-    int64_t narrow_bytes = 0;
-    double narrow_cost = 0;  // of packing it and unpacking it once, in the unit of Op::cost
+    int64_t bytes = 0;                    // as it is held
+    int64_t unpacked_bytes = 0;           // of what that is unpacked to when it is wanted; 0: it is used as it is
+    uint32_t op = kOutside;               // the op that made it
+    bool ours = false;                    // the value comes from outside, but only the region keeps it alive
+    std::vector<FormOfValue> forms = {};  // each form once
+    // Null if the value cannot be held in the form.
+    const FormOfValue* in_form(uint8_t form) const {
+      for (const FormOfValue& one : forms) {
+        if (one.form == form) {
+          return &one;
+        }
+      }
+      return nullptr;
+    }
   };
   struct Op {
     double cost = 0;
@@ -52,6 +70,7 @@ struct StepGraph {
     uint32_t index = 0;
   };
 
+  std::vector<Queue> forms;  // where each form of the step packs and unpacks
   std::vector<Value> values;
   std::vector<Op> ops;          // in the order of the program
   std::vector<uint32_t> hooks;  // by hook: the value that it wants

@@ -12,15 +12,15 @@
 // Threads: any, also before main().
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace ac2 {
 
+class Form;
 class Policy;
-class PolicyDecision;
 
 namespace internal {
 
@@ -39,8 +39,8 @@ ready_made_policies();
 #ifndef AC2_HAS_POLICIES
 __attribute__((weak))
 #endif
-// The form of this name (region/form_name.h), such as "quantized 8 bits, seed 0"; null if it is none.
-std::optional<PolicyDecision>
+// The form of this name (Form::name()), such as "quantized 8 bits, seed 0"; null if none of ac2::forms has it.
+std::shared_ptr<const Form>
 form_named(const std::string& name);
 
 }  // namespace internal

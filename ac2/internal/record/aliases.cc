@@ -48,7 +48,7 @@ void tell_of_write_to_aliases(const at::Tensor& tensor, const Tape* except) {
       }
     }
     for (const at::Tensor& alias : aliases) {
-      const UnrecordedWrite write(tape, alias);
+      const UnrecordedWrite write(tape, alias, IsCounted::kNo);
     }
   });
 }

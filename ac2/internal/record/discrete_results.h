@@ -2,7 +2,7 @@
 //
 //   if (has_discrete_results(call.facts, call.arguments, results)) …   // argmax, topk, x > 0, max_pool2d
 //
-// Where values may be held in an inexact form (PolicyInstance::is_inexact, ScopeOptions::allow_inexact), such an op
+// Where values may be held in an inexact form (PolicyInstance::is_inexact, ScopeOptions::forms), such an op
 // must not run again. From numbers that are a little different the op may choose other indices, or another number of
 // them, and results that were computed from the first ones do not fit to the second ones. A kernel that is given
 // indices outside of a table writes outside of it.

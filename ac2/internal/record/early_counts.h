@@ -2,9 +2,10 @@
 // that of Python's torch.library.custom_op counts first. The values of the region would look as if somebody had written
 // to them.
 //
-//   note_early_count(tensor);   // the counter goes up next, and no byte is written until an op of the region does so
+//   note_early_count(tensor);   // the counter goes up next, and no byte is written until an op does so
 //
-// Does nothing outside of regions, where no op will be recorded.
+// In a region the op that comes tells its tape and all others of the write. Where no region is open the write is told
+// of here: an op that was registered after the last region was opened is not seen to write (write_watch.h).
 //
 // Threads: any.
 #pragma once

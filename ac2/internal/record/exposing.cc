@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ac2/internal/graph/node.h"
+#include "ac2/internal/libtorch/stream_order.h"
 #include "ac2/internal/record/unseen_writes.h"
 #include "ac2/internal/tape/live_tapes.h"
 #include "ac2/internal/tape/tape.h"
@@ -72,6 +73,7 @@ int64_t follow_kernel(LockedTape& tape, Value* value, const at::Tensor& tensor, 
   }
   int64_t held = 0;
   if (value->is_lost_by_a_write() && value->is_used_by_ops()) {
+    value->set_stream(current_stream(before));
     tape.bytes().hold_copy(value, before);
     held = value->bytes();
   }

@@ -4,9 +4,11 @@
 #include <cstring>
 #include <utility>
 
+#include "ac2/internal/libtorch/foreign_memory.h"
 #include "ac2/internal/libtorch/storage_copy.h"
 #include "ac2/internal/libtorch/tensor_meta.h"
 #include "ac2/internal/libtorch/unrecorded.h"
+#include "ac2/internal/record/aliases.h"
 #include "ac2/internal/record/exposing.h"
 #include "ac2/internal/tape/live_tapes.h"
 
@@ -35,6 +37,16 @@ bool is_at_risk(const Value& value) {
          (value.has_packed_form() && value.counts_on_replay());
 }
 
+// The value for which the region, open or over, takes the storage of `tensor`; null if it does not know the storage.
+Value* value_of(LockedTape& tape, const at::Tensor& tensor) {
+  if (!tape.is_closed()) {
+    return tape.storages().find(tensor);
+  }
+  c10::StorageImpl* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  Value* value = tape.shared().find(storage);
+  return value == nullptr || value->nbytes() != storage->nbytes() || value->changed_outside() ? nullptr : value;
+}
+
 }  // namespace
 
 // Delegates, so that the destructor gives back the values taken so far if this constructor throws: a copy may find no
@@ -59,7 +71,10 @@ KernelCall::~KernelCall() {
 
 void KernelCall::expose_all(c10::ArrayRef<at::Tensor> tensors) {
   for (const at::Tensor& tensor : tensors) {
-    if (has_plain_storage(tensor)) {
+    if (has_plain_storage(tensor) && tensor.unsafeGetTensorImpl()->unsafe_storage()) {
+      if (may_change_unseen(tensor)) {
+        tell_of_write_to_aliases(tensor, nullptr);
+      }
       held_bytes_ += expose_storage(tensor);
     }
   }
@@ -68,11 +83,8 @@ void KernelCall::expose_all(c10::ArrayRef<at::Tensor> tensors) {
 void KernelCall::find_what_is_at_risk(c10::ArrayRef<at::Tensor> arguments) {
   for_each_live_tape([&](Tape& tape) {
     const Tape::Lock locked(tape);
-    if (locked->is_closed()) {
-      return;
-    }
     for (const at::Tensor& tensor : arguments) {
-      Value* value = has_plain_storage(tensor) ? locked->storages().find(tensor) : nullptr;
+      Value* value = has_plain_storage(tensor) ? value_of(*locked, tensor) : nullptr;
       if (value == nullptr || !is_at_risk(*value) ||
           std::any_of(at_risk_.begin(), at_risk_.end(),
                       [value](const AtRisk& other) { return other.value == value; })) {

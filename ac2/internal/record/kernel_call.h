@@ -5,10 +5,13 @@
 //   call.finish(results);          // it has returned, or thrown (then without results)
 //
 // The storages of all that the kernel takes and returns are exposed (exposing.h): what the kernel leaves there is held
-// where backward needs it. What ops of open regions have read there before keeps its bytes: it is computed again from
-// its own inputs, or, if no op of the region made it, copied. The copy is made before the kernel, and dropped after a
-// kernel that has changed nothing there, as those that only read. So such a call costs the time of a copy, and no
-// bytes.
+// where backward needs it. What ops of regions, open or over, have read there before keeps its bytes: it is computed
+// again from its own inputs, or, if no op of the region made it, copied. The copy is made before the kernel, and
+// dropped after a kernel that has changed nothing there, as those that only read. So such a call costs the time of a
+// copy, and no bytes.
+//
+// A tensor over memory that LibTorch did not allocate may lie over others (a DLPack capsule that came back). What ops
+// may still have to read of those is copied before each call.
 //
 // Not guaranteed: a kernel that writes when its call is over, on a thread or stream of its own, is seen to change
 // nothing.

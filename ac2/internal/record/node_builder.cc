@@ -89,8 +89,8 @@ class NodeBuilder {
     }
     if (has_budget && !saves_) {
       tape_.kept().add_call(node, call_.cost);
-      if (C10_UNLIKELY(tape_.kept().narrows())) {
-        note_narrow_forms();
+      if (C10_UNLIKELY(tape_.kept().offers_forms())) {
+        offer_forms();
       }
     }
     tape_.observers().tell(
@@ -254,7 +254,7 @@ class NodeBuilder {
       // those from outside, in this form.
       if ((!target.is_recoverable() && !target.is_recoverable_by_name()) || target.foreign ||
           tape_.is_exposed(target.storage)) {
-        if (decision.save_with_hooks() || decision.offloads()) {
+        if (decision.form() || decision.offloads()) {
           set_form(tape_.storages().add_written(target.tensor), target.tensor, decision);
         }
         continue;
@@ -294,20 +294,20 @@ class NodeBuilder {
   }
 
   void set_form(Value* value, const at::Tensor& tensor, const PolicyDecision& decision) {
-    if (decision.save_with_hooks()) {
-      tape_.decisions().set_form(value, decision.save_with_hooks(), tensor);
+    if (decision.form()) {
+      tape_.decisions().set_form(value, decision.form(), tensor);
     } else if (decision.offloads() && !value->counts_on_replay()) {
       tape_.offloading().offload(value, tensor);
     }
   }
 
-  C10_NOINLINE void note_narrow_forms() {
+  C10_NOINLINE void offer_forms() {
     c10::SmallVector<at::Tensor, 4> results;
     for_each_tensor(call_.results, [&](const at::Tensor& tensor) { results.push_back(tensor); });
     for (const NodeOutput& output : node_->outputs) {
       if (output.value != nullptr) {
-        tape_.kept().may_narrow(output.value, output.write >= 0 ? call_.writes->targets()[output.write].tensor
-                                                                : results[output.flat_result]);
+        tape_.kept().offer_forms(output.value, output.write >= 0 ? call_.writes->targets()[output.write].tensor
+                                                                 : results[output.flat_result]);
       }
     }
   }

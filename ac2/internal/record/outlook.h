@@ -26,7 +26,7 @@ struct Outlook {
     if (decision != nullptr) {
       // A budget may evict what policies only prefer to save.
       outlook.recompute = !decision->saves() || (has_budget && !decision->is_must());
-      outlook.in_place = !outlook.recompute && !decision->save_with_hooks();
+      outlook.in_place = !outlook.recompute && !decision->form();
       outlook.offload = decision->offloads();
     }
     return outlook;

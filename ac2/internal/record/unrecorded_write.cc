@@ -25,7 +25,8 @@ bool is_still_to_come(const Value* value) {
 
 }  // namespace
 
-UnrecordedWrite::UnrecordedWrite(Tape& tape, const at::Tensor& tensor) : tape_(tape), tensor_(tensor) {
+UnrecordedWrite::UnrecordedWrite(Tape& tape, const at::Tensor& tensor, IsCounted is_counted)
+    : tape_(tape), tensor_(tensor), is_counted_(is_counted) {
   {
     const Tape::Lock locked(tape);
     locked->storages().forget_unpacked(tensor);
@@ -62,7 +63,7 @@ Value* UnrecordedWrite::find(LockedTape& tape) const {
 }
 
 bool UnrecordedWrite::hooks_follow(const Value& value) const {
-  return !value.counts_on_replay() || !value.versions().watches(counter_of(tensor_));
+  return is_counted_ == IsCounted::kNo || !value.counts_on_replay() || !value.versions().watches(counter_of(tensor_));
 }
 
 void UnrecordedWrite::make_copies() {

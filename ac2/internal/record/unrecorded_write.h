@@ -1,7 +1,7 @@
 // Sees to a write that a tape does not record: after its region, in DisableCheckpointing, in another region, or on
 // another thread.
 //
-//   UnrecordedWrite(tape, tensor);   // the storage of `tensor` is about to be written
+//   UnrecordedWrite(tape, tensor, IsCounted::kYes);   // the storage of `tensor` is about to be written
 //   …run the op…
 //
 // Gradients are those of plain autograd. An op that may be replayed has taken the bytes that stand there now: they
@@ -26,11 +26,14 @@
 
 namespace ac2::internal {
 
+// Whether the version counter of the tensor is told of the write.
+enum class IsCounted : bool { kNo, kYes };
+
 class UnrecordedWrite {
  public:
   // `tensor` has a plain storage. Does nothing if the tape has no value there, or none that the write changes. Throws
   // if there is no memory for the copy: then nothing has changed.
-  UnrecordedWrite(Tape& tape, const at::Tensor& tensor);
+  UnrecordedWrite(Tape& tape, const at::Tensor& tensor, IsCounted is_counted);
   UnrecordedWrite(const UnrecordedWrite&) = delete;
   UnrecordedWrite& operator=(const UnrecordedWrite&) = delete;
 
@@ -44,6 +47,7 @@ class UnrecordedWrite {
 
   Tape& tape_;
   const at::Tensor& tensor_;
+  const IsCounted is_counted_;
   Value* value_ = nullptr;  // referenced, while the copies are made
 };
 

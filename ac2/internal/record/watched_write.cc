@@ -4,6 +4,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/macros/Macros.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "ac2/internal/libtorch/for_each_tensor.h"
@@ -11,7 +12,6 @@
 #include "ac2/internal/libtorch/tensor_meta.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/record/aliases.h"
-#include "ac2/internal/record/unrecorded_write.h"
 #include "ac2/internal/region/region.h"
 #include "ac2/internal/replay/replay_call.h"
 #include "ac2/internal/tape/live_tapes.h"
@@ -32,14 +32,27 @@ const Tape* recording_tape() {
   return is_seen_to_here() ? ThreadRegions::here().innermost_tape() : nullptr;
 }
 
-C10_NOINLINE void tell_open_tapes(const at::Tensor& tensor) {
+// A value refers weakly to its storage. The program's order between its threads has the regions that took the storage
+// before this write, so that the count has them, relaxed as it is.
+bool is_known_to_a_tape(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->unsafe_storage().getWeakStorageImpl().weak_use_count() > 2;
+}
+
+void tell_closed_tapes(const at::Tensor& tensor, IsCounted is_counted) {
+  for (const std::shared_ptr<Tape>& tape :
+       tapes_sharing(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl())) {
+    const UnrecordedWrite write(*tape, tensor, is_counted);
+  }
+}
+
+C10_NOINLINE void tell_open_tapes(const at::Tensor& tensor, IsCounted is_counted) {
   const Tape* here = recording_tape();
   if (open_tapes() == (here != nullptr ? 1 : 0)) {
     return;
   }
   for_each_open_tape([&](Tape& tape) {
     if (&tape != here) {
-      const UnrecordedWrite write(tape, tensor);
+      const UnrecordedWrite write(tape, tensor, is_counted);
     }
   });
 }
@@ -58,6 +71,8 @@ WatchedWrite::WatchedWrite(const OpFacts& facts, c10::ArrayRef<c10::IValue> argu
     return;
   }
   for (const uint16_t i : facts.written) {
+    const auto& unseen = facts.written_unseen;
+    const bool is_counted = facts.counts_writes && std::find(unseen.begin(), unseen.end(), i) == unseen.end();
     for_each_tensor(arguments.slice(i, 1), [&](const at::Tensor& tensor) {
       if (!tensor.defined()) {
         return;
@@ -65,37 +80,39 @@ WatchedWrite::WatchedWrite(const OpFacts& facts, c10::ArrayRef<c10::IValue> argu
       if (facts.writes_metadata_only) {
         note(tensor, nullptr);
       } else {
-        tell_of(tensor);
+        tell_of(tensor, is_counted ? IsCounted::kYes : IsCounted::kNo);
       }
     });
   }
 }
 
-void WatchedWrite::tell_of(const at::Tensor& tensor) {
+void WatchedWrite::tell_of(const at::Tensor& tensor, IsCounted is_counted) {
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   if (!has_plain_storage(impl)) {
     return;
   }
   c10::StorageImpl* storage = impl.unsafe_storage().unsafeGetStorageImpl();
   note(tensor, storage);
-  tell_tapes_of_write(tensor);
+  tell_tapes_of_write(tensor, is_counted);
 }
 
-void tell_tapes_of_write(const at::Tensor& tensor) {
-  const c10::Storage& storage_of_tensor = tensor.unsafeGetTensorImpl()->unsafe_storage();
-  c10::StorageImpl* storage = storage_of_tensor.unsafeGetStorageImpl();
-  if (C10_UNLIKELY(storage != nullptr && may_change_unseen(tensor))) {
-    tell_of_write_to_aliases(tensor, recording_tape());
-  }
-  // A value refers weakly to its storage. The program's order between its threads has the regions that took the storage
-  // before this write, so that the count has them, relaxed as it is.
-  if (storage == nullptr || storage_of_tensor.getWeakStorageImpl().weak_use_count() <= 2) {
+void tell_tapes_of_write(const at::Tensor& tensor, IsCounted is_counted) {
+  if (!tensor.unsafeGetTensorImpl()->unsafe_storage()) {
     return;
   }
-  for (const std::shared_ptr<Tape>& tape : tapes_sharing(storage)) {
-    const UnrecordedWrite write(*tape, tensor);
+  if (C10_UNLIKELY(may_change_unseen(tensor))) {
+    tell_of_write_to_aliases(tensor, recording_tape());
   }
-  tell_open_tapes(tensor);
+  if (is_known_to_a_tape(tensor)) {
+    tell_closed_tapes(tensor, is_counted);
+    tell_open_tapes(tensor, is_counted);
+  }
+}
+
+void tell_closed_tapes_of_write(const at::Tensor& tensor) {
+  if (tensor.unsafeGetTensorImpl()->unsafe_storage() && is_known_to_a_tape(tensor)) {
+    tell_closed_tapes(tensor, IsCounted::kNo);
+  }
 }
 
 // A counter that only its tensor has is watched by no value.

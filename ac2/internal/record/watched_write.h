@@ -16,6 +16,7 @@
 
 #include "ac2/internal/graph/seen_writes.h"
 #include "ac2/internal/operators/op_facts.h"
+#include "ac2/internal/record/unrecorded_write.h"
 
 namespace ac2::internal {
 
@@ -26,7 +27,7 @@ class WatchedWrite {
 
   WatchedWrite(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments);
   // The op of that name, which is never freed, writes to `tensor` alone.
-  WatchedWrite(const char* op, const at::Tensor& tensor) : op_(op) { tell_of(tensor); }
+  WatchedWrite(const char* op, const at::Tensor& tensor) : op_(op) { tell_of(tensor, IsCounted::kYes); }
   WatchedWrite(const WatchedWrite&) = delete;
   WatchedWrite& operator=(const WatchedWrite&) = delete;
 
@@ -34,7 +35,7 @@ class WatchedWrite {
   void ran() const;
 
  private:
-  void tell_of(const at::Tensor& tensor);
+  void tell_of(const at::Tensor& tensor, IsCounted is_counted);
   void note(const at::Tensor& tensor, const c10::StorageImpl* storage);
 
   const char* op_;
@@ -42,6 +43,8 @@ class WatchedWrite {
 };
 
 // Tells all tapes that know the storage of `tensor`, which has a plain one, that its bytes are about to change.
-void tell_tapes_of_write(const at::Tensor& tensor);
+void tell_tapes_of_write(const at::Tensor& tensor, IsCounted is_counted);
+// The same, but only those whose region is over, and of a write that is not counted.
+void tell_closed_tapes_of_write(const at::Tensor& tensor);
 
 }  // namespace ac2::internal

@@ -4,12 +4,17 @@
 
 #include <algorithm>
 
+#include "ac2/internal/forms/functions_form.h"
+
 namespace ac2::internal {
 
 namespace {
 
 std::string describe(const PolicyDecision& decision) {
-  return decision.save_with_hooks() ? "SaveWithHooks" : to_string(decision.policy());
+  if (decision.form() == nullptr) {
+    return to_string(decision.policy());
+  }
+  return as_functions(*decision.form()) != nullptr ? "SaveWithHooks" : described(*decision.form());
 }
 
 }  // namespace
@@ -18,11 +23,14 @@ PolicyDecision combine(PolicyDecision outer, const PolicyDecision& inner, const 
   if (!outer.is_must()) {
     return inner;
   }
-  TORCH_CHECK(!inner.is_must() || inner == outer, "Conflicting policies for ", subject, ": an outer scope says ",
-              describe(outer), ", an inner one ", outer.save_with_hooks() && inner.save_with_hooks() ? "another " : "",
-              describe(inner),
-              ". A MUST decision cannot be overridden: make one of them a PREFER, or decide for the tensor with "
-              "tag_with_policy.");
+  if (inner.is_must() && !(inner == outer)) {
+    const bool are_both_functions = outer.form() != nullptr && inner.form() != nullptr &&
+                                    as_functions(*outer.form()) != nullptr && as_functions(*inner.form()) != nullptr;
+    TORCH_CHECK(false, "Conflicting policies for ", subject, ": an outer scope says ", describe(outer),
+                ", an inner one ", are_both_functions ? "another " : "", describe(inner),
+                ". A MUST decision cannot be overridden: make one of them a PREFER, or decide for the tensor with "
+                "tag_with_policy.");
+  }
   return outer;
 }
 
@@ -59,7 +67,7 @@ void PolicyStack::policies_changed() {
 bool PolicyStack::saves_everything() const {
   return std::all_of(policies_.begin(), policies_.end(), [](const Entry& entry) {
     const std::optional<PolicyDecision>& decision = entry.policy.constant;
-    return decision && !decision->save_with_hooks() &&
+    return decision && !decision->form() &&
            (decision->policy() == CheckpointPolicy::MUST_SAVE || decision->policy() == CheckpointPolicy::PREFER_SAVE);
   });
 }

@@ -1,6 +1,7 @@
 #include "ac2/internal/region/region.h"
 
 #include <ATen/SavedTensorHooks.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/macros/Macros.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -8,12 +9,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "ac2/internal/forms/form_access.h"
 #include "ac2/internal/libtorch/graph_making.h"
 #include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/libtorch/unrecorded.h"
 #include "ac2/internal/libtorch/warn_in_op.h"
-#include "ac2/internal/region/decision_access.h"
 #include "ac2/internal/region/trace_access.h"
 
 namespace ac2::internal {
@@ -58,12 +59,6 @@ void apply(const RegionOptions& options, Region& region) {
     const Tape::Lock locked(tape);
     locked->offloading().set_options(*options.offload);
   }
-  if (options.offload && options.offload->instead_of_dropping && tape.budget() == nullptr) {
-    TORCH_WARN(
-        "OffloadOptions::instead_of_dropping has no effect: neither this scope nor one around it has a memory budget, "
-        "so that nothing is dropped. Give the scope one (",
-        spelled("ScopeOptions::memory_budget", "memory_budget="), ").");
-  }
   if (options.gather_units) {
     auto gather_units = std::make_shared<const GatherUnits>(options.gather_units);
     const Tape::Lock locked(tape);
@@ -81,13 +76,31 @@ void apply(const RegionOptions& options, Region& region) {
     const Tape::Lock locked(tape);
     locked->kept().expect_inexact();
   }
-  if (options.narrow_form != nullptr && tape.budget() == nullptr) {
-    TORCH_WARN(
-        "ScopeOptions::allow_inexact has no effect: neither this scope nor one around it has a memory budget, so that "
-        "nothing is packed for room. Give the scope one (",
-        spelled("ScopeOptions::memory_budget", "memory_budget="), ").");
+  if (!options.forms.empty() && tape.budget() == nullptr) {
+    TORCH_WARN("The forms of a scope (", spelled("ScopeOptions::forms", "forms="),
+               ") have no effect: neither this scope nor one around it has a memory budget, so that there is "
+               "always room. Give the scope one (",
+               spelled("ScopeOptions::memory_budget", "memory_budget="), ").");
   }
   start_observers(options, region);
+}
+
+// Null if there is nothing to offer: no form, or no budget that could come to need one. Throws what forms throw.
+std::shared_ptr<const OfferedForms> offer(const Forms& forms, Budget* budget) {
+  if (forms.empty() || budget == nullptr) {
+    return nullptr;
+  }
+  auto offered = std::make_shared<OfferedForms>();
+  for (const FormPtr& form : forms) {
+    if (FormAccess::copied_with(*form) != nullptr) {
+      offered->host_memory = true;
+    } else {
+      offered->forms.push_back(form);
+      offered->are_exact &= form->is_exact();
+      offered->numbers.push_back(budget->number_of(form));
+    }
+  }
+  return offered;
 }
 
 // Autograd asks for no hooks where they are off, so that ops are recorded and nothing of what is saved comes here.
@@ -123,6 +136,11 @@ std::shared_ptr<ScopeState> ThreadRegions::open(PolicyInstance policy, const Reg
   auto scope = std::make_shared<ScopeState>();
   // A scope inside a backward is no part of the region around that backward.
   scope->outermost = regions_.empty() || regions_.back()->graph_task != graph_task;
+  // Before anything has changed, because forms are the program's, and may throw.
+  Budget* const outer = scope->outermost ? nullptr : regions_.back()->tape->budget();
+  scope->offered = offer(options.forms, outer != nullptr            ? outer
+                                        : options.budget != nullptr ? options.budget.get()
+                                                                    : options.plan_budget.get());
   if (scope->outermost) {
     auto region = std::make_unique<Region>();
     region->tape = Tape::make();
@@ -138,10 +156,9 @@ std::shared_ptr<ScopeState> ThreadRegions::open(PolicyInstance policy, const Reg
   tell_of_scopes(*scope->region);
   scope->outer_hooks = hooks_->stack.size();
   scope->opened_by = this_thread_;
-  scope->narrow_form = options.narrow_form;
   scopes_.push_back(scope);
-  if (options.narrow_form != nullptr) {
-    narrow_as_innermost_says(*scope->region);
+  if (scope->offered != nullptr) {
+    offer_as_innermost_says(*scope->region);
   }
   regions_changed();
   return scope;
@@ -175,10 +192,10 @@ void ThreadRegions::remove(ScopeState& scope) {
       scopes_.end());
   Region* region = scope.region;
   region->policies.remove(scope.policy);
-  // The functions go with the scope's end, also where the program keeps the scope.
-  const std::shared_ptr<const SaveWithHooks> form = std::exchange(scope.narrow_form, nullptr);
-  if (form != nullptr) {
-    narrow_as_innermost_says(*region);
+  // The forms go with the scope's end, also where the program keeps the scope.
+  const std::shared_ptr<const OfferedForms> offered = std::exchange(scope.offered, nullptr);
+  if (offered != nullptr) {
+    offer_as_innermost_says(*region);
   }
   // Destroyed when no op can be recorded in it any more: policies are the program's, and their destructors may run ops.
   std::unique_ptr<Region> over;
@@ -198,14 +215,14 @@ void ThreadRegions::remove(ScopeState& scope) {
   regions_changed();
 }
 
-void ThreadRegions::narrow_as_innermost_says(const Region& region) {
+void ThreadRegions::offer_as_innermost_says(const Region& region) {
   const auto innermost = std::find_if(scopes_.rbegin(), scopes_.rend(), [&](const auto& scope) {
-    return scope->region == &region && scope->narrow_form != nullptr;
+    return scope->region == &region && scope->offered != nullptr;
   });
-  // The functions are the program's: they are destroyed without the lock.
-  std::shared_ptr<const SaveWithHooks> form = innermost == scopes_.rend() ? nullptr : (*innermost)->narrow_form;
+  // The forms are the program's: they are destroyed without the lock.
+  std::shared_ptr<const OfferedForms> forms = innermost == scopes_.rend() ? nullptr : (*innermost)->offered;
   const Tape::Lock locked(*region.tape);
-  form = locked->kept().exchange_narrow_form(std::move(form));
+  forms = locked->kept().exchange_offered(std::move(forms));
 }
 
 void ThreadRegions::remove_closed_elsewhere() {
@@ -258,7 +275,7 @@ Region* ThreadRegions::recording() {
     warn_of_hooks_that_are_off(*hooks_->disabled_error_message);
   }
   const int graph_task = torch::autograd::get_current_graph_task_id();
-  return region->graph_task == graph_task || makes_graph(graph_task) ? region : nullptr;
+  return region->graph_task == graph_task || makes_graph(graph_task, at::GradMode::is_enabled()) ? region : nullptr;
 }
 
 void ThreadRegions::disable() {
@@ -288,8 +305,8 @@ void ThreadRegions::regions_changed() {
     c10::impl::tls_set_dispatch_key_included(kRecordKey, include || found_key_included_);
   }
   includes_key_ = include;
-  const bool hold = include && may_hold_arguments_ &&
-                    (innermost_->policies.may_drop_tensors() || DecisionAccess::any_may_drop_tensors());
+  const bool hold =
+      include && may_hold_arguments_ && (innermost_->policies.may_drop_tensors() || FormAccess::any_may_drop_tensors());
   if (hold != includes_hold_key_) {
     c10::impl::tls_set_dispatch_key_included(kHoldKey, hold);
     includes_hold_key_ = hold;

@@ -47,7 +47,7 @@ struct RegionOptions {
   std::optional<OffloadOptions> offload = std::nullopt;
   GatherUnits gather_units = nullptr;
   bool keep_for_next_backward = false;
-  std::shared_ptr<const SaveWithHooks> narrow_form = nullptr;
+  Forms forms = {};         // that a budget may use
   bool is_inexact = false;  // PolicyInstance::is_inexact of the policy
 };
 
@@ -67,7 +67,7 @@ struct ScopeState {
   // later lie further inside, and get what is saved there.
   size_t outer_hooks = 0;
   bool outermost = false;
-  std::shared_ptr<const SaveWithHooks> narrow_form;  // that the scope was opened with; null for none
+  std::shared_ptr<const OfferedForms> offered;  // the forms that the scope was opened with; null for none
   std::atomic<bool> closed{false};
   std::shared_ptr<OpeningThread> opened_by;
 };
@@ -127,7 +127,7 @@ class ThreadRegions {
   void remove(ScopeState& scope);
   void remove_closed_elsewhere();
   // Values of further ops may be packed into the form of the innermost open scope that has one, or into none.
-  void narrow_as_innermost_says(const Region& region);
+  void offer_as_innermost_says(const Region& region);
   // Something that decides on the innermost region has changed.
   void regions_changed();
 

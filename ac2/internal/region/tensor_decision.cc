@@ -11,7 +11,7 @@ namespace {
 // Decides for a value that a budget may drop.
 void decide_droppable(LockedTape& tape, Value* value, const at::Tensor& tensor, const PolicyDecision& decision,
                       bool leaves) {
-  tape.decisions().set_form(value, decision.save_with_hooks(), tensor);
+  tape.decisions().set_form(value, decision.form(), tensor);
   // Offloaded bytes take none of the budget.
   tape.kept().decide_again(value, leaves ? PolicyDecision(CheckpointPolicy::MUST_CPU_OFFLOAD) : decision);
   if (leaves) {
@@ -21,7 +21,7 @@ void decide_droppable(LockedTape& tape, Value* value, const at::Tensor& tensor, 
 
 void decide_now(LockedTape& tape, const at::Tensor& tensor, const PolicyDecision& decision, DecidedBy by) {
   const bool leaves = decision.offloads() && tape.offloading().may_leave(tensor);
-  Value* value = decision.save_with_hooks() || leaves ? tape.storages().current(tensor) : tape.storages().find(tensor);
+  Value* value = decision.form() || leaves ? tape.storages().current(tensor) : tape.storages().find(tensor);
   if (value == nullptr) {
     return;  // from outside: held by reference, and there is no op to compute it again
   }
@@ -40,7 +40,7 @@ void decide_now(LockedTape& tape, const at::Tensor& tensor, const PolicyDecision
     if (decision.offloads()) {
       tape.offloading().offload(value, tensor);
     } else {
-      tape.decisions().set_form(value, decision.save_with_hooks(), tensor);
+      tape.decisions().set_form(value, decision.form(), tensor);
     }
     tape.decisions().make_saved(value);
   }
@@ -49,7 +49,7 @@ void decide_now(LockedTape& tape, const at::Tensor& tensor, const PolicyDecision
 // The result of a collective that is on its way can be neither packed nor copied, for its bytes come later. It is saved
 // as it is.
 void decide(LockedTape& tape, const at::Tensor& tensor, const PolicyDecision& decision, DecidedBy by) {
-  const bool looks = decision.save_with_hooks() != nullptr || decision.offloads();
+  const bool looks = decision.form() != nullptr || decision.offloads();
   const Value* value = looks ? tape.storages().find(tensor) : nullptr;
   const bool is_on_its_way = value != nullptr && value->is_on_its_way();
   decide_now(tape, tensor, is_on_its_way ? PolicyDecision(CheckpointPolicy::MUST_SAVE) : decision, by);

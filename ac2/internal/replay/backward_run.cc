@@ -156,7 +156,7 @@ void BackwardRun::enter(Tape& tape, int graph_task) {
       .tape = tape.weak_from_this(),
       .budget = tape.budget() != nullptr ? tape.budget()->weak_from_this() : std::weak_ptr<Budget>(),
       .graph_task = graph_task,
-      .creates_graph = at::GradMode::is_enabled() || makes_graph(graph_task),
+      .creates_graph = at::GradMode::is_enabled() || makes_graph(graph_task, false),
       .keeps_graph = torch::autograd::get_current_graph_task_keep_graph()};
   if (current_run != nullptr) {
     current_run->entered_.push_back(entered);

@@ -6,6 +6,8 @@
 
 #include <utility>
 
+#include "ac2/internal/forms/functions_form.h"
+#include "ac2/internal/forms/packing_cost.h"
 #include "ac2/internal/libtorch/packed_bytes.h"
 #include "ac2/internal/libtorch/python_lock.h"
 #include "ac2/internal/libtorch/storage_copy.h"
@@ -29,9 +31,9 @@ void order_after_pack(const PackedForm& form) {
 
 namespace {
 
-// A pack function and the tensor that it is to be given.
+// A form and the tensor that it is to pack.
 struct Packing {
-  std::shared_ptr<const SaveWithHooks> functions;  // null if there is nothing to pack any more
+  FormPtr form;  // null if there is nothing to pack any more
   at::Tensor tensor;
 };
 
@@ -41,20 +43,21 @@ Packing begin_packing(Tape& tape, Value* value) {
     return {};
   }
   const PackedForm& form = *value->packed_form();
-  return {form.functions, form.meta.over(value->held_storage())};
+  return {form.form, form.meta.over(value->held_storage())};
 }
 
 c10::IValue call_pack(Tape& tape, const Value& value, const Packing& packing) {
   tape.observers().tell([&](Observer& observer) { observer.before_pack(value, packing.tensor); });
   const Unrecorded guard;
-  return packing.functions->pack(packing.tensor);
+  const bool takes = value.packed_form()->is_offload || packing.form->takes(form_input_of(packing.tensor));
+  return takes ? packing.form->pack(packing.tensor) : c10::IValue();
 }
 
 void end_packing(LockedTape& tape, Value* value, const Packing& packing, c10::IValue packed) {
   const bool is_offload = value->packed_form()->is_offload;
   tape.bytes().end_packing(value, is_offload ? kNoStream : current_stream(packing.tensor.storage()));
-  if (is_offload && packed.isNone()) {
-    tape.decisions().leave_on_device(value);
+  if (packed.isNone() && as_functions(*packing.form) == nullptr) {
+    tape.decisions().leave_unpacked(value);
     return;
   }
   const int64_t packed_bytes = bytes_of_tensors_in(packed);
@@ -64,11 +67,11 @@ void end_packing(LockedTape& tape, Value* value, const Packing& packing, c10::IV
 void pack_one(Tape& tape, Value* value) {
   const Packing packing = begin_packing(tape, value);
   c10::IValue packed;
-  if (packing.functions) {
+  if (packing.form) {
     packed = call_pack(tape, *value, packing);
   }
   const Tape::Lock locked(tape);
-  if (packing.functions) {
+  if (packing.form) {
     end_packing(*locked, value, packing, std::move(packed));
   }
   locked->lifetimes().unref(value);
@@ -99,16 +102,17 @@ c10::Storage unpack_value(const Value& value) {
                                                      : "a tensor that was tagged or written to";
   const Unrecorded guard;
   order_after_pack(form);
-  const at::Tensor tensor = form.functions->unpack(form.packed);
+  const at::Tensor tensor = form.form->unpack(form.packed);
   const TensorMeta& meta = form.meta;
-  TORCH_CHECK(tensor.defined(), "The unpack function of a SaveWithHooks for ", op,
+  TORCH_CHECK(tensor.defined(), "The unpack function of ", described(*form.form), " for ", op,
               " returned an undefined tensor; expected one of sizes ", meta.sizes(), " and dtype ", meta.dtype(),
               ". Return what pack was given.");
   TORCH_CHECK(tensor.sizes() == meta.sizes() && tensor.scalar_type() == meta.dtype() &&
                   tensor.device() == meta.device() && has_plain_storage(*tensor.unsafeGetTensorImpl()),
-              "The unpack function of a SaveWithHooks for ", op, " returned a tensor of sizes ", tensor.sizes(),
-              ", dtype ", tensor.scalar_type(), " on ", tensor.device(), "; expected sizes ", meta.sizes(), ", dtype ",
-              meta.dtype(), " on ", meta.device(), ", as pack was given. Convert it in unpack.");
+              "The unpack function of ", described(*form.form), " for ", op, " returned a tensor of sizes ",
+              tensor.sizes(), ", dtype ", tensor.scalar_type(), " on ", tensor.device(), "; expected sizes ",
+              meta.sizes(), ", dtype ", meta.dtype(), " on ", meta.device(),
+              ", as pack was given. Convert it in unpack.");
   const bool is_as_stored = !tensor.is_conj() && !tensor.is_neg();
   if (is_as_stored && meta.has_layout_of(*tensor.unsafeGetTensorImpl())) {
     return tensor.storage();
@@ -147,9 +151,9 @@ void unpack_in_room(Tape& tape, Value* value) {
 
 // Names what the value, which this thread has pinned, is about to be had by.
 auto name_of_unpacking(const Value& value) {
-  return [is_narrowed = value.is_narrowed()] {
-    return std::string(is_narrowed ? "the unpacking of a tensor that was packed for room"
-                                   : "the copying back of an offloaded tensor");
+  return [is_packed = value.is_packed_for_room()] {
+    return std::string(is_packed ? "the unpacking of a tensor that was packed for room"
+                                 : "the copying back of an offloaded tensor");
   };
 }
 

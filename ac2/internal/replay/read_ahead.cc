@@ -112,9 +112,8 @@ void ReadAhead::run(Tape& tape) {
   int64_t limit = 0;
   {
     const Tape::Lock locked(tape);
-    const OffloadOptions& options = locked->offloading().options();
-    limit = options.read_ahead_bytes;
-    if (options.instead_of_dropping && tape.budget() != nullptr) {
+    limit = locked->offloading().options().read_ahead_bytes;
+    if (locked->offloading().has_copied_for_room() && tape.budget() != nullptr) {
       limit = std::min(limit, tape.budget()->bytes_ahead());
     }
   }

@@ -315,19 +315,21 @@ C10_NOINLINE void SavedTensorHook::share_version_counter(const at::Tensor& unpac
 }
 
 at::Tensor SavedTensorHook::call_unpack_hook() {
+  const int graph_task = torch::autograd::get_current_graph_task_id();
+  const bool grad_mode = at::GradMode::is_enabled();
   at::Tensor tensor;
   try {
-    tensor = unpack();
+    tensor = unpack(graph_task, grad_mode);
   } catch (const ModifiedInPlace& error) {
     throw_naming_the_tensor(error, *tape_, *this);
   }
-  if (C10_UNLIKELY(at::GradMode::is_enabled())) {
+  if (C10_UNLIKELY(grad_mode)) {
     share_version_counter(tensor);
   }
   return C10_UNLIKELY(leaf_ != nullptr) ? leaf_itself(std::move(tensor)) : tensor;
 }
 
-C10_ALWAYS_INLINE at::Tensor SavedTensorHook::unpack() {
+C10_ALWAYS_INLINE at::Tensor SavedTensorHook::unpack(int graph_task, bool grad_mode) {
   if (at::Tensor tensor = new_data_of_leaf(); C10_UNLIKELY(tensor.defined())) {
     return tensor;
   }
@@ -336,15 +338,14 @@ C10_ALWAYS_INLINE at::Tensor SavedTensorHook::unpack() {
       return tensor;
     }
   }
-  at::Tensor tensor = unpack_value();
-  if (C10_UNLIKELY(at::GradMode::is_enabled() || makes_graph(torch::autograd::get_current_graph_task_id()))) {
+  at::Tensor tensor = unpack_value(graph_task);
+  if (C10_UNLIKELY(grad_mode || makes_graph(graph_task, grad_mode))) {
     note_unpacked(tensor);
   }
   return tensor;
 }
 
-C10_ALWAYS_INLINE at::Tensor SavedTensorHook::unpack_value() {
-  const int graph_task = torch::autograd::get_current_graph_task_id();
+C10_ALWAYS_INLINE at::Tensor SavedTensorHook::unpack_value(int graph_task) {
   if (at::Tensor tensor = unpack_at_hand(graph_task); tensor.defined()) {
     return tensor;
   }

@@ -41,9 +41,9 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks, public
  private:
   explicit SavedTensorHook(std::shared_ptr<Tape> tape) : tape_(std::move(tape)) {}
 
-  at::Tensor unpack();
+  at::Tensor unpack(int graph_task, bool grad_mode);
   // The value's bytes, also those of an opaque value that is held whole.
-  at::Tensor unpack_value();
+  at::Tensor unpack_value(int graph_task);
   // A backward that makes a graph is about to be given the value's bytes. If it runs in the region, its ops are
   // recorded, and take the value and not the tensor.
   void note_unpacked(const at::Tensor& tensor);

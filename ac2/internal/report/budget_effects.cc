@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "ac2/internal/forms/functions_form.h"
 
 namespace ac2::internal {
 
@@ -33,17 +34,22 @@ class Effects {
   }
 
  private:
-  using Key = std::tuple<Effect::Kind, std::string, std::string>;
+  using Key = std::tuple<Effect::Kind, std::string, std::string, std::string>;
 
   Effect& effect_of(Effect::Kind kind, int64_t value) {
     const int64_t op = log_.values[value].op;
     const std::string name = op == TraceLog::kNone ? "" : log_.ops[op].name,
                       where = op == TraceLog::kNone ? "" : log_.ops[op].where;
-    const auto [place, is_new] = effects_.try_emplace(Key(kind, name, where));
+    const FormPtr& packed = log_.values[value].form;
+    // Functions of the program's have a number in place of a name.
+    const bool has_form = kind == Effect::Kind::PACKED && packed != nullptr && as_functions(*packed) == nullptr;
+    const std::string form = has_form ? packed->name() : "";
+    const auto [place, is_new] = effects_.try_emplace(Key(kind, name, where, form));
     if (is_new) {
       place->second.kind = kind;
       place->second.op = name;
       place->second.where = where;
+      place->second.form = form;
     }
     return place->second;
   }
@@ -136,14 +142,14 @@ BudgetEffects budget_effects(const TraceLog& log) {
   return result;
 }
 
-const char* to_string(Effect::Kind kind) {
-  switch (kind) {
+std::string kind_text(const Effect& effect) {
+  switch (effect.kind) {
     case Effect::Kind::DROPPED:
       return "dropped";
     case Effect::Kind::OFFLOADED:
       return "offloaded";
     case Effect::Kind::PACKED:
-      return "packed";
+      return effect.form.empty() ? "packed" : "packed (" + effect.form + ")";
   }
   return "";
 }

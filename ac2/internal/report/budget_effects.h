@@ -22,6 +22,7 @@ struct Effect {
   Kind kind = Kind::DROPPED;
   std::string op;     // "aten::gelu"; empty for values from outside the region
   std::string where;  // as TraceLog::Op::where
+  std::string form;   // of PACKED: its name; empty for functions of the program's
   int64_t values = 0;
   int64_t bytes = 0;
   int64_t packed_bytes = 0;  // the bytes held of them instead
@@ -49,6 +50,7 @@ struct BudgetEffects {
 // Of a log with a timeline.
 BudgetEffects budget_effects(const TraceLog& log);
 
-const char* to_string(Effect::Kind kind);
+// "dropped", "packed", "packed (one bit)".
+std::string kind_text(const Effect& effect);
 
 }  // namespace ac2::internal

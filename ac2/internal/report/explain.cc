@@ -34,8 +34,7 @@ class Explanation {
         count_text(stats.recomputed_ops, "op"), " replayed so far",
         stats.copied_bytes > 0 ? ", " + bytes_text(stats.copied_bytes) + " copied before overwriting" : "",
         stats.evicted_values > 0 ? ", " + count_text(stats.evicted_values, "value") + " dropped for a budget" : "",
-        stats.narrowed_values > 0 ? ", " + count_text(stats.narrowed_values, "value") + " narrowed for a budget" : "",
-        "."));
+        stats.packed_values > 0 ? ", " + count_text(stats.packed_values, "value") + " packed for a budget" : "", "."));
     section(held_lines(log_, holdings_));
     section(budget_lines(log_));
     section(whole_lines(log_, holdings_));

@@ -62,9 +62,9 @@ void add_counted(const TraceLog& log, const BudgetEffects& effects, std::vector<
 }
 
 std::string effect_text(const TraceLog& log, const Effect& effect) {
-  std::string text = absl::StrCat(
-      "  ", pad(bytes_text(effect.bytes), 10), "  ", effect.op.empty() ? "from outside the region" : effect.op, " x",
-      effect.values, effect.where.empty() ? "" : absl::StrCat(" ", effect.where), ": ", to_string(effect.kind));
+  std::string text = absl::StrCat("  ", pad(bytes_text(effect.bytes), 10), "  ",
+                                  effect.op.empty() ? "from outside the region" : effect.op, " x", effect.values,
+                                  effect.where.empty() ? "" : absl::StrCat(" ", effect.where), ": ", kind_text(effect));
   if (effect.kind == Effect::Kind::PACKED) {
     absl::StrAppend(&text, " as ", bytes_text(effect.packed_bytes));
   }

@@ -124,7 +124,7 @@ function listEffects() {
   const number = text => element("td", {class: "number"}, text);
   byId("effects-body").replaceChildren(...[...groups.values()].sort((a, b) => b.bytes - a.bytes).slice(0, 60).map(effect => element("tr", {},
       element("td", {class: "name"}, element("code", {}, effect.op ? shortName(effect.op) : OUTSIDE)), element("td", {}, effect.where), element("td", {}, effect.kind),
-      number(effect.values.toLocaleString("en")), number(bytes(effect.bytes) + (effect.kind === "packed" ? " as " + bytes(effect.packed_bytes) : "")),
+      number(effect.values.toLocaleString("en")), number(bytes(effect.bytes) + (effect.kind.startsWith("packed") ? " as " + bytes(effect.packed_bytes) : "")),
       number(time(effect.first)), number(time(effect.last)), number(effect.times.toLocaleString("en")), number(time(effect.time)))));
 }
 listEffects();

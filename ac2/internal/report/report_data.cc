@@ -58,7 +58,7 @@ class RegionJson {
     return {{"recorded_ops", stats.recorded_ops},      {"saved_bytes", stats.saved_bytes},
             {"recomputed_ops", stats.recomputed_ops},  {"recomputed_bytes", stats.recomputed_bytes},
             {"copied_bytes", stats.copied_bytes},      {"live_nodes", stats.live_nodes},
-            {"evicted_values", stats.evicted_values},  {"narrowed_values", stats.narrowed_values},
+            {"evicted_values", stats.evicted_values},  {"packed_values", stats.packed_values},
             {"offloaded_bytes", stats.offloaded_bytes}};
   }
 
@@ -93,7 +93,7 @@ class RegionJson {
     Table table{
         .columns = {"kind", "op", "where", "values", "bytes", "packed_bytes", "first", "last", "times", "time"}};
     for (const Effect& effect : budget_effects(log_).effects) {
-      table.rows.push_back({to_string(effect.kind), effect.op, effect.where, effect.values, effect.bytes,
+      table.rows.push_back({kind_text(effect), effect.op, effect.where, effect.values, effect.bytes,
                             effect.packed_bytes, time(effect.first), time(effect.last), effect.times, effect.time});
     }
     return to_json(std::move(table));

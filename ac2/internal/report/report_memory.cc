@@ -89,7 +89,7 @@ const replayNs = memory.replays.reduce((sum, p) => sum + p.end - p.begin, 0);
     tile("Time of replays", time(replayNs), forwardNs ? (100 * replayNs / forwardNs).toFixed(0) + " % of forward's " + time(forwardNs) : "");
   }
   if (sum("evicted_values")) tile("Evicted", count(sum("evicted_values"), "value"), "dropped for a memory budget");
-  if (sum("narrowed_values")) tile("Narrowed", count(sum("narrowed_values"), "value"), "packed for a memory budget, and not exact");
+  if (sum("packed_values")) tile("Packed", count(sum("packed_values"), "value"), "into a form, for a memory budget");
   tile("Copied", bytes(sum("copied_bytes")), "before being overwritten");
   tellBudget();
 }

@@ -36,8 +36,8 @@ void BudgetShare::set_retention(Value& value, Retention retention) {
 
 void BudgetShare::tell_place(const Value& value) {
   const bool holds = value.is_held_in_a_storage() || value.is_replayed();
-  if (C10_UNLIKELY(value.is_narrowed())) {
-    budget_->set_place(value, holds ? Place::kHeld : Place::kNarrowed, value.held_bytes());
+  if (C10_UNLIKELY(value.is_packed_for_room())) {
+    budget_->set_place(value, holds ? Place::kHeld : Place::kPacked, value.held_bytes());
     return;
   }
   const bool elsewhere = value.is_there() || value.is_packed() || value.original_is_alive();
@@ -48,7 +48,7 @@ void BudgetShare::tell_place(const Value& value) {
 }
 
 void BudgetShare::count_held_bytes(Value& value) {
-  if (value.is_narrowed() && value.budget().tracked) {
+  if (value.is_packed_for_room() && value.budget().tracked) {
     return;
   }
   if (value.is_packed()) {

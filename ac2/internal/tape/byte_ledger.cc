@@ -44,7 +44,7 @@ void ByteLedger::write_to(TraceStats& stats) const {
   stats.copied_bytes = copied_bytes_;
   stats.evicted_values = evicted_values_;
   stats.evicted_bytes = evicted_bytes_;
-  stats.narrowed_values = narrowed_values_;
+  stats.packed_values = packed_values_;
   stats.recomputed_ops = replayed_nodes_;
   stats.replayed_bytes = replayed_bytes_;
   stats.verified_results = verified_results_;

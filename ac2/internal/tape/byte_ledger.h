@@ -42,7 +42,7 @@ class ByteLedger {
     evicted_bytes_ += value.bytes();
     tell(value, value.bytes(), ByteChange::Kind::kEvict);
   }
-  void narrowed() { ++narrowed_values_; }
+  void packed_for_room() { ++packed_values_; }
   // A replay has computed results of so many bytes.
   void node_replayed(int64_t bytes) {
     ++replayed_nodes_;
@@ -77,7 +77,7 @@ class ByteLedger {
   int64_t copied_bytes_ = 0;
   int64_t evicted_values_ = 0;
   int64_t evicted_bytes_ = 0;
-  int64_t narrowed_values_ = 0;
+  int64_t packed_values_ = 0;
   int64_t replayed_nodes_ = 0;
   int64_t replayed_bytes_ = 0;
   int64_t verified_results_ = 0;

@@ -34,7 +34,8 @@ class OffloadedCopy final : public HostCopy {
 
 // Null if its bytes are not those that a copy would bring back.
 c10::Storage storage_to_copy(Value& value) {
-  if (!value.is_held_in_a_storage() || (value.has_form() && !value.may_be_narrowed()) || value.changed_outside()) {
+  if (!value.is_held_in_a_storage() || (value.has_form() && !value.may_be_packed_for_room()) ||
+      value.changed_outside()) {
     return c10::Storage(c10::intrusive_ptr<c10::StorageImpl>());
   }
   // Its last use may have been on another stream than the current one.
@@ -47,13 +48,13 @@ c10::Storage storage_to_copy(Value& value) {
 std::shared_ptr<HostCopy> Tape::copy_to_host(Value* value, const ProgramClock& clock,
                                              c10::function_ref<bool()> may_copy) {
   c10::Storage storage(c10::intrusive_ptr<c10::StorageImpl>{});
-  OffloadForm* form = nullptr;
+  std::shared_ptr<const OffloadForm> form;
   OffloadOptions options;
   {
     const Lock locked(*this);
     if (may_copy()) {
       storage = storage_to_copy(*value);
-      form = &locked->offloading().form();
+      form = locked->offloading().form();
       options = locked->offloading().options();
     }
   }
@@ -68,12 +69,12 @@ std::shared_ptr<HostCopy> Tape::copy_to_host(Value* value, const ProgramClock& c
   auto copy = std::make_shared<OffloadedCopy>(offloaded);
   const Lock locked(*this);
   // Another thread may have dropped the value, or a tag have given it a form, meanwhile.
-  if (!may_copy() || (value->has_form() && !value->may_be_narrowed()) || !value->is_held_in_a_storage() ||
+  if (!may_copy() || (value->has_form() && !value->may_be_packed_for_room()) || !value->is_held_in_a_storage() ||
       !value->held_storage().is_alias_of(storage)) {
     return nullptr;
   }
   PackedForm packed;
-  packed.functions = form->functions();
+  packed.form = form;
   packed.meta = TensorMeta(*bytes.unsafeGetTensorImpl());
   packed.is_offload = true;
   packed.is_for_room = true;

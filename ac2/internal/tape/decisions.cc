@@ -96,8 +96,8 @@ void Decisions::save_replayed(Value* value) {
   bytes_.hold_replayed(value);
 }
 
-void Decisions::set_form(Value* value, std::shared_ptr<const SaveWithHooks> functions, const at::Tensor& tensor) {
-  if (value->is_opaque() || value->is_managed() || (functions == nullptr && value->packed_form() == nullptr)) {
+void Decisions::set_form(Value* value, FormPtr form, const at::Tensor& tensor) {
+  if (value->is_opaque() || value->is_managed() || (form == nullptr && value->packed_form() == nullptr)) {
     // An opaque tensor is held whole: there is no form that views of it could be rebuilt from. A managed one is
     // others'.
     return;
@@ -105,26 +105,24 @@ void Decisions::set_form(Value* value, std::shared_ptr<const SaveWithHooks> func
   // In whatever form the value is held now, the tensor at hand has the bytes.
   bytes_.drop_held(value);
   value->clear_form();
-  if (functions != nullptr) {
-    PackedForm form;
-    form.functions = std::move(functions);
-    form.meta = meta_of_storage(tensor, value->nbytes());
-    value->set_form(std::move(form));
+  if (form != nullptr) {
+    PackedForm packed;
+    packed.form = std::move(form);
+    packed.meta = meta_of_storage(tensor, value->nbytes());
+    value->set_form(std::move(packed));
   }
   if (!value->counts_on_replay() && value->is_used()) {
     bytes_.hold(value);
   }
 }
 
-void Decisions::set_offload_form(Value* value, std::shared_ptr<const SaveWithHooks> functions,
-                                 const at::Tensor& tensor) {
-  set_form(value, std::move(functions), tensor);
+void Decisions::set_offload_form(Value* value, FormPtr form, const at::Tensor& tensor) {
+  set_form(value, std::move(form), tensor);
   value->changeable_packed_form()->is_offload = true;
 }
 
-void Decisions::leave_on_device(Value* value) {
-  const PackedForm* form = value->packed_form();
-  if (form != nullptr && form->is_offload && !value->is_packed()) {
+void Decisions::leave_unpacked(Value* value) {
+  if (value->packed_form() != nullptr && !value->is_packed()) {
     value->clear_form();
   }
 }

@@ -32,11 +32,11 @@ class Decisions {
 
   // Sets the form in which a saved value is held; null: by reference. `tensor` lies in the value's storage. Pack will
   // see it if it covers all of the storage, else a flat view of the storage.
-  void set_form(Value* value, std::shared_ptr<const SaveWithHooks> functions, const at::Tensor& tensor);
+  void set_form(Value* value, FormPtr form, const at::Tensor& tensor);
   // The same for offloading.
-  void set_offload_form(Value* value, std::shared_ptr<const SaveWithHooks> functions, const at::Tensor& tensor);
-  // `value`, which was to leave its device, stays there as a saved value like any other.
-  void leave_on_device(Value* value);
+  void set_offload_form(Value* value, FormPtr form, const at::Tensor& tensor);
+  // `value`, which its form does not take, stays as it is, as a saved value like any other.
+  void leave_unpacked(Value* value);
 
  private:
   Lifetimes& lifetimes_;

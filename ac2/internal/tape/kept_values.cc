@@ -34,15 +34,23 @@ void KeptValues::add_call(Node* node, double cost) {
   budget_.add_call(*node);
 }
 
-void KeptValues::may_narrow(Value* value, const at::Tensor& tensor) {
+std::shared_ptr<const OfferedForms> KeptValues::exchange_offered(std::shared_ptr<const OfferedForms> forms) {
+  if (forms != nullptr) {
+    may_be_inexact_ |= !forms->are_exact;
+  }
+  offloading_.set_copies_for_room(forms != nullptr && forms->host_memory);
+  return std::exchange(offered_, std::move(forms));
+}
+
+void KeptValues::offer_forms(Value* value, const at::Tensor& tensor) {
   if (value->decided() != Decided::kKeep || value->has_form()) {
     return;
   }
   PackedForm form;
-  form.functions = narrow_form_;
+  form.offered = offered_;
   form.meta = meta_of_storage(tensor, value->nbytes());
   form.is_for_room = true;
-  bytes_.note_narrow_form(value, std::move(form));
+  bytes_.note_offered(value, std::move(form));
 }
 
 void KeptValues::keep(Value* value, const c10::Storage* original) {
@@ -97,7 +105,7 @@ void KeptValues::drop_all_bytes(Value* value, bool original_goes) {
 }
 
 c10::intrusive_ptr<OffloadedValue> KeptValues::evict_for_room(Value* value) {
-  if (value->is_offloaded() || (value->is_narrowed() && value->is_replayed())) {
+  if (value->is_offloaded() || (value->is_packed_for_room() && value->is_replayed())) {
     // A backward has brought it back.
     bytes_.drop_there(value);
     pins_.need_again(value);
@@ -118,18 +126,20 @@ c10::intrusive_ptr<OffloadedValue> KeptValues::evict_for_room(Value* value) {
   return {};
 }
 
-void KeptValues::narrow(Value* value, c10::IValue packed, int64_t packed_bytes, c10::StreamId stream) {
+void KeptValues::hold_in_form(Value* value, FormPtr form, c10::IValue packed, int64_t packed_bytes,
+                              c10::StreamId stream) {
   // As in evict_for_room().
   const bool original_goes = value->is_held_by_reference() && value->is_held_by_us_alone();
-  ledger_.narrowed();
+  ledger_.packed_for_room();
+  bytes_.choose_form(value, std::move(form));
   bytes_.end_packing(value, stream);
   bytes_.hold_packed(value, std::move(packed), packed_bytes);
   bytes_.drop_there(value);
   pins_.need_again(value, original_goes);
 }
 
-void KeptValues::drop_narrow_form(Value* value) {
-  if (value->is_narrowed() && value->is_replayed()) {
+void KeptValues::drop_packed(Value* value) {
+  if (value->is_packed_for_room() && value->is_replayed()) {
     bytes_.drop_held(value);
   }
 }
@@ -140,7 +150,7 @@ void KeptValues::compute_instead(Value* value) {
 }
 
 BudgetedTape::Freed KeptValues::evict_if_it_frees(Value* value, std::optional<c10::Device> device) {
-  if (value->is_narrowed() && !value->is_there()) {
+  if (value->is_packed_for_room() && !value->is_there()) {
     return drop_form_if_it_frees(value, device);
   }
   const c10::Storage& storage = value->is_held_in_a_storage() ? value->held_storage() : value->there_storage();
@@ -185,7 +195,7 @@ void KeptValues::decide_again(Value* value, const PolicyDecision& decision) {
                                                    : Retention::kPreferRecompute);
   if (must_save) {
     // The tag's tensor has the bytes that forward computed, and MUST_SAVE means those.
-    if (value->is_narrowed() && value->original_is_alive() && !value->is_pinned()) {
+    if (value->is_packed_for_room() && value->original_is_alive() && !value->is_pinned()) {
       bytes_.drop_held(value);
     }
     decisions_.make_saved(value);

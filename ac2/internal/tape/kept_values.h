@@ -30,15 +30,10 @@ class KeptValues {
 
   // A finished node whose results can all be computed again, at `cost`: they are kept as its decision says.
   void add_call(Node* node, double cost);
-  // Results of such calls may be packed by these functions from now on, where a budget has no room for them.
-  // Returns the functions that were set before; null for none.
-  std::shared_ptr<const SaveWithHooks> exchange_narrow_form(std::shared_ptr<const SaveWithHooks> functions) {
-    if (functions != nullptr) {
-      expect_inexact();
-    }
-    return std::exchange(narrow_form_, std::move(functions));
-  }
-  bool narrows() const { return narrow_form_ != nullptr; }
+  // Where a budget has no room for results of such calls from now on, it may use these forms; null for none. Returns
+  // those that were set before.
+  std::shared_ptr<const OfferedForms> exchange_offered(std::shared_ptr<const OfferedForms> forms);
+  bool offers_forms() const { return offered_ != nullptr && !offered_->forms.empty(); }
   // Values may come to be held in a form that loses something, be it not this one.
   void expect_inexact() { may_be_inexact_ = true; }
   // Values may have been packed into such a form, though perhaps no further ones are.
@@ -46,8 +41,8 @@ class KeptValues {
   // The results of an op have been saved because of that.
   void note_choice() { has_choices_ = true; }
   bool has_choices() const { return has_choices_; }
-  // `tensor` is such a result.
-  void may_narrow(Value* value, const at::Tensor& tensor);
+  // `tensor` is a result of such a call.
+  void offer_forms(Value* value, const at::Tensor& tensor);
   // A hook has come to want the value, after Value::hooks was counted up; or it does so no more. `original` is the
   // value's storage, if the caller has it in its hands and has found it unchanged.
   void add_hook(Value* value, const c10::Storage* original = nullptr);
@@ -57,10 +52,12 @@ class KeptValues {
   // The budget's verdict. The value will be copied back from the host, or replayed, if it is wanted again. Returns what
   // it was copied to, or null: the caller frees the device memory (OffloadedValue::leave()), without the lock.
   c10::intrusive_ptr<OffloadedValue> evict_for_room(Value* value);
-  // The narrower form takes the place of the bytes that are held. The work that made it is on `stream`.
-  void narrow(Value* value, c10::IValue packed, int64_t packed_bytes, c10::StreamId stream);
-  // The bytes are there beside the narrower form, which goes.
-  void drop_narrow_form(Value* value);
+  // The value in the form takes the place of the bytes that are held. The work that packed it is on `stream`.
+  void hold_in_form(Value* value, FormPtr form, c10::IValue packed, int64_t packed_bytes, c10::StreamId stream);
+  // The offered form of this place did not take the value.
+  void refuse_form(Value* value, size_t place) { bytes_.note_refused(value, place); }
+  // The bytes are there beside the packed form, which goes.
+  void drop_packed(Value* value);
   // The value, which is offloaded and pinned, is to be replayed after all.
   void compute_instead(Value* value);
   // evict_for_room(), if it frees memory: see BudgetedTape::free_in_time().
@@ -71,7 +68,7 @@ class KeptValues {
  private:
   void keep(Value* value, const c10::Storage* original = nullptr);
   void drop_kept(Value* value);
-  // evict_if_it_frees() of a value whose narrower form is all that is there.
+  // evict_if_it_frees() of a value of which only the packed form is there.
   BudgetedTape::Freed drop_form_if_it_frees(Value* value, std::optional<c10::Device> device);
   // `original_goes`: as Pins::need_again().
   void drop_all_bytes(Value* value, bool original_goes = false);
@@ -82,7 +79,7 @@ class KeptValues {
   Offloading& offloading_;
   BudgetShare& budget_;
   ByteLedger& ledger_;
-  std::shared_ptr<const SaveWithHooks> narrow_form_;
+  std::shared_ptr<const OfferedForms> offered_;
   bool may_be_inexact_ = false;
   bool has_choices_ = false;
 };

@@ -23,13 +23,6 @@ c10::intrusive_ptr<OffloadedValue> offloaded_of(const Value& value) {
   return c10::static_intrusive_pointer_cast<OffloadedValue>(value.packed_form()->packed.toCapsule());
 }
 
-OffloadForm::OffloadForm()
-    : functions_(std::make_shared<const SaveWithHooks>(
-          SaveWithHooks{[this](const at::Tensor& tensor) { return pack(tensor); },
-                        [](const c10::IValue& packed) {
-                          return c10::static_intrusive_pointer_cast<OffloadedValue>(packed.toCapsule())->bring_back();
-                        }})) {}
-
 bool OffloadForm::concerns(c10::Device device, size_t nbytes, const OffloadOptions& options) {
   return may_leave(device, nbytes, options) || (device.is_cpu() && !told_about_cpu.load(std::memory_order_relaxed));
 }
@@ -38,13 +31,17 @@ bool OffloadForm::may_leave(c10::Device device, size_t nbytes, const OffloadOpti
   return !device.is_cpu() && !device.is_meta() && nbytes > 0 && static_cast<int64_t>(nbytes) >= options.min_bytes;
 }
 
-c10::IValue OffloadForm::pack(const at::Tensor& tensor) {
+c10::IValue OffloadForm::pack(const at::Tensor& tensor) const {
   c10::intrusive_ptr<OffloadedValue> offloaded = take_out(tensor, options_, nullptr);
   return offloaded ? c10::IValue::make_capsule(std::move(offloaded)) : c10::IValue();
 }
 
+at::Tensor OffloadForm::unpack(const c10::IValue& packed) const {
+  return c10::static_intrusive_pointer_cast<OffloadedValue>(packed.toCapsule())->bring_back();
+}
+
 c10::intrusive_ptr<OffloadedValue> OffloadForm::take_out(const at::Tensor& tensor, const OffloadOptions& options,
-                                                         const ProgramClock* clock) {
+                                                         const ProgramClock* clock) const {
   if (tensor.is_cpu()) {
     told_about_cpu.store(true, std::memory_order_relaxed);
     static constinit SaidOnce said;

@@ -41,22 +41,22 @@ void Offloading::offload(Value* value, const at::Tensor& tensor) {
     decisions_.set_form(value, nullptr, tensor);
     return;
   }
-  decisions_.set_offload_form(value, form().functions(), tensor);
+  decisions_.set_offload_form(value, form(), tensor);
 }
 
-OffloadForm& Offloading::form() {
+const std::shared_ptr<OffloadForm>& Offloading::form() {
   if (!form_) {
-    form_ = std::make_unique<OffloadForm>();
+    form_ = std::make_shared<OffloadForm>();
     form_->set_options(options_);
     previous_tape_ = std::exchange(PerThread<LastTape>::here().tape, tape_);
     // Pairs with the acquire of in_use(). A thread that follows the pointer sees the form with its options.
     shown_.store(form_.get(), std::memory_order_release);
   }
-  return *form_;
+  return form_;
 }
 
 bool Offloading::may_copy_for_room(const Value& value) const {
-  if (C10_LIKELY(!options_.instead_of_dropping) || value.has_form()) {
+  if (C10_LIKELY(!copies_for_room_) || value.has_form()) {
     return false;
   }
   const auto storage = value.lock_original();

@@ -39,10 +39,17 @@ class Offloading {
     }
   }
 
-  // Whether a budget may try to copy the bytes of a result to the host instead of dropping them.
+  // Whether a budget may copy results of ops from now on to the host instead of dropping them.
+  void set_copies_for_room(bool copies) {
+    copies_for_room_ = copies;
+    has_copied_for_room_ |= copies;
+  }
+  // Whether it may have done so: the forms of a scope end with it, and backward comes after.
+  bool has_copied_for_room() const { return has_copied_for_room_; }
+  // Whether it may try to copy the bytes of this one.
   bool may_copy_for_room(const Value& value) const;
   // The form for those. The first call makes it.
-  OffloadForm& form();
+  const std::shared_ptr<OffloadForm>& form();
 
   // Null as long as nothing is to be offloaded. Needs no lock.
   OffloadForm* in_use() const { return shown_.load(std::memory_order_acquire); }
@@ -64,7 +71,9 @@ class Offloading {
   std::weak_ptr<Tape> tape_;
   std::weak_ptr<Tape> previous_tape_;
   OffloadOptions options_;
-  std::unique_ptr<OffloadForm> form_;
+  bool copies_for_room_ = false;
+  bool has_copied_for_room_ = false;
+  std::shared_ptr<OffloadForm> form_;
   std::unique_ptr<ReadAheadState> read_ahead_;
   std::atomic<OffloadForm*> shown_{nullptr};  // form_, for those without the lock
 };

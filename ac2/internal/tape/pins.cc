@@ -25,7 +25,7 @@ void Pins::pin(Value* root, bool original_goes) {
   Work work{root};
   while (!work.empty()) {
     Value* value = work.pop_back_val();
-    // A copy on the host, or a narrower form, may have been made after the change, which did not wait for it.
+    // A copy on the host, or a packed form, may have been made after the change, which did not wait for it.
     if (value->decided() == Decided::kKeep && (value->is_held_by_reference() || value->is_brought_back()) &&
         value->changed_outside()) {
       bytes_.drop_held(value);

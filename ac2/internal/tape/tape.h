@@ -125,8 +125,8 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
   void start_tracking() override;
   std::shared_ptr<HostCopy> copy_to_host(Value* value, const ProgramClock& clock,
                                          c10::function_ref<bool()> may_copy) override;
-  std::optional<NarrowedTo> narrow_for_room(Value* value, c10::function_ref<bool()> may_narrow) override;
-  void drop_narrow_form(Value* value, c10::function_ref<bool()> is_known) override;
+  std::optional<Packed> pack_for_room(Value* value, uint8_t form, c10::function_ref<bool()> may_pack) override;
+  void drop_packed(Value* value, c10::function_ref<bool()> is_known) override;
   void drop_for_room(Value* value, c10::function_ref<bool()> may_drop) override;
   Freed free_in_time(Value* value, std::optional<c10::Device> device, c10::function_ref<bool()> may_drop) override;
   bool start_tracking_in_time() override;

@@ -200,6 +200,13 @@ void ValueBytes::end_packing(Value* value, c10::StreamId stream) {
 void ValueBytes::note_host_copy(Value* value, PackedForm form, c10::IValue copy) {
   form.packed = std::move(copy);
   value->set_form(std::move(form));
+  budget_.update_place(*value);  // the copy takes the place of the forms that were offered
+}
+
+void ValueBytes::note_refused(Value* value, size_t place) {
+  if (PackedForm* form = value->changeable_packed_form(); form != nullptr && form->offered != nullptr) {
+    form->refused |= uint32_t{1} << place;
+  }
 }
 
 void ValueBytes::hold_host_copy(Value* value) {

@@ -68,8 +68,12 @@ class ValueBytes {
   void end_packing(Value* value, c10::StreamId stream = kNoStream);
   // The packed form takes the place of the storage that is held.
   void hold_packed(Value* value, c10::IValue packed, int64_t packed_bytes);
-  // The value, which has no form, may be packed into `form` under a budget.
-  void note_narrow_form(Value* value, PackedForm form) { value->set_form(std::move(form)); }
+  // The value, which has no form, may be held in one of those that `form` offers, under a budget.
+  void note_offered(Value* value, PackedForm form) { value->set_form(std::move(form)); }
+  // The budget has chosen this one of them, and the value is about to be held in it.
+  void choose_form(Value* value, FormPtr form) { value->changeable_packed_form()->form = std::move(form); }
+  // The offered form of this place did not take the value.
+  void note_refused(Value* value, size_t place);
   // The value has come to have bytes that nothing computes again, so it is no longer packed for room. One that is
   // packed already stays as it is.
   void forget_offered_form(Value* value) {

@@ -51,6 +51,7 @@ void warn_if_composite(const std::string& caller, const std::string& name) {
 }  // namespace
 
 OpNameSet OpNameSet::parse(const std::string& caller, const std::vector<std::string>& names) {
+  TORCH_CHECK(!names.empty(), caller, " was given no op. Name at least one, such as \"aten::mm\".");
   for (const std::string& name : names) {
     ac2::internal::check_registered(caller, name);
     if (!ac2::internal::is_pattern(name)) {

@@ -24,9 +24,9 @@ namespace ac2::policies::internal {
 class OpNameSet {
  public:
   // Throws c10::Error for a name that is malformed or that no operator is registered under, and for a pattern that
-  // matches none. The message starts with
-  // `caller` and suggests the nearest registered names. Warns, once in a process, of a name that training never runs
-  // because autograd takes it apart, such as "aten::linear".
+  // matches none, and for an empty list. The message starts with `caller` and suggests the nearest registered names.
+  // Warns, once in a process, of a name that training never runs because autograd takes it apart, such as
+  // "aten::linear".
   static OpNameSet parse(const std::string& caller, const std::vector<std::string>& names);
   // For names that the program itself knows, some of which only other LibTorch versions have. Nothing is checked.
   static OpNameSet parse_unchecked(const std::vector<std::string>& names);

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "ac2/internal/region/decision_access.h"
 #include "ac2/policy_instance.h"
 #include "policies/internal/common/op_names.h"
 #include "policies/internal/common/ready_made.h"
@@ -20,24 +19,23 @@ namespace {
 // The open region of one thread.
 class OpenRegion {
  public:
-  explicit OpenRegion(MakeHooks make) : make_(std::move(make)) {}
+  explicit OpenRegion(MakeForm make) : make_(std::move(make)) {}
 
   PolicyDecision decide(const c10::OperatorHandle& op) {
     const std::string name = c10::toString(op.operator_name());
     const auto found = decisions_.find(name);
-    return found != decisions_.end()
-               ? found->second
-               : decisions_.emplace(name, ac2::internal::DecisionAccess::of_harmless(make_(name))).first->second;
+    return found != decisions_.end() ? found->second
+                                     : decisions_.emplace(name, PolicyDecision(make_(name))).first->second;
   }
 
  private:
-  MakeHooks make_;
+  MakeForm make_;
   absl::flat_hash_map<std::string, PolicyDecision> decisions_;
 };
 
 class OpenRegions {
  public:
-  explicit OpenRegions(std::function<MakeHooks()> enter_region) : enter_region_(std::move(enter_region)) {}
+  explicit OpenRegions(std::function<MakeForm()> enter_region) : enter_region_(std::move(enter_region)) {}
 
   // The region of a scope around this one; else a new region, which lasts as long as a scope has it.
   std::shared_ptr<OpenRegion> here() {
@@ -53,7 +51,7 @@ class OpenRegions {
   }
 
  private:
-  const std::function<MakeHooks()> enter_region_;
+  const std::function<MakeForm()> enter_region_;
   std::mutex mutex_;
   absl::flat_hash_map<std::thread::id, std::weak_ptr<OpenRegion>> open_;
 };
@@ -61,7 +59,7 @@ class OpenRegions {
 }  // namespace
 
 Policy pack_ops(const std::string& caller, const std::vector<std::string>& ops, bool is_inexact,
-                std::function<MakeHooks()> enter_region) {
+                std::function<MakeForm()> enter_region) {
   const auto listed = std::make_shared<const OpNameSet>(OpNameSet::parse(caller, ops));
   const auto regions = std::make_shared<OpenRegions>(std::move(enter_region));
   return ready_made(
