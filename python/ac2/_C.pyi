@@ -153,6 +153,10 @@ class Plan(Policy):
     @property
     def summary(self) -> PlanSummary: ...
 
+def in_chunks(
+    fn: Callable[..., Any], tensors: List[torch.Tensor], dim: int, chunks: Optional[int], bytes: Optional[int], reduce: str
+) -> Any: ...
+
 class PlannedOp:
     @property
     def name(self) -> str: ...

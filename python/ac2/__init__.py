@@ -48,6 +48,7 @@ if not _is_launching:
         checkpoint_sequential,
         create_selective_checkpoint_contexts,
     )
+    from ac2._chunks import in_chunks
     from ac2._form import Form
     from ac2._modules import apply_checkpointing, checkpoint_wrapper, last_trace, remove_checkpointing
     from ac2._notebook import load_ipython_extension, unload_ipython_extension
@@ -107,6 +108,7 @@ __all__ = [
     "explain_held",
     "expose",
     "forms",
+    "in_chunks",
     "is_checkpoint_enabled",
     "is_recomputing",
     "last_trace",

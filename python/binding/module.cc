@@ -4,6 +4,7 @@
 
 #include "python/binding/automatic.h"
 #include "python/binding/budgets.h"
+#include "python/binding/chunks.h"
 #include "python/binding/decisions.h"
 #include "python/binding/errors.h"
 #include "python/binding/exchange_api.h"
@@ -31,6 +32,7 @@ PYBIND11_MODULE(_C, module) {
   ac2::python::add_exchange_api(module);
   ac2::python::add_memory_fraction(module);
   ac2::python::add_plans(module);
+  ac2::python::add_chunks(module);
   ac2::python::add_storage_names(module);
   ac2::python::add_warnings_in_ops(module);
   ac2::python::add_automatic(module);

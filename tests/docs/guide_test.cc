@@ -105,6 +105,17 @@ TEST_F(GuideTest, MoreBytesWhereThereIsNoOtherWay) {
   EXPECT_EQ(soft.most_bytes_over(), 0);
 }
 
+TEST_F(GuideTest, OneOpThatIsTooLarge) {
+  const at::Tensor hidden = torch::randn({16, 8}), vocabulary = torch::randn({32, 8}).requires_grad_();
+  const at::Tensor target = torch::arange(16);
+  const at::Tensor loss = ac2::in_chunks(
+      [&](const at::Tensor& hidden, const at::Tensor& target) {
+        return at::cross_entropy_loss(at::linear(hidden, vocabulary), target, {}, at::Reduction::Sum);
+      },
+      {hidden, target}, {.chunks = 8, .reduce = "sum"});
+  loss.backward();
+}
+
 TEST_F(GuideTest, APlanForAStep) {
   const auto step = [&] { x.sin().cos().sum().backward(); };
   const ac2::Plan plan = ac2::plan(step, 64 << 20);

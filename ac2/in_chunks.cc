@@ -1,0 +1,195 @@
+#include "ac2/in_chunks.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "ac2/internal/libtorch/tensor_bytes.h"
+#include "ac2/policy.h"
+#include "ac2/scope.h"
+
+namespace ac2::internal {
+
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+// Of a first chunk, on which is measured how much a row takes.
+constexpr int64_t kMeasuredShare = 64;
+
+bool has_dimension(const at::Tensor& tensor, int64_t dim) {
+  return tensor.dim() > 0 && dim >= -tensor.dim() && dim < tensor.dim();
+}
+
+void check_options(const Tensors& tensors, const ChunkOptions& options) {
+  TORCH_CHECK(!tensors.empty(), "in_chunks was given no tensor to cut. What all chunks share need not be given.");
+  TORCH_CHECK(options.chunks.has_value() != options.bytes.has_value(),
+              "in_chunks needs either the number of chunks or the bytes of one, and was given ",
+              options.chunks ? "both." : "neither.");
+  TORCH_CHECK(!options.chunks || *options.chunks > 0, "in_chunks: chunks must be a positive number, but is ",
+              *options.chunks, ".");
+  TORCH_CHECK(!options.bytes || *options.bytes > 0, "in_chunks: bytes must be a positive number, but is ",
+              *options.bytes, ".");
+  TORCH_CHECK(options.reduce.empty() || options.reduce == "sum" || options.reduce == "mean", "in_chunks: reduce is \"",
+              options.reduce, "\"; expected \"sum\", \"mean\", or nothing, for results that are concatenated.");
+}
+
+int64_t rows_of(const at::Tensor& tensor, size_t position, int64_t dim) {
+  TORCH_CHECK(tensor.defined(), "in_chunks: tensor ", position, " is undefined.");
+  TORCH_CHECK(has_dimension(tensor, dim), "in_chunks: tensor ", position, " has ", tensor.dim(),
+              " dimensions, and cannot be cut along dimension ", dim, ".");
+  return tensor.size(dim);
+}
+
+void check_rows(const Tensors& tensors, int64_t dim) {
+  const int64_t rows = rows_of(tensors[0], 0, dim);
+  for (size_t i = 1; i < tensors.size(); ++i) {
+    TORCH_CHECK(rows_of(tensors[i], i, dim) == rows, "in_chunks: tensor ", i, " has ", tensors[i].size(dim),
+                " rows along dimension ", dim, ", and tensor 0 has ", rows,
+                ". Give tensors of the same size there; what all chunks share need not be given.");
+  }
+}
+
+// Sizes that differ by one at most.
+std::vector<int64_t> even_sizes(int64_t rows, int64_t chunks) {
+  std::vector<int64_t> sizes(std::clamp<int64_t>(chunks, 1, std::max<int64_t>(rows, 1)));
+  const auto count = static_cast<int64_t>(sizes.size());
+  for (int64_t i = 0; i < count; ++i) {
+    sizes[i] = rows / count + (i < rows % count ? 1 : 0);
+  }
+  return sizes;
+}
+
+// By chunk, the slices of all tensors.
+std::vector<Tensors> cut(const Tensors& tensors, const std::vector<int64_t>& sizes, int64_t dim) {
+  std::vector<Tensors> chunks(sizes.size());
+  for (const at::Tensor& tensor : tensors) {
+    const Tensors slices = tensor.split_with_sizes(sizes, dim);
+    for (size_t i = 0; i < slices.size(); ++i) {
+      chunks[i].push_back(slices[i]);
+    }
+  }
+  return chunks;
+}
+
+// The results of an op that lie in memory of their own.
+int64_t made_by(const OpContext& op) {
+  const auto& returns = op.op().schema().returns();
+  int64_t bytes = 0;
+  for (size_t i = 0; i < returns.size(); ++i) {
+    if (returns[i].alias_info() == nullptr) {
+      bytes += bytes_of(op.outputs().slice(i, 1));
+    }
+  }
+  return bytes;
+}
+
+// Results of the chunks so far.
+class Results {
+ public:
+  Results(const ChunkOptions& options, int64_t rows) : options_(options), rows_(rows) {}
+
+  void add(Tensors results, int64_t rows) {
+    check_results(results);
+    if (options_.reduce == "mean" && results.size() == 1) {
+      results[0] = results[0] * (static_cast<double>(rows) / static_cast<double>(rows_));
+    }
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (!options_.reduce.empty() && !by_result_[i].empty()) {
+        by_result_[i][0] = by_result_[i][0] + results[i];
+      } else {
+        by_result_[i].push_back(std::move(results[i]));
+      }
+    }
+    ++chunks_;
+  }
+
+  Tensors take() {
+    Tensors all;
+    for (Tensors& results : by_result_) {
+      all.push_back(options_.reduce.empty() ? at::cat(results, options_.dim) : std::move(results[0]));
+    }
+    if (options_.reduce == "mean" && all.size() == 2) {
+      return {all[0] / all[1]};
+    }
+    return all;
+  }
+
+ private:
+  void check_results(const Tensors& results) {
+    if (chunks_ == 0) {
+      TORCH_CHECK(!results.empty(), "in_chunks: the function returned no tensor.");
+      TORCH_CHECK(options_.reduce != "mean" || results.size() <= 2, "in_chunks: the function returned ", results.size(),
+                  " results for reduce=\"mean\"; expected a mean, or a sum and a count.");
+      by_result_.resize(results.size());
+    }
+    TORCH_CHECK(results.size() == by_result_.size(), "in_chunks: the function returned ", results.size(),
+                " results for chunk ", chunks_, " and ", by_result_.size(), " for those before.");
+    for (size_t i = 0; i < results.size(); ++i) {
+      TORCH_CHECK(results[i].defined(), "in_chunks: result ", i, " of the function is undefined for chunk ", chunks_,
+                  ".");
+      TORCH_CHECK(!options_.reduce.empty() || has_dimension(results[i], options_.dim), "in_chunks: result ", i,
+                  " of the function has ", results[i].dim(), " dimensions, and cannot be concatenated along dimension ",
+                  options_.dim, ". Results without rows are added up with reduce = \"sum\" or \"mean\".");
+    }
+  }
+
+  const ChunkOptions& options_;
+  const int64_t rows_;
+  int64_t chunks_ = 0;
+  std::vector<Tensors> by_result_;
+};
+
+Policy recomputing() {
+  return Policy::constant(CheckpointPolicy::PREFER_RECOMPUTE).named("in_chunks");
+}
+
+}  // namespace
+
+void check_chunks(const Tensors& tensors, const ChunkOptions& options) {
+  check_options(tensors, options);
+  check_rows(tensors, options.dim);
+}
+
+Tensors in_chunks(const ChunkFunction& fn, const Tensors& tensors, const ChunkOptions& options) {
+  check_chunks(tensors, options);
+  const int64_t rows = tensors[0].size(options.dim);
+  Results results(options, rows);
+  const auto run = [&](const Tensors& slices, Policy policy) {
+    Tensors of_chunk;
+    {
+      const PolicyScope scope(std::move(policy));
+      of_chunk = fn(slices);
+    }
+    results.add(std::move(of_chunk), slices[0].size(options.dim));
+  };
+  Tensors rest = tensors;
+  int64_t rows_left = rows, chunks = options.chunks.value_or(1);
+  if (options.bytes) {
+    const int64_t first = std::max<int64_t>(rows / kMeasuredShare, 1);
+    std::vector<Tensors> parts = cut(tensors, {std::min(first, rows), std::max<int64_t>(rows - first, 0)}, options.dim);
+    int64_t made = 0;
+    run(parts[0], Policy([&made](const OpContext& op) {
+                    made += made_by(op);
+                    return CheckpointPolicy::PREFER_RECOMPUTE;
+                  }).named("in_chunks"));
+    rows_left -= std::min(first, rows);
+    if (rows_left == 0) {
+      return results.take();
+    }
+    const double rows_that_fit = static_cast<double>(*options.bytes) / static_cast<double>(std::max<int64_t>(made, 1)) *
+                                 static_cast<double>(first);
+    const auto size = static_cast<int64_t>(std::clamp(rows_that_fit, 1.0, static_cast<double>(rows_left)));
+    chunks = (rows_left + size - 1) / size;
+    rest = std::move(parts[1]);
+  }
+  for (const Tensors& slices : cut(rest, even_sizes(rows_left, chunks), options.dim)) {
+    run(slices, recomputing());
+  }
+  return results.take();
+}
+
+}  // namespace ac2::internal

@@ -1,0 +1,60 @@
+"""One op that is too large: a function of rows is run on a few rows at a time, in forward and in backward."""
+
+from typing import Any, Callable, Optional
+
+import torch
+
+from ac2 import _C
+from ac2._budgets import BudgetLike, as_bytes
+from ac2._scope import watch_python
+
+
+def in_chunks(
+    fn: Callable[..., Any],
+    *tensors: torch.Tensor,
+    dim: int = 0,
+    chunks: Optional[int] = None,
+    bytes: BudgetLike = None,
+    reduce: Optional[str] = None,
+) -> Any:
+    """Runs ``fn`` on one slice of the tensors after the other, so that never more than the inside of one is there.
+
+        def loss_of(hidden, target):                     # the logits of a large vocabulary, and their loss
+            return F.cross_entropy(hidden @ vocabulary.T, target, reduction="sum"), (target != -100).sum()
+
+        loss = ac2.in_chunks(loss_of, hidden, target, bytes="256MiB", reduce="mean")
+
+    Each chunk runs in a region that computes again what backward needs, and backward goes through the chunks one after the
+    other. Between forward and backward the tensors are held, what ``fn`` takes from elsewhere (weights), and what comes
+    out. ``fn`` never runs twice; its ops are replayed. Inside a region, MUST decisions around the chunks count, and under a
+    memory budget results of a chunk go when there is no room, and not before. docs/guide.md says which bits are those of one
+    call.
+
+    Args:
+        fn: takes a slice of each tensor, and returns a tensor or a tuple of tensors.
+        tensors: of one size along ``dim``. What all chunks share need not be given.
+        dim: along which the tensors are cut, and results concatenated.
+        chunks: how many, of sizes that differ by one row at most. Either this or ``bytes``.
+        bytes: the results of all ops of a chunk together take no more in forward (``"256MiB"``), unless those of a single row
+            do. How much a row takes is measured on a first chunk of a 64th of the rows.
+        reduce: None: results are concatenated. "sum": they are added up. "mean": each is a mean over its chunk's rows, and is
+            weighted by their number; or ``fn`` returns a sum and a count of what was added, and the result is the sum of the
+            sums by the sum of the counts.
+
+    Raises:
+        ValueError: options that do not go together, or tensors of different sizes along ``dim``.
+        RuntimeError: results that cannot be put together. Exceptions of ``fn`` pass through.
+    """
+    if not callable(fn):
+        raise TypeError(f"in_chunks was given {fn!r}; expected a function that takes a slice of each tensor.")
+    for tensor in tensors:
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"in_chunks was given {tensor!r}; expected tensors to cut. What all chunks share need not be given.")
+    for name, value in (("dim", dim), ("chunks", chunks)):
+        if isinstance(value, bool) or not isinstance(value, int) and not (value is None and name == "chunks"):
+            raise TypeError(f"in_chunks: {name} is {value!r}; expected a whole number.")
+    if not (reduce is None or isinstance(reduce, str)):
+        raise TypeError(f'in_chunks: reduce is {reduce!r}; expected "sum", "mean", or None for results that are concatenated.')
+    watch_python()
+    most = None if bytes is None else as_bytes(bytes, "bytes")
+    return _C.in_chunks(fn, list(tensors), dim, chunks, most, reduce or "")

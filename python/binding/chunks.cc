@@ -1,0 +1,76 @@
+#include "python/binding/chunks.h"
+
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ac2/in_chunks.h"
+#include "python/binding/errors.h"
+
+namespace ac2::python {
+
+namespace {
+
+namespace py = pybind11;
+
+using Tensors = std::vector<at::Tensor>;
+
+// The tensors that a function of Python's has returned. `is_one`: it was a tensor by itself.
+Tensors results_of(const py::object& returned, bool& is_one) {
+  is_one = THPVariable_Check(returned.ptr());
+  if (is_one) {
+    return {THPVariable_Unpack(returned.ptr())};
+  }
+  Tensors results;
+  if (PyTuple_Check(returned.ptr()) != 0 || PyList_Check(returned.ptr()) != 0) {
+    for (const py::handle item : returned) {
+      if (!THPVariable_Check(item.ptr())) {
+        throw py::type_error("in_chunks: the function returned a sequence with " + py::repr(item).cast<std::string>() +
+                             "; expected tensors.");
+      }
+      results.push_back(THPVariable_Unpack(item.ptr()));
+    }
+    return results;
+  }
+  throw py::type_error("in_chunks: the function returned " + py::repr(returned).cast<std::string>() +
+                       "; expected a tensor, or a tuple or list of tensors.");
+}
+
+py::object in_chunks(const py::function& fn, const Tensors& tensors, int64_t dim, std::optional<int64_t> chunks,
+                     std::optional<int64_t> bytes, std::string reduce) {
+  const ChunkOptions options{.dim = dim, .chunks = chunks, .bytes = bytes, .reduce = std::move(reduce)};
+  with_value_errors([&] { internal::check_chunks(tensors, options); });
+  bool is_one = true;
+  Tensors results;
+  {
+    const py::gil_scoped_release no_gil;
+    results = internal::in_chunks(
+        [&](const Tensors& slices) {
+          const py::gil_scoped_acquire gil;
+          return calling_python([&] {
+            py::tuple arguments(slices.size());
+            for (size_t i = 0; i < slices.size(); ++i) {
+              arguments[i] = slices[i];
+            }
+            return results_of(fn(*arguments), is_one);
+          });
+        },
+        tensors, options);
+  }
+  return is_one || (options.reduce == "mean" && results.size() == 1) ? py::cast(results[0])
+                                                                     : py::object(py::tuple(py::cast(results)));
+}
+
+}  // namespace
+
+void add_chunks(py::module_& module) {
+  module.def("in_chunks", &in_chunks, py::arg("fn"), py::arg("tensors"), py::arg("dim"), py::arg("chunks"),
+             py::arg("bytes"), py::arg("reduce"));
+}
+
+}  // namespace ac2::python

@@ -1,0 +1,86 @@
+"""One op that is too large: in_chunks() runs a function on a few rows at a time."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from support import same_bits
+
+import ac2
+
+ROWS, COLUMNS, WORDS = 12, 16, 64
+
+
+def leaf(*shape):
+    return torch.randn(*shape, requires_grad=True)
+
+
+def by_rows(x):
+    return x.exp().sin().softmax(1).tanh()
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 5, 12, 40])
+@pytest.mark.parametrize("around", [None, "recompute_all", "must_save_all"])
+def test_work_by_rows_has_the_bits_of_one_call(chunks, around):
+    x = leaf(ROWS, COLUMNS)
+    expected = torch.autograd.grad(by_rows(x).sum(), x)[0]
+    with ac2.DisableCheckpointing() if around is None else ac2.PolicyScope(around):
+        y = ac2.in_chunks(by_rows, x, chunks=chunks)
+    assert same_bits(y, by_rows(x)) and same_bits(torch.autograd.grad(y.sum(), x)[0], expected)
+
+
+def test_the_function_runs_once_for_each_chunk():
+    rows = []
+
+    def fn(x):
+        rows.append(len(x))
+        return by_rows(x)
+
+    ac2.in_chunks(fn, leaf(ROWS, COLUMNS), chunks=5).sum().backward()
+    assert rows == [3, 3, 2, 2, 2]
+    rows.clear()
+    ac2.in_chunks(fn, torch.ones(130, 4), bytes=64 * 50)  # four results of 16 bytes a row
+    assert rows == [2, 43, 43, 42]
+
+
+def test_a_cross_entropy_that_ignores_targets_has_its_mean():
+    hidden, words = leaf(ROWS, COLUMNS), leaf(WORDS, COLUMNS)
+    target = torch.arange(ROWS)
+    target[:5] = -100
+
+    def loss_of(hidden, target):
+        logits = hidden @ words.T
+        return F.cross_entropy(logits, target, reduction="sum", label_smoothing=0.1), (target != -100).sum()
+
+    loss = ac2.in_chunks(loss_of, hidden, target, chunks=5, reduce="mean")
+    plain = F.cross_entropy(hidden @ words.T, target, label_smoothing=0.1)
+    torch.testing.assert_close(loss, plain)
+    for found, expected in zip(torch.autograd.grad(loss, (hidden, words)), torch.autograd.grad(plain, (hidden, words))):
+        torch.testing.assert_close(found, expected)
+
+
+def test_a_tuple_comes_back_as_a_tuple():
+    x = leaf(ROWS, COLUMNS)
+    both = ac2.in_chunks(lambda x: (x.sin(), x.cos()), x, chunks=3)
+    assert isinstance(both, tuple) and same_bits(both[0], x.sin()) and same_bits(both[1], x.cos())
+    sums = ac2.in_chunks(lambda x: [x.sum(), x.square().sum()], x, chunks=3, reduce="sum")
+    torch.testing.assert_close(sums, (x.sum(), x.square().sum()))
+
+
+def test_wrong_use_is_an_error_that_says_what_was_expected():
+    x = torch.ones(4, 4)
+    for kind, match, call in [
+        (ValueError, "either the number of chunks or the bytes", lambda: ac2.in_chunks(by_rows, x)),
+        (ValueError, "tensor 1 has 3 rows", lambda: ac2.in_chunks(torch.add, x, x[:3], chunks=2)),
+        (ValueError, 'reduce is "max"', lambda: ac2.in_chunks(by_rows, x, chunks=2, reduce="max")),
+        (ValueError, "chunks must be a positive number", lambda: ac2.in_chunks(by_rows, x, chunks=0)),
+        (ValueError, "no tensor to cut", lambda: ac2.in_chunks(by_rows, chunks=2)),
+        (TypeError, "chunks is 1.5", lambda: ac2.in_chunks(by_rows, x, chunks=1.5)),
+        (TypeError, "expected a function", lambda: ac2.in_chunks(x, x, chunks=2)),
+        (TypeError, "expected tensors to cut", lambda: ac2.in_chunks(by_rows, x, 3, chunks=2)),
+        (TypeError, "the function returned 3", lambda: ac2.in_chunks(lambda x: 3, x, chunks=2)),
+        (RuntimeError, "cannot be concatenated", lambda: ac2.in_chunks(torch.sum, x, chunks=2)),
+        (ZeroDivisionError, "", lambda: ac2.in_chunks(lambda x: 1 // 0, x, chunks=2)),
+    ]:
+        with pytest.raises(kind, match=match):
+            call()
+    assert ac2.live_node_count() == 0 and not ac2.is_checkpoint_enabled()
