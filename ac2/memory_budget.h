@@ -33,7 +33,7 @@
 //
 // A budget need not have a number:
 //
-//   ac2::PolicyScope scope({.memory_budget = ac2::whatever_fits()});   // nothing is dropped while there is memory
+//   ac2::PolicyScope scope;                            // whatever_fits(): nothing is dropped while there is memory
 //   loss = model->forward(x);
 //
 // See whatever_fits() below.
@@ -75,8 +75,9 @@ class MemoryBudget;
 // On the CPU memory runs out where an allocation fails, or where the machine's limits leave too little for one (the
 // cgroup's memory.max, RLIMIT_AS, MemAvailable, each less a reserve of a 64th, at least 16 MiB, at most 1 GiB): Linux
 // would end the process later. For this the first call puts an allocator in front of LibTorch's, for the rest of the
-// process (ac2/internal/allocator/retrying_allocator.h), which must not happen while another thread allocates tensors.
-// With the first shortage, glibc's malloc is told to map blocks of 128 KiB and more by themselves.
+// process (ac2/internal/allocator/retrying_allocator.h). Other threads may allocate meanwhile. An allocator that the
+// program has put there stays behind it and is asked for every block. With the first shortage, glibc's malloc is told
+// to map blocks of 128 KiB and more by themselves.
 //
 // On CUDA the caching allocator asks before it takes memory of the device, without saying how much. A fraction of the
 // device that was set with setMemoryFraction() is seen in a build with --config=cuda, and from Python. Dropped

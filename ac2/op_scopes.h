@@ -1,6 +1,6 @@
 // Blocks inside a region whose ops are all recomputed, or all saved, whatever the policy prefers.
 //
-//   ac2::PolicyScope scope;                 // recompute all ...
+//   ac2::PolicyScope scope("recompute_all");  // recompute all ...
 //   at::Tensor a = first->forward(x);
 //   {
 //     ac2::SaveScope save;

@@ -94,9 +94,9 @@ struct PlanOptions {
   // of the accelerator on which the step computes. All threads' allocations are measured. plan() measures
   // nothing.
   //
-  // On the CPU an allocator of ac2's comes in front of LibTorch's for that, and stays there, as with whatever_fits():
-  // no other thread may allocate tensors while the first StepPlanner with this option is made. On an accelerator the
-  // peaks in its allocator's statistics begin anew, as after torch.cuda.reset_peak_memory_stats().
+  // On the CPU an allocator of ac2's comes in front of LibTorch's for that, and stays there, as with whatever_fits().
+  // On an accelerator the peaks in its allocator's statistics begin anew, as after
+  // torch.cuda.reset_peak_memory_stats().
   //
   // An error beside forms that pack, because each result is packed while the step is recorded.
   std::optional<c10::Device> step_peak_on = std::nullopt;

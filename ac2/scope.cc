@@ -58,12 +58,24 @@ std::optional<OffloadOptions> offload_options_of(const ScopeOptions& options) {
   return offload;
 }
 
+Policy no_policy() {
+  return Policy::constant(CheckpointPolicy::PREFER_SAVE).named("no policy");
+}
+
+ScopeOptions keeping_what_fits(ScopeOptions options) {
+  if (!options.memory_budget.has_value()) {
+    options.memory_budget = whatever_fits(options.modelled_costs);
+  }
+  return options;
+}
+
 }  // namespace
 
 Policy internal::policy_for(const ScopeOptions& options) {
-  return options.memory_budget.has_value() ? Policy::constant(CheckpointPolicy::PREFER_SAVE).named("no policy")
-                                           : Policy("recompute_all");
+  return options.memory_budget.has_value() ? no_policy() : Policy("recompute_all");
 }
+
+PolicyScope::PolicyScope() : PolicyScope(ScopeOptions()) {}
 
 PolicyScope::PolicyScope(Policy policy, ScopeOptions options) {
   const std::optional<MemoryBudget> budget = options.memory_budget.budget(options.modelled_costs);
@@ -85,7 +97,7 @@ PolicyScope::PolicyScope(Policy policy, ScopeOptions options) {
                                                      .forms = options.forms});
 }
 
-PolicyScope::PolicyScope(ScopeOptions options) : PolicyScope(internal::policy_for(options), options) {}
+PolicyScope::PolicyScope(ScopeOptions options) : PolicyScope(no_policy(), keeping_what_fits(std::move(options))) {}
 
 PolicyScope::PolicyScope(std::initializer_list<internal::NoOption> /*none*/) : PolicyScope(ScopeOptions()) {}
 

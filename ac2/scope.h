@@ -2,7 +2,7 @@
 //
 //   at::Tensor y;
 //   {
-//     ac2::PolicyScope scope;                 // "recompute_all"
+//     ac2::PolicyScope scope("recompute_all");
 //     y = block->forward(x);
 //   }
 //   y.sum().backward();                       // replays the block's ops; block->forward does not run again
@@ -52,9 +52,10 @@ struct ScopeOptions {
   //
   // A number is an expression like any other in C++: write int64_t{2} << 30, because 2 << 30 overflows an int.
   BudgetOption memory_budget = {};
-  // With a memory_budget in bytes: see MemoryBudget's constructor. An error without a memory_budget, and with a
-  // MemoryBudget that was made without it. Set it where several processes train together, so that those whose tensors
-  // have the same shapes drop the same values: LibTorch does not tell a library in C++ of process groups.
+  // With a memory_budget in bytes, or without a policy and a budget: see MemoryBudget's constructor and
+  // whatever_fits(). An error with a policy and no memory_budget, and with a MemoryBudget that was made without it. Set
+  // it where several processes train together, so that those whose tensors have the same shapes drop the same values:
+  // LibTorch does not tell a library in C++ of process groups.
   bool modelled_costs = false;
   // Checks the region, from here to its end. Each replayed value is compared with what forward computed, by a 64-bit
   // fingerprint of its bits, and each op is checked against what its schema says it writes. A difference is a
@@ -83,7 +84,8 @@ struct ScopeOptions {
   // For a backward in two halves: one that keeps its graph and computes gradients of some leaves (the inputs of a
   // pipeline's stage), and a later one for the others (its weights). What the first replays and a later one reads again
   // is then held, and counts in saved_bytes, until its graph goes. Without it nothing that was replayed stays, and the
-  // later one replays it again. Under a memory budget the option has no effect, and a warning says so. On an inner
+  // later one replays it again. Under a memory budget, such as a scope without a policy
+  // has, the option has no effect, and a warning says so. On an inner
   // scope it holds for the whole region.
   bool keep_for_next_backward = false;
   // Under a memory budget: the ways, besides computing again, in which the budget may do without the bytes of a value
@@ -109,13 +111,14 @@ struct ScopeOptions {
   // they would not fit to what was computed from the first ones. So the least budget of a program may be larger.
   //
   // On an inner scope the forms hold for results of ops of that scope, in place of those of the scope around it.
-  // Without a budget they have no effect, and a warning says so. A form that is null, or there twice by its name, is an
-  // error.
+  // With a policy and no budget they have no effect, and a warning says so. A form that is null, or there twice by its
+  // name, is an error.
   Forms forms = {};
 };
 
 namespace internal {
-// The policy of a scope that is opened with options alone.
+// The policy of a wrapper that is given options alone: under a memory budget what fits is kept, and without one
+// nothing.
 Policy policy_for(const ScopeOptions& options);
 }  // namespace internal
 
@@ -125,12 +128,13 @@ Policy policy_for(const ScopeOptions& options);
 // decisions for one op are an error, "Conflicting policies".
 class PolicyScope {
  public:
+  // Keeps what fits: PolicyScope({.memory_budget = whatever_fits()}).
+  [[nodiscard]] PolicyScope();
   // Throws c10::Error if an option or AC2_VERIFY is invalid.
-  [[nodiscard]] explicit PolicyScope(Policy policy = "recompute_all", ScopeOptions options = {});
-  // Without a policy. Options without a budget mean "recompute_all", as a scope without arguments does: with
-  // {.verify = true} every replay is checked, and {.timeline = true} shows them. With a memory_budget what fits is
-  // kept: all results are PREFER_SAVE, and only what the budget drops is recomputed. An inner scope says the same of
-  // the ops inside it.
+  [[nodiscard]] explicit PolicyScope(Policy policy, ScopeOptions options = {});
+  // Without a policy what fits is kept: all results are PREFER_SAVE, and only what the memory budget drops is
+  // recomputed. Without a budget it is whatever_fits(), to which modelled_costs goes. An inner scope says the same of
+  // the ops inside it, and its budget is one of the whole region from there on.
   [[nodiscard]] explicit PolicyScope(ScopeOptions options);
   // `PolicyScope scope({})`: no option is set.
   [[nodiscard]] explicit PolicyScope(std::initializer_list<internal::NoOption> none);

@@ -1,6 +1,6 @@
 // The trace of a region: its counts, and how much of it is held.
 //
-//   ac2::PolicyScope scope;
+//   ac2::PolicyScope scope("recompute_all");
 //   at::Tensor loss = model(x);
 //   std::cout << scope.trace()->stats().saved_bytes;
 //

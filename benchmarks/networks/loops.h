@@ -2,7 +2,7 @@
 //
 //   for (const benchmarks::Loop& loop : benchmarks::loops()) {
 //     benchmarks::Rounds rounds = loop.begin();
-//     const ac2::PolicyScope scope;
+//     const ac2::PolicyScope scope("recompute_all");
 //     for (int i = 0; i < 400; ++i) rounds.round();
 //   }
 //

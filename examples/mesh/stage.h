@@ -3,7 +3,7 @@
 //
 //   Stage stage(llama3_405b(), groups, {.device = at::kMeta});
 //   at::Tensor output = stage.forward(input, targets, [](const auto& layer) {
-//     ac2::PolicyScope scope;                            // what is to be around each layer
+//     ac2::PolicyScope scope("recompute_all");                            // what is to be around each layer
 //     return layer();
 //   });
 //

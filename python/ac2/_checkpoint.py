@@ -12,7 +12,7 @@ from ac2 import _C, _compiled, _regions
 from ac2._budgets import BudgetLike
 from ac2._form import Form
 from ac2._policy import PolicyLike, as_policy
-from ac2._scope import PolicyScope
+from ac2._scope import PolicyScope, region_of
 
 
 # That are neither functions nor lists.
@@ -27,7 +27,7 @@ class _PolicyContext(contextlib.AbstractContextManager):
         self._scopes: List[PolicyScope] = []
 
     def __enter__(self) -> PolicyScope:
-        scope = PolicyScope(self.policy)
+        scope = region_of(self.policy)
         scope.__enter__()
         self._scopes.append(scope)
         return scope
@@ -157,7 +157,7 @@ def checkpoint(
                 "ac2.checkpoint was given None to run; expected a function or a module, and its arguments behind it. As a "
                 "decorator it takes keywords alone."
             )
-        PolicyScope(policy, memory_budget=memory_budget)  # wrong arguments are errors here, not in the first call
+        region_of(policy, memory_budget=memory_budget)  # wrong arguments are errors here, not in the first call
         options = {"use_reentrant": use_reentrant, "context_fn": context_fn, "policy": policy, "memory_budget": memory_budget}
         return _decorator({**options, **kwargs})
     if _compiled.is_tracing():
@@ -175,7 +175,7 @@ def checkpoint(
         if from_context is not None and policy is not None:
             raise ValueError("ac2.checkpoint was given a policy twice: by policy= and by context_fn=. Pass one of them.")
         policy = policy if policy is not None else from_context
-    with PolicyScope(policy, memory_budget=memory_budget), entered or contextlib.nullcontext():
+    with region_of(policy, memory_budget=memory_budget), entered or contextlib.nullcontext():
         _regions.opened_for(function)
         return _regions.checked(function(*args, **kwargs), function)
 

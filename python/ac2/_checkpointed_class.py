@@ -13,7 +13,7 @@ from ac2 import _C, _compiled
 from ac2._checkpoint import policy_of_context
 from ac2._policy import PolicyLike
 from ac2._regions import Regions, checked
-from ac2._scope import PolicyScope
+from ac2._scope import PolicyScope, region_of
 
 # In the instance's dictionary. Copies and archives carry the settings along, and begin to count anew.
 _SETTINGS = "_ac2_checkpointing"
@@ -197,7 +197,7 @@ def _run(
     if id(module) in modules and _C.is_checkpoint_enabled():
         return forward(*args, **kwargs)
     is_first = id(module) not in modules
-    with PolicyScope(settings.policy_of_a_region(), **settings.options) as scope:
+    with region_of(settings.policy_of_a_region(), **settings.options) as scope:
         regions_of(module).opened(scope.trace)
         try:
             modules.add(id(module))

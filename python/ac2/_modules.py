@@ -10,7 +10,7 @@ from ac2._budgets import as_budget
 from ac2._checkpoint import contexts_of, policy_of_context
 from ac2._checkpointed_class import Settings
 from ac2._policy import PolicyLike, as_flag
-from ac2._scope import PolicyScope
+from ac2._scope import PolicyScope, region_of
 
 _M = TypeVar("_M", bound=torch.nn.Module)
 
@@ -104,7 +104,7 @@ def settings_from(function: str, policy: PolicyLike, given: Dict[str, Any]) -> S
         raise TypeError(f"{function} was given {unknown[0]!r}, which is no option. Options are {', '.join(_ALL_OPTIONS)}.")
     if "memory_budget" in options:
         options["memory_budget"] = as_budget(options["memory_budget"])
-    PolicyScope(policy, **options)  # wrong arguments are errors here, not in the first forward
+    region_of(policy, **options)  # wrong arguments are errors here, not in the first forward
     return Settings(policy, options, off_in_eval, off_under_no_grad, context_fn)
 
 

@@ -18,7 +18,7 @@ from ac2._checkpoint import (
     create_selective_checkpoint_contexts,
     policy_of_context,
 )
-from ac2._scope import PolicyScope, watch_python
+from ac2._scope import region_of, watch_python
 
 _Function = Callable[..., Any]
 
@@ -82,7 +82,7 @@ def _generator_stand_in(original: _Function) -> _Function:
 
 def _region_of_generator(module: Any, context_fn: Callable[[], Any]) -> Iterator[None]:
     policy, entered = policy_of_context(contexts_of(context_fn)[0])
-    with PolicyScope(policy), entered or contextlib.nullcontext():
+    with region_of(policy), entered or contextlib.nullcontext():
         _regions.opened_for(module)
         yield
 

@@ -79,13 +79,13 @@ class PolicyScope:
 
     Args:
         policy: a name ("recompute_all", "speed", ...), a policy of ``ac2.policies``, a callable
-            ``policy_fn(ctx, op, *args, **kwargs)``, or a list of ops to save. Without one all is recomputed; with a
-            ``memory_budget`` and no policy what fits is kept.
+            ``policy_fn(ctx, op, *args, **kwargs)``, or a list of ops to save. Without one what fits is kept: within the
+            ``memory_budget``, or, without one, within what the machine has (``ac2.whatever_fits()``).
         memory_budget: bytes that the region may hold for backward, as a number or as a text ("64MiB"), or an
             ``ac2.MemoryBudget`` that regions share.
-        modelled_costs: with a number of bytes: the budget takes costs of ops from their shapes, not from their times,
-            so that the same program drops the same values in every run. By default where a process group of
-            torch.distributed is initialised, so that processes of the same shapes drop the same values.
+        modelled_costs: with a number of bytes, or with neither policy nor budget: costs of ops come from their shapes, not
+            from their times, so that the same program drops the same values in every run. By default where a process group
+            of torch.distributed is initialised, so that processes of the same shapes drop the same values.
         verify: compares each replayed value with what forward computed. For trying ops of your own; slow.
         timeline: keeps a log for ``explain``, ``to_chrome_trace`` and ``write_report``; about 800 bytes an op.
         offload: an ``ac2.OffloadOptions``.
@@ -93,7 +93,7 @@ class PolicyScope:
             unit, instead of being an error. All ranks must set it alike (docs/python.md, "Several processes").
         keep_for_next_backward: for a backward in two halves, as those of zero-bubble pipelines: what the first half
             replays and the second reads again is held until then, instead of being replayed twice. Without effect
-            under a ``memory_budget``.
+            under a ``memory_budget``, and so without a policy.
         forms: with a memory budget, the ways, besides computing again, in which the budget may do without the bytes of a
             value that it has no room for: a list of ``ac2.forms`` and of the program's own (``ac2.Form``). Of dropping the
             value and of each form that takes it the budget uses what costs least. If all of them are exact, gradients have
@@ -122,6 +122,8 @@ class PolicyScope:
         if offload is not None and not isinstance(offload, _C.OffloadOptions):
             raise TypeError(f"offload is {offload!r}; expected an ac2.OffloadOptions.")
         budget = as_budget(memory_budget)
+        if policy is None and budget is None:
+            budget = _C.whatever_fits(modelled_costs=modelled_costs)
         # Without a number of bytes the default means nothing: a MemoryBudget has said where its costs come from.
         modelled = models_costs(False if modelled_costs is None and not isinstance(budget, int) else modelled_costs)
         flags = (modelled, as_flag(verify, "verify"), as_flag(timeline, "timeline"))
@@ -202,6 +204,12 @@ class PolicyScope:
         return f"<ac2.PolicyScope, {state}>"
 
 
+def region_of(policy: PolicyLike, **options: Any) -> PolicyScope:
+    """The scope of what programs put around blocks: with neither policy nor budget all is recomputed, as PyTorch does."""
+    recomputes = policy is None and options.get("memory_budget") is None
+    return PolicyScope("recompute_all" if recomputes else policy, **options)
+
+
 _compiled.keep_out_of_graphs(PolicyScope, "__init__", "__enter__", "__exit__")
 
 
@@ -214,7 +222,7 @@ def apply_ac_policy_fn(fn: Callable[..., _R], *args: Any, policy: PolicyLike = N
         if _compiled.can_be_in_a_graph(policy, {}):
             return _compiled.checkpoint_in_a_graph(fn, policy, args, kwargs)
         return _compiled.outside_of_graphs(apply_ac_policy_fn, (fn, *args), {"policy": policy, **kwargs})
-    with PolicyScope(policy):
+    with region_of(policy):
         return fn(*args, **kwargs)
 
 

@@ -163,8 +163,8 @@ where nothing is left to drop there, its error arrives. Devices that cannot be b
 Where memory runs out, in any op, in or outside of regions, on any thread, the regions under this budget drop what is
 cheapest to compute again and frees memory on that device, until there is enough; then the program goes on. What had to go
 is learned: later steps drop it in time. torch.OutOfMemoryError, or the CPU's RuntimeError, arrives when nothing is left to
-drop. All calls give the same budget. On the CPU the first call puts an allocator in front of PyTorch's: it should not run
-while another thread allocates tensors.
+drop. All calls give the same budget. A ``PolicyScope()`` without a policy and a budget has it.
+On the CPU the first call puts an allocator in front of PyTorch's.
 
 Args:
     modelled_costs: as for MemoryBudget; each value has a budget of its own.)",

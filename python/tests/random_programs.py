@@ -297,8 +297,8 @@ SUBCLASSES = [
 LATE_WRITES = [
     "x.add_(1)", "y[:, 1].mul_(0.5)", "z.mul_(2)", "{t}.detach().mul_(0.5)", "torch.sin({u}.detach(), out=z)",
     "with torch.no_grad():\n    torch._foreach_add_([z, x], 1)", "memory.mul_(0.5)", "image.add_(1)",
-    "with ac2.PolicyScope():\n    z.neg_()", "stored(z).numpy()[:] = 0.25", "torch.nn.functional.relu_(z)", "z.set_(z.clone())\nz.add_(1)",
-    "kernel(z)", "kernel(memory)", "halve(stored(z))", "halve(stored(x).detach())", "with ac2.PolicyScope():\n    halve(stored(z))",
+    "with ac2.PolicyScope('recompute_all'):\n    z.neg_()", "stored(z).numpy()[:] = 0.25", "torch.nn.functional.relu_(z)", "z.set_(z.clone())\nz.add_(1)",
+    "kernel(z)", "kernel(memory)", "halve(stored(z))", "halve(stored(x).detach())", "with ac2.PolicyScope('recompute_all'):\n    halve(stored(z))",
 ]  # fmt: skip
 # By an op that does not say that it draws.
 DRAWS = ["{t} = torch.ops.random_programs.noisy(stored({u}).detach().float()) * {v}", "{t} = torch.ops.random_programs.noisy(z) + {u}"]

@@ -215,7 +215,7 @@ def test_tensors_hand_their_pointers_out_behind_a_graph_break_and_dynamo_compile
 import warnings
 import torch, ac2
 
-with ac2.PolicyScope():
+with ac2.PolicyScope("recompute_all"):
     torch.ones(2, requires_grad=True).exp()
 
 def inner(x):
@@ -237,7 +237,7 @@ with warnings.catch_warnings():
 
 def test_compiled_autograd_is_refused_with_an_error_that_says_what_to_do():
     x = torch.randn(4, requires_grad=True)
-    with ac2.PolicyScope():
+    with ac2.PolicyScope("recompute_all"):
         loss = x.sin().cos().sum()
     with pytest.raises(RuntimeError, match="an ac2 region has saved.*Call backward outside of"):
         with torch._dynamo.compiled_autograd._enable(torch.compile(backend="eager")):

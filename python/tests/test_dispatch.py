@@ -53,12 +53,12 @@ def test_a_dispatch_mode_changes_nothing(where):
         with CountingMode():
             return x.sin().cos().exp().sum()
 
-    expected = stats_of(ac2.PolicyScope(), lambda: x.sin().cos().exp().sum())
+    expected = stats_of(ac2.PolicyScope("recompute_all"), lambda: x.sin().cos().exp().sum())
     if where == "inside":
-        assert stats_of(ac2.PolicyScope(), step) == expected
+        assert stats_of(ac2.PolicyScope("recompute_all"), step) == expected
     else:
         with CountingMode():
-            assert stats_of(ac2.PolicyScope(), step) == expected
+            assert stats_of(ac2.PolicyScope("recompute_all"), step) == expected
 
 
 class Doubled(TorchDispatchMode):
@@ -138,14 +138,14 @@ def test_two_modes_that_change_results_inside_and_around():
         loss.backward()
         return x.grad
 
-    region = ac2.PolicyScope()
+    region = ac2.PolicyScope("recompute_all")
     assert same_bits(step(region), step(ac2.DisableCheckpointing()))
     assert region.trace.stats().recomputed_ops > 0
 
 
 def test_verify_mode_and_a_mode_that_only_passes_on():
     x = torch.randn(8, 8, requires_grad=True)
-    with CountingMode(), ac2.PolicyScope(verify=True):
+    with CountingMode(), ac2.PolicyScope("recompute_all", verify=True):
         y = torch.nn.functional.layer_norm(x, (8,)).sin().sum(1, keepdim=True).expand(8, 8)
         loss = (torch.cat([y, x], 1) / 2).softmax(1).log().sum()
     loss.backward()
@@ -157,7 +157,7 @@ def test_a_mode_does_not_see_what_is_replayed():
     with FlopCounterMode(display=False) as plain:
         model(x).sum().backward()
     with FlopCounterMode(display=False) as recomputed:
-        with ac2.PolicyScope():
+        with ac2.PolicyScope("recompute_all"):
             loss = model(x).sum()
         loss.backward()
     assert recomputed.get_total_flops() == plain.get_total_flops()
@@ -177,7 +177,7 @@ def test_an_op_defined_in_python_is_replayed():
     )
     expected = gradients(lambda x: double_sine(double_sine(x)).cos(), (8,))
     calls.clear()
-    region = ac2.PolicyScope()
+    region = ac2.PolicyScope("recompute_all")
 
     def step(x):
         with region:
@@ -327,7 +327,7 @@ def test_a_python_kernel_of_a_library_is_replayed():
     library.define("half(Tensor x) -> Tensor")
     library.impl("half", lambda x: x / 2, "CPU")
     x = torch.randn(8, requires_grad=True)
-    region = ac2.PolicyScope()
+    region = ac2.PolicyScope("recompute_all")
     with region:
         loss = torch.ops.ac2_tests_2.half(x.detach()).mul(x).cos().sum()
     held = region.trace.stats().saved_bytes
@@ -384,13 +384,13 @@ def test_the_innermost_of_hooks_and_regions_gets_what_is_saved():
         return torch.autograd.graph.saved_tensors_hooks(lambda t: (log.append(name), t)[1], lambda t: t)
 
     x = torch.randn(4, requires_grad=True)
-    with hooks("outer"), ac2.PolicyScope() as outer:
+    with hooks("outer"), ac2.PolicyScope("recompute_all") as outer:
         x.sin().cos()
         assert log == []
         with hooks("inner"):
             x.sin()
             assert log == ["inner"]
-            with ac2.PolicyScope():
+            with ac2.PolicyScope("recompute_all"):
                 x.sin()
                 assert log == ["inner"]
             x.sin()
@@ -416,12 +416,12 @@ def test_mutation_of_what_is_saved_is_allowed_inside_a_region_and_explained_arou
         return loss, x
 
     expected = step(ac2.DisableCheckpointing(), allowed())[1].grad
-    assert same_bits(step(ac2.PolicyScope(), allowed())[1].grad, expected)
+    assert same_bits(step(ac2.PolicyScope("recompute_all"), allowed())[1].grad, expected)
 
     with allowed():
         x = torch.arange(4.0, requires_grad=True)
         y = x.clone()
-        with pytest.warns(RuntimeWarning, match="Enter it inside the region"), ac2.PolicyScope():
+        with pytest.warns(RuntimeWarning, match="Enter it inside the region"), ac2.PolicyScope("recompute_all"):
             loss = y.sin().sum()
         y.mul_(2)
         with pytest.raises(RuntimeError, match=r"modified by an inplace.*allow_mutation_on_saved_tensors\(\).*enter them inside"):
@@ -431,7 +431,7 @@ def test_mutation_of_what_is_saved_is_allowed_inside_a_region_and_explained_arou
 
 def test_the_error_about_a_write_names_the_parameter_the_op_and_the_reader():
     model, x = mlp(), torch.randn(4, 16)
-    with ac2.PolicyScope():
+    with ac2.PolicyScope("recompute_all"):
         loss = model(x).square().mean()
     with torch.no_grad():
         model[3].weight.mul_(2)
@@ -449,11 +449,11 @@ def test_functorch_transforms_inside_and_around_a_region():
         return torch.func.functional_call(model, parameters, (x,)).square().mean()
 
     expected = torch.func.grad(loss)(parameters, x)
-    with ac2.PolicyScope():
+    with ac2.PolicyScope("recompute_all"):
         inside = torch.func.grad(loss)(parameters, x)
     around = torch.func.grad(lambda p, x: ac2.apply_ac_policy_fn(loss, p, x))(parameters, x)
     per_sample = torch.func.vmap(torch.func.grad(loss), (None, 0))(parameters, x)
-    with ac2.PolicyScope():
+    with ac2.PolicyScope("recompute_all"):
         per_sample_inside = torch.func.vmap(torch.func.grad(loss), (None, 0))(parameters, x)
     for name in parameters:
         assert same_bits(inside[name], expected[name]) and same_bits(around[name], expected[name])
@@ -465,7 +465,7 @@ def test_scripted_and_traced_code_is_recorded():
     model, x = mlp().eval(), torch.randn(4, 16)
     for compiled in (torch.jit.script(model), torch.jit.trace(model, x)):
         for _ in range(3):  # the profiling executor's graphs differ
-            with ac2.PolicyScope():
+            with ac2.PolicyScope("recompute_all"):
                 ours = compiled(x).square().mean()
             ours = torch.autograd.grad(ours, list(model.parameters()))
             plain = torch.autograd.grad(compiled(x).square().mean(), list(model.parameters()))
@@ -477,7 +477,7 @@ def test_fake_tensors_in_a_region():
 
     with FakeTensorMode():
         model, x = mlp(), torch.randn(4, 16)
-        with ac2.PolicyScope():
+        with ac2.PolicyScope("recompute_all"):
             loss = model(x).sum()
         loss.backward()
         assert all(p.grad.shape == p.shape for p in model.parameters())
@@ -496,17 +496,17 @@ def test_compiled_code_in_a_region_and_a_region_in_compiled_code():
             loss = compiled(x.sin().cos()).sin().cos().sum()
         return torch.autograd.grad(loss, [x, *model.parameters()])
 
-    region = ac2.PolicyScope()
+    region = ac2.PolicyScope("recompute_all")
     first = step(region)  # compiles inside of it
     expected = step(ac2.DisableCheckpointing())
-    again = ac2.PolicyScope()
+    again = ac2.PolicyScope("recompute_all")
     second = step(again)
     for a, b, c in zip(first, second, expected):
         assert same_bits(a, c) and same_bits(b, c)
     assert again.trace.stats().recomputed_ops == 3  # its neighbours: sin before, and sin and what it takes after
 
     def inside(x):
-        with ac2.PolicyScope():
+        with ac2.PolicyScope("recompute_all"):
             return model(x).sin().sum()
 
     eager = torch.autograd.grad(inside(x), [x])
@@ -555,7 +555,7 @@ def test_nothing_of_what_a_compiler_traces_is_recorded_or_asked_about():
 
 def train_in_child(queue):
     x = torch.ones(4, requires_grad=True)
-    with ac2.PolicyScope() as scope:
+    with ac2.PolicyScope("recompute_all") as scope:
         y = x.sin().cos().sum()
     y.backward()
     queue.put((scope.trace.stats().recomputed_ops, ac2.live_node_count()))
@@ -564,7 +564,7 @@ def train_in_child(queue):
 @needs_fork
 @pytest.mark.filterwarnings("ignore")
 def test_a_forked_child_has_regions_of_its_own():
-    with ac2.PolicyScope():
+    with ac2.PolicyScope("recompute_all"):
         y = torch.ones(4, requires_grad=True).sin()
         context = multiprocessing.get_context("fork")
         queue = context.Queue()
@@ -637,7 +637,7 @@ class Numbers(torch.utils.data.Dataset):
 @pytest.mark.filterwarnings("ignore")
 def test_data_loader_workers_in_a_region():
     x = torch.ones(4, requires_grad=True)
-    with ac2.PolicyScope():
+    with ac2.PolicyScope("recompute_all"):
         loss = sum((batch * x).sin().sum() for batch in torch.utils.data.DataLoader(Numbers(), batch_size=4, num_workers=2))
     loss.backward()
     expected = torch.autograd.grad(sum((torch.full((4,), float(i)) * x).sin().sum() for i in range(8)), x)[0]
@@ -656,7 +656,7 @@ def test_backward_of_a_user_function_that_calls_backward():
             (x,) = ctx.saved_tensors
             with torch.enable_grad():
                 y = x.detach().requires_grad_()
-                with ac2.PolicyScope():
+                with ac2.PolicyScope("recompute_all"):
                     z = y.sin()
                 return torch.autograd.grad(z, y, gradient)
 
@@ -667,7 +667,7 @@ def test_backward_of_a_user_function_that_calls_backward():
         loss.backward()
         return x.grad
 
-    assert same_bits(step(ac2.PolicyScope()), step(ac2.DisableCheckpointing()))
+    assert same_bits(step(ac2.PolicyScope("recompute_all")), step(ac2.DisableCheckpointing()))
 
 
 @pytest.mark.skipif(not hasattr(torch.Tensor, "refine_names"), reason="tensors have no names in this torch")

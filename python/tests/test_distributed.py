@@ -255,7 +255,7 @@ def ops_with_mixed_precision(sharded):
         shard(model, Way(), mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32))
     else:
         model, x = model.to(torch.bfloat16), x.to(torch.bfloat16)
-    with ac2.PolicyScope(timeline=True) as scope:
+    with ac2.PolicyScope("recompute_all", timeline=True) as scope:
         y = model(x)
     assert y.dtype == torch.bfloat16
     recorded = events_of(scope.trace, "forward", "not recorded")
@@ -351,7 +351,7 @@ def crossing(scope, gathers):
 
 def error_of_crossing():
     try:
-        crossing(ac2.PolicyScope(), False)
+        crossing(ac2.PolicyScope("recompute_all"), False)
     except RuntimeError as error:
         return str(error)
     return "no error"
@@ -359,7 +359,7 @@ def error_of_crossing():
 
 def crossing_into_a_unit_that_was_gathered():
     expected, communicated = crossing(contextlib.nullcontext(), False)
-    gradients, count = crossing(ac2.PolicyScope(), True)
+    gradients, count = crossing(ac2.PolicyScope("recompute_all"), True)
     assert_same(gradients, expected)
     assert count == communicated
 
@@ -441,7 +441,7 @@ def gather_in_crossing(crossing, reshards, budget=None):
         return gradients, communicated, left
 
     gradients, communicated, left = step(contextlib.nullcontext())
-    scope = ac2.PolicyScope(gather_units=True, memory_budget=ac2.MemoryBudget.soft(budget) if budget else None)
+    scope = ac2.PolicyScope("recompute_all", gather_units=True, memory_budget=ac2.MemoryBudget.soft(budget) if budget else None)
     in_region, communicated_in_region, left_in_region = step(scope)
     assert scope.trace.stats().recomputed_ops > 0
     assert_same(in_region, gradients)
@@ -940,7 +940,7 @@ def exchange_again(recompute, kind):
 
     expected, communicated = step(contextlib.nullcontext(), contextlib.nullcontext())
     if recompute == "scope":
-        gradient, count = step(ac2.PolicyScope(), ac2.RecomputeScope())
+        gradient, count = step(ac2.PolicyScope("recompute_all"), ac2.RecomputeScope())
     else:
         gradient, count = step(ac2.PolicyScope(recompute_whatever_it_is), contextlib.nullcontext())
     assert same_bits(gradient, expected)

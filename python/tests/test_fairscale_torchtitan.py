@@ -134,7 +134,7 @@ def mm_policy(saves):
 
 def backward_products(model, width=64):
     """How many products of width x width matrices a backward computes: autograd's, and those that are replayed."""
-    with ac2.PolicyScope() as scope:
+    with ac2.PolicyScope("recompute_all") as scope:
         loss = model(torch.randn(width, width, requires_grad=True))
     with FlopCounterMode(display=False) as counter:  # does not see what is replayed
         loss.backward()

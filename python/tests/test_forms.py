@@ -161,7 +161,7 @@ def test_a_form_may_read_a_tensor_through_a_pointer():
 def test_a_tag_takes_a_form():
     form = Sparse()
     x, w = inputs()
-    with ac2.PolicyScope():
+    with ac2.PolicyScope("recompute_all"):
         hidden = layer(x, w)
         ac2.tag_with_policy(hidden, form)
         loss = (hidden @ w).sum()

@@ -105,7 +105,7 @@ def test_operators_of_higher_order_give_what_they_give_without_a_region(function
 def test_an_exported_graph_with_a_branch():
     exported = torch.export.export(Conditional(), (torch.ones(4, 4),)).module()
     check(lambda x: exported(x.sin()).cos())
-    with ac2.PolicyScope():
+    with ac2.PolicyScope("recompute_all"):
         inside = torch.export.export(Conditional(), (torch.ones(4, 4),)).module()
     assert same_bits(inside(torch.ones(4, 4)), exported(torch.ones(4, 4)))
 
@@ -116,7 +116,7 @@ def test_a_compiled_operator_of_higher_order():
 
 
 def test_what_an_operator_of_higher_order_runs_is_recorded():
-    region = ac2.PolicyScope()
+    region = ac2.PolicyScope("recompute_all")
     x = torch.ones(4, requires_grad=True)
     with region:
         y = associative_scan(lambda a, b: a * b, x.sin(), dim=0, combine_mode="generic").cos()
@@ -127,7 +127,7 @@ def test_what_an_operator_of_higher_order_runs_is_recorded():
 
 
 def test_an_operator_of_higher_order_that_is_defined_in_a_region():
-    with ac2.PolicyScope():
+    with ac2.PolicyScope("recompute_all"):
 
         class Twice(torch._ops.HigherOrderOperator):
             def __init__(self):
@@ -143,6 +143,6 @@ def test_an_operator_of_higher_order_that_is_defined_in_a_region():
 
 def test_keys_are_as_ever_outside_of_a_region():
     keys = torch._ops.key_extractor((torch.ones(1),), torch._C._dispatch_keyset_full())
-    with ac2.PolicyScope():
+    with ac2.PolicyScope("recompute_all"):
         inside = torch._ops.key_extractor((torch.ones(1),), torch._C._dispatch_keyset_full())
     assert inside.raw_repr() == keys.raw_repr()

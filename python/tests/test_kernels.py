@@ -340,7 +340,7 @@ def test_a_kernel_writes_to_a_tensor_by_another_one_over_the_same_memory(kernels
 def test_the_copy_of_what_a_kernel_overwrites_after_the_region_is_made_once_and_only_if_the_kernel_writes(kernels):
     x = leaf()
     outside = torch.ones(N)
-    with ac2.PolicyScope() as scope:
+    with ac2.PolicyScope("recompute_all") as scope:
         loss = (outside.cos() * x).exp().sin().sum()
     kernels.sum(outside)
     assert scope.trace.stats().copied_bytes == 0
@@ -443,7 +443,7 @@ def gradient(region):
     return w.grad
 
 warnings.simplefilter("ignore")
-assert torch.equal(gradient(ac2.PolicyScope()), gradient(ac2.DisableCheckpointing()))
+assert torch.equal(gradient(ac2.PolicyScope("recompute_all")), gradient(ac2.DisableCheckpointing()))
 assert neg_ is kernels.neg_
 assert not ac2._C.watch_kernel(neg_, ""), "a function that is watched is not watched twice"
 for function in (torch.add, torch._C._nn.gelu, torch.Tensor.__dict__.get("add", torch._C.TensorBase.add), math.sin):
@@ -456,7 +456,7 @@ def test_functions_that_were_imported_before_the_first_region_are_seen_and_other
 
 
 def test_functions_are_what_they_were(kernels):
-    with ac2.PolicyScope():
+    with ac2.PolicyScope("recompute_all"):
         pass
     for function in (kernels.neg_, kernels.square, kernels.add_twice, kernels.sum):
         assert not _C.watch_kernel(function, "again"), "it is watched already"
@@ -475,7 +475,7 @@ def test_functions_are_what_they_were(kernels):
 def test_a_kernel_that_only_reads_copies_nothing(kernels):
     x = leaf()
     outside = torch.ones(N)
-    with ac2.PolicyScope() as scope:
+    with ac2.PolicyScope("recompute_all") as scope:
         y = (outside.cos() * x).exp()
         kernels.sum(outside)
         loss = y.sin().sum()
@@ -486,7 +486,7 @@ def test_a_kernel_that_only_reads_copies_nothing(kernels):
 def test_the_copy_of_what_a_kernel_overwrites_is_counted(kernels):
     x = leaf()
     outside = torch.ones(N)
-    with ac2.PolicyScope() as scope:
+    with ac2.PolicyScope("recompute_all") as scope:
         y = (outside.cos() * x).exp()
         kernels.neg_(outside)
         loss = y.sin().sum()
@@ -498,7 +498,7 @@ def test_a_kernel_is_told_of_once_by_name_and_bytes(kernels):
     x = leaf()
 
     def step():
-        with ac2.PolicyScope():
+        with ac2.PolicyScope("recompute_all"):
             y = x * 2
             kernels.told_of(y.detach())
             loss = y.sin().sum()
@@ -517,7 +517,7 @@ def test_a_warning_that_is_an_error_leaves_nothing_behind(kernels):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(UserWarning, match="kernels.told_of_as_an_error"):
-            with ac2.PolicyScope():
+            with ac2.PolicyScope("recompute_all"):
                 y = x * 2
                 kernels.told_of_as_an_error(y.detach())
 

@@ -103,7 +103,7 @@ def test_copies_share_the_policy_and_the_budget(options):
 
 def test_a_model_that_keeps_its_scopes_can_be_copied():
     model = Block()
-    with ac2.PolicyScope() as scope:
+    with ac2.PolicyScope("recompute_all") as scope:
         model(torch.randn(5, 16)).sum().backward()
     model.kept = [scope, scope.trace]
     assert copy.deepcopy(model).kept[0].trace == scope.trace
@@ -131,7 +131,7 @@ def test_wrapping_again_exchanges_the_policy():
     block = Block()
     kind = type(ac2.checkpoint_wrapper(block, "must_save_all"))
     assert type(ac2.checkpoint_wrapper(block, "recompute_all")) is kind
-    with ac2.PolicyScope(timeline=True) as scope:
+    with ac2.PolicyScope("recompute_all", timeline=True) as scope:
         y = block(torch.randn(5, 16))
     y.sum().backward()
     assert scope.trace.stats().recomputed_ops > 0
@@ -386,7 +386,7 @@ def test_last_trace_is_that_of_the_last_region():
     model(x).sum().backward()
     first = ac2.last_trace(model.layers[0])
     assert first.stats().recorded_ops > 0 and first.stats().recomputed_ops > 0
-    with ac2.PolicyScope() as scope:
+    with ac2.PolicyScope("recompute_all") as scope:
         model(x).sum().backward()
     assert ac2.last_trace(model.layers[0]) == scope.trace != first
     for other in (copy.copy(model.layers[0]), copy.deepcopy(model.layers[0]), pickle.loads(pickle.dumps(model.layers[0]))):
@@ -430,7 +430,7 @@ def test_the_report_of_a_model_is_of_the_last_region_of_each_module(tmp_path):
     model(x).sum().backward()
     lines = str(ac2.report(model, page)).splitlines()
     assert lines[0] == f"ac2: {len(model.layers)} regions." and lines[1].startswith("  layers.0: ") and "aten::addmm" in page.read_text()
-    with ac2.PolicyScope() as scope:
+    with ac2.PolicyScope("recompute_all") as scope:
         model(x).sum().backward()
     assert ac2.report(model) == ac2.report(scope)  # all of them are in one region
 

@@ -60,7 +60,7 @@ def test_explain_held_names_the_modules():
 
 def test_an_op_in_a_region_says_what_is_held():
     with held():
-        with ac2.PolicyScope(), pytest.raises(RuntimeError, match="can't allocate memory") as raised:
+        with ac2.PolicyScope("recompute_all"), pytest.raises(RuntimeError, match="can't allocate memory") as raised:
             torch.empty(FAR_TOO_MUCH)
         assert_complete(str(raised.value))
         assert "A memory_budget may not be enough" in str(raised.value)
@@ -69,7 +69,7 @@ def test_an_op_in_a_region_says_what_is_held():
 
 def test_the_op_that_asks_has_the_name_of_its_module():
     with held() as model:
-        with ac2.PolicyScope(), pytest.raises(RuntimeError, match="can't allocate memory") as raised:
+        with ac2.PolicyScope("recompute_all"), pytest.raises(RuntimeError, match="can't allocate memory") as raised:
             torch.nn.functional.linear(torch.empty(1, 256).expand(1 << 46, 256), model.first.weight)
         assert re.search(r"The memory was asked for by aten::\w+ of .* float, of first\.\n", str(raised.value)), raised.value
 
@@ -104,7 +104,7 @@ def test_an_accelerators_error_says_what_is_held_wherever_it_arises():
 
 
 def test_without_anything_held_an_error_is_as_it_was():
-    with ac2.PolicyScope(), pytest.raises(RuntimeError) as raised:
+    with ac2.PolicyScope("recompute_all"), pytest.raises(RuntimeError) as raised:
         torch.empty(FAR_TOO_MUCH)
     assert "ac2" not in str(raised.value)
     assert str(torch.OutOfMemoryError("no more")) == "no more"

@@ -275,7 +275,7 @@ def test_blocks_inside_a_region_are_recomputed_or_saved():
         assert _gradient_is_plain(loss, x)
     with ac2.SaveScope(), ac2.RecomputeScope():  # outside a region they do nothing
         assert not ac2.is_checkpoint_enabled()
-    with ac2.PolicyScope(), ac2.SaveScope(), pytest.raises(RuntimeError, match="Conflicting policies"):
+    with ac2.PolicyScope("recompute_all"), ac2.SaveScope(), pytest.raises(RuntimeError, match="Conflicting policies"):
         with ac2.RecomputeScope():
             _step(*_inputs())
     assert ac2.live_node_count() == 0

@@ -79,7 +79,7 @@ def test_a_write_after_autograd_has_saved_is_what_backward_sees(write):
         loss.backward()
         return w.grad
 
-    assert same_bits(gradient(ac2.PolicyScope()), gradient(ac2.DisableCheckpointing()))
+    assert same_bits(gradient(ac2.PolicyScope("recompute_all")), gradient(ac2.DisableCheckpointing()))
 
 
 @pytest.mark.parametrize("write", WRITES)
@@ -94,7 +94,7 @@ def test_what_is_computed_from_a_written_result_is_recomputed_from_it(write):
         loss.backward()
         return w.grad
 
-    assert same_bits(gradient(ac2.PolicyScope()), gradient(ac2.DisableCheckpointing()))
+    assert same_bits(gradient(ac2.PolicyScope("recompute_all")), gradient(ac2.DisableCheckpointing()))
 
 
 @pytest.mark.parametrize("write", WRITES)
@@ -110,7 +110,7 @@ def test_what_was_computed_before_a_write_is_recomputed_from_what_there_was_then
         loss.backward()
         return x.grad
 
-    assert same_bits(gradient(ac2.PolicyScope()), gradient(ac2.DisableCheckpointing()))
+    assert same_bits(gradient(ac2.PolicyScope("recompute_all")), gradient(ac2.DisableCheckpointing()))
 
 
 @pytest.mark.parametrize("write", WRITES)
@@ -130,7 +130,7 @@ def test_a_write_after_the_region_is_what_backward_sees_of_what_autograd_has_sav
         loss.backward()
         return x.grad
 
-    assert same_bits(gradient(ac2.PolicyScope()), gradient(ac2.DisableCheckpointing()))
+    assert same_bits(gradient(ac2.PolicyScope("recompute_all")), gradient(ac2.DisableCheckpointing()))
 
 
 def test_an_array_sees_what_an_op_writes_later_and_backward_what_the_array_writes():
@@ -147,12 +147,12 @@ def test_an_array_sees_what_an_op_writes_later_and_backward_what_the_array_write
         loss.backward()
         return w.grad
 
-    assert same_bits(gradient(ac2.PolicyScope()), gradient(ac2.DisableCheckpointing()))
+    assert same_bits(gradient(ac2.PolicyScope("recompute_all")), gradient(ac2.DisableCheckpointing()))
 
 
 def test_who_hands_out_no_pointer_pays_nothing():
     x = torch.randn(64, requires_grad=True)
-    with ac2.PolicyScope() as scope:
+    with ac2.PolicyScope("recompute_all") as scope:
         y = x.sin().cos().sin().sum()
     held = scope.trace.stats().saved_bytes
     assert held == 64 * 4
@@ -161,7 +161,7 @@ def test_who_hands_out_no_pointer_pays_nothing():
 
 def test_a_result_that_has_handed_out_its_pointer_is_held():
     x = torch.randn(64, requires_grad=True)
-    with ac2.PolicyScope() as scope:
+    with ac2.PolicyScope("recompute_all") as scope:
         z = x.sin()
         z.data_ptr()
         y = z.cos().sum()
@@ -172,7 +172,7 @@ def test_a_result_that_has_handed_out_its_pointer_is_held():
 
 
 def test_the_methods_are_still_those_of_torch():
-    with ac2.PolicyScope():
+    with ac2.PolicyScope("recompute_all"):
         pass
     x = torch.randn(4)
     assert x.numpy().shape == (4,) and x.data_ptr() == x.untyped_storage().data_ptr()
@@ -343,7 +343,7 @@ def test_weights_in_a_mapped_file_are_not_copied(tmp_path):
     torch.save({"w": torch.randn(128, 256)}, tmp_path / "weights.pt")
     w = torch.load(tmp_path / "weights.pt", mmap=True)["w"]
     x = torch.randn(128, 256, requires_grad=True)
-    with ac2.PolicyScope() as scope:
+    with ac2.PolicyScope("recompute_all") as scope:
         y = (x + w).sin().cos().sum()
     stats = scope.trace.stats()
     assert stats.copied_bytes == 0 and stats.saved_bytes == 2 * 128 * 256 * 4  # x and w

@@ -59,7 +59,7 @@ def test_gradients_under_a_budget_are_bitwise_those_of_plain_pytorch(budget):
 
 def test_without_a_policy_all_is_recomputed():
     x = torch.randn(8, requires_grad=True)
-    with ac2.PolicyScope() as scope:
+    with ac2.PolicyScope("recompute_all") as scope:
         y = x.sin().cos().sum()
     held = scope.trace.stats().saved_bytes
     y.backward()
@@ -140,7 +140,7 @@ def test_a_memory_budget_is_made_of_what_memory_budget_takes(make):
 
 
 def test_reports_say_what_they_are_of():
-    with ac2.PolicyScope() as scope:
+    with ac2.PolicyScope("recompute_all") as scope:
         pass
     for report in (ac2.explain, ac2.to_dot, ac2.to_chrome_trace):
         assert report(scope.trace)
@@ -186,7 +186,7 @@ REPLAYED_AT_ONCE = """
         y = x
         for i, block in enumerate(blocks):
             if i < count:
-                with ac2.PolicyScope():
+                with ac2.PolicyScope("recompute_all"):
                     y = block(y)
             else:
                 y = block(y)
@@ -522,22 +522,22 @@ def test_verify_leaves_workspaces_alone_that_a_budget_has_packed():
 
 def test_a_form_for_room_needs_a_budget():
     with pytest.warns(UserWarning, match="forms=.* have no effect"):
-        with ac2.PolicyScope(forms=[ac2.forms.quantized(8)]):
+        with ac2.PolicyScope("recompute_all", forms=[ac2.forms.quantized(8)]):
             pass
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(UserWarning, match="forms=.* have no effect"):
-            with ac2.PolicyScope(forms=[ac2.forms.quantized(8)]):
+            with ac2.PolicyScope("recompute_all", forms=[ac2.forms.quantized(8)]):
                 pass
     assert not ac2.is_checkpoint_enabled()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with ac2.PolicyScope(forms=[ac2.forms.host_memory()], memory_budget="1GiB"):
+        with ac2.PolicyScope("recompute_all", forms=[ac2.forms.host_memory()], memory_budget="1GiB"):
             pass
 
 
 def test_a_scope_is_for_one_region():
-    scope = ac2.PolicyScope()
+    scope = ac2.PolicyScope("recompute_all")
     with pytest.raises(RuntimeError, match="has not been entered"):
         scope.trace
     with pytest.raises(RuntimeError, match="is not open"):
@@ -551,7 +551,7 @@ def test_a_scope_is_for_one_region():
 
 
 def test_scopes_closed_out_of_order_are_an_error_and_closed():
-    outer, inner = ac2.PolicyScope(), ac2.PolicyScope()
+    outer, inner = ac2.PolicyScope("recompute_all"), ac2.PolicyScope("recompute_all")
     outer.__enter__()
     inner.__enter__()
     with pytest.raises(RuntimeError, match="closed out of order"):
@@ -562,7 +562,7 @@ def test_scopes_closed_out_of_order_are_an_error_and_closed():
 
 def test_scopes_of_asyncio_tasks_that_overlap_are_an_error_that_says_so():
     async def train(opened, until):
-        with ac2.PolicyScope():
+        with ac2.PolicyScope("recompute_all"):
             opened.set()
             await until.wait()
 
@@ -584,7 +584,7 @@ def test_scopes_of_asyncio_tasks_that_overlap_are_an_error_that_says_so():
     (error,) = asyncio.run(overlapping())
     assert re.search("A scope is open over an await: the asyncio task 'second' .* the asyncio task 'first' closes", str(error))
     assert not ac2.is_checkpoint_enabled()
-    with ac2.PolicyScope():
+    with ac2.PolicyScope("recompute_all"):
         asyncio.run(in_turns())
     assert not ac2.is_checkpoint_enabled()
 
@@ -598,7 +598,7 @@ def test_errors_have_the_names_of_python_first():
         y.sum().backward()
     del y
     with pytest.warns(UserWarning, match=r"Give the scope one \(memory_budget=; in C\+\+ ScopeOptions::memory_budget\)"):
-        with ac2.PolicyScope(forms=[ac2.forms.quantized(8)]):
+        with ac2.PolicyScope("recompute_all", forms=[ac2.forms.quantized(8)]):
             pass
 
 
@@ -610,7 +610,7 @@ def test_a_list_of_no_ops_is_an_error(name):
 
 def test_an_exception_in_a_region_closes_it():
     with pytest.raises(ZeroDivisionError):
-        with ac2.PolicyScope():
+        with ac2.PolicyScope("recompute_all"):
             torch.randn(4, requires_grad=True).sin()
             1 / 0
     assert not ac2.is_checkpoint_enabled()
@@ -623,7 +623,7 @@ def run_program(text):
 def test_a_region_left_open_at_exit_is_an_error():
     result = run_program("""
         import torch, ac2
-        scope = ac2.PolicyScope()
+        scope = ac2.PolicyScope("recompute_all")
         scope.__enter__()
         x = torch.randn(4, requires_grad=True).sin()
     """)
@@ -635,7 +635,7 @@ def test_a_daemon_thread_that_is_in_a_region_at_exit_has_left_none_open():
         import threading, torch, ac2
         is_open = threading.Event()
         def work():
-            with ac2.PolicyScope():
+            with ac2.PolicyScope("recompute_all"):
                 is_open.set()
                 threading.Event().wait()
         threading.Thread(target=work, daemon=True).start()
@@ -658,7 +658,7 @@ def test_a_graph_that_is_alive_at_exit_does_no_harm():
 
 def test_tags_and_names_decide_for_single_tensors():
     x = torch.randn(8, requires_grad=True)
-    with ac2.PolicyScope() as scope:
+    with ac2.PolicyScope("recompute_all") as scope:
         y = x.sin()
         ac2.tag_with_policy(y, ac2.CheckpointPolicy.MUST_SAVE)
         z = y.cos().sum()
@@ -687,7 +687,7 @@ def test_tags_and_names_reject_what_is_no_tensor():
 
 def test_disable_checkpointing_records_nothing():
     x = torch.randn(8, requires_grad=True)
-    with ac2.PolicyScope() as scope:
+    with ac2.PolicyScope("recompute_all") as scope:
         with ac2.DisableCheckpointing():
             assert not ac2.is_checkpoint_enabled()
             y = x.sin()
@@ -758,7 +758,7 @@ def test_one_call_draws_the_memory_of_one_step_or_several(tmp_path):
 
 def test_reports_of_a_region(tmp_path):
     x = torch.randn(8, requires_grad=True)
-    with ac2.PolicyScope(timeline=True) as scope:
+    with ac2.PolicyScope("recompute_all", timeline=True) as scope:
         y = x.sin().cos().sum()
     y.backward()
     assert "aten::sin" in ac2.explain(scope.trace)
@@ -799,7 +799,7 @@ def test_each_thread_has_regions_of_its_own():
 
 def test_replayed_bytes_do_not_outlive_their_backward():
     x = torch.randn(8, requires_grad=True)
-    with ac2.PolicyScope() as scope:
+    with ac2.PolicyScope("recompute_all") as scope:
         y = x.sin()
         z = y.cos().exp()
         w = z.sum()
@@ -813,7 +813,7 @@ def test_replayed_bytes_do_not_outlive_their_backward():
 
 def test_replayed_bytes_do_not_outlive_a_backward_that_fails():
     x = torch.randn(8, requires_grad=True)
-    with ac2.PolicyScope() as scope:
+    with ac2.PolicyScope("recompute_all") as scope:
         y = x.sin()
         z = y.cos().exp()
         w = z.sum()
@@ -870,7 +870,7 @@ def test_the_default_device_of_backward_does_not_matter():
         return ((torch.rand(4, 4) + torch.arange(4)).exp() * x).sum()
 
     (expected,) = torch.autograd.grad(forward(), x)
-    with ac2.PolicyScope():
+    with ac2.PolicyScope("recompute_all"):
         y = forward()
     with torch.device("meta"):
         (gradient,) = torch.autograd.grad(y, x)

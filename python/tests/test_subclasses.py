@@ -189,7 +189,7 @@ def test_a_subclass_that_pytorch_ships_trains_as_without_a_region(step):
 def test_jagged_tensors_are_recomputed_by_their_values():
     v = values().requires_grad_()
     nt = torch.nested.nested_tensor_from_jagged(v, offsets())
-    with ac2.PolicyScope() as region:
+    with ac2.PolicyScope("recompute_all") as region:
         loss = nt.sin().cos().values().sum()
     held = region.trace.stats().saved_bytes
     loss.backward()
@@ -214,7 +214,7 @@ def test_a_subclass_under_a_mode_that_changes_results(where):
         loss.backward()
         return a.grad
 
-    ours, plain = step(ac2.PolicyScope()), step(ac2.DisableCheckpointing())
+    ours, plain = step(ac2.PolicyScope("recompute_all")), step(ac2.DisableCheckpointing())
     assert same_bits(ours.a, plain.a) and same_bits(ours.b, plain.b)
 
 
@@ -230,7 +230,7 @@ def test_a_wrapper_subclass_is_recomputed_by_its_parts(timeline):
     torch.manual_seed(0)
     parts = torch.randn(8, 8), torch.randn(8, 8)
     ours, plain = (TwoTensor(*(part.clone() for part in parts)).requires_grad_() for _ in range(2))
-    region = ac2.PolicyScope(timeline=timeline)
+    region = ac2.PolicyScope("recompute_all", timeline=timeline)
     held = step(ours, region)
     step(plain, ac2.DisableCheckpointing())
     assert isinstance(ours.grad, TwoTensor)
@@ -268,7 +268,7 @@ class Placed(torch.Tensor):
 def test_a_wrapper_subclass_of_whose_parts_one_is_no_tensor_is_recomputed_by_its_tensors():
     inner = torch.randn(8, 8)
     x = Placed(inner.clone(), object()).requires_grad_()
-    with ac2.PolicyScope() as scope:
+    with ac2.PolicyScope("recompute_all") as scope:
         loss = x.sin().cos().exp().sum()
     assert scope.trace.stats().saved_bytes == 8 * 8 * 4
     assert "Saved whole" not in ac2.explain(scope.trace)
@@ -312,7 +312,7 @@ def test_a_subclass_that_cannot_be_taken_apart_is_saved_whole_and_a_warning_and_
     x = closed()
     with pytest.warns(UserWarning, match=r"class .*test_subclasses\.Closed are saved whole .* Give the class __tensor_flatten__") as warned:
         for _ in range(2):
-            with ac2.PolicyScope(timeline=timeline) as scope:
+            with ac2.PolicyScope("recompute_all", timeline=timeline) as scope:
                 loss = x.sin().cos().sum()
     assert len(warned) == 1
     assert warned[0].filename == __file__
@@ -340,7 +340,7 @@ def test_a_function_finds_a_torch_tensor_in_what_it_saved_of_a_class_with_torch_
             return grad * 2
 
     kinds = []
-    for block in (ac2.PolicyScope(), torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t), ac2.DisableCheckpointing()):
+    for block in (ac2.PolicyScope("recompute_all"), torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t), ac2.DisableCheckpointing()):
         x = torch.ones(2, requires_grad=True)
         with block:
             loss = Saves.apply(x.sin().as_subclass(Named)).sum()
@@ -358,7 +358,7 @@ def test_nothing_is_said_of_subclasses_saved_whole_where_policies_save_or_the_pr
 
 def test_a_wrapper_subclass_that_is_written_in_place_after_it_was_saved_is_an_error():
     a = TwoTensor(torch.randn(4), torch.randn(4)).requires_grad_()
-    with ac2.PolicyScope():
+    with ac2.PolicyScope("recompute_all"):
         b = a * 1
         loss = b.sin().sum()
     with torch.no_grad():

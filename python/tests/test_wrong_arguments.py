@@ -17,7 +17,7 @@ def model():
 
 @contextlib.contextmanager
 def a_scope():
-    with ac2.PolicyScope() as scope:
+    with ac2.PolicyScope("recompute_all") as scope:
         yield scope
 
 
@@ -26,14 +26,14 @@ def planner():
 
 
 @pytest.mark.parametrize("error, text, call", [
-    (TypeError, r"^timeline is 'x.html'; expected True or False", lambda: ac2.PolicyScope(timeline="x.html")),
-    (TypeError, r"^verify is 2; expected True or False", lambda: ac2.PolicyScope(verify=2)),
-    (TypeError, r"^gather_units is 2; expected True or False", lambda: ac2.PolicyScope(gather_units=2)),
-    (TypeError, r"^keep_for_next_backward is 2; expected True", lambda: ac2.PolicyScope(keep_for_next_backward=2)),
+    (TypeError, r"^timeline is 'x.html'; expected True or False", lambda: ac2.PolicyScope("recompute_all", timeline="x.html")),
+    (TypeError, r"^verify is 2; expected True or False", lambda: ac2.PolicyScope("recompute_all", verify=2)),
+    (TypeError, r"^gather_units is 2; expected True or False", lambda: ac2.PolicyScope("recompute_all", gather_units=2)),
+    (TypeError, r"^keep_for_next_backward is 2; expected True", lambda: ac2.PolicyScope("recompute_all", keep_for_next_backward=2)),
     (TypeError, r"^modelled_costs is 3; expected True or False", lambda: ac2.MemoryBudget(5, modelled_costs=3)),
     (TypeError, r"^memory_budget is tensor\(1024.5000\); expected a number", lambda: ac2.PolicyScope(memory_budget=torch.tensor(1024.5))),
     (TypeError, r"^bytes is tensor\(\[1, 2\]\); expected a number", lambda: ac2.MemoryBudget.soft(torch.tensor([1, 2]))),
-    (TypeError, r"^verify is 'no'; expected True or False", lambda: ac2.PolicyScope(verify="no")),
+    (TypeError, r"^verify is 'no'; expected True or False", lambda: ac2.PolicyScope("recompute_all", verify="no")),
     (TypeError, r"^modelled_costs is \[\]; expected", lambda: ac2.PolicyScope(memory_budget=100, modelled_costs=[])),
     (TypeError, r"^off_in_eval is 'yes'; expected", lambda: ac2.checkpoint_wrapper(model(), off_in_eval="yes")),
     (TypeError, r"^whatever_fits was given '1GiB'.*ac2.MemoryBudget\(bytes\)", lambda: ac2.whatever_fits("1GiB")),
@@ -58,7 +58,7 @@ def planner():
      lambda: ac2.apply_checkpointing(model(), check_fn=torch.nn.Linear)),
     (TypeError, r"^apply_checkpointing: modules is Sequential", lambda: ac2.apply_checkpointing(model(), modules=model())),
     (TypeError, r"^write_report was given 3; expected an ac2.Trace", lambda: ac2.write_report(3, "x.html")),
-    (TypeError, r"^write_report was given <ac2.PolicyScope.*scope.trace", lambda: ac2.write_report(ac2.PolicyScope(), "x.html")),
+    (TypeError, r"^write_report was given <ac2.PolicyScope.*scope.trace", lambda: ac2.write_report(ac2.PolicyScope("recompute_all"), "x.html")),
     (TypeError, r"^write_report was given 3; expected an ac2.Trace", lambda: ac2.write_report([3], "x.html")),
     (TypeError, r"^keeps is 3; expected a function", lambda: planner().summarize(3)),
     (TypeError, r"^by_operator was given 'speed'; expected a function", lambda: ac2.by_operator("speed")),
@@ -80,12 +80,12 @@ def planner():
     (TypeError, r"^ac2.SaveWithHooks was called as SaveWithHooks\(1, 2\); expected SaveWithHooks\(pack: Callable, unpack: Callable\)\.$",
      lambda: ac2.SaveWithHooks(1, 2)),
     (TypeError, r"^forms\[1\] is 8; expected a form: ac2.forms.one_bit\(\), or an object of a class that is derived from ac2.Form\.$",
-     lambda: ac2.PolicyScope(forms=[ac2.forms.one_bit(), 8])),
+     lambda: ac2.PolicyScope("recompute_all", forms=[ac2.forms.one_bit(), 8])),
     (TypeError, r"^forms\[0\] is <function one_bit", lambda: ac2.plan(lambda: None, 8, forms=[ac2.forms.one_bit])),
     (TypeError, r"^forms is ac2.forms.one_bit\(\); expected a list", lambda: ac2.load_plan("x", forms=ac2.forms.one_bit())),
     (TypeError, r"^forms is 'speed'; expected a list", lambda: ac2.checkpoint_wrapper(model(), forms="speed")),
     (ValueError, r"^forms has the form \"one bit\" twice\. Give each form once",
-     lambda: ac2.PolicyScope(forms=[ac2.forms.one_bit(), ac2.forms.one_bit()])),
+     lambda: ac2.PolicyScope("recompute_all", forms=[ac2.forms.one_bit(), ac2.forms.one_bit()])),
     (ValueError, r"^ac2.forms.quantized was given 3 bits; expected 8 or 4", lambda: ac2.forms.quantized(3)),
     (TypeError, r"^ac2.forms.quantized was given '8' as its bits; expected a whole number", lambda: ac2.forms.quantized("8")),
     (ValueError, r"^ac2.forms.quantized was given the seed -1", lambda: ac2.forms.quantized(8, seed=-1)),
@@ -130,7 +130,7 @@ def test_options_that_are_off_or_on_take_what_stands_for_it():
     import numpy
 
     for flag in (None, False, True, 0, 1, numpy.True_):
-        ac2.PolicyScope(timeline=flag)
+        ac2.PolicyScope("recompute_all", timeline=flag)
 
 
 @pytest.mark.parametrize("guard", [ac2.DisableCheckpointing, ac2.SaveScope, ac2.RecomputeScope], ids=lambda kind: kind.__name__)

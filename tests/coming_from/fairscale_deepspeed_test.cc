@@ -123,7 +123,7 @@ TEST_F(FairscaleTest, TellsWhetherItIsRecordingOrRecomputing) {
   seen.clear();
   at::Tensor y;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     EXPECT_TRUE(is_checkpoint_enabled());
     EXPECT_FALSE(ac2::is_recomputing());
     y = x * looking(constant({4, 4}));
@@ -146,7 +146,7 @@ TEST_F(DeepSpeedTest, AFunctionIsCheckpointed) {
 TEST_F(DeepSpeedTest, AnInputIsTaggedToBeOffloaded) {
   expect_same_and_replays(
       [&] {
-        ac2::PolicyScope scope;
+        ac2::PolicyScope scope("recompute_all");
         watch(scope);
         const at::Tensor input = x.sin();
         ac2::tag_with_policy(input, ac2::CheckpointPolicy::MUST_CPU_OFFLOAD);
@@ -179,7 +179,7 @@ TEST_F(DeepSpeedTest, RandomOpsReplayOnTheStateOfTheGeneratorTheyDrewFrom) {
   };
   const Stats stats = expect_same(
       [&] {
-        ac2::PolicyScope scope;
+        ac2::PolicyScope scope("recompute_all");
         watch(scope);
         return fn();
       },
@@ -191,7 +191,7 @@ TEST_F(DeepSpeedTest, RandomOpsReplayOnTheStateOfTheGeneratorTheyDrewFrom) {
 
 TEST_F(DeepSpeedTest, AForwardWithoutBackwardLeavesNothing) {
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     products(x, w);
   }
   EXPECT_EQ(ac2::live_node_count(), 0);

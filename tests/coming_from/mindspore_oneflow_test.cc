@@ -50,7 +50,7 @@ TEST_F(MindSporeTest, ABlockIsRecomputedWithItsOutputOrWithoutIt) {
     auto recomputed = ac2::checkpoint_wrapper(block, "recompute_all", options);
     expect_same_and_replays(
         [&] {
-          PolicyScope scope;
+          PolicyScope scope("recompute_all");
           watch(scope);
           return wave(recomputed->forward(x));
         },
@@ -81,7 +81,7 @@ TEST_F(MindSporeTest, OneCallIsRecomputed) {
 TEST_F(MindSporeTest, OneCallOfARecomputedCellIsSaved) {
   expect_same_and_replays(
       [&] {
-        PolicyScope scope;
+        PolicyScope scope("recompute_all");
         watch(scope);
         at::Tensor h;
         {

@@ -98,7 +98,7 @@ TEST_F(PythonAc2Test, AFunctionSeesTheResults) {
 TEST_F(PythonAc2Test, ATagSavesOneTensor) {
   expect_same_and_replays(
       [&] {
-        PolicyScope scope;
+        PolicyScope scope("recompute_all");
         watch(scope);
         at::Tensor z = x.mm(w);
         ac2::tag_with_policy(z, ac2::CheckpointPolicy::MUST_SAVE);
@@ -139,7 +139,7 @@ TEST_F(PythonAc2Test, ATagMayHaveHooks) {
                             [](const c10::IValue& packed) { return packed.toTensor().to(at::kFloat); }};
   const Stats stats = expect_same(
       [&] {
-        PolicyScope scope;
+        PolicyScope scope("recompute_all");
         watch(scope);
         at::Tensor z = x.mm(w);
         ac2::tag_with_policy(z, hooks);
@@ -151,7 +151,7 @@ TEST_F(PythonAc2Test, ATagMayHaveHooks) {
 
 TEST_F(PythonAc2Test, TellsWhetherARegionIsOpen) {
   EXPECT_FALSE(ac2::is_checkpoint_enabled());
-  PolicyScope scope;
+  PolicyScope scope("recompute_all");
   EXPECT_TRUE(is_checkpoint_enabled());
 }
 

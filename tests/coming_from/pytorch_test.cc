@@ -63,7 +63,7 @@ TEST_F(PytorchTest, RandomNumbersAreDrawnAgainFromTheStateThatTheOpFound) {
   const auto fn = [&] { return wave(at::dropout(x, 0.5, /*train=*/true)) * at::rand({4, 4}); };
   const Stats stats = expect_same(
       [&] {
-        ac2::PolicyScope scope;
+        ac2::PolicyScope scope("recompute_all");
         watch(scope);
         return fn();
       },
@@ -105,7 +105,7 @@ TEST_F(PytorchTest, AnEnvironmentVariableVerifiesEveryRegionAndTheErrorNamesTheO
   setenv("AC2_VERIFY", "1", /*overwrite=*/1);
   std::string message;
   {
-    ac2::PolicyScope scope;
+    ac2::PolicyScope scope("recompute_all");
     at::Tensor s = x.sin();
     s.mutable_data_ptr<float>()[0] = 5;
     try {
@@ -126,7 +126,7 @@ TEST_F(PytorchTest, OnlyWhatIsNeededIsReplayed) {
   };
   const Stats stats = expect_same(
       [&] {
-        ac2::PolicyScope scope;
+        ac2::PolicyScope scope("recompute_all");
         watch(scope);
         return fn();
       },
@@ -208,7 +208,7 @@ TEST_F(PytorchTest, OffloadingSavesWhereItIsOnTheCpu) {
 TEST_F(PytorchTest, WhatBackwardNeedsMayBeOverwritten) {
   const Stats stats = expect_same(
       [&] {
-        ac2::PolicyScope scope;
+        ac2::PolicyScope scope("recompute_all");
         watch(scope);
         at::Tensor b = x.clone();
         at::Tensor y = (b * b).sum();

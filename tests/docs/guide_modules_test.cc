@@ -86,7 +86,7 @@ TEST_F(GuideModulesTest, PartsOfAFinishedModel) {
 }
 
 TEST_F(GuideModulesTest, SingleCalls) {
-  PolicyScope scope;
+  PolicyScope scope("recompute_all");
   at::Tensor y;
   {
     ac2::RecomputeScope recompute;
@@ -146,7 +146,7 @@ TEST_F(GuideModulesTest, WhatCannotBeReachedAndWhatToDo) {
 
 TEST_F(GuideModulesTest, SingleOpsByPlace) {
   SavedAttention model;
-  PolicyScope scope;
+  PolicyScope scope("recompute_all");
   model.forward(x).sum().backward();
   EXPECT_EQ(model.attention->regions, 1);
   EXPECT_GT(scope.trace()->stats().recomputed_ops, 0);

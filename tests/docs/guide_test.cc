@@ -62,7 +62,7 @@ class GuideTest : public CleanTest {
 };
 
 TEST_F(GuideTest, ARegionWithinWhatTheMachineHas) {
-  ac2::PolicyScope scope({.memory_budget = ac2::whatever_fits()});
+  ac2::PolicyScope scope;
   const at::Tensor y = x.sin().cos();
   y.sum().backward();
   EXPECT_EQ(scope.trace()->stats().recomputed_ops, 0);
@@ -236,7 +236,7 @@ TEST_F(GuideTest, APolicyByItsName) {
 }
 
 TEST_F(GuideTest, OptionsAlone) {
-  ac2::PolicyScope scope({.verify = true});
+  ac2::PolicyScope scope("recompute_all", {.verify = true});
   const at::Tensor y = x.sin().cos();
   y.sum().backward();
   EXPECT_EQ(scope.trace()->stats().recomputed_ops, 1);
@@ -354,7 +354,7 @@ TEST_F(GuideTest, ATag) {
 TEST_F(GuideTest, WhereAmI) {
   EXPECT_FALSE(ac2::is_checkpoint_enabled());
   EXPECT_FALSE(ac2::current_decision("aten::_softmax"));
-  PolicyScope scope;
+  PolicyScope scope("recompute_all");
   EXPECT_TRUE(ac2::is_checkpoint_enabled());
   EXPECT_FALSE(ac2::is_recomputing());
   EXPECT_FALSE(ac2::current_decision("aten::_softmax")->saves());
@@ -387,7 +387,7 @@ TEST_F(GuideTest, SeeWhatHappened) {
   EXPECT_THAT(ac2::to_dot(*trace), HasSubstr("every other block"));
   EXPECT_THAT(ac2::explain_held(), HasSubstr("ac2's regions hold"));
   EXPECT_TRUE(std::filesystem::exists("report.html"));
-  const PolicyScope scope;
+  const PolicyScope scope("recompute_all");
   EXPECT_EQ(scope.trace()->stats().saved_bytes, 0);
 }
 

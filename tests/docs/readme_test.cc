@@ -62,7 +62,7 @@ TEST_F(ReadmeTest, WhatFitsIsKept) {
   Model model;
   torch::Tensor gradient;
   {
-    ac2::PolicyScope scope({.memory_budget = ac2::whatever_fits()});
+    ac2::PolicyScope scope;
     torch::Tensor loss = model->forward(x).sum();
     loss.backward();
     EXPECT_EQ(scope.trace()->stats().recomputed_ops, 0);

@@ -32,7 +32,7 @@ bool contains(const std::string& text, const char* part) {
 TEST_F(ErrorsTest, UserCodeThatThrowsLeavesTheThreadClean) {
   at::Tensor x = sample({4});
   std::string message = thrown_by([&] {
-    PolicyScope outer;
+    PolicyScope outer("recompute_all");
     PolicyScope inner("must_save_all");
     DisableCheckpointing disable;
     at::Tensor y = x.sin().cos();
@@ -57,7 +57,7 @@ TEST_F(ErrorsTest, AKernelThatThrowsIsAsIfItHadNotRun) {
   at::Tensor y;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     at::Tensor s = x.sin();
     expect_error([&] { s.mm(at::ones({3, 3})); }, {"mat1"});
@@ -73,7 +73,7 @@ TEST_F(ErrorsTest, AWriteThatThrowsMayHaveWrittenSoWhatIsThereIsKept) {
   at::Tensor y;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     at::Tensor s = x.sin();
     expect_error([&] { s.add_(at::ones({4, 5})); }, {"size"});
@@ -89,7 +89,7 @@ TEST_F(ErrorsTest, AChangeOfSizesThatThrowsIsNoNewVersion) {
   at::Tensor factor = at::ones({2, 2, 2});
   at::Tensor y;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     y = (x * factor).cos();
     expect_error([&] { factor.t_(); }, {"t_"});
   }
@@ -212,7 +212,7 @@ TEST_F(ErrorsTest, AKernelThatThrowsInReplayReachesTheUserAndMayBeTriedAgain) {
   std::shared_ptr<const Trace> trace;
   at::Tensor y;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     y = fn(x);
   }
@@ -232,7 +232,7 @@ TEST_F(ErrorsTest, AHookThatThrowsInBackwardLeavesNothingReplayed) {
   std::shared_ptr<const Trace> trace;
   bool fail = true;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     at::Tensor s = x.sin().sin();
     s.register_hook([&](const at::Tensor& g) {

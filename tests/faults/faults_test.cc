@@ -261,7 +261,7 @@ TEST_F(FaultsTest, AGraphIsCancelledHalfWayThroughBackwardOnAnotherThread) {
     std::shared_ptr<const Trace> trace;
     at::Tensor y;
     {
-      PolicyScope scope;
+      PolicyScope scope("recompute_all");
       trace = scope.trace();
       at::Tensor middle = x.sin().cos().sin();
       middle.register_hook([&](const at::Tensor&) -> at::Tensor {

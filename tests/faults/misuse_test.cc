@@ -118,7 +118,7 @@ TEST_F(MisuseTest, AMemoryBudgetMustBePositive) {
 
 TEST_F(MisuseTest, ARefusedInnerScopeLeavesTheOuter) {
   at::Tensor x = sample({4});
-  PolicyScope outer;
+  PolicyScope outer("recompute_all");
   error_of([] { PolicyScope inner("recompute_all", {.memory_budget = 0}); });
   error_of([] { PolicyScope inner(Policy::factory([]() -> PolicyFn { return {}; })); });
   EXPECT_TRUE(is_checkpoint_enabled());

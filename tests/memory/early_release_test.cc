@@ -126,7 +126,7 @@ TEST_P(SameKernelsWithoutGradientsTest, RecomputingAllInOneRegionForwardHoldsNoM
     const torch::NoGradGuard no_grad;
     without = forward();
   }
-  const PolicyScope scope;
+  const PolicyScope scope("recompute_all");
   EXPECT_EQ(forward(), without);
 }
 

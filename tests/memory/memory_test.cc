@@ -48,7 +48,7 @@ TEST_F(MemoryTest, APlainChainHoldsEveryResult) {
 TEST_F(MemoryTest, RecomputeAllHoldsTheOutputAloneAndTemporariesDie) {
   at::Tensor x = sample({kElements});
   at::Tensor y;
-  PolicyScope scope;
+  PolicyScope scope("recompute_all");
   auto [held, peak] = held_and_peak([&] { y = sines(x, 6); });
   EXPECT_EQ(held, kBytes);                                // y
   EXPECT_EQ(peak, 2 * kBytes);                            // an op's input and its result
@@ -174,7 +174,7 @@ TEST_F(MemoryTest, ASelectivePolicyHoldsWhatItNames) {
 
 TEST_F(MemoryTest, AnInputIsCountedOnceHoweverManyOpsNeedIt) {
   at::Tensor x = sample({kElements});
-  PolicyScope scope;
+  PolicyScope scope("recompute_all");
   at::Tensor y = x.sin() + x.cos() * x + x.view({2, -1}).t().exp().flatten();
   EXPECT_EQ(scope.trace()->stats().saved_bytes, kBytes);
 }

@@ -498,7 +498,7 @@ TEST_F(PlanTest, RejectsAStepWithNothingToPlan) {
 }
 
 TEST_F(PlanTest, RejectsToPlanInsideARegion) {
-  PolicyScope scope;
+  PolicyScope scope("recompute_all");
   expect_error([] { plan([] {}, 100); }, {"inside a region"});
 }
 

@@ -533,7 +533,7 @@ TEST_F(CheckpointedTest, OffloadedInputsAreKeptInARegionThatRecomputes) {
     at::Tensor y;
     std::shared_ptr<const Trace> trace;
     {
-      PolicyScope scope;
+      PolicyScope scope("recompute_all");
       trace = scope.trace();
       y = module->forward(x.exp().sin());
     }

@@ -272,12 +272,12 @@ TEST_F(CopiesForRoomTest, ThreadsShareABudgetThatCopies) {
 
 TEST_F(CopiesForRoomTest, SaysThatItHasNoEffectWithoutABudget) {
   const Warnings warnings;
-  { const PolicyScope scope({.forms = to_host()}); }
+  { const PolicyScope scope("recompute_all", {.forms = to_host()}); }
   ASSERT_EQ(warnings.messages.size(), 1);
   EXPECT_NE(warnings.messages[0].find("(ScopeOptions::forms; in Python forms=) have no effect"), std::string::npos);
   {
     const PolicyScope outer({.memory_budget = MemoryBudget(1 << 20)});
-    const PolicyScope inner({.forms = to_host()});
+    const PolicyScope inner("recompute_all", {.forms = to_host()});
   }
   EXPECT_EQ(warnings.messages.size(), 1);
 }

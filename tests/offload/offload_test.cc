@@ -109,7 +109,7 @@ TEST_F(OffloadBytesTest, InnerScopesSayHowFromThereOn) {
     y = y.sin();
   }
   EXPECT_EQ(scope.trace()->stats().offloaded_bytes, 0);
-  PolicyScope inner({.offload = all_sizes()});
+  PolicyScope inner("recompute_all", {.offload = all_sizes()});
   y = sines(y, 3);
   EXPECT_EQ(scope.trace()->stats().offloaded_bytes, 2 * kBytes);
 }
@@ -285,11 +285,14 @@ TEST_F(OffloadBytesTest, CpuAndMetaTensorsAreSavedWhereTheyAreAndThatIsSaidOnce)
 }
 
 TEST_F(OffloadBytesTest, OptionsBelowZeroAreErrors) {
-  expect_error([] { PolicyScope scope({.offload = OffloadOptions{.min_bytes = -1}}); },
+  expect_error([] { PolicyScope scope("recompute_all", {.offload = OffloadOptions{.min_bytes = -1}}); },
                {"OffloadOptions::min_bytes is -1; expected a number of bytes, 0 or more"});
-  expect_error([] { PolicyScope scope({.offload = OffloadOptions{.read_ahead_bytes = -1}}); }, {"read_ahead_bytes"});
-  expect_error([] { PolicyScope scope({.offload = OffloadOptions{.in_flight_bytes = -1}}); }, {"in_flight_bytes"});
-  expect_error([] { PolicyScope scope({.offload = OffloadOptions{.max_pinned_bytes = -2}}); }, {"max_pinned_bytes"});
+  expect_error([] { PolicyScope scope("recompute_all", {.offload = OffloadOptions{.read_ahead_bytes = -1}}); },
+               {"read_ahead_bytes"});
+  expect_error([] { PolicyScope scope("recompute_all", {.offload = OffloadOptions{.in_flight_bytes = -1}}); },
+               {"in_flight_bytes"});
+  expect_error([] { PolicyScope scope("recompute_all", {.offload = OffloadOptions{.max_pinned_bytes = -2}}); },
+               {"max_pinned_bytes"});
 }
 
 }  // namespace

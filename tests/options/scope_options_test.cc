@@ -28,11 +28,42 @@ class ScopeOptionsTest : public CleanTest {
   TraceStats in_forward_;
 };
 
-TEST_F(ScopeOptionsTest, OptionsWithoutABudgetRecomputeAll) {
-  EXPECT_EQ(run({}).recomputed_ops, 1);
-  EXPECT_EQ(run({.verify = true}).recomputed_ops, 1);
-  EXPECT_EQ(run({.timeline = true}).recomputed_ops, 1);
-  EXPECT_EQ(run({.offload = OffloadOptions{.inputs = true}}).recomputed_ops, 1);
+TEST_F(ScopeOptionsTest, AScopeWithoutAPolicyKeepsWhatTheMachineHasRoomFor) {
+  EXPECT_EQ(run({}).recomputed_ops, 0);
+  EXPECT_EQ(run({.verify = true}).recomputed_ops, 0);
+  EXPECT_EQ(run({.timeline = true}).recomputed_ops, 0);
+  EXPECT_EQ(run({.modelled_costs = true}).recomputed_ops, 0);
+  EXPECT_EQ(run({.offload = OffloadOptions{.inputs = true}}).recomputed_ops, 0);
+  const Warnings warnings;
+  EXPECT_EQ(run({.forms = {forms::one_bit()}}).recomputed_ops, 0);
+  EXPECT_TRUE(warnings.messages.empty());
+}
+
+TEST_F(ScopeOptionsTest, AScopeGivenNothingIsUnderTheBudgetWithoutANumber) {
+  const MemoryBudget budget = whatever_fits();
+  const int64_t before = budget.held_bytes();
+  at::Tensor y;
+  {
+    PolicyScope scope;
+    y = x_.sin().cos();
+    EXPECT_EQ(budget.held_bytes() - before, 64 * 4);  // what sin has made
+  }
+  {
+    PolicyScope scope({});
+    const at::Tensor z = x_.sin().cos();
+    EXPECT_EQ(budget.held_bytes() - before, 2 * 64 * 4);
+  }
+  EXPECT_TRUE(same_bits(gradient_of(y, x_), gradient_of(x_.sin().cos(), x_)));
+  y = at::Tensor();
+  EXPECT_EQ(budget.held_bytes(), before);
+}
+
+TEST_F(ScopeOptionsTest, APolicyWithoutABudgetIsUnderNone) {
+  const MemoryBudget budget = whatever_fits();
+  const int64_t before = budget.held_bytes();
+  const PolicyScope scope(PREFER_SAVE, {.timeline = true});
+  const at::Tensor y = x_.sin().cos();
+  EXPECT_EQ(budget.held_bytes(), before);
 }
 
 TEST_F(ScopeOptionsTest, OptionsWithABudgetKeepWhatFits) {
@@ -45,15 +76,16 @@ TEST_F(ScopeOptionsTest, ModelledCostsThatWouldHaveNoEffectAreAnError) {
   const MemoryBudget timed(1 << 20), modelled(1 << 20, /*modelled_costs=*/true);
   expect_error([&] { run({.memory_budget = timed, .modelled_costs = true}); },
                {"modelled_costs", "MemoryBudget that times ops", "MemoryBudget(bytes, true)"});
-  expect_error([&] { run({.modelled_costs = true}); }, {"modelled_costs", "without a memory_budget"});
+  expect_error([&] { const PolicyScope scope("recompute_all", {.modelled_costs = true}); },
+               {"modelled_costs", "without a memory_budget"});
   EXPECT_EQ(run({.memory_budget = modelled, .modelled_costs = true}).recomputed_ops, 0);
   EXPECT_EQ(run({.memory_budget = 1 << 20, .modelled_costs = true}).recomputed_ops, 0);
 }
 
-TEST_F(ScopeOptionsTest, VerifyWithoutAPolicyChecksReplays) {
+TEST_F(ScopeOptionsTest, VerifyChecksReplays) {
   at::Tensor y;
   {
-    PolicyScope scope({.verify = true});
+    PolicyScope scope("recompute_all", {.verify = true});
     y = x_.sin().cos();
   }
   x_.data_ptr<float>()[0] += 1;  // not seen by autograd: the replay of sin has another input than forward had
@@ -61,15 +93,16 @@ TEST_F(ScopeOptionsTest, VerifyWithoutAPolicyChecksReplays) {
 }
 
 TEST_F(ScopeOptionsTest, AnInnerScopeSaysTheSameOfTheOpsInsideIt) {
-  PolicyScope outer(PREFER_SAVE);
-  const at::Tensor saved = x_.sin();
+  PolicyScope outer("recompute_all");
+  const at::Tensor recomputed = x_.sin();
   at::Tensor y;
   {
     PolicyScope inner({.timeline = true});
-    y = saved.cos().sin();
+    y = recomputed.cos().sin();
+    EXPECT_EQ(whatever_fits().held_bytes(), 2 * 64 * 4);
   }
   y.sum().backward();
-  EXPECT_EQ(outer.trace()->stats().recomputed_ops, 1);  // cos, whose result backward needs
+  EXPECT_EQ(outer.trace()->stats().recomputed_ops, 0);  // the region is under the inner scope's budget from there on
 }
 
 TEST_F(ScopeOptionsTest, ABudgetIsBytesOrShared) {

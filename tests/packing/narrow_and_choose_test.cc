@@ -170,7 +170,7 @@ TEST_F(NarrowAndChooseTest, AFormOfAnInnerScopeEndsWithIt) {
                               [](const c10::IValue& packed) { return packed.toTensor().to(at::kFloat); }};
   PolicyScope outer({.memory_budget = MemoryBudget(6 * kMatrix, /*modelled_costs=*/true)});
   {
-    const PolicyScope inner({.forms = {form_of(form)}});
+    const PolicyScope inner("recompute_all", {.forms = {form_of(form)}});
     x_.mm(w_).sum();
   }
   at::Tensor y = x_;

@@ -259,7 +259,7 @@ TEST_F(NarrowForRoomTest, VerifyModeExemptsWhatWasPacked) {
 
 TEST_F(NarrowForRoomTest, SaysThatItHasNoEffectWithoutABudget) {
   const Warnings warnings;
-  { const PolicyScope scope({.forms = {forms::quantized(8)}}); }
+  { const PolicyScope scope("recompute_all", {.forms = {forms::quantized(8)}}); }
   ASSERT_EQ(warnings.messages.size(), 1);
   EXPECT_NE(warnings.messages[0].find("(ScopeOptions::forms; in Python forms=) have no effect"), std::string::npos);
 }

@@ -323,7 +323,7 @@ TEST_F(SaveWithHooksTest, WhatItWasMadeOfIsNotLookedAt) {
   at::Tensor of_values, of_indices;
   const at::Tensor input = x.detach().clone();
   {
-    const PolicyScope scope;
+    const PolicyScope scope("recompute_all");
     const auto [values, indices] = input.max(0);
     tag_with_policy(values, counting(calls));
     of_values = w * values;

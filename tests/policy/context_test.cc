@@ -20,7 +20,7 @@ using ContextTest = CleanTest;
 
 TEST_F(ContextTest, IsNullWhereNothingIsRecorded) {
   EXPECT_EQ(current_decision("aten::mm"), std::nullopt);
-  PolicyScope scope;
+  PolicyScope scope("recompute_all");
   EXPECT_TRUE(current_decision("aten::mm"));
   DisableCheckpointing disable;
   EXPECT_EQ(current_decision("aten::mm"), std::nullopt);
@@ -36,12 +36,12 @@ TEST_F(ContextTest, IsNullInABackwardInsideARegion) {
     }
   };
   at::Tensor x = sample({4});
-  PolicyScope scope;
+  PolicyScope scope("recompute_all");
   EXPECT_TRUE(gradient_of(Asks::apply(x), x).defined());
 }
 
 TEST_F(ContextTest, ResolvesTheOpenScopes) {
-  PolicyScope outer;
+  PolicyScope outer("recompute_all");
   EXPECT_EQ(current_decision("aten::mm"), PolicyDecision(PREFER_RECOMPUTE));
   {
     PolicyScope inner(policies::save_compute_intensive());
@@ -74,7 +74,7 @@ TEST_F(ContextTest, IsWhatTheOpIsThenDecided) {
 
 TEST_F(ContextTest, RejectsAnUnknownOpAndSuggestsTheNearest) {
   expect_error([] { current_decision("aten::_sofmax"); }, {"current_decision", "aten::_sofmax", "aten::_softmax"});
-  PolicyScope scope;
+  PolicyScope scope("recompute_all");
   expect_error([] { current_decision("aten::_sofmax"); }, {"current_decision", "aten::_sofmax", "aten::_softmax"});
   expect_error([] { current_decision("aten::add.Tensr"); }, {"aten::add", "no overload", "Tensor"});
   expect_error([] { current_decision("aten::*mm*"); }, {"is a pattern", "one operator"});
@@ -119,7 +119,7 @@ TEST_F(ContextTest, ACallableSeesTheIndexOfTheNextOpAndMayRunOps) {
 
 TEST_F(ContextTest, TheCallMustFitTheSchema) {
   at::Tensor x = sample({4});
-  PolicyScope scope;
+  PolicyScope scope("recompute_all");
   EXPECT_EQ(current_decision("aten::sin", {x}, {x}), PolicyDecision(PREFER_RECOMPUTE));
   expect_error([&] { current_decision("aten::sin", {x, x}, {x}); }, {"aten::sin", "takes 1", "2 inputs"});
   expect_error([&] { current_decision("aten::add", {x, x, 1}, {x}); }, {"several overloads", "aten::add.Tensor"});

@@ -117,7 +117,7 @@ TEST_F(TagTest, HoldsForOneTensorAlone) {
   at::Tensor y;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     at::Tensor a = x.sin();
     tag_with_policy(a, MUST_SAVE);
@@ -134,7 +134,7 @@ TEST_F(TagTest, TheLastTagOfATensorCounts) {
   at::Tensor y;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     at::Tensor s = x.sin();
     tag_with_policy(s, MUST_SAVE);
@@ -187,7 +187,7 @@ TEST_F(TagTest, ATaggedTensorThatIsOverwrittenBeforeItIsNeededIsNotCopied) {
   at::Tensor y;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     at::Tensor s = x.sin();
     tag_with_policy(s, MUST_SAVE);
@@ -206,7 +206,7 @@ TEST_F(TagTest, ATaggedTensorThatIsNeededIsCopiedBeforeItIsOverwritten) {
   at::Tensor y;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     at::Tensor s = x.sin();
     tag_with_policy(s, MUST_SAVE);
@@ -226,7 +226,7 @@ TEST_F(TagTest, AWrittenTensorIsSavedAsItIsNow) {
   at::Tensor y;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     at::Tensor s = x.sin();
     s.add_(1);
@@ -243,7 +243,7 @@ TEST_F(TagTest, RecomputingARegionsInputIsNoOp) {
   at::Tensor y;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     tag_with_policy(x, MUST_RECOMPUTE);
     tag_with_policy(x, PREFER_RECOMPUTE);
@@ -265,7 +265,7 @@ TEST_F(TagTest, OutsideARegionATagIsNoOp) {
 }
 
 TEST_F(TagTest, AnUndefinedTensorIsRefused) {
-  PolicyScope scope;
+  PolicyScope scope("recompute_all");
   expect_error([] { tag_with_policy(at::Tensor(), MUST_SAVE); }, {"undefined"});
   expect_error([] { tag_with_policy(at::Tensor(), MUST_RECOMPUTE); }, {"undefined"});
 }
@@ -274,7 +274,7 @@ TEST_F(TagTest, AnInferenceTensorCannotBeSaved) {
   at::Tensor x = sample({4});
   at::Tensor y;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     at::Tensor inference;
     {
       c10::InferenceMode guard;
@@ -329,7 +329,7 @@ TEST_F(TagTest, WorksInsideAnInnerScope) {
   at::Tensor y;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope outer;
+    PolicyScope outer("recompute_all");
     trace = outer.trace();
     at::Tensor s = x.sin();
     {

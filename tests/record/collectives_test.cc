@@ -103,7 +103,7 @@ TEST_F(CollectivesTest, ACollectiveIsNotReplayedUnderAnyPolicy) {
 
 TEST_F(CollectivesTest, WhatACollectiveReturnsIsHeldWhileBackwardNeedsIt) {
   const at::Tensor x = sample({16});
-  PolicyScope scope;
+  PolicyScope scope("recompute_all");
   at::Tensor result = after("_c10d_functional::ac2_exchange")({x})[0];
   EXPECT_EQ(scope.trace()->stats().saved_bytes, 2 * 16 * 4);  // x, and what was exchanged
   result.sum().backward();
@@ -113,7 +113,7 @@ TEST_F(CollectivesTest, WhatACollectiveReturnsIsHeldWhileBackwardNeedsIt) {
 // A value that autograd does not want, and no replay takes, dies with the program's reference.
 TEST_F(CollectivesTest, ABufferOfACollectiveDiesWithTheProgramsReference) {
   const at::Tensor x = sample({16});
-  PolicyScope scope;
+  PolicyScope scope("recompute_all");
   c10::weak_intrusive_ptr<c10::StorageImpl> buffer{c10::intrusive_ptr<c10::StorageImpl>()};
   {
     const at::NoGradGuard no_grad;
@@ -126,7 +126,7 @@ TEST_F(CollectivesTest, ABufferOfACollectiveDiesWithTheProgramsReference) {
 TEST_F(CollectivesTest, TheUserMayHaveOneReplayed) {
   const at::Tensor x = sample({4, 3});
   {
-    const PolicyScope scope;
+    const PolicyScope scope("recompute_all");
     at::Tensor result;
     {
       const RecomputeScope recompute;
@@ -159,7 +159,7 @@ TEST_F(CollectivesTest, OneThatIsReplayedOnRequestIsReplayedWhoeverHasTheResult)
   at::Tensor kept;
   at::Tensor loss;
   {
-    const PolicyScope scope;
+    const PolicyScope scope("recompute_all");
     const RecomputeScope recompute;
     kept = Exchange::apply(x.sin(), "_c10d_functional::ac2_exchange");
     loss = kept.sin().sum();
@@ -336,7 +336,7 @@ TEST_F(CollectivesTest, NoResultIsPackedBeforeTheWaitUnderAPolicyThatPacksAll) {
 TEST_F(CollectivesTest, AResultThatATagHasPackedIsPackedIfItIsSavedAfterTheWait) {
   const at::Tensor factor = sample({4}), bytes = constant({4});
   int packs = 0;
-  const PolicyScope scope;
+  const PolicyScope scope("recompute_all");
   at::Tensor product;
   {
     at::Tensor result = call("_c10d_functional::ac2_exchange", sample({4}).detach());
@@ -354,7 +354,7 @@ TEST_F(CollectivesTest, AResultThatATagHasPackedIsPackedIfItIsSavedAfterTheWait)
 TEST_F(CollectivesTest, WhatACollectiveOverwritesIsCopiedBeforeAndNotAfter) {
   const at::Tensor factor = sample({4}), before = constant({4}), bytes = constant({4});
   at::Tensor buffer = before.clone();
-  const PolicyScope scope;
+  const PolicyScope scope("recompute_all");
   at::Tensor product, second;
   {
     product = buffer * factor;  // autograd saves the buffer
@@ -375,7 +375,7 @@ TEST_F(CollectivesTest, WhatACollectiveOverwritesIsCopiedBeforeAndNotAfter) {
 
 TEST_F(CollectivesTest, AWriteAfterTheWaitIsSeen) {
   const at::Tensor factor = sample({4});
-  const PolicyScope scope;
+  const PolicyScope scope("recompute_all");
   const at::Tensor result = wait_for(call("_c10d_functional::ac2_exchange", sample({4}).detach()));
   const at::Tensor product = result * factor;
   arrive(result);

@@ -126,7 +126,7 @@ TEST_F(ForeignMemoryTest, WhateverTakesFewerBytesIsHeld) {
   at::Tensor loss;
   std::shared_ptr<const Trace> trace;
   {
-    const PolicyScope scope;
+    const PolicyScope scope("recompute_all");
     trace = scope.trace();
     loss = (bytes.tensor().to(at::kFloat) * x).sum();  // a copy of the buffer
     EXPECT_EQ(trace->stats().copied_bytes, kNumbers);
@@ -145,7 +145,7 @@ TEST_F(ForeignMemoryTest, ABufferIsCopiedOnceForAllThatReadItAsLongAsItStays) {
   at::Tensor loss;
   std::shared_ptr<const Trace> trace;
   {
-    const PolicyScope scope;
+    const PolicyScope scope("recompute_all");
     trace = scope.trace();
     loss = (buffer.tensor().to(at::kFloat) * x).sum();
     const at::Tensor again = buffer.tensor();
@@ -161,7 +161,7 @@ TEST_F(ForeignMemoryTest, ABufferIsCopiedOnceForAllThatReadItAsLongAsItStays) {
 
 TEST_F(ForeignMemoryTest, WhatNothingComesToNeedIsNotHeld) {
   Buffer<uint8_t> buffer;
-  const PolicyScope scope;
+  const PolicyScope scope("recompute_all");
   { const at::Tensor dropped = buffer.tensor().to(at::kFloat) + 1; }
   EXPECT_EQ(scope.trace()->stats().saved_bytes, 0);
 }
@@ -257,7 +257,7 @@ void expect_to_be_read_again(const at::Tensor& tensor) {
   at::Tensor loss;
   std::shared_ptr<const Trace> trace;
   {
-    const PolicyScope scope;
+    const PolicyScope scope("recompute_all");
     trace = scope.trace();
     loss = (tensor.cos().exp() * x).sum();
   }

@@ -80,7 +80,7 @@ TEST_F(ManagedTensorsTest, AReplayReadsAParameterThatHasBeenGatheredAgain) {
 TEST_F(ManagedTensorsTest, AManagedParameterIsNotHeld) {
   Resized weight({64, 8});
   const at::Tensor x = sample({4, 8});
-  const PolicyScope scope;
+  const PolicyScope scope("recompute_all");
   at::Tensor loss = layer(x, weight.parameter()).sum();
   EXPECT_EQ(scope.trace()->stats().saved_bytes, 4 * 8 * 4);  // x
   weight.let_go();
@@ -106,7 +106,7 @@ TEST_F(ManagedTensorsTest, AManagedParameterTakesNoneOfABudget) {
 TEST_F(ManagedTensorsTest, GatheringInsideTheRegionCopiesNothing) {
   Resized weight({8, 8});
   const at::Tensor x = sample({4, 8});
-  const PolicyScope scope;
+  const PolicyScope scope("recompute_all");
   at::Tensor first = layer(x, weight.parameter());
   {
     const at::NoGradGuard no_grad;
@@ -125,7 +125,7 @@ std::string error_without_parameter(const ScopeOptions& options) {
   Resized weight({8, 8});
   const at::Tensor x = sample({4, 8});
   std::optional<PolicyScope> scope;
-  scope.emplace(options);
+  scope.emplace("recompute_all", options);
   at::Tensor loss = layer(x, weight.parameter()).sum();
   scope.reset();
   weight.let_go();
@@ -204,12 +204,12 @@ TEST_F(ManagedTensorsTest, TheOpsOfTheFunctionThatGathersAreNotRecorded) {
   const auto recorded = [](int ops) {
     Resized weight({8, 8});
     const at::Tensor x = sample({4, 8});
-    const PolicyScope scope({.gather_units = [&](const std::vector<at::Tensor>&) {
-      weight.gather();
-      for (int op = 0; op < ops; ++op) {
-        at::zeros({4}).sin_();
-      }
-    }});
+    const PolicyScope scope("recompute_all", {.gather_units = [&](const std::vector<at::Tensor>&) {
+                              weight.gather();
+                              for (int op = 0; op < ops; ++op) {
+                                at::zeros({4}).sin_();
+                              }
+                            }});
     at::Tensor loss = layer(x, weight.parameter()).sum();
     weight.let_go();
     loss.backward();
@@ -224,10 +224,10 @@ TEST_F(ManagedTensorsTest, AnErrorOfTheFunctionThatGathersLeavesTheGraphAsItWas)
   const at::Tensor x = sample({4, 8}), y = leaf_like(x), plain = weight.plain();
   const at::Tensor expected = gradient_of(layer(y, plain), y);
   std::optional<PolicyScope> scope;
-  scope.emplace(ScopeOptions{.gather_units = [&](const std::vector<at::Tensor>&) {
-    TORCH_CHECK(!fails, "the network is down");
-    weight.gather();
-  }});
+  scope.emplace("recompute_all", ScopeOptions{.gather_units = [&](const std::vector<at::Tensor>&) {
+                  TORCH_CHECK(!fails, "the network is down");
+                  weight.gather();
+                }});
   const at::Tensor result = layer(x, weight.parameter());
   scope.reset();
   weight.let_go();
@@ -249,7 +249,7 @@ TEST_F(ManagedTensorsTest, WhatIsReplayedDoesNotDependOnWhatTheProgramStillHas) 
     Gathering gathering({&weight});
     const at::Tensor x = sample({4, 8});
     std::optional<PolicyScope> scope;
-    scope.emplace(gathering.options());
+    scope.emplace("recompute_all", gathering.options());
     const auto trace = scope->trace();
     at::Tensor product = at::linear(x, weight.parameter());
     at::Tensor loss = at::gelu(product).sin().sum();
@@ -271,7 +271,7 @@ TEST_F(ManagedTensorsTest, AnInnerScopeCanHaveTheRegionGather) {
   Gathering gathering({&weight});
   const at::Tensor x = sample({4, 8});
   std::optional<PolicyScope> scope;
-  scope.emplace();
+  scope.emplace("recompute_all");
   at::Tensor product = at::linear(x, weight.parameter());
   {
     const PolicyScope inner(gathering.options());
@@ -346,7 +346,7 @@ TEST_F(ManagedTensorsTest, AStorageIsKnownAtTheAddressOfAnEarlierOne) {
 TEST_F(ManagedTensorsTest, ATagOrAnOffloadedInputLeavesAManagedParameterWhereItIs) {
   Resized weight({8, 8});
   const at::Tensor x = sample({4, 8});
-  const PolicyScope scope;
+  const PolicyScope scope("recompute_all");
   at::Tensor loss = layer(x, weight.parameter()).sum();
   tag_with_policy(weight.parameter(), SaveWithHooks{[](const at::Tensor&) -> c10::IValue {
                                                       ADD_FAILURE() << "packed";
@@ -362,7 +362,7 @@ TEST_F(ManagedTensorsTest, ATagOrAnOffloadedInputLeavesAManagedParameterWhereItI
 TEST_F(ManagedTensorsTest, AWriteToAManagedParameterIsNotReplayed) {
   Resized weight({8, 8});
   const at::Tensor x = sample({4, 8});
-  const PolicyScope scope;
+  const PolicyScope scope("recompute_all");
   {
     const at::NoGradGuard no_grad;
     weight.parameter().mul_(2);

@@ -52,7 +52,7 @@ TEST_F(OutsideChangesTest, AResultThatChangedThroughAnUnsafeChunkIsRecomputed) {
   at::Tensor x = sample({4});
   at::Tensor chunk, y;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     chunk = at::unsafe_chunk(x.sin(), 2)[0];
     y = chunk.cos().exp();  // backward needs the cosine, and that the chunk
   }
@@ -73,7 +73,7 @@ TEST_F(OutsideChangesTest, OneOfVeryManyChunksThatChangedIsRecomputedToo) {
   std::vector<at::Tensor> chunks;
   at::Tensor y;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     chunks = at::unsafe_chunk(x.sin(), 200);
     y = dots(chunks);
   }
@@ -88,7 +88,7 @@ TEST_F(OutsideChangesTest, AChangedInputThatBackwardDoesNotUseIsNoError) {
   at::Tensor x = sample({4}), w = constant({4});
   at::Tensor left, right;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     left = x.sin().cos();
     right = x * w;
   }
@@ -114,7 +114,7 @@ TEST_F(OutsideChangesTest, ARecomputableResultThatChangedIsRecomputed) {
   at::Tensor y;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     kept = x.sin();
     y = kept.cos();
@@ -151,7 +151,7 @@ TEST_F(OutsideChangesTest, AChangeWhileDisabledIsAnErrorIfUsed) {
   at::Tensor x = sample({4}), w = constant({4});
   at::Tensor used, unused;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     used = x * w;
     unused = x.sin().cos();
     DisableCheckpointing disable;
@@ -185,7 +185,7 @@ TEST_F(OutsideChangesTest, AResultWhoseMemoryWasFreedIsRecomputed) {
   at::Tensor y;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     kept = x.sin();
     y = kept.cos();

@@ -159,7 +159,7 @@ TEST_F(PartWritesTest, AReplayOfPartsTakesOneStorage) {
   std::shared_ptr<const Trace> trace;
   int64_t most = 0;
   {
-    const PolicyScope scope;
+    const PolicyScope scope("recompute_all");
     trace = scope.trace();
     const auto parts = at::unsafe_chunk(x.sin(), 4, 1);
     for (at::Tensor part : parts) {

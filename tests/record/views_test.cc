@@ -92,7 +92,7 @@ TEST_F(ViewsTest, DetachAndDataAreTheSameStorage) {
   at::Tensor y;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     at::Tensor a = x.sin();
     y = (x * a.detach()).sin() + x * a.data();
@@ -111,7 +111,7 @@ TEST_F(ViewsTest, APieceOfALargeStorageCountsWhole) {
   at::Tensor y;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     y = w * x.select(0, 1);  // needs one row of x
   }
@@ -144,11 +144,11 @@ TEST_F(ViewsTest, ViewsOfARegionsResultInTheNextRegion) {
   at::Tensor y;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     y = x.sin();
   }
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     y = y.t().select(0, 1).sin().cos();
   }

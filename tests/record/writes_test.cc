@@ -210,7 +210,7 @@ TEST_F(WritesTest, AnOutArgumentThatIsMadeSmallerKeepsTheBytesBehindIt) {
   };
   Stats stats = expect_same_gradients(forward, {sample({4, 4}), constant({4, 4})});
   EXPECT_EQ(stats.forward.copied_bytes, 0);
-  PolicyScope scope({.verify = true});
+  PolicyScope scope("recompute_all", {.verify = true});
   const Tensors in = {sample({4, 4}), constant({4, 4})};
   const at::Tensor y = forward(in)[0];
   EXPECT_NO_THROW(gradient_of(y, in[0]));

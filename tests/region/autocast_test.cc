@@ -69,7 +69,7 @@ TEST_F(AutocastTest, ReplayIsInTheTypesOfForwardWhateverBackwardsAre) {
   std::shared_ptr<const Trace> trace;
   {
     Autocast autocast;
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     y = x.sin().mm(w).sin();  // sin, two conversions, mm, sin
   }

@@ -53,7 +53,7 @@ TEST_F(AutogradTest, BackwardToGivenInputsAlone) {
   at::Tensor x = sample({4}), w = sample({4});
   at::Tensor y;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     y = network(x * w);
   }
   y.backward(at::ones({4}), /*retain_graph=*/false, /*create_graph=*/false, at::TensorList({w}));
@@ -88,7 +88,7 @@ TEST_F(AutogradTest, ABackwardInsideABackwardOfTheSameTrace) {
   at::Tensor inner_gradient, y, z;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     at::Tensor shared = x.sin().exp();
     z = shared.cos().sin();
@@ -204,7 +204,7 @@ TEST_F(AutogradTest, RequiringAGradientInsideTheRegion) {
   at::Tensor x = constant({4});
   at::Tensor y, made;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     made = x.sin().requires_grad_(true);
     y = made.exp().cos();
   }

@@ -31,7 +31,7 @@ TEST(ExposeTest, AWriteThroughAPointerIsWhatBackwardSees) {
   const at::Tensor w = weights();
   at::Tensor loss;
   {
-    const PolicyScope scope;
+    const PolicyScope scope("recompute_all");
     const at::Tensor z = (torch::arange(kNumbers, at::kFloat) * 2).detach();
     write_threes(z);
     loss = (w * z).sum();
@@ -44,7 +44,7 @@ TEST(ExposeTest, AWriteAfterAutogradHasSavedIsWhatBackwardSees) {
   const at::Tensor w = weights();
   at::Tensor loss;
   {
-    const PolicyScope scope;
+    const PolicyScope scope("recompute_all");
     const at::Tensor z = (torch::arange(kNumbers, at::kFloat) * 2).detach();
     loss = (w * z).sum();
     write_threes(z);
@@ -59,7 +59,7 @@ TEST(ExposeTest, AWriteAfterTheRegionIsWhatBackwardSees) {
   at::Tensor z;
   std::shared_ptr<const Trace> trace;
   {
-    const PolicyScope scope;
+    const PolicyScope scope("recompute_all");
     trace = scope.trace();
     z = (torch::arange(kNumbers, at::kFloat) * 2).detach();
     loss = (w * z).sum();
@@ -94,7 +94,7 @@ TEST(ExposeTest, WhatOpsOfARegionThatIsOverTookBeforeTheWriteIsRecomputedFromWha
     return torch::autograd::grad({loss}, {x})[0];
   };
   for (const bool keep : {false, true}) {
-    EXPECT_TRUE(at::equal(gradient([] { return std::make_unique<PolicyScope>(); }, keep),
+    EXPECT_TRUE(at::equal(gradient([] { return std::make_unique<PolicyScope>("recompute_all"); }, keep),
                           gradient([] { return std::make_unique<DisableCheckpointing>(); }, keep)))
         << "kept alive: " << keep;
   }
@@ -105,12 +105,12 @@ TEST(ExposeTest, ARegionThatIsOverAndOneThatIsOpenAreBothTold) {
   const at::Tensor w = weights();
   at::Tensor loss, z;
   {
-    const PolicyScope scope;
+    const PolicyScope scope("recompute_all");
     z = (torch::arange(kNumbers, at::kFloat) * 2).detach();
     loss = (w * z).sum();
   }
   {
-    const PolicyScope scope;
+    const PolicyScope scope("recompute_all");
     loss = loss + (w * z).sum();
     write_threes(z);
     write_threes(z);
@@ -124,20 +124,20 @@ TEST(ExposeTest, OpenRegionsOfTwoThreadsAndOneThatIsOverAreAllTold) {
   const at::Tensor w = weights();
   at::Tensor loss, others_loss, z;
   {
-    const PolicyScope scope;
+    const PolicyScope scope("recompute_all");
     z = (torch::arange(kNumbers, at::kFloat) * 2).detach();
     loss = (w * z).sum();
   }
   std::promise<void> taken, written;
   std::thread other([&] {
-    const PolicyScope scope;
+    const PolicyScope scope("recompute_all");
     others_loss = (w * z).sum();
     taken.set_value();
     written.get_future().wait();
   });
   taken.get_future().wait();
   {
-    const PolicyScope scope;
+    const PolicyScope scope("recompute_all");
     loss = loss + (w * z).sum();
     write_threes(z);
   }
@@ -152,7 +152,7 @@ TEST(ExposeTest, WhatOpsWriteToAnExposedTensorLaterIsHeldToo) {
   const at::Tensor w = weights();
   at::Tensor loss;
   {
-    const PolicyScope scope;
+    const PolicyScope scope("recompute_all");
     const at::Tensor z = (torch::arange(kNumbers, at::kFloat) * 2).detach();
     expose(z);
     z.add_(1);
@@ -176,7 +176,7 @@ TEST(ExposeTest, WhatWasComputedBeforeTheWriteIsRecomputedFromWhatThereWasThen) 
     }
     return torch::autograd::grad({loss}, {x})[0];
   };
-  EXPECT_TRUE(at::equal(gradient([] { return std::make_unique<PolicyScope>(); }),
+  EXPECT_TRUE(at::equal(gradient([] { return std::make_unique<PolicyScope>("recompute_all"); }),
                         gradient([] { return std::make_unique<DisableCheckpointing>(); })));
 }
 
@@ -220,7 +220,7 @@ TEST(ExposeTest, WhatOpsTookBeforeAnExposedTensorWithoutAGraphIsRecomputedToo) {
   const at::Tensor w = weights();
   at::Tensor loss;
   {
-    const PolicyScope scope;
+    const PolicyScope scope("recompute_all");
     const at::Tensor z = (torch::arange(kNumbers, at::kFloat) * 2).detach();
     const at::Tensor twice = z * 2;  // 0, 4, 8, ...
     write_threes(z);
@@ -235,7 +235,7 @@ TEST(ExposeTest, OtherResultsAreRecomputedAsEver) {
   at::Tensor loss;
   std::shared_ptr<const Trace> trace;
   {
-    const PolicyScope scope;
+    const PolicyScope scope("recompute_all");
     trace = scope.trace();
     const at::Tensor exposed = x.sin();
     expose(exposed);
@@ -249,7 +249,7 @@ TEST(ExposeTest, OtherResultsAreRecomputedAsEver) {
 TEST(ExposeTest, DoesNothingForWhatNoRegionKnows) {
   expose(at::Tensor());
   expose(torch::ones({2}));
-  const PolicyScope scope;
+  const PolicyScope scope("recompute_all");
   const at::Tensor y = weights().sin();
   expose(torch::ones({2}));
   expose(torch::eye(2).to_sparse());

@@ -25,7 +25,7 @@ TEST_F(InferenceTest, ARegionInsideInferenceModeHoldsNothing) {
   at::manual_seed(5);
   at::Tensor expected = small_network(images, weight);
   at::manual_seed(5);
-  PolicyScope scope;
+  PolicyScope scope("recompute_all");
   EXPECT_TRUE(same_bits(small_network(images, weight), expected));
   EXPECT_GT(scope.trace()->stats().recorded_ops, 0);
   EXPECT_EQ(scope.trace()->stats().saved_bytes, 0);
@@ -39,7 +39,7 @@ TEST_F(InferenceTest, ARegionWithoutGradientsHoldsNothing) {
   at::manual_seed(5);
   at::Tensor expected = small_network(images, weight);
   at::manual_seed(5);
-  PolicyScope scope;
+  PolicyScope scope("recompute_all");
   EXPECT_TRUE(same_bits(small_network(images, weight), expected));
   EXPECT_EQ(scope.trace()->stats().saved_bytes, 0);
   EXPECT_EQ(scope.trace()->stats().live_nodes, 0);
@@ -49,11 +49,11 @@ TEST_F(InferenceTest, AScopeMayOpenAndCloseInsideAnInferenceStretch) {
   at::Tensor x = sample({4});
   at::Tensor y;
   {
-    PolicyScope outer;
+    PolicyScope outer("recompute_all");
     y = x.sin();
     {
       c10::InferenceMode guard;
-      PolicyScope inner;
+      PolicyScope inner("recompute_all");
       constant({4}).sin().cos();
     }
     y = y.cos();

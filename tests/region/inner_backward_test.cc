@@ -126,7 +126,7 @@ TEST_F(InnerBackwardTest, IsVerified) {
 TEST_F(InnerBackwardTest, IsNotRecordedWithoutCreateGraph) {
   const at::Tensor x = sample({kCount});
   std::shared_ptr<const Trace> trace;
-  PolicyScope scope;
+  PolicyScope scope("recompute_all");
   const at::Tensor y = x.sin().exp().sum();
   const int64_t recorded = scope.trace()->stats().recorded_ops;
   torch::autograd::grad({y}, {x}, {at::ones({})}, /*retain_graph=*/true);

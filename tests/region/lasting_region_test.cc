@@ -140,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(Loops, LoopTest, ::testing::ValuesIn(loop_cases()), [](
 
 TEST_F(LastingRegionTest, ABackwardEndsWhatTheRegionKnowsOfALivingResult) {
   const at::Tensor x = sample({4});
-  const PolicyScope scope;
+  const PolicyScope scope("recompute_all");
   const at::Tensor kept = x.detach().sin();
   const at::Tensor loss = x.exp().sum();
   EXPECT_EQ(scope.trace()->stats().live_nodes, 3);
@@ -155,7 +155,7 @@ TEST_F(LastingRegionTest, ABackwardEndsWhatTheRegionKnowsOfALivingResult) {
 
 TEST_F(LastingRegionTest, ABackwardLeavesWhatAnotherGraphStillWants) {
   const at::Tensor x = sample({4});
-  const PolicyScope scope;
+  const PolicyScope scope("recompute_all");
   const at::Tensor other = x.sin().cos();  // cos wants sin's result
   x.exp().sum().backward();
   const int64_t replayed = scope.trace()->stats().recomputed_ops;
@@ -165,7 +165,7 @@ TEST_F(LastingRegionTest, ABackwardLeavesWhatAnotherGraphStillWants) {
 
 TEST_F(LastingRegionTest, ABackwardThatIsDifferentiatedInTurnEndsNothing) {
   const at::Tensor x = sample({4});
-  const PolicyScope scope;
+  const PolicyScope scope("recompute_all");
   const at::Tensor kept = x.detach().sin();
   const at::Tensor y = x.pow(3).sum();
   const at::Tensor gradient = torch::autograd::grad({y}, {x}, {}, std::nullopt, /*create_graph=*/true)[0];
@@ -178,7 +178,7 @@ TEST_F(LastingRegionTest, ABackwardThatIsDifferentiatedInTurnEndsNothing) {
 TEST_F(LastingRegionTest, AMaskMadeWithoutGradientIsRecomputedAsBefore) {
   const at::Tensor x = sample({64, 64}), ones = at::ones({64, 64});
   at::Tensor y;
-  const PolicyScope scope;
+  const PolicyScope scope("recompute_all");
   {
     at::Tensor mask;
     {
@@ -194,7 +194,7 @@ TEST_F(LastingRegionTest, AMaskMadeWithoutGradientIsRecomputedAsBefore) {
 
 TEST_F(LastingRegionTest, AReplayReachesNoFurtherBackThanTheBound) {
   const at::Tensor x = sample({4});
-  const PolicyScope scope;
+  const PolicyScope scope("recompute_all");
   at::Tensor h = constant({4});
   {
     const c10::NoGradGuard no_grad;
@@ -208,7 +208,7 @@ TEST_F(LastingRegionTest, AReplayReachesNoFurtherBackThanTheBound) {
 
 TEST_F(LastingRegionTest, BackwardsThatLeaveTheirGraphsPutNoLookOff) {
   const at::Tensor w = sample({4}), x = constant({4});
-  const PolicyScope scope;
+  const PolicyScope scope("recompute_all");
   for (int i = 0; i < 2000; ++i) {
     const at::Tensor loss = (w * x).sin().sum();
     loss.backward({}, /*retain_graph=*/true);
@@ -221,7 +221,7 @@ TEST_F(LastingRegionTest, BackwardsThatLeaveTheirGraphsPutNoLookOff) {
 
 TEST_F(LastingRegionTest, AStateThatIsWrittenToIsBoundedWhereverInARoundALookFalls) {
   for (int phase = 0; phase < 16; ++phase) {
-    const PolicyScope scope;
+    const PolicyScope scope("recompute_all");
     const c10::NoGradGuard no_grad;
     const at::Tensor one = constant({1}), other = constant({4});
     at::Tensor h = constant({4});
@@ -241,7 +241,7 @@ TEST_F(LastingRegionTest, AStateThatIsWrittenToIsBoundedWhereverInARoundALookFal
 
 TEST_F(LastingRegionTest, ALongChainOfWritesThatRequiresAGradientIsReplayedAsBefore) {
   const at::Tensor x = sample({4});
-  const PolicyScope scope;
+  const PolicyScope scope("recompute_all");
   at::Tensor h = x.sin();
   for (int i = 0; i < 5'000; ++i) h.add_(1e-3);
   const at::Tensor y = h.cos();
@@ -251,7 +251,7 @@ TEST_F(LastingRegionTest, ALongChainOfWritesThatRequiresAGradientIsReplayedAsBef
 }
 
 TEST_F(LastingRegionTest, BytesThatOnlyAReplayWouldNeedAreLetGo) {
-  const PolicyScope scope;
+  const PolicyScope scope("recompute_all");
   at::Tensor sum = at::zeros({1024});
   const c10::NoGradGuard no_grad;
   for (int i = 0; i < 100; ++i) {
@@ -296,7 +296,7 @@ TEST_F(LastingRegionTest, AStateIsBoundedThoughGraphsOverlapFromRoundToRound) {
 // Most of the tensors without a gradient that appear in a round do so while the state has a graph.
 TEST_F(LastingRegionTest, AStateThatHasAGraphInMostOfARoundIsBoundedThoughGraphsOverlap) {
   const at::Tensor x = constant({4, 4}), w = sample({4, 4}), v = sample({4, 4});
-  const PolicyScope scope;
+  const PolicyScope scope("recompute_all");
   std::deque<at::Tensor> losses;
   at::Tensor h = constant({4, 4}), total = at::zeros({});
   int64_t most = 0;
@@ -336,7 +336,7 @@ TEST_F(LastingRegionTest, AStateUnderAPolicyThatSavesIsBoundedThoughNobodyAsksFo
 }
 
 TEST_F(LastingRegionTest, AStateIsBoundedThoughTheGraphsThatOverlapAreLarge) {
-  const PolicyScope scope;
+  const PolicyScope scope("recompute_all");
   int64_t most = 0;
   // 2 * 1,001 nodes that the graphs want, and up to as many of the round that runs.
   carry_over_while_graphs_overlap(60, 2, 500, [&] { most = std::max(most, scope.trace()->stats().live_nodes); });
@@ -347,7 +347,7 @@ TEST_F(LastingRegionTest, BytesForAStateAreBoundedThoughGraphsOverlap) {
   constexpr int64_t kNumbers = 16 * 1024;
   const at::Tensor w = sample({kNumbers});
   std::deque<at::Tensor> losses;
-  const PolicyScope scope;
+  const PolicyScope scope("recompute_all");
   at::Tensor h = constant({kNumbers});
   int64_t most = 0;
   for (int round = 0; round < 1'000; ++round) {
@@ -367,7 +367,7 @@ TEST_F(LastingRegionTest, ALongForwardThatLogsItsActivationsSavesNoneOfThem) {
   const at::Tensor x = sample({256}), w = sample({256});
   TraceStats stats[2];
   for (const bool logs : {false, true}) {
-    const PolicyScope scope;
+    const PolicyScope scope("recompute_all");
     at::Tensor h = x;
     float logged = 0;
     for (int i = 0; i < 2'000; ++i) {
@@ -387,7 +387,7 @@ TEST_F(LastingRegionTest, LayoutsThatNobodyUsesAreForgotten) {
   // sanitizers, and for whoever looks at the memory of the process.
   const at::Tensor data = constant({20'000});
   const at::Tensor x = sample({4});
-  const PolicyScope scope;
+  const PolicyScope scope("recompute_all");
   for (int i = 0; i + 4 <= data.numel(); i += 4) {
     (x * data.slice(0, i, i + 4)).sin().sum().backward();
   }
@@ -438,7 +438,7 @@ Tensors weights_after(int rounds, double momentum) {
 
 TEST_F(LastingRegionTest, OnceARetainedGraphIsGoneWritesToParametersCopyNothing) {
   const Tensors plain = weights_after(20, 0.9);
-  PolicyScope scope;
+  PolicyScope scope("recompute_all");
   const Tensors recomputed = weights_after(20, 0.9);
   expect_same_bits(recomputed, plain, "weights");
   const TraceStats stats = scope.trace()->stats();

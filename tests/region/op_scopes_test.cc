@@ -55,7 +55,7 @@ TEST_F(OpScopesTest, OutsideARegionTheyDoNothing) {
     EXPECT_EQ(live_node_count(), 0);
   }
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     DisableCheckpointing disable;
     RecomputeScope recompute;
     EXPECT_FALSE(is_checkpoint_enabled());
@@ -96,7 +96,7 @@ TEST_F(OpScopesTest, AnExceptionLeavesTheRegionAsItWas) {
 }
 
 TEST_F(OpScopesTest, ClosedOutOfOrderIsAnError) {
-  PolicyScope scope;
+  PolicyScope scope("recompute_all");
   auto outer = std::make_unique<SaveScope>();
   auto inner = std::make_unique<SaveScope>();
   // A unique_ptr's destructor must not throw; its pointer's owner may.

@@ -48,13 +48,13 @@ void train() {
 }
 
 void train_in_a_region() {
-  const ac2::PolicyScope scope;
+  const ac2::PolicyScope scope("recompute_all");
   train();
 }
 
 // LibTorch's own backward ends the process once the destructors of static objects run.
 void run_forward_in_a_region() {
-  const ac2::PolicyScope scope;
+  const ac2::PolicyScope scope("recompute_all");
   const at::Tensor y = forward(input());
   const ac2::DisableCheckpointing plain;
   std::puts(y.requires_grad() && y.equal(forward(input())) ? "computed" : "different");
@@ -69,7 +69,7 @@ struct WorksWhenItDies {
 thread_local std::optional<ac2::PolicyScope> scope_of_thread;
 
 void open_for_the_thread() {
-  scope_of_thread.emplace();
+  scope_of_thread.emplace("recompute_all");
   train();
 }
 
@@ -96,7 +96,7 @@ void close_after_the_thread() {
     train();
   }).join();
   std::thread([&] {
-    const ac2::PolicyScope other;
+    const ac2::PolicyScope other("recompute_all");
     try {
       delete scope;  // a std::unique_ptr would not let the error through
     } catch (const c10::Error& error) {

@@ -20,12 +20,12 @@ TEST_F(RegionTest, AdjacentRegionsRecordTracesOfTheirOwn) {
   at::Tensor y, z;
   std::shared_ptr<const Trace> first, second;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     first = scope.trace();
     y = sin_cos(x);
   }
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     second = scope.trace();
     z = sin_cos(y);
   }
@@ -45,7 +45,7 @@ TEST_F(RegionTest, AScopeIsOpenedWithEmptyBraces) {
   at::Tensor x = sample({4});
   const PolicyScope scope({});
   at::Tensor y = sin_cos(x);
-  EXPECT_EQ(scope.trace()->stats().saved_bytes, 16);
+  EXPECT_EQ(scope.trace()->stats().saved_bytes, 32);  // it keeps what fits
   EXPECT_TRUE(same_bits(gradient_of(y, x), gradient_of(x.sin().cos(), x)));
 }
 
@@ -54,13 +54,13 @@ TEST_F(RegionTest, OpsBetweenAndAfterRegionsAreNotRecorded) {
   at::Tensor y;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     y = x.sin();
   }
   y = y.exp().cos();
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     y = y.sin();
   }
   EXPECT_EQ(trace->stats().recorded_ops, 1);
@@ -70,9 +70,9 @@ TEST_F(RegionTest, OpsBetweenAndAfterRegionsAreNotRecorded) {
 TEST_F(RegionTest, AnInnerScopeRecordsIntoTheOuterTrace) {
   at::Tensor x = sample({4});
   at::Tensor y;
-  PolicyScope outer;
+  PolicyScope outer("recompute_all");
   {
-    PolicyScope inner;
+    PolicyScope inner("recompute_all");
     y = sin_cos(x);
     EXPECT_EQ(inner.trace()->stats().recorded_ops, 2);
   }
@@ -86,7 +86,7 @@ TEST_F(RegionTest, AnInnerScopesEndChangesNothingForTheGraph) {
       [](const Tensors& in) {
         at::Tensor a;
         {
-          PolicyScope inner;
+          PolicyScope inner("recompute_all");
           a = in[0].sin().cos();
         }
         return Tensors{a.sin().cos()};
@@ -96,7 +96,7 @@ TEST_F(RegionTest, AnInnerScopesEndChangesNothingForTheGraph) {
 }
 
 TEST_F(RegionTest, AnEmptyRegionIsEmpty) {
-  PolicyScope scope;
+  PolicyScope scope("recompute_all");
   EXPECT_EQ(scope.trace()->stats().recorded_ops, 0);
   EXPECT_EQ(scope.trace()->stats().live_nodes, 0);
   EXPECT_EQ(scope.trace()->stats().saved_bytes, 0);
@@ -132,7 +132,7 @@ TEST_F(RegionTest, ApplyReturnsWhatTheFunctionReturns) {
 TEST_F(RegionTest, SaysWhetherARegionIsOpen) {
   EXPECT_FALSE(is_checkpoint_enabled());
   {
-    PolicyScope outer;
+    PolicyScope outer("recompute_all");
     EXPECT_TRUE(is_checkpoint_enabled());
     {
       PolicyScope inner("must_save_all");
@@ -163,7 +163,7 @@ TEST_F(RegionTest, ReplayOfLibTorchsOpsIsNotSeenByUserCode) {
   at::Tensor y;
   bool in_hook = true;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     at::Tensor s = x.sin();
     s.register_hook([&](const at::Tensor& g) {
       in_hook = is_recomputing();
@@ -181,7 +181,7 @@ TEST_F(RegionTest, DisabledOpsAreNotRecordedAndAutogradSavesAsEver) {
   at::Tensor y;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     at::Tensor s = x.sin();
     {
@@ -199,7 +199,7 @@ TEST_F(RegionTest, DisabledOpsAreNotRecordedAndAutogradSavesAsEver) {
 
 TEST_F(RegionTest, BackwardInsideTheRegionIsNotRecorded) {
   at::Tensor x = sample({4});
-  PolicyScope scope;
+  PolicyScope scope("recompute_all");
   at::Tensor loss = x.sin().cos().sum();  // three ops
   loss.backward();
   // And the output gradient, ones_like, which backward() makes before the engine runs.
@@ -218,7 +218,7 @@ TEST_F(RegionTest, OpsAfterABackwardInsideTheRegionAreRecordedAgain) {
   at::Tensor z;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     at::Tensor loss = x.sin().cos().sum();
     loss.backward();
@@ -232,7 +232,7 @@ TEST_F(RegionTest, OpsAfterABackwardInsideTheRegionAreRecordedAgain) {
 
 TEST_F(RegionTest, AGraphMayBeDroppedInsideTheRegion) {
   at::Tensor x = sample({4});
-  PolicyScope scope;
+  PolicyScope scope("recompute_all");
   at::Tensor y = sin_cos(x);
   y.reset();
   EXPECT_EQ(scope.trace()->stats().saved_bytes, 0);
@@ -246,7 +246,7 @@ TEST_F(RegionTest, AGraphDroppedWithoutBackwardLeavesNothing) {
     at::Tensor x = sample({4});
     at::Tensor y;
     {
-      PolicyScope scope;
+      PolicyScope scope("recompute_all");
       trace = scope.trace();
       y = sin_cos(sin_cos(x));
     }
@@ -261,12 +261,12 @@ TEST_F(RegionTest, AGraphDroppedWithoutBackwardLeavesNothing) {
 
 TEST_F(RegionTest, ThreadsHaveRegionsOfTheirOwn) {
   at::Tensor x = sample({4});
-  PolicyScope scope;
+  PolicyScope scope("recompute_all");
   at::Tensor y = x.sin();
   std::thread([&] {
     x.cos().cos();  // in no region
     at::Tensor z;
-    PolicyScope own;
+    PolicyScope own("recompute_all");
     z = sin_cos(x);
     EXPECT_EQ(own.trace()->stats().recorded_ops, 2);
   }).join();

@@ -56,7 +56,7 @@ TEST_F(ThreadsTest, BackwardOnAnotherThreadThanForward) {
   at::Tensor y;
   std::shared_ptr<const Trace> trace;
   std::thread([&] {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     y = network(x, w);
   }).join();
@@ -72,7 +72,7 @@ TEST_F(ThreadsTest, OneTraceUsedBySeveralBackwardsAtOnce) {
   at::Tensor y;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     y = network(x, w);
   }
@@ -91,7 +91,7 @@ TEST_F(ThreadsTest, DifferentPartsOfOneTraceAtOnce) {
   Tensors outputs;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     at::Tensor shared = network(x, w);
     for (int i = 0; i < kThreads; ++i) outputs.push_back((shared * (i + 1)).sin().cos());
@@ -116,7 +116,7 @@ TEST_F(ThreadsTest, ARegionIsRecordedWhileAnotherThreadIsInBackward) {
   std::atomic<bool> in_backward = false, recorded = false;
   at::Tensor y;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     at::Tensor middle = network(x, w);
     middle.register_hook([&](const at::Tensor& g) {
       in_backward = true;
@@ -132,7 +132,7 @@ TEST_F(ThreadsTest, ARegionIsRecordedWhileAnotherThreadIsInBackward) {
   std::shared_ptr<const Trace> trace;
   at::Tensor z;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     z = network(x, w);
   }
@@ -163,7 +163,7 @@ TEST_F(ThreadsTest, BackwardRunsInAThreadThatHasARegionOpen) {
 
 TEST_F(ThreadsTest, AGraphIsDroppedOnAnotherThreadWhileItsRegionIsOpen) {
   at::Tensor x = sample({3, 6}), w = sample({6, 6});
-  PolicyScope scope;
+  PolicyScope scope("recompute_all");
   at::Tensor y = network(x, w);
   std::thread([dropped = std::move(y)]() mutable { dropped.reset(); }).join();
   EXPECT_EQ(scope.trace()->stats().saved_bytes, 0);
@@ -203,7 +203,7 @@ struct RegionInsideBackward : torch::autograd::Function<RegionInsideBackward> {
     const int64_t depth = context->saved_data["depth"].toInt();
     const bool in_regions = context->saved_data["in_regions"].toBool();
     std::optional<PolicyScope> scope;
-    if (in_regions) scope.emplace();
+    if (in_regions) scope.emplace("recompute_all");
     at::Tensor y = forward_of(leaves[0], leaves[1], depth, in_regions);
     scope.reset();
     Tensors result = torch::autograd::grad({y}, leaves, {gradients[0]});
@@ -258,7 +258,7 @@ TEST_F(ThreadsTest, StatsMayBeReadFromAnywhereAtAnyTime) {
   std::atomic<bool> done = false;
   std::thread reader;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     reader = std::thread([&] {
       do {

@@ -24,7 +24,7 @@ TEST_F(LongChainTest, IsRecordedReplayedAndReleased) {
   at::Tensor y;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     y = chain(x);
   }
@@ -42,7 +42,7 @@ TEST_F(LongChainTest, IsRecordedReplayedAndReleased) {
 TEST_F(LongChainTest, IsReplayedAsOftenAsTheGraphIsUsed) {
   at::Tensor x = sample({1});
   at::Tensor y;
-  PolicyScope scope;
+  PolicyScope scope("recompute_all");
   y = chain(x, kOps / 5);
   at::Tensor first = gradient_of(y, x, /*retain_graph=*/true);
   EXPECT_EQ(scope.trace()->stats().recomputed_bytes, 0);
@@ -55,7 +55,7 @@ TEST_F(LongChainTest, IsReleasedWithoutBackward) {
   {
     at::Tensor y;
     {
-      PolicyScope scope;
+      PolicyScope scope("recompute_all");
       y = chain(x);
     }
     EXPECT_EQ(live_node_count(), kOps - 1);
@@ -73,7 +73,7 @@ TEST_F(LongChainTest, OfWritesIsReplayed) {
   at::Tensor y;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     y = fn(x);
   }
@@ -87,7 +87,7 @@ TEST_F(LongChainTest, OfWritesIsReplayed) {
 
 TEST_F(LongChainTest, OfDeadOpsLeavesNothing) {
   at::Tensor x = constant({1});
-  PolicyScope scope;
+  PolicyScope scope("recompute_all");
   chain(x);  // no gradient: nothing can need any of it
   EXPECT_EQ(scope.trace()->stats().recorded_ops, kOps);
   EXPECT_EQ(scope.trace()->stats().saved_bytes, 0);
@@ -122,7 +122,7 @@ TEST_F(LongChainTest, ManyReadersOfOneValueReplayItOnce) {
     return sum;
   };
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     y = fn(x);
   }

@@ -66,7 +66,7 @@ TEST_F(ModulesTest, BatchNormChangesItsStatisticsOnce) {
   at::Tensor y;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     y = norm->forward(x).sin();
   }

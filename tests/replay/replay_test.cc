@@ -20,7 +20,7 @@ struct Recorded {
   std::shared_ptr<const Trace> trace;
 
   explicit Recorded(const std::function<at::Tensor(const at::Tensor&)>& fn) {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     y = fn(x);
   }
@@ -134,7 +134,7 @@ TEST_F(ReplayTest, AResultLivesExactlyAsLongAsSomethingNeedsIt) {
   at::Tensor x = sample({8});
   at::Tensor y;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     y = x;
     for (int i = 1; i <= 4; ++i) {
@@ -159,7 +159,7 @@ TEST_F(ReplayTest, AResultThatOnlyLedToOthersDiesAtOnce) {
   at::Tensor x = sample({8});
   at::Tensor y;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     at::Tensor a = x.add(1).mul(2).sub(3);  // needed by no backward, only on the way to cos
     at::Tensor b = a.cos();
@@ -198,7 +198,7 @@ TEST_F(ReplayTest, APartialBackwardReplaysItsPartAndHoldsNothingAfterwards) {
   at::Tensor left, right;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     at::Tensor a = x.sin();
     left = sines(a, 2);
@@ -218,7 +218,7 @@ TEST_F(ReplayTest, TheGradientOfOneInputReplaysItsBranchAlone) {
   at::Tensor y;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     y = sines(x, 3) + sines(w, 5);
   }
@@ -254,7 +254,7 @@ TEST_F(ReplayTest, BackwardAfterTheInputsNameIsGone) {
   at::Tensor y;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     at::Tensor input = x * 2;  // made inside: not held, recomputed from x, which is not needed
     y = sines(input, 2);

@@ -136,7 +136,7 @@ TEST_F(VerifyTest, WithoutItNobodyLooks) {
   at::Tensor x = sample({4});
   at::Tensor y;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     y = through("ac2_verify_test::drifting", x);
   }
   EXPECT_TRUE(gradient_of(y, x).defined());
@@ -268,7 +268,7 @@ TEST_F(VerifyTest, AnInnerScopeTurnsItOnForTheRestOfTheRegion) {
   at::Tensor x = sample({4});
   at::Tensor before, after;
   {
-    PolicyScope outer;
+    PolicyScope outer("recompute_all");
     before = through("ac2_verify_test::drifting", x);
     { PolicyScope inner("recompute_all", kVerify); }
     after = through("ac2_verify_test::drifting", x);
@@ -282,13 +282,13 @@ TEST_F(VerifyTest, TheEnvironmentTurnsItOnForEveryRegion) {
   at::Tensor x = sample({4});
   at::Tensor y;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     y = through("ac2_verify_test::drifting", x);
   }
   expect_error([&] { gradient_of(y, x); }, {"Verify", "ac2_verify_test::drifting"});
   setenv("AC2_VERIFY", "0", 1);
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     y = through("ac2_verify_test::drifting", x);
   }
   EXPECT_TRUE(gradient_of(y, x).defined());
@@ -304,7 +304,7 @@ TEST_F(VerifyTest, TheEnvironmentTurnsItOnForTheStepThatAPlannerRecords) {
 
 TEST_F(VerifyTest, TheEnvironmentVariableIsZeroOrOne) {
   setenv("AC2_VERIFY", "yes", 1);
-  expect_error([] { PolicyScope scope; }, {"AC2_VERIFY", "\"yes\"", "expected 1"});
+  expect_error([] { PolicyScope scope("recompute_all"); }, {"AC2_VERIFY", "\"yes\"", "expected 1"});
   EXPECT_FALSE(is_checkpoint_enabled());
 }
 

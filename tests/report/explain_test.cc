@@ -118,7 +118,7 @@ TEST_F(ExplainTest, SaysWhichReplaysReachFarBackTheLongestFirst) {
   at::Tensor left, right;
   std::shared_ptr<const Trace> trace;
   {
-    const PolicyScope scope;
+    const PolicyScope scope("recompute_all");
     trace = scope.trace();
     at::Tensor far = constant({256}), near = constant({64});
     for (int i = 0; i < 400; ++i) far = far.cos();
@@ -301,7 +301,7 @@ TEST_F(ExplainTest, SaysWhatPoliciesPacked) {
 }
 
 TEST_F(ExplainTest, AnEmptyRegionHoldsNothing) {
-  PolicyScope scope;
+  PolicyScope scope("recompute_all");
   EXPECT_THAT(explain(*scope.trace()), HasSubstr("Region of 0 ops: 0 B held for backward, 0 ops replayed so far.\n\n"
                                                  "Nothing is held.\n"));
 }

@@ -93,7 +93,7 @@ TEST_F(ReportTest, NeedsNothingButItself) {
 
 TEST_F(ReportTest, ListsReplaysThatReachFarBackTheLongestFirst) {
   const at::Tensor x = sample({16});
-  const PolicyScope scope;
+  const PolicyScope scope("recompute_all");
   at::Tensor left, right;
   {
     at::Tensor near = constant({16}), far = constant({16});

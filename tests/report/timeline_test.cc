@@ -250,7 +250,7 @@ TEST_F(TimelineTest, BeginsWhereAnInnerScopeAsksForIt) {
   {
     at::Tensor y;
     {
-      PolicyScope outer;
+      PolicyScope outer("recompute_all");
       trace_ = outer.trace();
       y = x_.sin().cos();
       PolicyScope inner("recompute_all", {.timeline = true});

@@ -17,7 +17,7 @@ TEST_F(TraceTest, OutlivesScopeAndGraph) {
     at::Tensor x = sample({4});
     at::Tensor y;
     {
-      PolicyScope scope;
+      PolicyScope scope("recompute_all");
       trace = scope.trace();
       ASSERT_NE(trace, nullptr);
       y = x.sin().cos();
@@ -66,7 +66,7 @@ TEST_F(TraceTest, KeepsNoTensorAlive) {
     input = x.storage().getWeakStorageImpl();
     at::Tensor y;
     {
-      PolicyScope scope;
+      PolicyScope scope("recompute_all");
       trace = scope.trace();
       y = x.sin().cos();
     }
@@ -82,7 +82,7 @@ TEST_F(TraceTest, CountsReachableNodes) {
   at::Tensor a, b;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     a = x.sin().cos().tan();  // needs sin's and cos's results, and tan's for itself
     b = x.cos().sin();        // needs cos's result
@@ -113,7 +113,7 @@ TEST_F(TraceTest, ExportsTheTraceThatIsStillReachable) {
 }
 
 TEST_F(TraceTest, ExportsAnEmptyTrace) {
-  PolicyScope scope;
+  PolicyScope scope("recompute_all");
   EXPECT_NE(to_dot(*scope.trace()).find("digraph"), std::string::npos);
   EXPECT_FALSE(to_chrome_trace(*scope.trace()).empty());
 }
@@ -127,7 +127,7 @@ TEST_F(TraceTest, MayOutliveMain) {
         static std::shared_ptr<const Trace> trace;
         at::Tensor x = sample({4});
         {
-          PolicyScope scope;
+          PolicyScope scope("recompute_all");
           trace = scope.trace();
           y = x.sin().cos();
         }

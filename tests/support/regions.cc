@@ -237,7 +237,7 @@ void expect_next_region_works() {
   at::Tensor y;
   std::shared_ptr<const Trace> trace;
   {
-    PolicyScope scope;
+    PolicyScope scope("recompute_all");
     trace = scope.trace();
     y = x.sin().cos();
   }

@@ -2,7 +2,7 @@
 // The model of tests that let memory run out.
 //
 //   TrainingStep step(at::kCPU);
-//   step.run([&](const auto& forward) { const PolicyScope scope; forward(); });
+//   step.run([&](const auto& forward) { const PolicyScope scope("recompute_all"); forward(); });
 //   const Tensors state = step.state();
 #pragma once
 

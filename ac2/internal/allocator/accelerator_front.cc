@@ -129,6 +129,8 @@ void put_in_front() {
   }
   auto* front = new Front(*behind);
   constexpr uint8_t kHighestPriority = 255;
+  // As in RetryingAllocator::put_in_front().
+  std::atomic_thread_fence(std::memory_order_release);
   c10::SetAllocator(kType, front, kHighestPriority);
   // Last. Pairs with the acquire of allocate().
   shared.front.store(front, std::memory_order_release);

@@ -12,8 +12,7 @@
 // Not guaranteed: a device's kernels may ask their own allocator instead of the one that is registered with c10, and do
 // not pass here then. CUDA's do. has_passed() tells.
 //
-// Threads: any, except that nothing may allocate tensors of the device while put_in_front() changes the allocator:
-// c10::SetAllocator has no lock.
+// Threads: any. Other threads may allocate while put_in_front() changes the allocator (retrying_allocator.h says why).
 #pragma once
 
 #include <c10/core/Device.h>

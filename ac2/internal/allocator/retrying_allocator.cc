@@ -53,6 +53,8 @@ class Shared {
     if (!is_front(c10::GetCPUAllocator())) {
       auto* front = new RetryingAllocator(*c10::GetCPUAllocator());
       constexpr uint8_t kHighestPriority = 255;
+      // A thread that reads LibTorch's plain pointer to the front finds the front finished.
+      std::atomic_thread_fence(std::memory_order_release);
       c10::SetCPUAllocator(front, kHighestPriority);
       CountedMemory::get().set_uncounted(front->uncounted_deleter());
       // Last. Pairs with the acquire of is_front(). A thread that reads there that this is the front hands out its

@@ -26,8 +26,9 @@
 // one exception. Where the machine has no swap left and less memory than is asked for, the error that LibTorch raises
 // when an allocation fails (c10::OutOfMemoryError here) takes the place of the end of the process.
 //
-// Threads: any, except that nothing may allocate tensors while put_in_front() changes the allocator: c10::SetAllocator
-// has no lock.
+// Threads: any. Other threads may allocate while put_in_front() changes the allocator. c10::SetAllocator takes no lock,
+// and LibTorch has the allocator in one pointer: a thread that reads it meanwhile gets one of the two, both of which
+// live as long as the process, and a block is freed by the deleter that it came with.
 #pragma once
 
 #include <c10/core/Allocator.h>

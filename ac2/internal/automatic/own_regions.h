@@ -17,7 +17,7 @@
 // too: to close them before the thread's other thread_local objects are destroyed; C++ destroys those in the reverse
 // order of their construction.
 //
-// Threads: any, while no other allocates tensors (c10::SetAllocator has no lock).
+// Threads: any.
 #pragma once
 
 namespace ac2::internal {

@@ -87,10 +87,9 @@ std::string text_for(const RegionAtOnce& replayed) {
       "Backward had ", replayed.bytes >> 20,
       " MiB of one ac2 region replayed at once, which is nearly all that its regions "
       "recompute, so that they save next to no memory. This is what one region around a whole model does under a "
-      "policy "
-      "that saves nothing, such as recompute_all, which a PolicyScope without arguments means. Open a region for each "
-      "block of the model (",
-      for_each_block(), "), or give the region a memory budget (",
+      "policy that saves nothing, such as recompute_all. Open a region for each block of the model (",
+      for_each_block(), "), or give the region no policy, so that it keeps what fits (",
+      spelled("ac2::PolicyScope scope;", "ac2.PolicyScope()"), "), or a memory budget (",
       spelled("ac2::PolicyScope scope({.memory_budget = int64_t{2} << 30})", "ac2.PolicyScope(memory_budget=\"2GiB\")"),
       "). This is said once.");
 }

@@ -13,7 +13,7 @@ from ac2._checkpointed_class import Settings
 from ac2._modules import settings_from
 from ac2._policy import PolicyLike
 from ac2._regions import checked, opened_for
-from ac2._scope import PolicyScope
+from ac2._scope import region_of
 
 _Function = Callable[..., Any]
 
@@ -157,7 +157,7 @@ def run_in_region(settings: Settings, function: _Function, args: Tuple[Any, ...]
         if _compiled.can_be_in_a_graph(settings.policy, settings.options):
             return _compiled.checkpoint_in_a_graph(function, settings.policy, args, kwargs)
         return _compiled.outside_of_graphs(run_in_region, (settings, function, args, kwargs), {})
-    with PolicyScope(settings.policy_of_a_region(), **settings.options):
+    with region_of(settings.policy_of_a_region(), **settings.options):
         opened_for(function)
         return checked(function(*args, **kwargs), function)
 
