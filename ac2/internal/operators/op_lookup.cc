@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "ac2/internal/operators/nearest_names.h"
 
 namespace ac2::internal {
 
@@ -39,30 +40,6 @@ std::string guess_meaning(std::string name) {
   return "aten::" + name;
 }
 
-// Levenshtein's distance between `name` and the nearest text that `pattern` matches, or limit + 1 if it is larger than
-// `limit`. A pattern without '*' and '?' matches itself.
-size_t edit_distance(const std::string& pattern, const std::string& name, size_t limit) {
-  std::vector<size_t> row(name.size() + 1);
-  for (size_t j = 0; j <= name.size(); ++j) {
-    row[j] = j;
-  }
-  for (const char wanted : pattern) {
-    const bool any = wanted == '*';
-    size_t diagonal = row[0];
-    row[0] += any ? 0 : 1;
-    for (size_t j = 1; j <= name.size(); ++j) {
-      const size_t substituted = diagonal + (wanted == name[j - 1] || wanted == '?' ? 0 : 1);
-      diagonal = row[j];
-      // '*' stands for nothing, or for one character more.
-      row[j] = any ? std::min(row[j], row[j - 1]) : std::min({substituted, row[j] + 1, row[j - 1] + 1});
-    }
-    if (*std::min_element(row.begin(), row.end()) > limit) {
-      return limit + 1;
-    }
-  }
-  return row.back();
-}
-
 // How many mistakes a misspelt name may have to be recognised.
 size_t plausible_mistakes(const std::string& base) {
   if (!is_pattern(base)) {
@@ -77,27 +54,11 @@ size_t plausible_mistakes(const std::string& base) {
 
 // The registered base names nearest to `base`, the nearest first, without those that are too far away to be meant.
 std::vector<std::string> nearest_bases(const std::string& base) {
-  constexpr size_t kMost = 3;
-  const size_t limit = plausible_mistakes(base);
   std::set<std::string> bases;
   for (const c10::OperatorName& op : c10::Dispatcher::singleton().getAllOpNames()) {
     bases.insert(op.name);
   }
-  std::vector<std::pair<size_t, std::string>> near;
-  for (const std::string& candidate : bases) {
-    if (const size_t distance = edit_distance(base, candidate, limit); distance <= limit) {
-      near.emplace_back(distance, candidate);
-    }
-  }
-  std::sort(near.begin(), near.end());
-  if (!near.empty() && near.front().first == 0 && !is_pattern(base)) {
-    return {near.front().second};
-  }
-  std::vector<std::string> names;
-  for (size_t i = 0; i < std::min(near.size(), kMost); ++i) {
-    names.push_back(near[i].second);
-  }
-  return names;
+  return nearest_names(base, bases, plausible_mistakes(base));
 }
 
 bool is_registered(const std::string& base, const std::string& overload) {
