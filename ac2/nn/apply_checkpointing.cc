@@ -3,10 +3,12 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <memory>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "ac2/internal/modules/module_stack.h"
 #include "ac2/nn/internal/intercept/intercepted_module.h"
 #include "ac2/nn/internal/intercept/module_slots.h"
 
@@ -85,6 +87,23 @@ Checkpointing& find_or_make(const Access& access) {
   return access.is_layer ? intercepted.layers[access.layer] : intercepted.whole.emplace();
 }
 
+// Tells every module of the model that may have a region its name, for policies that decide by module. A module that is
+// registered at two places has the first one's.
+void tell_names(const std::vector<Submodule>& all) {
+  auto known = std::make_shared<ac2::internal::KnownModules>();
+  std::vector<Checkpointing*> told;
+  for (size_t i = 0; i < all.size(); ++i) {
+    Checkpointing* checkpointing = find(internal::access(all, i));
+    if (checkpointing == nullptr || std::find(told.begin(), told.end(), checkpointing) != told.end()) continue;
+    told.push_back(checkpointing);
+    known->push_back({all[i].name, ac2::internal::without_namespaces(all[i].module->name())});
+  }
+  for (size_t i = 0; i < told.size(); ++i) {
+    told[i]->set_module(std::make_shared<const ac2::internal::CalledModule>(
+        (*known)[i].class_name, std::vector<ac2::internal::ModuleName>{{.path = (*known)[i].path}}, known));
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> apply_checkpointing(torch::nn::Module& model, const CheckpointSpec& spec) {
@@ -104,6 +123,7 @@ std::vector<std::string> apply_checkpointing(torch::nn::Module& model, const Che
     checkpointing.set_options(spec.options);
     checkpointing.set_on(true);
   }
+  tell_names(all);
   return names;
 }
 

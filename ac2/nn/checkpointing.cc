@@ -1,20 +1,49 @@
 #include "ac2/nn/checkpointing.h"
 
 #include <c10/core/GradMode.h>
+#include <c10/util/Type.h>
+
+#include <string>
+#include <vector>
+
+#include "ac2/internal/modules/module_stack.h"
 
 namespace ac2::nn {
+
+using ac2::internal::CalledModule;
+using ac2::internal::ModuleStack;
 
 Checkpointing::Checkpointing(Policy policy, CheckpointOptions options)
     : policy_(std::move(policy)), options_(std::move(options)) {}
 
 Checkpointing::Checkpointing(const Checkpointing& other)
-    : policy_(other.policy_), options_(other.options_), on_(other.on_) {}
+    : policy_(other.policy_), options_(other.options_), on_(other.on_), module_(other.module_) {}
 
 Checkpointing& Checkpointing::operator=(const Checkpointing& other) {
   policy_ = other.policy_;
   options_ = other.options_;
   on_ = other.on_;
+  module_ = other.module_;
   return *this;
+}
+
+void Checkpointing::set_class(const std::type_info& type) {
+  const std::string class_name = ac2::internal::without_namespaces(c10::demangle(type.name()));
+  ac2::internal::note_class(class_name);
+  module_ = std::make_shared<const CalledModule>(class_name, std::vector<ac2::internal::ModuleName>(), nullptr);
+}
+
+Checkpointing::InModule::InModule(const Checkpointing& checkpointing) {
+  if (checkpointing.module_ != nullptr && ac2::internal::are_modules_wanted()) {
+    depth_ = ModuleStack::here().enter(checkpointing.module_);
+    entered_ = true;
+  }
+}
+
+Checkpointing::InModule::~InModule() {
+  if (entered_) {
+    ModuleStack::here().leave(depth_);
+  }
 }
 
 std::shared_ptr<const Trace> Checkpointing::last_trace() const {

@@ -9,16 +9,22 @@
 // Threads: forwards of one module may run on several threads at once. The setters must not run beside a forward.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 
 #include "ac2/nn/internal/calls/tensors_in.h"
 #include "ac2/policy.h"
 #include "ac2/scope.h"
 #include "ac2/trace.h"
+
+namespace ac2::internal {
+class CalledModule;
+}
 
 namespace ac2::nn {
 
@@ -42,7 +48,7 @@ struct CheckpointOptions {
 class Checkpointing {
  public:
   explicit Checkpointing(Policy policy = "recompute_all", CheckpointOptions options = {});
-  // A copy has the settings, but no last_trace().
+  // A copy has the settings, and is for a module of the same class and name, but has no last_trace().
   Checkpointing(const Checkpointing& other);
   Checkpointing& operator=(const Checkpointing& other);
 
@@ -59,9 +65,14 @@ class Checkpointing {
   // but no tensor.
   std::shared_ptr<const Trace> last_trace() const;
 
+  // The class of the module, and what apply_checkpointing() knows of it besides: policies::by_module goes by both.
+  void set_class(const std::type_info& type);
+  void set_module(std::shared_ptr<const ac2::internal::CalledModule> module) { module_ = std::move(module); }
+
   // Calls forward() with `inputs`, which it may move from, in a region if the options say so.
   template <class Forward, class... Inputs>
   decltype(auto) run(bool is_training, Forward&& forward, const Inputs&... inputs) {
+    const InModule inside(*this);
     if (!opens_region(is_training)) return std::forward<Forward>(forward)();
     PolicyScope scope(policy_, options_.scope);
     remember(scope.trace());
@@ -74,6 +85,19 @@ class Checkpointing {
   }
 
  private:
+  // While it lives, the thread is in the module.
+  class InModule {
+   public:
+    explicit InModule(const Checkpointing& checkpointing);
+    ~InModule();
+    InModule(const InModule&) = delete;
+    InModule& operator=(const InModule&) = delete;
+
+   private:
+    bool entered_ = false;
+    size_t depth_ = 0;
+  };
+
   bool opens_region(bool is_training) const;
   void remember(std::shared_ptr<const Trace> trace);
   static void offload(const at::Tensor& input);
@@ -88,6 +112,7 @@ class Checkpointing {
   Policy policy_;
   CheckpointOptions options_;
   bool on_ = true;
+  std::shared_ptr<const ac2::internal::CalledModule> module_;  // null if nothing is known
   mutable std::mutex mutex_;
   std::shared_ptr<const Trace> last_trace_;  // under mutex_
 };

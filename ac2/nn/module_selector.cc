@@ -1,45 +1,17 @@
 #include "ac2/nn/module_selector.h"
 
 #include <c10/util/Exception.h>
-#include <fnmatch.h>
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
+#include "ac2/internal/modules/module_path.h"
 
 namespace ac2::nn {
-namespace {
-
-using Parts = std::vector<std::string>;
-
-// As many of `name`'s parts as `**` may stand for are tried by going back to the last one.
-bool matches(const Parts& pattern, const Parts& name) {
-  size_t p = 0, n = 0;
-  size_t after_stars = pattern.size() + 1, retry = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == "**") {
-      after_stars = ++p;
-      retry = n;
-    } else if (p < pattern.size() && fnmatch(pattern[p].c_str(), name[n].c_str(), 0) == 0) {
-      ++p;
-      ++n;
-    } else if (after_stars <= pattern.size()) {
-      p = after_stars;
-      n = ++retry;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == "**") ++p;
-  return p == pattern.size();
-}
-
-}  // namespace
 
 ModuleSelector::ModuleSelector(std::string pattern)
-    : predicate_([parts = Parts(absl::StrSplit(pattern, '.'))](const std::string& name, const torch::nn::Module&) {
-        return !name.empty() && matches(parts, absl::StrSplit(name, '.'));
+    : predicate_([path = ac2::internal::PathPattern(pattern)](const std::string& name, const torch::nn::Module&) {
+        return !name.empty() && path.matches(name);
       }),
       description_("named \"" + pattern + "\"") {
   TORCH_CHECK(!pattern.empty(),

@@ -16,6 +16,7 @@
 #include <optional>
 #include <tuple>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 
 #include "ac2/nn/checkpointing.h"
@@ -49,6 +50,7 @@ class CheckpointedState
   CheckpointedState(FromModule, const M& module, Policy policy, CheckpointOptions options)
       : M(with_name(module)), checkpointing_(std::move(policy), std::move(options)) {
     DefaultArguments<M>::note(*this);
+    checkpointing_.set_class(typeid(M));
   }
 
   Checkpointing& checkpointing() override { return checkpointing_; }
@@ -64,7 +66,7 @@ class CheckpointedState
                   "torch::nn::Cloneable<> of itself.");
       auto copy = std::make_shared<Checkpointed<M, ForwardOf<M>>>(
           FromModule(), *module, Policy(checkpointing_.policy()), CheckpointOptions(checkpointing_.options()));
-      copy->checkpointing().set_on(checkpointing_.is_on());
+      copy->checkpointing() = checkpointing_;
       return copy;
     } else {
       TORCH_CHECK(false, "clone() of the checkpointed module ", this->name(), " needs a module that can be copied.");
@@ -99,7 +101,9 @@ class CheckpointedState
       static_cast<torch::nn::Module&>(*this) = plain;
     }
     DefaultArguments<M>::note(*this);
-    return Checkpointing();
+    Checkpointing checkpointing;
+    checkpointing.set_class(typeid(M));
+    return checkpointing;
   }
 
   Checkpointing checkpointing_ = start();
