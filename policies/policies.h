@@ -22,6 +22,7 @@
 //   | save_anything_except_these_names({…})   | whatever else backward needs        | values so named    |
 //   | recompute_these_names({…})              | whatever else backward needs        | values so named    |
 //   | offload_these_names({…})                | values so named                     | all others         |
+//   | by_module({{pattern, decision}, …})     | what the rules say, by module       | all others         |
 //   | quantize_ops({…}, bits)                 | the listed ops, in 8, 4 or 1 bit¹   | all others         |
 //   | narrow_ops({…}, at::kBFloat16)          | the listed ops, so, or in float8¹   | all others         |
 //   | spill_to_file(directory, {…})           | the listed ops, in files            | all others         |
@@ -39,6 +40,7 @@
 //   - all_or_nothing.h: alike for every op
 //   - listed_ops.h: ops that the program lists
 //   - strategies.h: the policy chooses the ops, by cost, size or place
+//   - by_module.h: modules, by their paths and classes
 //   - these_names.h: values that the program has named
 //   - composed_policies.h: policies made of policies
 //   - quantize_ops.h, narrow_ops.h, spill_to_file.h: saved in another form
@@ -46,6 +48,7 @@
 #pragma once
 
 #include "policies/all_or_nothing.h"     // IWYU pragma: export
+#include "policies/by_module.h"          // IWYU pragma: export
 #include "policies/by_name.h"            // IWYU pragma: export
 #include "policies/composed_policies.h"  // IWYU pragma: export
 #include "policies/listed_ops.h"         // IWYU pragma: export

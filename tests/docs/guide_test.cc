@@ -1,6 +1,7 @@
 // The code of docs/guide.md, but for its chapter on modules: what stands between the tests' own lines is on the page,
 // letter for letter.
 #include <gmock/gmock.h>
+#include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/loss.h>
@@ -103,6 +104,31 @@ TEST_F(GuideTest, MoreBytesWhereThereIsNoOtherWay) {
   x.sin().cos().sum().backward();
   EXPECT_EQ(soft.times_over(), 0);
   EXPECT_EQ(soft.most_bytes_over(), 0);
+}
+
+TEST_F(GuideTest, DecidesByModule) {
+  struct LayerImpl : torch::nn::Module {
+    at::Tensor forward(const at::Tensor& input) { return at::gelu(mlp->forward(wo->forward(input))); }
+    torch::nn::Linear wo = register_module("wo", torch::nn::Linear(8, 8));
+    torch::nn::Linear mlp = register_module("mlp", torch::nn::Linear(8, 8));
+  };
+  struct ModelImpl : torch::nn::Module {
+    LayerImpl& layer(size_t i) { return layers->at<LayerImpl>(i); }
+    torch::nn::ModuleList layers =
+        register_module("layers", torch::nn::ModuleList(std::make_shared<LayerImpl>(), std::make_shared<LayerImpl>()));
+  };
+  const auto model = std::make_shared<ModelImpl>();
+  const ac2::Policy policy = ac2::policies::by_module(
+      {
+          {"layers.*.wo", ac2::CheckpointPolicy::MUST_SAVE},
+          {"layers.*.mlp :: aten.gelu", ac2::CheckpointPolicy::PREFER_RECOMPUTE},
+          {"layers.*.mlp", ac2::forms::narrow(at::kBFloat16)},
+      },
+      model->named_parameters());
+  ac2::PolicyScope scope(policy);
+  const at::Tensor y = model->layer(1).forward(model->layer(0).forward(x));
+  y.sum().backward();
+  EXPECT_EQ(scope.trace()->stats().recomputed_ops, 1);  // the gelu between the layers
 }
 
 TEST_F(GuideTest, OneOpThatIsTooLarge) {
