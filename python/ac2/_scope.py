@@ -9,7 +9,7 @@ from typing import Any, Callable, Optional, Sequence, TypeVar
 
 import torch
 
-from ac2 import _C, _compiled, _custom_ops, _fsdp, _higher_order, _kernels, _out_of_memory, _pointers
+from ac2 import _C, _compiled, _custom_ops, _fsdp, _higher_order, _kernels, _module_calls, _out_of_memory, _pointers
 from ac2._budgets import BudgetLike, as_budget, models_costs, note_memory_fraction
 from ac2._form import Form, as_forms
 from ac2._policy import PolicyLike, as_flag, as_policy
@@ -139,6 +139,7 @@ class PolicyScope:
                 "`with ac2.PolicyScope(policy):`; the policy may be used again."
             )
         watch_python()
+        _module_calls.forget_interrupted()
         if isinstance(self._arguments[1], _C.MemoryBudget):
             note_memory_fraction()
         _warn_of_hooks_around()

@@ -22,6 +22,7 @@
 | save_anything_except_these_names([...]) | whatever else backward needs        | values so named    |
 | recompute_these_names([...])            | whatever else backward needs        | values so named    |
 | offload_these_names([...])              | values so named                     | all others         |
+| by_module({pattern: decision, ...})     | what the rules say, by module       | all others         |
 | quantize_ops([...], bits)               | the listed ops, in 8, 4 or 1 bit    | all others         |
 | narrow_ops([...], torch.bfloat16)       | the listed ops, so, or in float8    | all others         |
 | spill_to_file(directory, [...])         | the listed ops, in files            | all others         |

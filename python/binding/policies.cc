@@ -1,5 +1,7 @@
+#include <pybind11/stl.h>
 #include <torch/csrc/Dtype.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -7,10 +9,12 @@
 
 #include "ac2/plan.h"
 #include "ac2/policy.h"
+#include "policies/internal/common/module_policy.h"
 #include "policies/policies.h"
 #include "python/binding/copies.h"
 #include "python/binding/decisions.h"
 #include "python/binding/errors.h"
+#include "python/binding/modules.h"
 #include "python/binding/path.h"
 #include "python/binding/python_policy.h"
 #include "python/binding/scope.h"
@@ -190,6 +194,69 @@ void add_composed(py::module_& module) {
       "counts.");
 }
 
+std::string quoted(py::handle object) {
+  return py::repr(object).cast<std::string>();
+}
+
+// The pairs of a mapping or of a list of pairs.
+std::vector<std::pair<std::string, PolicyDecision>> module_rules(const py::object& rules) {
+  const char* const expected =
+      "; expected {pattern: decision}, such as {\"layers.*.mlp\": True}, or a list of such pairs.";
+  const bool is_mapping = py::hasattr(rules, "items");
+  if (py::isinstance<py::str>(rules) || (!is_mapping && !py::isinstance<py::iterable>(rules))) {
+    throw py::type_error("by_module was given " + quoted(rules) + expected);
+  }
+  std::vector<std::pair<std::string, PolicyDecision>> all;
+  const py::iterable items =
+      is_mapping ? py::iterable(rules.attr("items")()) : py::reinterpret_borrow<py::iterable>(rules);
+  for (const py::handle item : items) {
+    if (!(py::isinstance<py::tuple>(item) || py::isinstance<py::list>(item)) || py::len(item) != 2) {
+      throw py::type_error("by_module: a rule is " + quoted(item) + expected);
+    }
+    const py::object pattern = item[py::int_(0)], decision = item[py::int_(1)];
+    if (!py::isinstance<py::str>(pattern)) {
+      throw py::type_error("by_module: a pattern is " + quoted(pattern) +
+                           "; expected a text, such as \"layers.*.mlp :: aten.gelu\".");
+    }
+    all.emplace_back(pattern.cast<std::string>(),
+                     to_decision(decision, "by_module: the decision for " + quoted(pattern)));
+  }
+  return all;
+}
+
+void add_by_module(py::module_& module) {
+  module.def(
+      "by_module",
+      [](const py::object& rules, const py::object& model) {
+        const std::vector<std::pair<std::string, PolicyDecision>> all = module_rules(rules);
+        const py::module_ calls = py::module_::import("ac2._module_calls");
+        if (model.is_none()) {
+          Policy policy = make([&] { return policies::by_module(all); });
+          calls.attr("watch")();
+          return policy;
+        }
+        const auto [number, known] = calls.attr("given_model")(model)
+                                         .cast<std::pair<int64_t, std::vector<std::pair<std::string, std::string>>>>();
+        Policy policy =
+            make([&, number = number] { return policies::internal::by_module_of(all, number, known_modules(known)); });
+        calls.attr("watch")();
+        return policy;
+      },
+      py::arg("rules"), py::kw_only(), py::arg("model") = py::none(),
+      "Decides by the module in which an op runs: the first rule that matches counts.\n\n"
+      "Args:\n    rules: {pattern: decision} in order, or a list of pairs. A pattern is a path "
+      "(\"layers.*.attention.wo\"; "
+      "'*'\n        and '?' within a component, \"**\" for any number of components, \"\" for the model itself) or a "
+      "class\n        (\"LlamaMLP\"), and optionally \" :: \" and an op (\"layers.*.mlp :: aten.gelu\"). It matches "
+      "what runs in\n        the module or in one inside. Ops that no rule matches are recomputed (PREFER_RECOMPUTE).\n"
+      "    model: the model that paths are relative to. Without one it is the outermost module that is called.\n\n"
+      "Raises:\n    ValueError: for a malformed pattern, one that is there twice, an op that there is not, and, with "
+      "model=,\n"
+      "        a pattern that matches no module of it; the nearest names are suggested.\n"
+      "    TypeError: for a wrong decision, or a model that is none.\n\n"
+      "The first such policy installs hooks on the calls of all modules, which stay (about 7 us a call).");
+}
+
 }  // namespace
 
 void add_policies(py::module_& module) {
@@ -221,6 +288,7 @@ void add_policies(py::module_& module) {
   add_parametrised(made);
   add_by_name(made);
   add_composed(made);
+  add_by_module(made);
   module.def("policy_names", &policies::policy_names,
              "The names of the policies without parameters, in the order in which help should list them.");
   module.def("compute_intensive_ops", &policies::compute_intensive_ops,
