@@ -84,6 +84,11 @@ class _Root(_Model):
         super().look()
         self._entries.clear()
         self._all = _C.KnownModules(self.known)
+        # A model that was given before may have modules that it did not have then. One module alone is seldom such: often it is
+        # made anew for each call, as a loss is.
+        if len(self.known) > 1:
+            for model in list(_given.values()):
+                model.look()
 
     def entry_of(self, module: torch.nn.Module) -> "Optional[_Entry]":
         entry = self._entries.get(id(module))
@@ -108,8 +113,6 @@ class _Root(_Model):
             return None
         self.has_looked = True
         self.look()
-        for model in list(_given.values()):
-            model.look()
         return self.entry_of(module)
 
 

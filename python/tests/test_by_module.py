@@ -250,9 +250,14 @@ def test_modules_that_are_added_later_are_found():
             model(X)
             X.sin()
     assert [model.first.answer, model.second.answer, model.list[0].a.answer] == [RECOMPUTE, SAVE, SAVE]
-    model.list.append(Ask())
     model.list[0].add_module("b", Ask())
     assert saved(by_module({"list.0.b": SAVE}), model) == ["list.0.b"]
+    policy = by_module({"list.0": SAVE}, model=model)
+    model.list[0].add_module("c", Ask())
+    names = ["list.0.a", "list.0.b", "list.0.c"]
+    assert saved(policy, model) == names
+    model.list[0].add_module("d", Ask())
+    assert saved(policy, Outer(inner=model)) == [f"inner.{name}" for name in (*names, "list.0.d")]
 
 
 def test_a_module_that_is_not_registered_is_a_model_by_itself():
