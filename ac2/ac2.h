@@ -8,6 +8,7 @@
 //   scope.h             regions: where ops are recorded under a policy. A program may need no more than this
 //   op_scopes.h         single calls decided otherwise
 //   in_chunks.h         one op that is too large, a few rows at a time
+//   replayable.h        kernels of the program's as ops
 //   names.h             names for values, which policies may look at
 //   expose.h            tensors to which code writes that no dispatcher sees
 //   current_decision.h  what the policies in force would decide
@@ -27,6 +28,7 @@
 #include "ac2/scope.h"             // IWYU pragma: export
 #include "ac2/op_scopes.h"         // IWYU pragma: export
 #include "ac2/in_chunks.h"         // IWYU pragma: export
+#include "ac2/replayable.h"        // IWYU pragma: export
 #include "ac2/names.h"             // IWYU pragma: export
 #include "ac2/expose.h"            // IWYU pragma: export
 #include "ac2/current_decision.h"  // IWYU pragma: export

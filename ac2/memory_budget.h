@@ -49,6 +49,22 @@
 
 namespace ac2 {
 
+// Numbers of bytes: 2 * ac2::GiB, or, with `using namespace ac2::literals`, 2_GiB. Powers of 1024.
+inline constexpr int64_t KiB = int64_t{1} << 10;
+inline constexpr int64_t MiB = int64_t{1} << 20;
+inline constexpr int64_t GiB = int64_t{1} << 30;
+namespace literals {
+consteval int64_t operator""_KiB(unsigned long long count) {
+  return static_cast<int64_t>(count) * KiB;
+}
+consteval int64_t operator""_MiB(unsigned long long count) {
+  return static_cast<int64_t>(count) * MiB;
+}
+consteval int64_t operator""_GiB(unsigned long long count) {
+  return static_cast<int64_t>(count) * GiB;
+}
+}  // namespace literals
+
 namespace internal {
 class Budget;
 class BudgetAccess;

@@ -50,7 +50,8 @@ struct ScopeOptions {
   // rules. A budget that cannot be met is a c10::Error, from the op or from backward, that names the op and the bytes
   // it takes.
   //
-  // A number is an expression like any other in C++: write int64_t{2} << 30, because 2 << 30 overflows an int.
+  // A number is an expression like any other in C++: write 2 * ac2::GiB or 2_GiB (ac2::literals), because 2 << 30
+  // overflows an int.
   BudgetOption memory_budget = {};
   // With a memory_budget in bytes, or without a policy and a budget: see MemoryBudget's constructor and
   // whatever_fits(). An error with a policy and no memory_budget, and with a MemoryBudget that was made without it. Set
@@ -85,7 +86,7 @@ struct ScopeOptions {
   // pipeline's stage), and a later one for the others (its weights). What the first replays and a later one reads again
   // is then held, and counts in saved_bytes, until its graph goes. Without it nothing that was replayed stays, and the
   // later one replays it again. Under a memory budget, such as a scope without a policy
-  // has, the option has no effect, and a warning says so. On an inner
+  // has, the option would have no effect, and is an error. On an inner
   // scope it holds for the whole region.
   bool keep_for_next_backward = false;
   // Under a memory budget: the ways, besides computing again, in which the budget may do without the bytes of a value
@@ -111,7 +112,7 @@ struct ScopeOptions {
   // they would not fit to what was computed from the first ones. So the least budget of a program may be larger.
   //
   // On an inner scope the forms hold for results of ops of that scope, in place of those of the scope around it.
-  // With a policy and no budget they have no effect, and a warning says so. A form that is null, or there twice by its
+  // With a policy and no budget they would have no effect, and are an error. A form that is null, or there twice by its
   // name, is an error.
   Forms forms = {};
 };

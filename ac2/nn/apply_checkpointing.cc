@@ -117,10 +117,14 @@ std::vector<std::string> apply_checkpointing(torch::nn::Module& model, const Che
     reached.push_back(access);
     names.push_back(all[index].name);
   }
+  CheckpointOptions options = spec.options;
+  if (const auto budget = options.scope.memory_budget.budget(options.scope.modelled_costs)) {
+    options.scope.memory_budget = *budget;  // of a number all modules share one
+  }
   for (const Access& access : reached) {
     Checkpointing& checkpointing = find_or_make(access);
     checkpointing.set_policy(spec.policy);
-    checkpointing.set_options(spec.options);
+    checkpointing.set_options(options);
     checkpointing.set_on(true);
   }
   tell_names(all);

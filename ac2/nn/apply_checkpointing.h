@@ -39,6 +39,7 @@ struct CheckpointSpec {
   // A module that any of these picks is checkpointed.
   std::vector<ModuleSelector> modules;
   Policy policy = "recompute_all";
+  // All modules share the memory budget, a number of bytes too.
   CheckpointOptions options = {};
   // Leaves out modules that cannot be reached instead of throwing. The names that are returned are those reached.
   bool skip_unreachable = false;

@@ -157,6 +157,14 @@ def in_chunks(
     fn: Callable[..., Any], tensors: List[torch.Tensor], dim: int, chunks: Optional[int], bytes: Optional[int], reduce: str
 ) -> Any: ...
 
+def add_replayable(name: str) -> None: ...
+def call_replayable(
+    name: str,
+    fn: Callable[[List[torch.Tensor], List[torch.Generator]], List[torch.Tensor]],
+    tensors: List[torch.Tensor],
+    generators: List[torch.Generator],
+) -> List[torch.Tensor]: ...
+
 class PlannedOp:
     @property
     def name(self) -> str: ...

@@ -55,6 +55,7 @@ if not _is_launching:
     from ac2._patch import patch_torch_checkpoint
     from ac2._plans import StepPlanner, current_decision, load_plan, plan, save_plan
     from ac2._policy import CheckpointPolicy, by_operator
+    from ac2._replayable import replayable
     from ac2._report import (
         explain,
         explain_held,
@@ -123,6 +124,7 @@ __all__ = [
     "policies",
     "release_offload_memory",
     "remove_checkpointing",
+    "replayable",
     "report",
     "save_plan",
     "sqrt_segments",

@@ -108,6 +108,14 @@ def settings_from(function: str, policy: PolicyLike, given: Dict[str, Any]) -> S
     return Settings(policy, options, off_in_eval, off_under_no_grad, context_fn)
 
 
+def with_one_budget(options: Dict[str, Any]) -> Dict[str, Any]:
+    """Options in which a number of bytes is a budget that all regions with these options share."""
+    budget = as_budget(options.get("memory_budget"))
+    if not isinstance(budget, int):
+        return options
+    return {**options, "memory_budget": _C.MemoryBudget(budget, modelled_costs=options.get("modelled_costs"))}
+
+
 def apply_checkpointing(
     model: torch.nn.Module,
     *,
@@ -129,7 +137,7 @@ def apply_checkpointing(
         modules: a pattern over the names of named_modules() ("layers.*"; '*' stays within one part, '**' stands for any
             number of parts), a module class, or a list of these. A module that any of them picks is wrapped.
         check_fn: as for torch's apply_activation_checkpointing: given a module, says whether to wrap it.
-        policy, **options: as for checkpoint_wrapper. A MemoryBudget is shared by all; a number of bytes is each one's.
+        policy, **options: as for checkpoint_wrapper. All modules share the memory budget, a number of bytes too.
 
     Raises:
         ValueError: neither or both of modules and check_fn are given, or check_fn, a pattern or a class picks nothing; the
@@ -173,7 +181,7 @@ def apply_checkpointing(
                 )
             chosen.update(called)
         picked = [name for name, _ in named if name in chosen]
-    settings = settings_from("apply_checkpointing", policy, options)
+    settings = settings_from("apply_checkpointing", policy, with_one_budget(options))
     for name in picked:
         _check_module(f"apply_checkpointing, at {name!r},", by_name[name])
     for name in picked:

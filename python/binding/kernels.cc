@@ -67,9 +67,9 @@ bool warn_once(const std::string& name, int64_t bytes) {
                            "what it takes and returns in a "
                            "region is held for backward where it is needed, and not computed again: up to " +
                            std::to_string(bytes) +
-                           " bytes in this call. To have it computed again, make an operator of the function "
-                           "(torch.library.custom_op), which says "
-                           "what it writes. This is said once for each function.";
+                           " bytes in this call. To have it computed again, call it by a function that is an op: "
+                           "ac2.replayable(function), or torch.library.custom_op, which says what it writes. This is "
+                           "said once for each function.";
   return PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) == 0;
 }
 

@@ -15,6 +15,7 @@
 #include "python/binding/modules.h"
 #include "python/binding/plans.h"
 #include "python/binding/python_lock.h"
+#include "python/binding/replayable.h"
 #include "python/binding/scope.h"
 #include "python/binding/storage_names.h"
 #include "python/binding/subclasses.h"
@@ -33,6 +34,7 @@ PYBIND11_MODULE(_C, module) {
   ac2::python::add_memory_fraction(module);
   ac2::python::add_plans(module);
   ac2::python::add_chunks(module);
+  ac2::python::add_replayable_functions(module);
   ac2::python::add_storage_names(module);
   ac2::python::add_warnings_in_ops(module);
   ac2::python::add_automatic(module);

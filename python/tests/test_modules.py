@@ -246,6 +246,20 @@ def test_modules_share_a_budget():
     assert budget.held_bytes() == 0
 
 
+def test_modules_share_a_number_of_bytes():
+    held = []
+    for options in ({"memory_budget": "1MiB"}, {"memory_budget": ac2.MemoryBudget(1 << 20)}):
+        torch.manual_seed(0)
+        model = Model()
+        ac2.apply_checkpointing(model, modules="layers.*", **options)
+        budgets = {id(module._ac2_checkpointing.options["memory_budget"]) for module in model.layers}
+        assert len(budgets) == 1
+        y = model(torch.randn(5, 16))
+        held.append(model.layers[0]._ac2_checkpointing.options["memory_budget"].held_bytes())
+        y.sum().backward()
+    assert held[0] == held[1] > 0
+
+
 def test_functional_call_reaches_a_wrapped_module():
     block, x = ac2.checkpoint_wrapper(Block().eval()), torch.randn(5, 16)
     parameters = {name: (p * 2).detach().requires_grad_() for name, p in block.named_parameters()}

@@ -330,11 +330,11 @@ def test_pinned_memory_and_segments_are_as_in_cpp():
 _OTHERWISE = {
     "BudgetOption": "memory_budget= takes a number, a text or a MemoryBudget",
     "CheckpointOptions": "keyword arguments",
+    "ChunkOptions": "keyword arguments",
     "CheckpointedModule": "the wrapped module itself",
     "Checkpointing": "the wrapped module itself",
     "CheckpointSpec": "keyword arguments",
     "ModuleSelector": "modules= and check_fn=",
-    "NoOption": "of internal",
     "NamedTensor": "policies by name are those of ac2.policies",
     "OpContext": "policy_fn(ctx, op, *args, **kwargs)",
     "PlanOptions": "keyword arguments",
@@ -343,14 +343,12 @@ _OTHERWISE = {
     "Policy": "a name, a callable, a list of ops, or one of ac2.policies",
     "PolicyDecision": "a CheckpointPolicy, a bool, a form or SaveWithHooks",
     "PolicyInstance": "first_of and the other composed policies of ac2.policies",
-    "policy_for": "of internal",
+    "Replayable": "what replayable() returns",
     "ScopeOptions": "keyword arguments",
     "enter_policy": "first_of and the other composed policies of ac2.policies",
     "find_checkpointing": "last_trace(module)",
     "policy_per_region": "first_of and the other composed policies of ac2.policies",
     "to_string": "str()",
-    "wrap": "checkpoint_wrapper(module)",
-    "wrap_holder": "checkpoint_wrapper(module)",
 }
 
 
@@ -361,7 +359,7 @@ def _names_of_cpp(*folders):
         for file in sorted(os.listdir(os.path.join(root, folder))):
             if file.endswith(".h"):
                 with open(os.path.join(root, folder, file)) as header:
-                    text = header.read()
+                    text = re.sub(r"^namespace internal \{.*?^\}  // namespace internal$", "", header.read(), flags=re.M | re.S)
                 names |= set(re.findall(r"^(?:class|struct|enum class) (\w+)[^;\n]*\{", text, re.M))
                 names |= set(re.findall(r"^(?!static_assert|using|return)[A-Za-z_][\w:<>,&* ]* \*?(\w+)\(", text, re.M))
     return names

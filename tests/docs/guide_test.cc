@@ -6,6 +6,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/loss.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <iostream>
@@ -67,6 +68,13 @@ TEST_F(GuideTest, ARegionWithinWhatTheMachineHas) {
   const at::Tensor y = x.sin().cos();
   y.sum().backward();
   EXPECT_EQ(scope.trace()->stats().recomputed_ops, 0);
+}
+
+TEST_F(GuideTest, AScopeWithoutAPolicy) {
+  ac2::PolicyScope scope({.timeline = true});
+  x.sin().cos().sum().backward();
+  EXPECT_EQ(scope.trace()->stats().recomputed_ops, 0);
+  EXPECT_EQ(ac2::whatever_fits().held_bytes(), 0);
 }
 
 TEST_F(GuideTest, ABoundOnThePeak) {
@@ -140,6 +148,18 @@ TEST_F(GuideTest, OneOpThatIsTooLarge) {
       },
       {hidden, target}, {.chunks = 8, .reduce = "sum"});
   loss.backward();
+}
+
+TEST_F(GuideTest, AKernelOfYourOwn) {
+  const at::Tensor x = torch::randn({16}).contiguous();
+  const auto scaled = ac2::replayable("scaled", [](const at::Tensor& x, float by) {
+    at::Tensor out = at::empty_like(x);
+    const float* in = x.data_ptr<float>();
+    std::transform(in, in + x.numel(), out.data_ptr<float>(), [by](float v) { return v * by; });
+    return out;
+  });
+  const at::Tensor y = scaled(x.detach(), 2.0f);
+  EXPECT_TRUE(same_bits(y, x * 2));
 }
 
 TEST_F(GuideTest, APlanForAStep) {

@@ -47,7 +47,7 @@ TEST_F(MisuseTest, ClosingAMiddleScopeLeavesTheOthers) {
 
 TEST_F(MisuseTest, ClosingAScopeOnAnotherThreadIsAnErrorThere) {
   at::Tensor x = sample({4});
-  auto* scope = new PolicyScope;
+  auto* scope = new PolicyScope("recompute_all");
   std::shared_ptr<const Trace> trace = scope->trace();
   at::Tensor y = x.sin().cos();
   std::string message;

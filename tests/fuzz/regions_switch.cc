@@ -147,13 +147,14 @@ void Regions::begin() {
   }
   end();
   if (setting_ != nullptr) {
-    scopes_.push_back(std::make_unique<PolicyScope>(with_names(policy_of(setting_->policy)),
-                                                    ScopeOptions{.memory_budget = budget_,
-                                                                 .verify = setting_->verify,
-                                                                 .timeline = setting_->timeline,
-                                                                 .offload = setting_->offload,
-                                                                 .keep_for_next_backward = setting_->keeps,
-                                                                 .forms = room_forms()}));
+    scopes_.push_back(std::make_unique<PolicyScope>(
+        with_names(policy_of(setting_->policy)),
+        ScopeOptions{.memory_budget = budget_,
+                     .verify = setting_->verify,
+                     .timeline = setting_->timeline,
+                     .offload = setting_->offload,
+                     .keep_for_next_backward = setting_->keeps && !budget_ && !setting_->outermost,
+                     .forms = room_forms()}));
     traces_.push_back(scopes_.back()->trace());
     if (setting_->rests) internal::let_region_rest();
   }

@@ -201,6 +201,20 @@ TEST_F(ApplyCheckpointingTest, AppliedAgainItChangesTheSettings) {
   EXPECT_EQ(model->regions(), (std::vector<int>{1, 0, 0, 0, 0}));
 }
 
+TEST_F(ApplyCheckpointingTest, ANumberOfBytesIsOneBudgetThatAllModulesShare) {
+  Model model;
+  CheckpointOptions options;
+  options.scope.memory_budget = 1 * MiB;
+  apply_checkpointing(model, {.modules = {ModuleSelector("blocks.*")}, .options = options});
+  const MemoryBudget budget = *find_checkpointing(*model, "blocks.0")->options().scope.memory_budget.budget();
+  at::Tensor y = model->blocks->forward(sample({3, 8}));
+  const int64_t held = budget.held_bytes();
+  EXPECT_GT(held, 0);
+  y = model->block(1).forward(y);  // by its type, outside of regions
+  EXPECT_EQ(budget.held_bytes(), held);
+  EXPECT_EQ(find_checkpointing(*model, "blocks.4")->options().scope.memory_budget.budget()->held_bytes(), held);
+}
+
 TEST_F(ApplyCheckpointingTest, CanBeRemoved) {
   Model model;
   apply_checkpointing(model, {.modules = {"blocks.*", "head"}});

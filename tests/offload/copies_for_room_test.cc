@@ -270,16 +270,11 @@ TEST_F(CopiesForRoomTest, ThreadsShareABudgetThatCopies) {
   EXPECT_EQ(budget.held_bytes(), 0);
 }
 
-TEST_F(CopiesForRoomTest, SaysThatItHasNoEffectWithoutABudget) {
-  const Warnings warnings;
-  { const PolicyScope scope("recompute_all", {.forms = to_host()}); }
-  ASSERT_EQ(warnings.messages.size(), 1);
-  EXPECT_NE(warnings.messages[0].find("(ScopeOptions::forms; in Python forms=) have no effect"), std::string::npos);
-  {
-    const PolicyScope outer({.memory_budget = MemoryBudget(1 << 20)});
-    const PolicyScope inner("recompute_all", {.forms = to_host()});
-  }
-  EXPECT_EQ(warnings.messages.size(), 1);
+TEST_F(CopiesForRoomTest, CopiesAreAnErrorWhereNeitherTheScopeNorOneAroundItHasABudget) {
+  expect_error([] { const PolicyScope scope("recompute_all", {.forms = to_host()}); },
+               {"(ScopeOptions::forms; in Python forms=) would have no effect"});
+  const PolicyScope outer({.memory_budget = MemoryBudget(1 << 20)});
+  const PolicyScope inner("recompute_all", {.forms = to_host()});
 }
 
 TEST_F(CopiesForRoomTest, OptionsThatAreGivenTwiceAndDifferAreAnError) {

@@ -257,11 +257,10 @@ TEST_F(NarrowForRoomTest, VerifyModeExemptsWhatWasPacked) {
   EXPECT_LT(distance(step(options).gradient, step(std::nullopt).gradient), 0.1);
 }
 
-TEST_F(NarrowForRoomTest, SaysThatItHasNoEffectWithoutABudget) {
-  const Warnings warnings;
-  { const PolicyScope scope("recompute_all", {.forms = {forms::quantized(8)}}); }
-  ASSERT_EQ(warnings.messages.size(), 1);
-  EXPECT_NE(warnings.messages[0].find("(ScopeOptions::forms; in Python forms=) have no effect"), std::string::npos);
+TEST_F(NarrowForRoomTest, FormsWithAPolicyAndWithoutABudgetAreAnError) {
+  expect_error([] { const PolicyScope scope("recompute_all", {.forms = {forms::quantized(8)}}); },
+               {"(ScopeOptions::forms; in Python forms=) would have no effect"});
+  EXPECT_FALSE(is_checkpoint_enabled());
 }
 
 TEST_F(NarrowForRoomTest, ANullFormAndOneThatIsThereTwiceAreErrors) {

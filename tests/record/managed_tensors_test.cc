@@ -192,7 +192,7 @@ TEST_F(ManagedTensorsTest, NothingIsGatheredWhereTheParametersAreThere) {
   Resized weight({8, 8});
   Gathering gathering({&weight});
   const at::Tensor x = sample({4, 8});
-  const PolicyScope scope(gathering.options());
+  const PolicyScope scope("recompute_all", gathering.options());
   at::Tensor loss = layer(x, weight.parameter()).sum();
   weight.let_go();
   weight.gather();
@@ -274,7 +274,7 @@ TEST_F(ManagedTensorsTest, AnInnerScopeCanHaveTheRegionGather) {
   scope.emplace("recompute_all");
   at::Tensor product = at::linear(x, weight.parameter());
   {
-    const PolicyScope inner(gathering.options());
+    const PolicyScope inner("recompute_all", gathering.options());
     product = at::gelu(product).sin();
   }
   at::Tensor loss = product.sum();

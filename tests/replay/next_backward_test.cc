@@ -151,15 +151,18 @@ TEST_F(NextBackwardTest, ABackwardThatLeavesNoGradientOutHoldsNothing) {
   EXPECT_EQ(trace->stats().saved_bytes, saved);
 }
 
-TEST_F(NextBackwardTest, UnderABudgetKeepingHasNoEffectAndAWarningSaysSo) {
-  const Stage stage;
-  const Seen plain = in_halves(stage, std::nullopt);
-  const MemoryBudget budget = MemoryBudget::soft(1);
-  const Warnings warnings;
-  const Seen seen = in_halves(stage, ScopeOptions{.memory_budget = budget, .keep_for_next_backward = true});
-  EXPECT_THAT(warnings.messages, ::testing::Contains(::testing::HasSubstr("keep_for_next_backward has no effect")));
-  expect_same_bits(seen.gradients, plain.gradients, "gradients");
-  EXPECT_EQ(budget.held_bytes(), 0);
+TEST_F(NextBackwardTest, UnderABudgetKeepingWouldHaveNoEffectAndIsAnError) {
+  const std::vector<std::function<void()>> openings = {
+      [] { const PolicyScope scope("recompute_all", {.memory_budget = 1 << 20, .keep_for_next_backward = true}); },
+      [] { const PolicyScope scope({.keep_for_next_backward = true}); },
+      [] {
+        const PolicyScope outer({.memory_budget = 1 << 20});
+        const PolicyScope inner("recompute_all", {.keep_for_next_backward = true});
+      }};
+  for (const std::function<void()>& opening : openings) {
+    expect_error(opening, {"keep_for_next_backward would have no effect"});
+    EXPECT_FALSE(is_checkpoint_enabled());
+  }
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "ac2/internal/libtorch/out_of_memory.h"
 #include "ac2/internal/libtorch/set_data_watch.h"
+#include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/opening/region_observers.h"
 #include "ac2/internal/record/held_arguments.h"
 #include "ac2/internal/record/interceptor.h"
@@ -68,6 +69,21 @@ OffloadOptions as_planned(const OffloadOptions& plan, const std::optional<Offloa
   return both;
 }
 
+// An option that would have no effect is an error. Nothing has changed yet.
+void check_that_options_count(const RegionOptions& region) {
+  const Region* around = ThreadRegions::here().innermost();
+  const bool has_budget = region.budget != nullptr || region.plan_budget != nullptr ||
+                          (around != nullptr && around->tape->budget() != nullptr);
+  TORCH_CHECK(has_budget || region.forms.empty(), "The forms of a scope (", spelled("ScopeOptions::forms", "forms="),
+              ") would have no effect: neither this scope nor one around it has a memory budget, so that there is "
+              "always room. Give the scope one (",
+              spelled("ScopeOptions::memory_budget", "memory_budget="), "), or no policy, so that it keeps what fits.");
+  TORCH_CHECK(!has_budget || !region.keep_for_next_backward,
+              "keep_for_next_backward would have no effect: the region has a memory budget, which decides what is held "
+              "between two backwards; a scope without a policy has one too. Give the scope a policy and no budget, or "
+              "leave keep_for_next_backward out.");
+}
+
 }  // namespace
 
 std::shared_ptr<ScopeState> open_region(Policy policy, OpeningOptions options) {
@@ -93,6 +109,7 @@ std::shared_ptr<ScopeState> open_region(Policy policy, OpeningOptions options) {
   if (instance.offload) {
     region.offload = as_planned(*instance.offload, options.offload);
   }
+  check_that_options_count(region);
   return ThreadRegions::here().open(std::move(instance), region);
 }
 

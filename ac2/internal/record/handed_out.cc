@@ -2,6 +2,7 @@
 
 #include "ac2/internal/libtorch/storage_copy.h"
 #include "ac2/internal/libtorch/tensor_meta.h"
+#include "ac2/internal/record/declared_kernel.h"
 #include "ac2/internal/record/exposing.h"
 #include "ac2/internal/record/watched_write.h"
 
@@ -11,7 +12,7 @@ namespace {
 
 // Whether `tensor` was exposed, so that there may be something to copy.
 bool expose(const at::Tensor& tensor) {
-  if (!tensor.defined() || !has_plain_storage(tensor) || !WatchedWrite::are_needed()) {
+  if (DeclaredKernel::here() || !tensor.defined() || !has_plain_storage(tensor) || !WatchedWrite::are_needed()) {
     return false;
   }
   expose_storage(tensor);

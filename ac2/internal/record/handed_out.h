@@ -4,7 +4,7 @@
 //   …Tensor.numpy()…
 //
 // Each function exposes the tensor (exposing.h). They differ in what is copied. All do nothing for a tensor without a
-// plain storage, and for one that no region knows.
+// plain storage, for one that no region knows, and inside of a DeclaredKernel.
 //
 // Threads: any.
 #pragma once

@@ -9,6 +9,7 @@
 #include "ac2/internal/libtorch/tensor_meta.h"
 #include "ac2/internal/libtorch/unrecorded.h"
 #include "ac2/internal/record/aliases.h"
+#include "ac2/internal/record/declared_kernel.h"
 #include "ac2/internal/record/exposing.h"
 #include "ac2/internal/tape/live_tapes.h"
 
@@ -52,6 +53,9 @@ Value* value_of(LockedTape& tape, const at::Tensor& tensor) {
 // Delegates, so that the destructor gives back the values taken so far if this constructor throws: a copy may find no
 // memory.
 KernelCall::KernelCall(c10::ArrayRef<at::Tensor> arguments) : KernelCall() {
+  if (DeclaredKernel::here()) {
+    return;
+  }
   expose_all(arguments);
   find_what_is_at_risk(arguments);
   for (AtRisk& at_risk : at_risk_) {
@@ -100,6 +104,9 @@ void KernelCall::find_what_is_at_risk(c10::ArrayRef<at::Tensor> arguments) {
 }
 
 void KernelCall::finish(c10::ArrayRef<at::Tensor> results) {
+  if (DeclaredKernel::here()) {
+    return;
+  }
   for (AtRisk& at_risk : at_risk_) {
     const c10::Storage before = std::exchange(at_risk.before, c10::Storage());
     if (is_unchanged(at_risk.tensor.storage(), before, at_risk.value->nbytes())) {

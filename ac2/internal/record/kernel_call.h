@@ -16,6 +16,8 @@
 // Not guaranteed: a kernel that writes when its call is over, on a thread or stream of its own, is seen to change
 // nothing.
 //
+// Inside of a DeclaredKernel a call does nothing: the function that makes it is an op, and says what it writes.
+//
 // Rejected: fingerprints before and after, so that what a kernel only reads need not be held: the kernel may write
 // later, and both would have to wait for a device.
 //

@@ -11,7 +11,6 @@
 
 #include "ac2/internal/forms/form_access.h"
 #include "ac2/internal/libtorch/graph_making.h"
-#include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/libtorch/unrecorded.h"
 #include "ac2/internal/libtorch/warn_in_op.h"
@@ -67,20 +66,9 @@ void apply(const RegionOptions& options, Region& region) {
   if (options.keep_for_next_backward) {
     tape.keep_for_next_backward();
   }
-  if (options.keep_for_next_backward && tape.budget() != nullptr) {
-    TORCH_WARN(
-        "keep_for_next_backward has no effect: the region has a memory budget, which decides what is held between two "
-        "backwards.");
-  }
   if (options.is_inexact) {
     const Tape::Lock locked(tape);
     locked->kept().expect_inexact();
-  }
-  if (!options.forms.empty() && tape.budget() == nullptr) {
-    TORCH_WARN("The forms of a scope (", spelled("ScopeOptions::forms", "forms="),
-               ") have no effect: neither this scope nor one around it has a memory budget, so that there is "
-               "always room. Give the scope one (",
-               spelled("ScopeOptions::memory_budget", "memory_budget="), ").");
   }
   start_observers(options, region);
 }

@@ -20,8 +20,8 @@ std::string text_of_unseen_kernel(const Node& producer, int64_t bytes) {
                   "data_ptr(). The region holds these bytes until backward, because it cannot compute them again. It "
                   "finds such a write by a few of the bytes, and before the first op that reads them. Call ",
                   spelled("ac2::expose(tensor)", "ac2.expose(tensor)"),
-                  " before the kernel writes, so that every write counts, or make the kernel an operator "
-                  "(TORCH_LIBRARY), so that it is computed again.");
+                  " before the kernel writes, so that every write counts, or make the kernel an op (",
+                  spelled("ac2::replayable", "ac2.replayable"), ", TORCH_LIBRARY), so that it is computed again.");
 }
 
 }  // namespace ac2::internal

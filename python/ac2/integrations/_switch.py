@@ -10,7 +10,7 @@ import torch.utils.checkpoint as torch_checkpoint
 
 from ac2 import _C, _compiled
 from ac2._checkpointed_class import Settings
-from ac2._modules import settings_from
+from ac2._modules import settings_from, with_one_budget
 from ac2._policy import PolicyLike
 from ac2._regions import checked, opened_for
 from ac2._scope import region_of
@@ -52,7 +52,8 @@ class Switch:
 
     def install(self, policy: PolicyLike, options: Dict[str, Any]) -> None:
         """Wrong arguments are errors before anything changes. Installing again exchanges policy and options."""
-        settings = settings_from("install", policy, {"off_in_eval": True, "off_under_no_grad": True, **options})
+        given = {"off_in_eval": True, "off_under_no_grad": True, **with_one_budget(options)}
+        settings = settings_from("install", policy, given)
         with self._lock:
             self._put_back()
             replacements = list(self._replacements(self))

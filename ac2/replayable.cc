@@ -1,0 +1,246 @@
+#include "ac2/replayable.h"
+
+#include <ATen/autocast_mode.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <torch/csrc/autograd/functions/basic_ops.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "ac2/internal/libtorch/spelling.h"
+#include "ac2/internal/libtorch/tensor_meta.h"
+#include "ac2/internal/record/declared_kernel.h"
+
+namespace ac2::internal {
+
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+constexpr const char* kNamespace = "replayable";
+
+// The types to which autocast casts on the devices of some tensors, where it is on. A replay has the dispatch state of
+// forward, which says that it is on, and not these (op_environment.h), which no op of LibTorch's below autocast reads.
+using AutocastTypes = std::vector<std::pair<c10::DeviceType, c10::ScalarType>>;
+
+AutocastTypes autocast_types_of(const Tensors& tensors) {
+  AutocastTypes types;
+  for (const at::Tensor& tensor : tensors) {
+    const c10::DeviceType device = tensor.device().type();
+    const bool is_known = std::ranges::any_of(types, [device](const auto& type) { return type.first == device; });
+    if (!is_known && at::autocast::is_autocast_available(device) && at::autocast::is_autocast_enabled(device)) {
+      types.emplace_back(device, at::autocast::get_autocast_dtype(device));
+    }
+  }
+  return types;
+}
+
+class WithAutocastTypes {
+ public:
+  explicit WithAutocastTypes(const AutocastTypes& types) {
+    for (const auto& [device, type] : types) {
+      before_.emplace_back(device, at::autocast::get_autocast_dtype(device));
+      at::autocast::set_autocast_dtype(device, type);
+    }
+  }
+  ~WithAutocastTypes() {
+    for (const auto& [device, type] : before_) {
+      at::autocast::set_autocast_dtype(device, type);
+    }
+  }
+  WithAutocastTypes(const WithAutocastTypes&) = delete;
+  WithAutocastTypes& operator=(const WithAutocastTypes&) = delete;
+
+ private:
+  AutocastTypes before_;
+};
+
+// Tensor.numpy() marks the tensor's storage for ever: regions take it for memory that may change at any time. The
+// arrays of a function that is an op end with the call, so that the marks of its arguments are as they were.
+class SameResizability {
+ public:
+  explicit SameResizability(const Tensors& tensors) {
+    for (const at::Tensor& tensor : tensors) {
+      if (has_plain_storage(tensor) && tensor.storage()) {
+        before_.emplace_back(tensor.storage(), tensor.storage().resizable());
+      }
+    }
+  }
+  ~SameResizability() {
+    for (const auto& [storage, resizable] : before_) {
+      storage.unsafeGetStorageImpl()->set_resizable(resizable);
+    }
+  }
+  SameResizability(const SameResizability&) = delete;
+  SameResizability& operator=(const SameResizability&) = delete;
+
+ private:
+  std::vector<std::pair<c10::Storage, bool>> before_;
+};
+
+// What an op of these is given besides tensors and generators.
+class Call final : public torch::CustomClassHolder {
+ public:
+  Call(ReplayedFunction fn, const Tensors& tensors)
+      : fn_(std::move(fn)), autocast_types_(autocast_types_of(tensors)), requires_grad_(tensors.size()) {
+    // As in the forward of a function of autograd's, which may look at it. With grad mode on the function gets tensors
+    // that require none, and may ask for their arrays.
+    for (size_t i = 0; i < tensors.size() && !at::GradMode::is_enabled(); ++i) {
+      requires_grad_[i] = tensors[i].requires_grad();
+    }
+  }
+
+  Tensors run(const std::string& name, ReplayedParts parts) {
+    Tensors results;
+    {
+      const DeclaredKernel declared;
+      const SameResizability resizability(parts.tensors);
+      const at::AutoDispatchBelowAutograd below_autograd;  // in replays too
+      const WithAutocastTypes autocast_types(autocast_types_);
+      for (size_t i = 0; i < parts.tensors.size(); ++i) {
+        at::Tensor& tensor = parts.tensors[i];
+        if (requires_grad_.at(i) || tensor.requires_grad()) {
+          tensor = tensor.detach().requires_grad_(requires_grad_.at(i));
+        }
+      }
+      results = fn_(parts);
+    }
+    const auto count = static_cast<int64_t>(results.size());
+    const int64_t before = results_.exchange(count);
+    TORCH_CHECK(before < 0 || before == count, name, " returned ", count, " tensors in a replay and ", before,
+                " in forward. A replayable function returns as many tensors each time.");
+    return results;
+  }
+
+ private:
+  const ReplayedFunction fn_;
+  const AutocastTypes autocast_types_;
+  std::vector<bool> requires_grad_;
+  std::atomic<int64_t> results_{-1};
+};
+
+// Generators are arguments of their own, because replays have others in their places (operators/random_replay.h).
+constexpr size_t kMostGenerators = 2;
+
+// The kernel of all of them.
+void run(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const auto call = c10::static_intrusive_pointer_cast<Call>(torch::jit::pop(*stack).toCapsule());
+  ReplayedParts parts;
+  for (const c10::IValue& generator : torch::jit::last(*stack, kMostGenerators)) {
+    if (generator.isGenerator()) {
+      parts.generators.push_back(generator.toGenerator());
+    }
+  }
+  torch::jit::drop(*stack, kMostGenerators);
+  parts.tensors = torch::jit::pop(*stack).toTensorVector();
+  torch::jit::push(*stack, c10::List<at::Tensor>(call->run(op.operator_name().name, std::move(parts))));
+}
+
+// The operators, by their names. Leaked: graphs outlive static objects.
+class Operators {
+ public:
+  static Operators& get() {
+    static auto* operators = new Operators;
+    return *operators;
+  }
+
+  c10::OperatorHandle get(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    const auto found = by_name_.find(name);
+    return found != by_name_.end() ? found->second : by_name_.emplace(name, registered(name)).first->second;
+  }
+
+ private:
+  c10::OperatorHandle registered(const std::string& name) {
+    library_.def(absl::StrCat(name, "(Tensor[] tensors, Generator? first, Generator? second, Capsule call) -> Tensor[]")
+                     .c_str());
+    library_.impl(name.c_str(), torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
+                                                torch::CppFunction::makeFromBoxedFunction<&run>()));
+    return c10::Dispatcher::singleton().findSchemaOrThrow(absl::StrCat(kNamespace, "::", name).c_str(), "");
+  }
+
+  std::mutex mutex_;
+  torch::Library library_{torch::Library::FRAGMENT, kNamespace, std::nullopt, __FILE__, __LINE__};
+  absl::flat_hash_map<std::string, c10::OperatorHandle> by_name_;
+};
+
+bool is_name(const std::string& name) {
+  return !name.empty() && !absl::ascii_isdigit(name[0]) &&
+         std::ranges::all_of(name, [](char c) { return absl::ascii_isalnum(c) || c == '_'; });
+}
+
+Tensors call_op(const std::string& name, ReplayedFunction fn, const ReplayedParts& parts) {
+  TORCH_CHECK(parts.generators.size() <= kMostGenerators, "replayable::", name, " was given ", parts.generators.size(),
+              " generators; expected ", kMostGenerators, " at most. Draw the numbers outside of the function.");
+  Tensors given;
+  given.reserve(parts.tensors.size());
+  for (const at::Tensor& tensor : parts.tensors) {
+    given.push_back(tensor.requires_grad() ? tensor.detach() : tensor);
+  }
+  torch::jit::Stack stack;
+  torch::jit::push(stack, c10::List<at::Tensor>(given));
+  for (size_t i = 0; i < kMostGenerators; ++i) {
+    torch::jit::push(stack, i < parts.generators.size() ? c10::IValue(parts.generators[i]) : c10::IValue());
+  }
+  torch::jit::push(stack, c10::IValue::make_capsule(c10::make_intrusive<Call>(std::move(fn), parts.tensors)));
+  const at::AutoDispatchBelowAutograd below_autograd;
+  Operators::get().get(name).callBoxed(stack);
+  return torch::jit::pop(stack).toTensorVector();
+}
+
+// LibTorch counts references to its nodes in one of two ways, by its version.
+using NodePointer = decltype(torch::autograd::Edge::function);
+template <class Pointer>
+Pointer owned(torch::autograd::Node* node) {
+  if constexpr (requires { Pointer::unsafe_steal_from_new(node); }) {
+    return Pointer::unsafe_steal_from_new(node);
+  } else {
+    return Pointer(node, [](auto* dead) { deleteNode(dead); });
+  }
+}
+
+// Backward through the results is an error that says what to do.
+void end_backward_at(const Tensors& results, const std::string& name, const Tensors& tensors) {
+  const auto error = owned<NodePointer>(new torch::autograd::Error(
+      absl::StrCat("replayable::", name,
+                   " has no derivative: a replayable function runs below autograd. Call it in the forward of a ",
+                   spelled("torch::autograd::Function", "torch.autograd.Function"),
+                   ", whose backward says what the derivative is, or detach its arguments."),
+      torch::autograd::collect_next_edges(tensors)));
+  for (const at::Tensor& result : results) {
+    if (torch::autograd::isDifferentiableType(result.scalar_type())) {
+      torch::autograd::set_history(result, error);
+    }
+  }
+}
+
+bool wants_gradient(const Tensors& tensors) {
+  return at::GradMode::is_enabled() &&
+         std::ranges::any_of(tensors, [](const at::Tensor& tensor) { return tensor.requires_grad(); });
+}
+
+}  // namespace
+
+void add_replayable(const std::string& name) {
+  TORCH_CHECK(is_name(name), "A replayable function was named \"", name,
+              "\"; expected letters, digits and underscores, and no digit at the beginning.");
+  Operators::get().get(name);
+}
+
+Tensors call_replayable(const std::string& name, ReplayedFunction fn, const ReplayedParts& parts) {
+  Tensors results = call_op(name, std::move(fn), parts);
+  if (wants_gradient(parts.tensors)) {
+    end_backward_at(results, name, parts.tensors);
+  }
+  return results;
+}
+
+}  // namespace ac2::internal
