@@ -1,8 +1,10 @@
 """Decisions and names for single tensors."""
 
-from typing import Any, Iterable
+import functools
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 import torch
+from torch.autograd import Variable
 
 from ac2 import _C
 
@@ -55,23 +57,70 @@ def expose(tensor: torch.Tensor) -> None:
     _C.before_unseen_write(tensor)
 
 
-def managed_elsewhere(parameters: Iterable[torch.Tensor]) -> None:
+def managed_elsewhere(
+    parameters: Iterable[torch.Tensor], gather: Optional[Callable[[List[torch.Tensor]], Optional[Callable[[], Any]]]] = None
+) -> None:
     """Tells regions that something else gives these parameters their data and takes it away, by ``parameter.data = ...``.
 
         ac2.managed_elsewhere(model.parameters())     # a model that a library in the manner of DeepSpeed's ZeRO-3 partitions
 
+        def gather(parameters):                       # weights that lie in the host's memory, one unit at a time on the device
+            for parameter in parameters:
+                parameter.data = in_host_memory[parameter].to("cuda")
+            return lambda: let_go_of(parameters)
+
+        ac2.managed_elsewhere(model.parameters(), gather=gather)
+
     Without a word, a region holds the data that forward has read, all of it, until backward. What it is told of it does not
     hold, and reads where the parameter has its data in backward: this must be the same, of the same size and layout. FSDP2's
-    parameters need no word. A replay may reach across units, so open a region for each. Of a parameter that shares its memory
-    with another one the data is held as ever.
+    parameters need no word. Of a parameter that shares its memory with another one the data is held as ever.
+
+    A replay may need a parameter whose unit does not run its backward just now. Without ``gather`` this is an error that names
+    the parameter; so open a region for each unit. With it the replay calls ``gather`` first.
+
+    Args:
+        parameters: several tensors, each of which has its own memory whenever it has data.
+        gather: called in backward with those of the parameters whose data a replay needs and that have none, as many as one op
+            reads; it gives them their data, and may communicate. What it returns, if it is a function, is called when that
+            backward is over. Parameters of several calls may have different functions; the last call for a parameter counts.
     """
     if isinstance(parameters, (torch.Tensor, torch.nn.Module)) or not isinstance(parameters, Iterable):
         raise TypeError(
             f"managed_elsewhere was given one {type(parameters).__name__}; expected several tensors, such as model.parameters()."
         )
-    for parameter in list(parameters):
+    if not (gather is None or callable(gather)):
+        raise TypeError(f"managed_elsewhere: gather is {gather!r}; expected a function that is given a list of parameters.")
+    given = list(parameters)
+    for parameter in given:
         _check("managed_elsewhere", parameter)
-        _C.manage_data(parameter, _name_of(parameter))
+    if gather is not None:
+        _set_gatherer_once()
+    for parameter in given:
+        parameter._ac2_gather = gather  # type: ignore[attr-defined]  # so it lives as long as the parameter
+        _C.manage_data(parameter, _name_of(parameter), gather is not None)
+
+
+@functools.cache
+def _set_gatherer_once() -> None:
+    _C.set_gatherer(_gather)
+
+
+def _gather(parameters: List[torch.Tensor]) -> None:
+    """Each parameter by its own function, those of one function together and in the order of the op's arguments."""
+    by_function: Dict[int, Tuple[Any, List[torch.Tensor]]] = {}
+    for parameter in parameters:
+        function = parameter._ac2_gather  # type: ignore[attr-defined]
+        by_function.setdefault(id(function), (function, []))[1].append(parameter)
+    for function, its_own in by_function.values():
+        let_go = function(its_own)
+        if let_go is None:
+            continue
+        if not callable(let_go):
+            raise TypeError(
+                f"The gather function of managed_elsewhere returned {let_go!r}; expected None, or a function to call when the "
+                "backward is over."
+            )
+        Variable._execution_engine.queue_callback(let_go)
 
 
 def _name_of(parameter: torch.Tensor) -> str:

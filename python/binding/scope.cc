@@ -320,8 +320,15 @@ void add_tensors(py::module_& module) {
   module.def("manage_storage", [](const at::Tensor& tensor, std::string name, bool is_out_of_date) {
     with_value_errors([&] { internal::manage_storage(tensor, std::move(name), is_out_of_date); });
   });
-  module.def("manage_data", [](const at::Tensor& tensor, std::string name) {
-    with_value_errors([&] { internal::manage_data(tensor, std::move(name)); });
+  module.def("manage_data", [](const at::Tensor& tensor, std::string name, bool has_gatherer) {
+    with_value_errors([&] { internal::manage_data(tensor, std::move(name), has_gatherer); });
+  });
+  // `gather` lives as long as the process.
+  module.def("set_gatherer", [](py::object gather) {
+    internal::set_gatherer([held = HeldObject(std::move(gather))](const std::vector<at::Tensor>& tensors) {
+      const py::gil_scoped_acquire gil;
+      calling_python([&] { held.get()(tensors); });
+    });
   });
   module.def("save_at_boundary", &internal::save_at_boundary, WithoutGil());
   // The very object that was given, with what Python has put on it.

@@ -15,6 +15,7 @@ namespace ac2::internal {
 
 namespace managed_tensors_detail {
 std::atomic<bool> any{false};
+std::atomic<bool> any_with_gatherer{false};
 }  // namespace managed_tensors_detail
 
 namespace {
@@ -82,6 +83,12 @@ Registry& registry() {
   return *registry;
 }
 
+// Leaked too. Written once, before the flag that a reader looks at.
+GatherUnits& the_gatherer() {
+  static auto* gatherer = new GatherUnits;
+  return *gatherer;
+}
+
 void check(const at::Tensor& tensor) {
   TORCH_CHECK(has_plain_storage(tensor), "A tensor whose bytes come and go must have a storage of its own; found ",
               tensor.toString(), ". Name the tensor that it is made of.");
@@ -98,9 +105,20 @@ void manage_storage(const at::Tensor& tensor, std::string name, bool is_out_of_d
   registry().add(tensor, {.is_out_of_date = is_out_of_date, .name = std::move(name)});
 }
 
-void manage_data(const at::Tensor& tensor, std::string name) {
+void manage_data(const at::Tensor& tensor, std::string name, bool has_gatherer) {
   check(tensor);
-  registry().add(tensor, {.moves = true, .name = std::move(name)});
+  registry().add(tensor, {.moves = true, .has_gatherer = has_gatherer, .name = std::move(name)});
+  if (has_gatherer) {
+    managed_tensors_detail::any_with_gatherer.store(true, std::memory_order_relaxed);
+  }
+}
+
+void set_gatherer(GatherUnits gatherer) {
+  the_gatherer() = std::move(gatherer);
+}
+
+const GatherUnits& gatherer() {
+  return the_gatherer();
 }
 
 }  // namespace ac2::internal

@@ -3,6 +3,7 @@
 //   manage_storage(unsharded, "blocks.0.weight (unit blocks.0)");   // its storage is resized to 0 bytes and back
 //   manage_storage(unsharded, "blocks.0.weight", true);             // the bytes that come back are others
 //   manage_data(parameter, "blocks.0.weight");                      // is given other data, and none in between
+//   manage_data(parameter, "blocks.0.weight", true);                // and set_gatherer()'s function gathers it
 //   if (const auto managed = managed_in(storage)) …                 // when a region first meets the storage
 //
 // A value over such a storage is not ac2's to hold. The value has no bytes of its own, is never copied, counted, packed
@@ -42,6 +43,7 @@ struct ManagedTensor {
   c10::weak_intrusive_ptr<c10::TensorImpl> tensor{c10::intrusive_ptr<c10::TensorImpl>()};
   bool moves = false;           // the tensor gets other data; else its storage stays, and is resized
   bool is_out_of_date = false;  // in backward it may have other bytes than now: nobody reads it again in place of these
+  bool has_gatherer = false;    // the process's gatherer brings its bytes back, in any region
   std::string name;
 
   bool is_alive() const { return !tensor.expired(); }
@@ -58,12 +60,18 @@ using GatherUnits = std::function<void(const std::vector<at::Tensor>&)>;
 // `tensor` has a plain storage, which stays its own. The last call for a storage holds for the regions that meet it
 // after.
 void manage_storage(const at::Tensor& tensor, std::string name, bool is_out_of_date = false);
-void manage_data(const at::Tensor& tensor, std::string name);
+void manage_data(const at::Tensor& tensor, std::string name, bool has_gatherer = false);
+
+// Called in backward, before a replay, with managed tensors that have a gatherer and whose bytes are missing. To be set
+// once, before the first such tensor.
+void set_gatherer(GatherUnits gatherer);
+const GatherUnits& gatherer();
 
 namespace managed_tensors_detail {
 // Relaxed, because the entries that find() reads are under a lock. A tensor is managed before a region has it, be it by
 // the order that the program makes between its threads. A relaxed load sees all that happened before.
 extern std::atomic<bool> any;
+extern std::atomic<bool> any_with_gatherer;
 std::shared_ptr<const ManagedTensor> find(const c10::StorageImpl& storage);
 }  // namespace managed_tensors_detail
 
@@ -73,6 +81,11 @@ inline std::shared_ptr<const ManagedTensor> managed_in(const c10::StorageImpl& s
     return nullptr;
   }
   return managed_tensors_detail::find(storage);
+}
+
+// Whether a tensor with a gatherer has ever been managed.
+inline bool any_has_gatherer() {
+  return managed_tensors_detail::any_with_gatherer.load(std::memory_order_relaxed);
 }
 
 inline bool is_managed(const c10::StorageImpl& storage) {

@@ -9,9 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "ac2/internal/libtorch/managed_tensors.h"
 #include "ac2/internal/libtorch/out_of_memory.h"
 #include "ac2/internal/libtorch/set_data_watch.h"
 #include "ac2/internal/libtorch/spelling.h"
+#include "ac2/internal/libtorch/tensor_meta.h"
 #include "ac2/internal/opening/region_observers.h"
 #include "ac2/internal/record/held_arguments.h"
 #include "ac2/internal/record/interceptor.h"
@@ -51,12 +53,31 @@ std::vector<std::shared_ptr<RegionObserver>> observers_for(const OpeningOptions&
   return observers;
 }
 
+// The data that a managed parameter has been given may be an op's result, as `weight.data = elsewhere.clone()` inside
+// of a region makes it. From here on it is the parameter's, which comes and goes, and no result that the region may
+// hold.
+void leave_to_manager(Tape& tape, const at::TensorBase& tensor) {
+  if (!has_plain_storage(*tensor.unsafeGetTensorImpl())) {
+    return;
+  }
+  c10::StorageImpl* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  if (storage == nullptr || !is_managed(*storage)) {
+    return;
+  }
+  const Tape::Lock locked(tape);
+  const Value* value = locked->storages().peek(at::Tensor(tensor));
+  if (value != nullptr && !value->is_managed() && !value->has_hooks() && value->is_known_to_index_and_hooks_alone()) {
+    locked->storages().forget(storage);
+  }
+}
+
 void set_data_in_regions(const at::TensorBase& tensor, SetData set_data) {
   SavedTensorHook::before_set_data(tensor);
   const LeftStorage left(tensor);
   set_data();
   if (const Region* region = ThreadRegions::here().innermost()) {
     left.stop_watching(*region->tape);
+    leave_to_manager(*region->tape, tensor);
   }
 }
 

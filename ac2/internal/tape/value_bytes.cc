@@ -223,7 +223,10 @@ const c10::Storage& ValueBytes::managed_storage(const ManagedForm& form) {
       "region computes with such a parameter is computed again only while the unit that it belongs to runs "
       "backward: save what leaves the unit (MUST_SAVE), gather the unit's parameters before, or have the region "
       "gather them (",
-      spelled("ScopeOptions::gather_units", "gather_units=True"), ").");
+      spelled("ScopeOptions::gather_units",
+              "gather_units=True for units of fully_shard(), ac2.managed_elsewhere(parameters, gather=function) for "
+              "others"),
+      ").");
   return tensor.storage();
 }
 
