@@ -64,7 +64,8 @@ class WithAutocastTypes {
 };
 
 // Tensor.numpy() marks the tensor's storage for ever: regions take it for memory that may change at any time. The
-// arrays of a function that is an op end with the call, so that the marks of its arguments are as they were.
+// arrays of a function that is an op end with the call, so that the marks of its arguments are as they were. Not
+// guaranteed: the mark of a call of numpy() for the same storage on another thread meanwhile is taken away too.
 class SameResizability {
  public:
   explicit SameResizability(const Tensors& tensors) {

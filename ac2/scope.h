@@ -85,9 +85,8 @@ struct ScopeOptions {
   // For a backward in two halves: one that keeps its graph and computes gradients of some leaves (the inputs of a
   // pipeline's stage), and a later one for the others (its weights). What the first replays and a later one reads again
   // is then held, and counts in saved_bytes, until its graph goes. Without it nothing that was replayed stays, and the
-  // later one replays it again. Under a memory budget, such as a scope without a policy
-  // has, the option would have no effect, and is an error. On an inner
-  // scope it holds for the whole region.
+  // later one replays it again. Under a memory budget, such as a scope without a policy has, the option would have no
+  // effect, and is an error. On an inner scope it holds for the whole region.
   bool keep_for_next_backward = false;
   // Under a memory budget: the ways, besides computing again, in which the budget may do without the bytes of a value
   // that it has no room for. Of dropping the value and of each form that takes it the budget uses what costs least for
