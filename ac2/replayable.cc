@@ -4,7 +4,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
-#include <torch/csrc/autograd/functions/basic_ops.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/library.h>
 
@@ -208,14 +208,26 @@ Pointer owned(torch::autograd::Node* node) {
   }
 }
 
-// Backward through the results is an error that says what to do.
+// Where a backward ends with an error that says what to do. LibTorch's own node for that throws errors of another class
+// before 2.15.
+class NoDerivative final : public torch::autograd::Node {
+ public:
+  NoDerivative(std::string name, torch::autograd::edge_list next)
+      : torch::autograd::Node(std::move(next)), name_(std::move(name)) {}
+
+  Tensors apply(Tensors&& /*gradients*/) override {
+    TORCH_CHECK(false, "replayable::", name_,
+                " has no derivative: a replayable function runs below autograd. Call it in the forward of a ",
+                spelled("torch::autograd::Function", "torch.autograd.Function"),
+                ", whose backward says what the derivative is, or detach its arguments.");
+  }
+
+ private:
+  std::string name_;
+};
+
 void end_backward_at(const Tensors& results, const std::string& name, const Tensors& tensors) {
-  const auto error = owned<NodePointer>(new torch::autograd::Error(
-      absl::StrCat("replayable::", name,
-                   " has no derivative: a replayable function runs below autograd. Call it in the forward of a ",
-                   spelled("torch::autograd::Function", "torch.autograd.Function"),
-                   ", whose backward says what the derivative is, or detach its arguments."),
-      torch::autograd::collect_next_edges(tensors)));
+  const auto error = owned<NodePointer>(new NoDerivative(name, torch::autograd::collect_next_edges(tensors)));
   for (const at::Tensor& result : results) {
     if (torch::autograd::isDifferentiableType(result.scalar_type())) {
       torch::autograd::set_history(result, error);
