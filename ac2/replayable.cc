@@ -87,7 +87,8 @@ class SameResizability {
   std::vector<std::pair<c10::Storage, bool>> before_;
 };
 
-// What an op of these is given besides tensors and generators.
+// The function of one call, and what a replay gives it again of forward's surroundings. An op of these takes it beside
+// tensors and generators.
 class Call final : public torch::CustomClassHolder {
  public:
   Call(ReplayedFunction fn, const Tensors& tensors)
@@ -181,13 +182,8 @@ bool is_name(const std::string& name) {
 Tensors call_op(const std::string& name, ReplayedFunction fn, const ReplayedParts& parts) {
   TORCH_CHECK(parts.generators.size() <= kMostGenerators, "replayable::", name, " was given ", parts.generators.size(),
               " generators; expected ", kMostGenerators, " at most. Draw the numbers outside of the function.");
-  Tensors given;
-  given.reserve(parts.tensors.size());
-  for (const at::Tensor& tensor : parts.tensors) {
-    given.push_back(tensor.requires_grad() ? tensor.detach() : tensor);
-  }
   torch::jit::Stack stack;
-  torch::jit::push(stack, c10::List<at::Tensor>(given));
+  torch::jit::push(stack, c10::List<at::Tensor>(parts.tensors));
   for (size_t i = 0; i < kMostGenerators; ++i) {
     torch::jit::push(stack, i < parts.generators.size() ? c10::IValue(parts.generators[i]) : c10::IValue());
   }

@@ -48,7 +48,7 @@ namespace ac2 {
 
 namespace internal {
 
-// What an op takes apart from everything else: a replay has others in their places.
+// The arguments of a call for which a replay has others. All else is given to the replay as it was.
 struct ReplayedParts {
   std::vector<at::Tensor> tensors;
   std::vector<at::Generator> generators;
@@ -185,7 +185,7 @@ class Replayable {
     internal::add_replayable(name_);
   }
 
-  // What the function returns for these arguments. Tensors may stand alone, in std::optional, std::vector, std::array,
+  // A call returns what the function returns. Tensors may stand alone, in std::optional, std::vector, std::array,
   // std::tuple and std::pair, in any nesting, as arguments and as results; so may at::Generators as arguments, up to
   // two, of which a replay has others that draw the same numbers. All else is kept and given again to each replay,
   // tensors in other types too, and of results is forward's. Throws what the function throws.
@@ -201,7 +201,7 @@ class Replayable {
     internal::ReplayedParts parts;
     auto arguments = std::make_shared<const internal::WithoutParts<Arguments>>(
         internal::take_parts(Arguments(std::forward<Args>(args)...), parts));
-    // What forward returned beside tensors. Replays have no need of it.
+    // `forward` has all but the tensors of forward's result. Replays have no need of it.
     auto forward = std::make_shared<std::optional<internal::WithoutParts<Result>>>();
     const auto call = [fn = fn_, arguments = std::move(arguments),
                        of_forward = std::weak_ptr(forward)](const internal::ReplayedParts& given) {

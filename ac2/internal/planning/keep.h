@@ -1,4 +1,4 @@
-// What a plan does with the results of an op: nothing, keep them as they are, or hold them in a form.
+// A Keep says what a plan does with the results of an op: nothing, keep them as they are, or hold them in a form.
 #pragma once
 
 #include <cstdint>

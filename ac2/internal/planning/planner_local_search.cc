@@ -89,7 +89,7 @@ bool Planner::try_as(Keep keep, uint32_t op, const std::vector<FormTries>& tries
   keep_more(bytes, other);
   for (const FormTries& form : tries) {
     if (graph_.forms[form.form] == StepGraph::Queue::kOps) {
-      // What is freed may be too little for a result, but enough for a form.
+      // The freed bytes may be too few for a result, and enough for a form.
       keep_more_as(keep_in(form.form), form.ops, bytes, other);
     }
   }
