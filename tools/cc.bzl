@@ -5,8 +5,8 @@
 Each file is compiled by itself. room.bzl has a cc_library for folders whose files are compiled as one.
 
 `pch` is the header, one of tools/pch or "none", for files that include nothing of LibTorch. Without it "library" in ac2
-and policies, "tensors" in tests, "torch" elsewhere. It changes no result, only how long compiling takes: "torch" suits
-what includes <torch/torch.h> or "ac2/ac2.h", itself or by a header.
+and policies, "tensors" in tests, "torch" elsewhere. It changes no result, only how long compiling takes: "tests_torch"
+suits tests that include <torch/torch.h> or "ac2/ac2.h", themselves or by a header.
 """
 
 _OF_FOLDER = {
