@@ -1,6 +1,7 @@
 """Regions."""
 
 import atexit
+import contextvars
 import sys
 import threading
 import warnings
@@ -18,6 +19,11 @@ _R = TypeVar("_R")
 
 # Scopes that are open, to tell of those that never were closed.
 _open_scopes: "weakref.WeakSet[PolicyScope]" = weakref.WeakSet()
+
+# The scopes that were open where the asyncio task was made, and those that the task has open: tasks copy the context.
+_scopes_around: "contextvars.ContextVar[tuple[weakref.ref[PolicyScope], ...]]" = contextvars.ContextVar(
+    "ac2_scopes_around", default=()
+)
 
 _watch_lock = threading.Lock()
 _watching = False
@@ -51,6 +57,10 @@ def _current_task() -> Any:
 
 def _task_name(task: Any) -> str:
     return "code outside of all tasks" if task is None else f"the asyncio task {task.get_name()!r}"
+
+
+_OF_ALL_TASKS = "A region takes in all that its thread runs while it is open, of whatever asyncio task."
+_LEAVE_BEFORE = "Leave the with statement before the await, or run such tasks one after the other."
 
 
 def _warn_of_hooks_around() -> None:
@@ -144,10 +154,15 @@ class PolicyScope:
             note_memory_fraction()
         _warn_of_hooks_around()
         self._task = _current_task()
+        self._thread = threading.current_thread()
+        if self._task is not None:
+            self._warn_of_tasks()
         self._scope = _C.Scope(*self._arguments)
         del self._arguments  # a scope that is kept keeps no policy alive
-        self._thread = threading.current_thread()
         _open_scopes.add(self)
+        if self._task is not None:
+            self._around = _scopes_around.get()
+            _scopes_around.set((*self._around, weakref.ref(self)))
         return self
 
     def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
@@ -167,18 +182,37 @@ class PolicyScope:
         finally:
             self._closed = True
             _open_scopes.discard(self)
+            if self._task is not None and _scopes_around.get() == (*self._around, weakref.ref(self)):
+                _scopes_around.set(self._around)
         _warn_of_ops(may_raise=exc_type is None)
+
+    def _scopes_of_other_tasks(self) -> "list[PolicyScope]":
+        """Those that are open on this thread, but for those inside of which this task was made."""
+        around = [scope() for scope in _scopes_around.get()]
+        others = [s for s in _open_scopes if s is not self and s._thread is self._thread and s._task is not self._task]
+        return [other for other in others if not any(other is scope for scope in around)]
+
+    def _warn_of_tasks(self) -> None:
+        """Of a scope that opens in a region of another task. The region has both policies then, and all values are right."""
+        others = [scope for scope in self._scopes_of_other_tasks() if scope._task is not None]
+        if others:
+            warnings.warn(
+                f"A scope is open over an await: {_task_name(self._task)} opens an ac2.PolicyScope while "
+                f"{_task_name(others[0]._task)} has one open on this thread. {_OF_ALL_TASKS} What the inner one says counts in "
+                f"the region of the outer one. {_LEAVE_BEFORE}",
+                RuntimeWarning,
+                stacklevel=3,
+            )
 
     def _complaint_of_tasks(self) -> Optional[str]:
         """Of scopes of several asyncio tasks, which were closed out of order."""
-        others = [s for s in _open_scopes if s is not self and s._thread is self._thread and s._task is not self._task]
+        others = self._scopes_of_other_tasks()
         if not others:
             return None
         return (
             f"A scope is open over an await: {_task_name(others[0]._task)} has an ac2.PolicyScope open on this thread while "
-            f"{_task_name(self._task)} closes the one around it. A region takes in all that its thread runs while it is open, "
-            "of whatever asyncio task. Both are closed correctly, but ops of each task ran under the policy of the other. "
-            "Leave the with statement before the await, or run such tasks one after the other."
+            f"{_task_name(self._task)} closes the one around it. {_OF_ALL_TASKS} Both are closed correctly, but ops of each "
+            f"task ran under the policy of the other. {_LEAVE_BEFORE}"
         )
 
     @property

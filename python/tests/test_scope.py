@@ -556,7 +556,7 @@ def test_scopes_closed_out_of_order_are_an_error_and_closed():
     assert not ac2.is_checkpoint_enabled()
 
 
-def test_scopes_of_asyncio_tasks_that_overlap_are_an_error_that_says_so():
+def test_scopes_of_asyncio_tasks_that_overlap_are_told_of():
     async def train(opened, until):
         with ac2.PolicyScope("recompute_all"):
             opened.set()
@@ -572,16 +572,35 @@ def test_scopes_of_asyncio_tasks_that_overlap_are_an_error_that_says_so():
         await second
         return errors
 
+    async def inside_another():
+        opened, until = asyncio.Event(), asyncio.Event()
+        outer = asyncio.create_task(train(opened, until), name="outer")
+        await opened.wait()
+        with ac2.PolicyScope("must_save_all"):
+            pass
+        until.set()
+        await outer
+
+    async def with_a_child():
+        with ac2.PolicyScope("recompute_all"):
+            await in_turns()
+
     async def in_turns():
         for name in ("first", "second"):
             event = asyncio.Event()
             await asyncio.create_task(train(event, event), name=name)
 
-    (error,) = asyncio.run(overlapping())
+    with pytest.warns(RuntimeWarning, match="open over an await: the asyncio task 'second' opens .* the asyncio task 'first' has"):
+        (error,) = asyncio.run(overlapping())
     assert re.search("A scope is open over an await: the asyncio task 'second' .* the asyncio task 'first' closes", str(error))
     assert not ac2.is_checkpoint_enabled()
-    with ac2.PolicyScope("recompute_all"):
-        asyncio.run(in_turns())
+    with pytest.warns(RuntimeWarning, match="the asyncio task 'outer' has one open on this thread"):
+        asyncio.run(inside_another())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with ac2.PolicyScope("recompute_all"):
+            asyncio.run(in_turns())
+        asyncio.run(with_a_child())
     assert not ac2.is_checkpoint_enabled()
 
 
