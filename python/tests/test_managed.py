@@ -150,6 +150,19 @@ def test_the_function_lives_as_long_as_the_parameters():
     assert watched() is None
 
 
+@pytest.mark.parametrize("other", [lambda w: w.t().contiguous().t(), lambda w: w.view(8, 32), lambda w: w.view(torch.int32)])
+@pytest.mark.parametrize("policy", ["recompute_all", "save_compute_intensive"])
+def test_data_that_comes_back_in_another_layout_is_an_error(other, policy):
+    weights, x = Elsewhere(), leaf()
+    ac2.managed_elsewhere(weights.weights)
+    with ac2.PolicyScope(policy):
+        y = weights.forward(x)
+    for weight, elsewhere in zip(weights.weights, weights.elsewhere):
+        weight.data = other(elsewhere)
+    with pytest.raises(RuntimeError, match=r"of shape \(16, 16\).*as forward has read it, Float of sizes \[16, 16\] and strides \[16, 1\]"):
+        y.sum().backward()
+
+
 def test_wrong_functions_are_errors():
     weights, x = Elsewhere(), leaf()
     with pytest.raises(TypeError, match="gather is 3; expected a function"):

@@ -82,7 +82,9 @@ struct OpaqueForm {
 // A storage whose bytes are for others to gather and to let go of; see libtorch/managed_tensors.h. `nbytes` is 0.
 struct ManagedForm {
   std::shared_ptr<const ManagedTensor> tensor;
-  int64_t storage_offset = 0;  // of the tensor when the region met it
+  // Of the tensor when the region met it.
+  int64_t storage_offset = 0;
+  ManagedLayout layout;
 };
 
 using ValueForm = std::variant<PackedForm, OpaqueForm, ManagedForm>;

@@ -1,5 +1,6 @@
 #include "ac2/internal/libtorch/managed_tensors.h"
 
+#include <c10/util/ArrayRef.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -12,6 +13,18 @@
 #include "ac2/internal/libtorch/tensor_meta.h"
 
 namespace ac2::internal {
+
+std::ostream& operator<<(std::ostream& out, const ManagedLayout& layout) {
+  return out << c10::toString(layout.dtype) << " of sizes " << c10::IntArrayRef(layout.sizes) << " and strides "
+             << c10::IntArrayRef(layout.strides);
+}
+
+ManagedLayout ManagedTensor::layout() const {
+  const c10::TensorImpl& impl = *tensor._unsafe_get_target();
+  return {c10::typeMetaToScalarType(impl.dtype()),
+          {impl.sizes().begin(), impl.sizes().end()},
+          {impl.strides().begin(), impl.strides().end()}};
+}
 
 namespace managed_tensors_detail {
 std::atomic<bool> any{false};

@@ -10,8 +10,8 @@
 // or offloaded, and is found again when somebody reads it. A reader gets an error with the name while the bytes are not
 // there.
 //
-// A tensor shares its storage with no other parameter, and has the same layout whenever its bytes are there;
-// managed_in() finds no other ones.
+// A tensor shares its storage with no other parameter; managed_in() finds no other ones. Whenever its bytes are there
+// it has the same layout. A reader gets an error if it has another.
 //
 // Rejected: recording the gathering as other ops are (a replay from the gathered buffer would hold all parameters);
 // telling such a storage by its size alone (one without bytes may be one that the program has given up).
@@ -23,19 +23,30 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
 #include <c10/core/Storage.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/macros/Macros.h>
+#include <c10/util/SmallVector.h>
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
 namespace ac2::internal {
+
+// In which the bytes of a tensor lie.
+struct ManagedLayout {
+  at::ScalarType dtype = at::ScalarType::Undefined;
+  c10::SmallVector<int64_t, 4> sizes, strides;
+  bool operator==(const ManagedLayout&) const = default;
+};
+std::ostream& operator<<(std::ostream& out, const ManagedLayout& layout);
 
 // A managed tensor.
 struct ManagedTensor {
@@ -52,6 +63,7 @@ struct ManagedTensor {
   // Its bytes have been let go of and not gathered yet.
   bool is_missing() const { return is_alive() && storage().nbytes() == 0; }
   int64_t storage_offset() const { return tensor._unsafe_get_target()->storage_offset(); }
+  ManagedLayout layout() const;
 };
 
 // Brings the bytes of managed tensors back; see ScopeOptions::gather_units.

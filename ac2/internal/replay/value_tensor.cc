@@ -14,6 +14,9 @@ namespace {
 
 // Where the managed tensor has moved, the views of it have too.
 C10_NOINLINE at::Tensor over_managed(const ManagedForm& form, const c10::Storage& storage, const TensorMeta& meta) {
+  const ManagedLayout found = form.tensor->layout();
+  TORCH_CHECK(found == form.layout, "Backward needs the parameter ", form.tensor->name, " as forward has read it, ",
+              form.layout, "; found ", found, ". Its manager must give it the same type and layout in backward.");
   const int64_t moved = form.tensor->moves ? form.tensor->storage_offset() - form.storage_offset : 0;
   const auto needed = static_cast<int64_t>(meta.needed_bytes()) + moved * static_cast<int64_t>(meta.itemsize());
   TORCH_CHECK(static_cast<int64_t>(storage.nbytes()) >= needed, "Backward needs ", needed, " bytes of the parameter ",

@@ -115,7 +115,8 @@ Value* StorageIndex::add_without_offloading(const at::Tensor& tensor) {
   if (std::shared_ptr<const ManagedTensor> managed = managed_in(storage); C10_UNLIKELY(managed != nullptr)) {
     value->nbytes_ = 0;
     const int64_t offset = managed->storage_offset();
-    value->set_form(ManagedForm{std::move(managed), offset});
+    ManagedLayout layout = managed->layout();
+    value->set_form(ManagedForm{std::move(managed), offset, std::move(layout)});
     return value;
   }
   value->is_foreign_ = may_change_unseen(tensor);
