@@ -26,6 +26,7 @@
 #include "ac2/internal/opening/open_region.h"
 #include "ac2/internal/operators/cost_source.h"
 #include "ac2/internal/operators/meta_kernels.h"
+#include "ac2/internal/planning/budget_player.h"
 #include "ac2/internal/planning/form_planner.h"
 #include "ac2/internal/planning/planner.h"
 #include "ac2/internal/planning/step_graph.h"
@@ -379,6 +380,24 @@ PlanSummary StepPlanner::summarize(const std::function<bool(const Op&)>& keeps) 
     }
   }
   return state_->summary(state_->planner->evaluate(std::move(kept)));
+}
+
+PlanSummary StepPlanner::budget(int64_t bytes) {
+  TORCH_CHECK(bytes > 0, "A memory budget must be a positive number of bytes, but is ", bytes, ".");
+  const internal::BudgetOutcome outcome = internal::BudgetPlayer(state_->graph).play(bytes);
+  TORCH_CHECK(outcome.missing_bytes == 0, "This step cannot meet a memory budget of ", bytes,
+              " bytes: at one place it holds ", outcome.missing_bytes,
+              " at once, and what comes after may need more. The smallest plan that was found takes ",
+              state_->smallest_bytes(), ".");
+  TORCH_CHECK(!outcome.replays_without_end, "Under a memory budget of ", bytes,
+              " bytes the ops of this step would run again more than 64 times on average: each replay drops what the "
+              "next one needs. The smallest plan that was found takes ",
+              state_->smallest_bytes(), ".");
+  return {.forward_bytes = outcome.forward_bytes,
+          .peak_bytes = outcome.peak_bytes,
+          .replayed_ops = outcome.replays,
+          .replay_cost = outcome.replay_cost,
+          .forward_cost = state_->forward_cost};
 }
 
 Plan plan(const std::function<void()>& step, int64_t bytes, PlanOptions options) {

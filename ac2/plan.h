@@ -159,6 +159,14 @@ class StepPlanner {
   // The most that a step comes to if it keeps the results of exactly those ops for which `keeps` returns true. The
   // function is called in the order of the program.
   PlanSummary summarize(const std::function<bool(const Op&)>& keeps);
+  // What a memory budget of so many bytes (ScopeOptions::memory_budget) would cost this step in place of a plan, as
+  // computed from the recording: what would be held, and which ops would run again, some of them several times. No form
+  // is used and no step_peak_bytes are known. The figures are those of a first step, in which the budget knows nothing
+  // of what is to come; a step that repeats itself replays no more. A real step may differ: its costs are measured
+  // anew, and it counts bytes that the program has let go of late. Throws c10::Error unless `bytes` is positive, if so
+  // few bytes cannot be met, and if ops would run again more than 64 times on average; the error says how many bytes
+  // would do where the step came to its end.
+  PlanSummary budget(int64_t bytes);
 
  private:
   struct State;

@@ -57,11 +57,11 @@ std::string to_chrome_trace(const Trace& trace) {
   return internal::to_chrome_trace(log_of(trace));
 }
 
-void write_report(const std::string& path, const Trace& trace) {
+void write_report(const Trace& trace, const std::string& path) {
   write(path, {log_of(trace)});
 }
 
-void write_report(const std::string& path, const std::vector<std::shared_ptr<const Trace>>& traces) {
+void write_report(const std::vector<std::shared_ptr<const Trace>>& traces, const std::string& path) {
   TORCH_CHECK(!traces.empty(), "write_report was given no trace to write to \"", path,
               "\". Collect PolicyScope::trace() of the step's regions.");
   std::vector<TraceLog> logs;

@@ -4,7 +4,7 @@
 //   std::shared_ptr<const ac2::Trace> trace = scope.trace();
 //   ... forward, the end of the scope, backward ...
 //   std::cout << ac2::explain(*trace);
-//   ac2::write_report("report.html", *trace);
+//   ac2::write_report(*trace, "report.html");
 //
 // With ScopeOptions::timeline all of these know what happened from the beginning, and are best called after backward.
 // Without it they know what the trace holds at that moment, and say what is missing; once the graph is gone the trace
@@ -44,10 +44,10 @@ std::string explain_held(std::string_view error = {});
 // memory budget, if there is one. The page also shows what was dropped, offloaded and packed, a table of ops, and the
 // graph. The page takes about 300 bytes for each op. Throws c10::Error, which names `path`, if the file cannot be
 // written.
-void write_report(const std::string& path, const Trace& trace);
+void write_report(const Trace& trace, const std::string& path);
 // The regions of one step, on one time line. A storage that two regions hold counts in both. Throws c10::Error also if
 // there are no traces, or if one is null.
-void write_report(const std::string& path, const std::vector<std::shared_ptr<const Trace>>& traces);
+void write_report(const std::vector<std::shared_ptr<const Trace>>& traces, const std::string& path);
 
 // A Graphviz digraph of the ops that something still needs, and of what they need themselves. Filled boxes are saved.
 // With ScopeOptions::timeline it has all ops that the region recorded, also those whose graph is gone.

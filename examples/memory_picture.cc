@@ -71,7 +71,7 @@ void draw(const std::string& path) {
   const ac2::Policy keep_what_fits =
       ac2::Policy(ac2::CheckpointPolicy::PREFER_SAVE).named("memory_budget of " + std::to_string(mib) + " MiB");
   train_in_one_region(blocks, x, keep_what_fits, {.memory_budget = mib << 20}, traces);
-  ac2::write_report(path, traces);
+  ac2::write_report(traces, path);
   std::cout << "Three training steps, and what each held for backward: " << path << '\n';
 }
 

@@ -168,7 +168,7 @@ void write_report(const std::string& path, const std::string& policy, RegionSpan
   Checkpointing checkpointing = checkpointing_of(policy, span, options);
   checkpointing.traces = &traces;
   trainer.measure(checkpointing);
-  if (is_first(options)) ac2::write_report(path, traces);
+  if (is_first(options)) ac2::write_report(traces, path);
 }
 
 void train(const TextData& text, const TrainOptions& options) {

@@ -88,6 +88,17 @@ class StepPlanner:
             raise TypeError(f"keeps is {keeps!r}; expected a function that is given an op and says whether its results are kept.")
         return self._planner.summarize(keeps)
 
+    def budget(self, bytes: BudgetLike) -> "_C.PlanSummary":
+        """What a memory budget of so many bytes (``PolicyScope(memory_budget=bytes)``) would cost this step in place of a plan.
+
+        Computed from the recording: what would be held, and which ops would run again, some of them several times. No form is
+        used. The figures are those of a first step, in which the budget knows nothing of what is to come. A real step may
+        differ: its costs are measured anew, and it counts bytes that the program has let go of late.
+
+        Raises RuntimeError if so few bytes cannot be met, or if ops would run again more than 64 times on average.
+        """
+        return self._planner.budget(as_bytes(bytes))
+
 
 def _as_speed(given: Any) -> float:
     if isinstance(given, bool) or not isinstance(given, (int, float)):

@@ -169,7 +169,8 @@ void add_planner(py::module_& module) {
               return calling_python([&] { return static_cast<bool>(py::bool_(held.get()(op))); });
             });
           },
-          py::arg("keeps"));
+          py::arg("keeps"))
+      .def("budget", &StepPlanner::budget, WithoutGil(), py::arg("bytes"));
 }
 
 }  // namespace

@@ -230,7 +230,7 @@ void add_trace(py::module_& module) {
       WithoutGil());
   module.def(
       "write_report",
-      [](const std::vector<PyTrace>& traces, const std::string& path) { write_report(path, traces_of(traces)); },
+      [](const std::vector<PyTrace>& traces, const std::string& path) { write_report(traces_of(traces), path); },
       WithoutGil());
   module.def("live_node_count", &live_node_count, WithoutGil());
 }

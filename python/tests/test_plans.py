@@ -231,6 +231,30 @@ def test_summarize_asks_of_each_op_in_the_order_of_the_program():
     assert none_kept.replayed_ops > 0 and none_kept.forward_bytes < all_kept.forward_bytes
 
 
+def test_what_a_memory_budget_would_cost_a_step_is_said_before_it_runs():
+    x = torch.randn(32, 64, requires_grad=True)
+
+    def forward():
+        y = x
+        for _ in range(20):
+            y = y.sin()
+        return y.sum()
+
+    planner = ac2.StepPlanner(lambda: forward().backward(), modelled_costs=True)
+    everything = planner.budget("1MiB")
+    assert everything.replayed_ops == 0 and everything.forward_bytes == 19 * x.nbytes
+    half = planner.budget(10 * x.nbytes)
+    assert half.replay_cost > 0 and half.peak_bytes <= 10 * x.nbytes
+    with ac2.PolicyScope(memory_budget=ac2.MemoryBudget(10 * x.nbytes, modelled_costs=True)) as scope:
+        loss = forward()
+    loss.backward()
+    assert scope.trace.stats().recomputed_ops == half.replayed_ops > 0
+    with pytest.raises(RuntimeError, match="cannot meet a memory budget of 1024 bytes: at one place it holds"):
+        planner.budget("1KiB")
+    with pytest.raises(ValueError):
+        planner.budget(0)
+
+
 def test_what_a_step_or_keeps_raises_reaches_the_caller_as_itself():
     class Mine(Exception):
         pass

@@ -210,6 +210,7 @@ TEST_F(GuideTest, WhatABudgetWouldCost) {
   EXPECT_LE(planner.smallest().summary().peak_bytes, bytes);
   const auto keeps = [](const StepPlanner::Op&) { return false; };
   EXPECT_GT(planner.summarize(keeps).replayed_ops, 0);
+  EXPECT_EQ(planner.budget(bytes).forward_cost, planner.summarize(keeps).forward_cost);
 }
 
 TEST_F(GuideTest, WhatAWholeStepWouldPeakAt) {
@@ -427,7 +428,7 @@ TEST_F(GuideTest, SeeWhatHappened) {
   }
   loss(y).backward();
   std::cout << ac2::explain(*trace);
-  ac2::write_report("report.html", *trace);
+  ac2::write_report(*trace, "report.html");
 
   EXPECT_THAT(ac2::to_chrome_trace(*trace), HasSubstr("aten::sin"));
   EXPECT_THAT(ac2::to_dot(*trace), HasSubstr("every other block"));

@@ -38,6 +38,23 @@ Way in_one_region(uint32_t seed) {
   return way;
 }
 
+// Of the step under a memory budget, on paper: the budget is met, or the error says that it cannot be.
+std::string budget_differences(StepPlanner& planner, int64_t bytes) {
+  try {
+    const PlanSummary summary = planner.budget(bytes);
+    if (summary.peak_bytes > bytes || summary.forward_bytes > summary.peak_bytes) {
+      return "a budget of " + std::to_string(bytes) + " bytes holds " + std::to_string(summary.forward_bytes) +
+             " after forward and " + std::to_string(summary.peak_bytes) + " at most\n";
+    }
+  } catch (const c10::Error& error) {
+    const std::string message = error.what_without_backtrace();
+    if (message.find("cannot meet") == std::string::npos && message.find("run again more") == std::string::npos) {
+      return message + "\n";
+    }
+  }
+  return "";
+}
+
 Verdict compare_planned_with(const PlanOptions& options, const ProgramFn& program, uint32_t input_seed,
                              const Way& way) {
   const auto start = [&] {
@@ -67,6 +84,10 @@ Verdict compare_planned_with(const PlanOptions& options, const ProgramFn& progra
     const int64_t most = planner.summarize([](const auto&) { return true; }).peak_bytes;
     Dice dice(input_seed);
     bytes = std::max<int64_t>(1, least + (std::max(most, least) - least) * dice.roll(5) / 4);
+    verdict.difference = budget_differences(planner, bytes) +
+                         budget_differences(planner, std::max<int64_t>(1, bytes / 2)) +
+                         budget_differences(planner, most + 1);
+    if (!verdict.difference.empty()) return verdict;
     const auto plan = planner.plan(bytes);
     summary = plan.summary();
     setting.outermost = plan.policy();

@@ -74,7 +74,7 @@ class ReportTest : public CleanTest {
 };
 
 TEST_F(ReportTest, NeedsNothingButItself) {
-  write_report(path_, *train(sample({16, 16})));
+  write_report(*train(sample({16, 16})), path_);
   const std::string page = read(path_);
   EXPECT_EQ(page.find("<!doctype html>"), 0U);
   // An XML namespace is a name, not an address that anybody opens.
@@ -102,7 +102,7 @@ TEST_F(ReportTest, ListsReplaysThatReachFarBackTheLongestFirst) {
     left = x * near;
     right = x * far;
   }
-  write_report(path_, *scope.trace());
+  write_report(*scope.trace(), path_);
   const Json region = data_of(read(path_)).at("regions").at(0);
   const std::vector<Json> ops = rows(region, "ops"), values = rows(region, "values");
   const std::vector<Json> replays = rows(region, "long_replays");
@@ -117,7 +117,7 @@ TEST_F(ReportTest, ListsReplaysThatReachFarBackTheLongestFirst) {
 
 TEST_F(ReportTest, ItsFiguresAreTheTraces) {
   const std::shared_ptr<const Trace> trace = train(sample({16, 16}));
-  write_report(path_, *trace);
+  write_report(*trace, path_);
   const Json region = data_of(read(path_)).at("regions").at(0);
   const TraceStats stats = trace->stats();
   EXPECT_EQ(region.at("stats"), Json({{"recorded_ops", stats.recorded_ops},
@@ -198,7 +198,7 @@ TEST_F(ReportTest, ShowsTheMemoryAgainstTheBudget) {
     }
     gradient_of(y, x);
   }
-  write_report(path_, *trace);
+  write_report(*trace, path_);
   const std::string page = read(path_);
   const Json region = data_of(page).at("regions").at(0);
   EXPECT_EQ(region.at("bound"), Json({{"kind", "strict"}, {"bytes", 4 * kBytes}, {"budget", 0}, {"shared_bytes", 0}}));
@@ -244,7 +244,7 @@ TEST_F(ReportTest, ShowsWhatIsAllocatedAgainstABoundOnThePeak) {
     trace = scope.trace();
     gradient_of(sines(x, 3), x);
   }
-  write_report(path_, *trace);
+  write_report(*trace, path_);
   const Json region = data_of(read(path_)).at("regions").at(0);
   EXPECT_EQ(region.at("bound").at("kind"), "peak");
   EXPECT_EQ(region.at("bound").at("bytes"), int64_t{1} << 40);
@@ -259,7 +259,7 @@ TEST_F(ReportTest, WithoutATimelineShowsWhatIsHeldNow) {
   at::Tensor x = sample({64});
   PolicyScope scope(saving({"aten::cos"}));
   const at::Tensor y = x.sin().cos().tan();
-  write_report(path_, *scope.trace());
+  write_report(*scope.trace(), path_);
   const Json region = data_of(read(path_)).at("regions").at(0);
   EXPECT_EQ(region.at("timed"), false);
   EXPECT_EQ(region.at("begin"), nullptr);
@@ -274,7 +274,7 @@ TEST_F(ReportTest, WithoutATimelineShowsWhatIsHeldNow) {
 
 TEST_F(ReportTest, PutsSeveralRegionsOnOneTimeLine) {
   const std::vector<std::shared_ptr<const Trace>> traces = {train(sample({8, 8})), train(sample({16, 16}))};
-  write_report(path_, traces);
+  write_report(traces, path_);
   const Json regions = data_of(read(path_)).at("regions");
   ASSERT_EQ(regions.size(), 2U);
   EXPECT_EQ(regions[0].at("begin"), 0);
@@ -296,7 +296,7 @@ TEST_F(ReportTest, ATimelineThatBeginsLateBeginsWithWhatIsHeld) {
     }
     y.sum().backward();
   }
-  write_report(path_, *trace);
+  write_report(*trace, path_);
   const Json region = data_of(read(path_)).at("regions").at(0);
   std::map<int64_t, int64_t> held;
   for (const Json& event : rows(region, "events")) {
@@ -322,7 +322,7 @@ TEST_F(ReportTest, NamesCannotBreakThePage) {
     trace = scope.trace();
     sample({4}).sin();
   }
-  write_report(path_, *trace);
+  write_report(*trace, path_);
   const std::string page = read(path_);
   EXPECT_THAT(page, Not(HasSubstr("<b>\"")));
   EXPECT_EQ(rows(data_of(page).at("regions").at(0), "scopes")[0].at("policy"), "</script><b>\"\\ \xef\xbf\xbd");
@@ -331,19 +331,19 @@ TEST_F(ReportTest, NamesCannotBreakThePage) {
 
 TEST_F(ReportTest, AnEmptyRegionHasAPageToo) {
   std::shared_ptr<const Trace> trace = PolicyScope("recompute_all", {.timeline = true}).trace();
-  write_report(path_, *trace);
+  write_report(*trace, path_);
   EXPECT_TRUE(rows(data_of(read(path_)).at("regions").at(0), "ops").empty());
 }
 
 TEST_F(ReportTest, SaysWhyItCannotBeWritten) {
   const std::shared_ptr<const Trace> trace = PolicyScope().trace();
-  expect_error([&] { write_report("/nowhere/at/all.html", *trace); },
+  expect_error([&] { write_report(*trace, "/nowhere/at/all.html"); },
                {"Cannot write the report to \"/nowhere/at/all.html\"", "No such file or directory"});
-  expect_error([&] { write_report("/dev/full", *trace); }, {"\"/dev/full\"", "No space left on device"});
-  expect_error([&] { write_report(path_, std::vector<std::shared_ptr<const Trace>>{}); }, {"no trace"});
+  expect_error([&] { write_report(*trace, "/dev/full"); }, {"\"/dev/full\"", "No space left on device"});
+  expect_error([&] { write_report(std::vector<std::shared_ptr<const Trace>>{}, path_); }, {"no trace"});
   expect_error(
       [&] {
-        write_report(path_, std::vector<std::shared_ptr<const Trace>>{trace, nullptr});
+        write_report(std::vector<std::shared_ptr<const Trace>>{trace, nullptr}, path_);
       },
       {"null trace at position 1 of 2"});
 }

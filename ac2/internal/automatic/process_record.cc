@@ -253,7 +253,7 @@ std::string ProcessRecord::write_page(const Traces& traces, ClosingFigures& figu
   }
   const std::string path = figures.who.empty() ? settings_.report : beside(settings_.report, figures.who);
   try {
-    write_report(path, traces);
+    write_report(traces, path);
     figures.report = path;
   } catch (const std::exception& error) {
     return absl::StrCat("ac2: ", error_text(error), "\n");
