@@ -94,15 +94,19 @@ TEST_F(PlannedBudgetTest, SaysOfAChainToTheByteAndTheOpWhatAStepUnderTheBudgetHo
 }
 
 // Costs are modelled, so that the figures are the same on each machine.
-TEST_F(PlannedBudgetTest, ComesNearAStepOfLayers) {
+TEST_F(PlannedBudgetTest, SaysTheReplaysOfLayersDownToHalfOfTheBytesAndComesNearBelow) {
   int64_t rows = 32;
   for (const Network& network : {Network(mlp), Network(residual)}) {
     for (const double share : {0.9, 0.7, 0.5, 0.35}) {
       const auto [bytes, paper, step] = compare(network, rows++, share);
-      EXPECT_NEAR(static_cast<double>(paper.forward_bytes), static_cast<double>(step.forward_bytes), 0.02 * bytes);
-      EXPECT_LE(paper.replayed_ops, 2 * step.replayed_ops) << share;
-      EXPECT_LE(step.replayed_ops, 2 * paper.replayed_ops) << share;
+      EXPECT_NEAR(static_cast<double>(paper.forward_bytes), static_cast<double>(step.forward_bytes), 0.01 * bytes);
       EXPECT_LE(paper.peak_bytes, bytes) << share;
+      if (share >= 0.5) {
+        EXPECT_EQ(paper.replayed_ops, step.replayed_ops) << share;
+      } else {
+        EXPECT_LE(paper.replayed_ops, 2 * step.replayed_ops) << share;
+        EXPECT_LE(step.replayed_ops, 2 * paper.replayed_ops) << share;
+      }
     }
   }
 }

@@ -101,8 +101,8 @@ class Game {
       value.kind = graph_.values[index].op == StepGraph::kOutside ? Kind::kOutside : Kind::kFixed;
       enter(index, evictor_.add_outside(bytes_of(index), Place::kElsewhere));
     }
-    if (value.kind == Kind::kFixed || (value.kind == Kind::kOutside && graph_.values[index].ours)) {
-      fix(value, bytes_of(index));
+    if (value.kind == Kind::kFixed) {
+      fix(index);
     }
     return value.id;
   }
@@ -113,10 +113,9 @@ class Game {
     numbers_[id] = index;
   }
 
-  void fix(ValueState& value, int64_t bytes) {
-    if (!value.is_fixed) {
-      value.is_fixed = true;
-      fixed_ += bytes;
+  void fix(uint32_t index) {
+    if (!std::exchange(values_[index].is_fixed, true)) {
+      fixed_ += bytes_of(index);
     }
   }
 
@@ -147,13 +146,16 @@ class Game {
   }
 
   void pass_use(uint32_t index) {
-    ValueState& value = values_[index];
-    if (--value.forward_uses == 0) {
-      leave_program(value);
+    if (--values_[index].forward_uses == 0) {
+      leave_program(index);
     }
   }
 
-  void leave_program(const ValueState& value) {
+  void leave_program(uint32_t index) {
+    const ValueState& value = values_[index];
+    if (value.kind == Kind::kOutside && graph_.values[index].ours) {
+      fix(index);
+    }
     if (value.kind == Kind::kDroppable && evictor_.place(value.id) == Place::kElsewhere) {
       evictor_.set_place(value.id, Place::kNowhere);
     }
@@ -184,9 +186,9 @@ class Game {
       return;
     }
     make_room(0, /*spare_last=*/false);
-    for (const ValueState& value : values_) {
-      if (value.id != kNoId) {
-        leave_program(value);
+    for (uint32_t index = 0; index < values_.size(); ++index) {
+      if (values_[index].id != kNoId) {
+        leave_program(index);
       }
     }
     drop_unneeded();

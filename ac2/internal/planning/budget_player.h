@@ -9,7 +9,8 @@
 // - The program has the result of an op until the last op of forward that takes it has run. Until then dropping the
 //   result frees its bytes, and costs nothing.
 // - When the first backward begins, the program has let go of all results.
-// - What a policy saves and what the region alone keeps of what it took from outside are bytes that nobody may drop.
+// - What a policy saves are bytes that nobody may drop, and so are those of what the region took from outside and alone
+//   keeps, once the last op of forward that takes them has run.
 // - A replay goes depth first, from the values that are there, and its inputs are pinned.
 //
 // Guaranteed: the same step and the same bytes give the same outcome. Not guaranteed: that a region drops the same
