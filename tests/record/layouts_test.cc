@@ -1,4 +1,5 @@
 // Tensors that are more, or other, than strided real numbers: sparse, complex, conjugated, negated.
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <functional>
@@ -98,6 +99,53 @@ TEST_F(SparseTest, AWriteToATensorThatIsHeldWholeDoesNotReachWhatWasRead) {
       const at::Tensor expected = gradient_of(fn(layouts[i]()), w);
       const at::Tensor y = apply_ac_policy_fn([&] { return fn(outside); }, policy);
       EXPECT_TRUE(same_bits(gradient_of(y, w), expected)) << i << " under " << policy;
+    }
+  }
+}
+
+// A write that counts no version of the tensor which the region holds whole.
+TEST_F(SparseTest, AReplayThatWouldReadOtherValuesThanForwardIsAnError) {
+  const at::Tensor w = sample({3, 3}).requires_grad_(), values = at::ones({3});
+  const at::Tensor coo = at::sparse_coo_tensor(at::arange(3).repeat({2, 1}), values, {3, 3});
+  const at::Tensor csr = at::eye(3).to_sparse_csr();
+  struct Case {
+    const char* name;
+    at::Tensor sparse;
+    at::Tensor written;
+  };
+  for (const Case& one : {Case{"values", coo, values}, Case{"data of values", coo, coo._values().variable_data()},
+                          Case{"rows", csr, csr.values().variable_data()}}) {
+    for (const char* policy : {"recompute_all", "must_save_all"}) {
+      const auto loss_of = [&] { return at::matmul(one.sparse, w).square().sum(); };
+      const auto write = [&](double factor) {
+        const at::NoGradGuard no_grad;
+        one.written.mul_(factor);
+      };
+      at::Tensor plain = loss_of();
+      write(2);
+      const at::Tensor expected = torch::autograd::grad({plain}, {w})[0];
+      write(0.5);
+      at::Tensor loss, again;
+      {
+        const PolicyScope scope(policy);
+        loss = loss_of();
+      }
+      write(2);
+      if (std::string(policy) == "must_save_all") {
+        EXPECT_TRUE(same_bits(torch::autograd::grad({loss}, {w})[0], expected)) << one.name;
+      } else {
+        expect_error([&] { torch::autograd::grad({loss}, {w}); }, {"the values of a", "modified by an inplace"});
+      }
+      write(0.5);
+      {
+        const PolicyScope scope(policy);
+        at::matmul(one.sparse, w);
+        write(2);
+        again = loss_of();
+      }
+      EXPECT_TRUE(same_bits(torch::autograd::grad({again}, {w})[0], torch::autograd::grad({loss_of()}, {w})[0]))
+          << one.name;
+      write(0.5);
     }
   }
 }

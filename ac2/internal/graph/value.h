@@ -77,6 +77,7 @@ struct OpaqueForm {
   at::Tensor alias;
   c10::IValue parts;       // in place of `held`, of a tensor that is made of others: SavedTensorHook's hooks on these
   std::string class_name;  // of a class of Python's that does not say of what parts its tensors are made
+  uint32_t sample = 0;     // parts_sample() when the region met the tensor
 };
 
 // A storage whose bytes are for others to gather and to let go of; see libtorch/managed_tensors.h. `nbytes` is 0.

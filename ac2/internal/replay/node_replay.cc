@@ -179,6 +179,9 @@ ReplayTensors gather_inputs(Tape& tape, const Node& node, const PrivateWrites& w
   {
     const Tape::Lock locked(tape);
     for (const NodeInput& input : node.inputs) {
+      if (C10_UNLIKELY(input.value != nullptr && input.value->is_opaque())) {
+        check_parts_unchanged(*input.value);
+      }
       inputs.push_back(input.write >= 0 ? input.meta->over(writes.storages[input.write])
                                         : tensor_of(*locked, input.value, input.meta));
     }

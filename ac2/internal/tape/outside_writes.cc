@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "ac2/internal/graph/parts_sample.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 
 namespace ac2::internal {
@@ -56,6 +57,19 @@ void check_opaque_unchanged(const Value& value) {
       versions_text(value),
       " An ac2 region holds such a tensor whole, and its ops wrote to it, or others did, before backward. Write to a "
       "clone() of it or after backward, or save the results of the ops that read it (MUST_SAVE).");
+}
+
+void check_parts_unchanged(const Value& value) {
+  const OpaqueForm& form = *value.opaque_form();
+  if (form.sample == 0 || !form.held.defined()) {
+    return;
+  }
+  TORCH_CHECK(
+      parts_sample(*form.held.unsafeGetTensorImpl()) == form.sample, kModifiedInPlace, "the values of a ",
+      form.held.toString(),
+      " are not those that the region has read. Something wrote to them after an op of the region had taken the "
+      "tensor, through values(), .data or the tensor that it was made of. Write to a clone() of it or after "
+      "backward, or save the results of the ops that read it (MUST_SAVE).");
 }
 
 }  // namespace ac2::internal

@@ -42,5 +42,8 @@ void check_version_of_leaf(const c10::TensorImpl& leaf, uint32_t expected);
 void check_offloaded_unchanged(const Value& value);
 // As check_unchanged(), for a tensor without plain storage.
 void check_opaque_unchanged(const Value& value);
+// Before a replay reads it: also what no version counts, as far as parts_sample() sees it. What autograd has saved
+// itself follows such a write, as in plain PyTorch.
+void check_parts_unchanged(const Value& value);
 
 }  // namespace ac2::internal

@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "ac2/internal/graph/parts_sample.h"
 #include "ac2/internal/libtorch/foreign_memory.h"
 #include "ac2/internal/libtorch/managed_tensors.h"
 #include "ac2/internal/libtorch/tensor_meta.h"
@@ -237,7 +238,7 @@ Value* StorageIndex::current_opaque(const at::Tensor& tensor, bool create) {
   const auto it = opaque_.find(impl);
   if (it != opaque_.end()) {
     Value* value = it->second;
-    if (!value->changed_outside()) {
+    if (!value->changed_outside() && parts_sample(*impl) == value->opaque_form()->sample) {
       return value;
     }
     opaque_.erase(it);
@@ -248,6 +249,7 @@ Value* StorageIndex::current_opaque(const at::Tensor& tensor, bool create) {
   }
   OpaqueForm form;
   form.origin = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
+  form.sample = parts_sample(*impl);
   Value* value = lifetimes_.make_value();
   value->set_form(std::move(form));
   value->versions_.note(tensor);
