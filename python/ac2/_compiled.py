@@ -2,7 +2,7 @@
 
 Inductor's kernels write to buffers without any dispatcher seeing it, and reuse them. Only what it calls of ATen would be recorded, and
 replaying that would read buffers with other contents. So nothing is recorded while it runs: what autograd saves of it is
-saved, and the ops around it are recomputed as ever.
+saved, and the ops around it are recomputed as ever. Of the arguments that it writes to, replays read the bytes of before.
 
 CompiledFxGraph.__call__ is what runs such code, under every mode of torch.compile. It is wrapped when the first region
 opens, or when the module is imported after that. So are the functions in which code is traced, be it for torch.compile,
@@ -56,6 +56,7 @@ _tracers = _Tracers()
 def watch() -> None:
     """Wraps what runs compiled code and what traces code, now or when its module is imported. To be called once."""
     _when_imported("torch._inductor.output_code", _wrap)
+    torch._C._increment_version = _noting_early_counts(torch._C._increment_version)
     for name in _TRACERS:
         _when_imported(name, _wrap_tracers)
 
@@ -87,11 +88,30 @@ def _wrap(module: Any) -> None:
     original = graph.__call__
 
     @functools.wraps(original)
-    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        for position in getattr(self, "mutated_input_idxs", ()):
+            if isinstance(inputs[position], torch.Tensor):
+                _C.before_unseen_write(inputs[position])
         with _C.DisableCheckpointing():
-            return original(self, *args, **kwargs)
+            return original(self, inputs, *args, **kwargs)
 
     graph.__call__ = __call__
+
+
+def _noting_early_counts(original: Callable[..., None]) -> Callable[..., None]:
+    """The wrappers of compiled code count the writes of the code before it runs; others count when a write is over."""
+
+    @functools.wraps(original)
+    def increment_version(tensors: Any) -> None:
+        caller = sys._getframe(2).f_globals  # of torch.autograd.graph.increment_version()
+        if "_increment_version_" not in caller and not str(caller.get("__name__")).startswith("torch._functorch."):
+            original(tensors)
+            return
+        for tensor in tensors:
+            _C.note_early_count(tensor)
+            original((tensor,))
+
+    return increment_version
 
 
 def _when_imported(name: str, then: Callable[[Any], None]) -> None:

@@ -328,3 +328,81 @@ def test_dynamo_can_trace_the_descriptor_of_a_wrapped_modules_forward():
     torch._dynamo.reset()
     x = torch.randn(2, 4)
     assert same_bits(torch.compile(forward, backend="eager", fullgraph=True)(x), model(x))
+
+
+@torch.compile
+def _move(average, value):
+    average.mul_(0.5).add_(value, alpha=0.5)
+
+
+def _between(scope, written):
+    """Compiled code writes after the region to what the region took."""
+    w, b, s = torch.ones(3, requires_grad=True), torch.full((3,), 3.0), torch.ones(3)
+    with scope:
+        loss = ((b * 1).exp() * w).sum()
+    _move(written(b), s)
+    loss.backward()
+    return w.grad, b
+
+
+def _inside(scope, written):
+    """In the region, to what the region took."""
+    w, b, s = torch.ones(3, requires_grad=True), torch.full((3,), 3.0), torch.ones(3)
+    with scope:
+        a = (b * 1).exp()
+        _move(written(b), s)
+        loss = (a * w).sum() + (b.sin() * w).sum()
+    del a
+    loss.backward()
+    return w.grad, b
+
+
+def _on_a_result(scope, written):
+    """In the region, to a result of the region's that ops have read."""
+    w, s = torch.ones(3, requires_grad=True), torch.ones(3)
+    with scope:
+        z = torch.eye(3) @ torch.full((3, 3), 3.0)
+        a = z.exp()
+        _move(written(z[0]), s)
+        loss = (a * w).sum() + (z.sin() * w).sum()
+    seen = z.clone()
+    del a, z
+    loss.backward()
+    return w.grad, seen
+
+
+@pytest.mark.parametrize("policy", ["recompute_all", "save_compute_intensive", "must_save_all", None])
+@pytest.mark.parametrize("program", [_between, _inside, _on_a_result])
+@pytest.mark.parametrize("written", [lambda t: t, lambda t: t.data, lambda t: t.detach()])
+def test_what_compiled_code_writes_to_is_kept_as_replays_read_it(program, policy, written):
+    expected = program(contextlib.nullcontext(), written)
+    found = program(ac2.PolicyScope(policy), written)
+    assert all(torch.equal(one, other) for one, other in zip(found, expected))
+
+
+@pytest.mark.parametrize("policy", ["recompute_all", "save_compute_intensive", None])
+def test_a_compiled_step_of_an_optimizer_may_come_before_backward(policy):
+    def run(scope):
+        torch.manual_seed(1)
+        gate, w = torch.nn.Parameter(torch.randn(3)), torch.ones(3, requires_grad=True)
+        optimizer = torch.optim.Adam([gate], lr=0.1)
+        step = torch.compile(optimizer.step)
+        for _ in range(2):
+            with scope():
+                loss = (torch.sigmoid(gate.detach() * 2).exp() * w).sum()
+            gate.grad = torch.ones(3)
+            step()
+            loss.backward()
+        return w.grad, gate.detach()
+
+    expected, found = run(contextlib.nullcontext), run(lambda: ac2.PolicyScope(policy))
+    assert all(torch.equal(one, other) for one, other in zip(found, expected))
+
+
+def test_a_count_of_versions_by_the_program_is_no_write_that_was_seen():
+    w, b = torch.ones(3, requires_grad=True), torch.full((3,), 3.0)
+    with ac2.PolicyScope("recompute_all"):
+        loss = ((b * 1).exp() * w).sum()
+    torch.autograd.graph.increment_version(b)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
