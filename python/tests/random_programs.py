@@ -332,7 +332,7 @@ def draw(seed: int) -> Program:
         region = region + [(INNER, 5)]
     if seed % 4 == 1:
         after = AFTER + [(LATE_WRITES, 6)]
-        # A write after the region to a tensor that lies over another one: docs/reliability.md, "Not guaranteed".
+        # A write after the region to a tensor that lies over another one: docs/wrong_results.md.
         region = [kinds for kinds in region if kinds[0] is not MOVES] + [(DRAWS, 3)]
     if dice.random() < 0.4:
         region, inputs = region + [(SUBCLASSES, 6)], dice.randint(0, 2)
