@@ -21,7 +21,7 @@ using ::testing::IsEmpty;
 constexpr size_t kColumns = 140;
 
 // The folders that have pages.
-constexpr const char* kFolders[] = {".", "benchmarks", "docs", "policies", "third_party/gloo"};
+constexpr const char* kFolders[] = {".", "benchmarks", "docs", "docs/notes", "policies", "third_party/gloo"};
 
 // The paths of the pages in a folder, in alphabetical order.
 Strings pages_in(const std::string& folder) {
