@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""Writes docs/api.md: every public name of ac2, in C++ as the headers declare it, and in Python with its parameters.
+
+usage: tools/api_page.py > docs/api.md      with a Python that finds ac2
+
+The C++ is what the public headers say, without comments, bodies and what is not public. python/tests/test_api_page.py holds the page
+against the headers and the package, so that a new name is in it.
+"""
+import enum
+import inspect
+import pathlib
+import re
+import sys
+import textwrap
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+COLUMNS = 140
+
+INTRODUCTION = """# The public names
+
+All of them, in C++ in the order in which `ac2/ac2.h` includes the headers, and then in Python. What each means is in the comments of its
+header, and in `help()`. [guide.md](guide.md) and [python.md](python.md) go by task.
+
+This page is written by `tools/api_page.py`, and a test holds it against the headers and the package.
+"""
+
+
+def public_headers(root):
+    """The headers that users include, in the order in which they are read."""
+    return [*_included(root, "ac2/ac2.h"), *_included(root, "policies/policies.h")]
+
+
+def _included(root, header):
+    """Of a header: the public ones that it includes, each after those that it includes itself."""
+    paths = []
+    for path in re.findall(r'^#include "((?:ac2|policies)/[^"]+)"', (root / header).read_text(), re.M):
+        if "/internal/" not in path:
+            paths += [each for each in [*_included(root, path), path] if each not in paths]
+    return paths
+
+
+# What says nothing to somebody who looks for a name.
+_LEFT_OUT = re.compile(
+    r"\s*(?:public:|friend |static_assert|.*\binternal::|.*operator=\(|(?:virtual )?~\w+\(|(\w+)\((?:const )?\1&(?: \w+)?\) = |"
+    r"(?:class|struct) \w+;$|(?:inline )?namespace (?:ac2 )?\{$)"
+)
+
+
+def declarations(text):
+    """What a header declares for its users, a string."""
+    text = re.sub(r"^namespace ((?:ac2::)?internal) \{(?:.*?^\}  // namespace \1$|[^}]*?^\}$)\n?", "", text, flags=re.M | re.S)
+    text = re.sub(r"^namespace (?:c10|at|torch) \{.*?^\}.*?$\n?", "", text, flags=re.M | re.S)
+    text = re.sub(r"^\}  // namespace ac2$", "", text, flags=re.M)
+    text = re.sub(r"[ \t]*//.*$", "", text, flags=re.M)
+    text = re.sub(r"^#.*\n", "", text, flags=re.M).replace("[[nodiscard]] ", "")
+    lines, hidden, skipped = [], None, None
+    for line in text.split("\n"):
+        indent = len(line) - len(line.lstrip())
+        if skipped is not None:  # a body
+            if line.strip().startswith("}") and indent <= skipped:
+                skipped = None
+            continue
+        if hidden is None and re.match(r"\s*(private|protected):", line):
+            hidden = indent
+            continue
+        if hidden is not None:
+            if not (line.strip() == "public:" and indent == hidden) and not (line.strip() == "};" and indent < hidden):
+                continue
+            hidden = None
+        has_body = line.endswith(" {") and not re.search(r"\b(class|struct|enum|namespace)\b|^ +: public", line)
+        if has_body:
+            skipped = indent
+        if _LEFT_OUT.match(line):
+            continue
+        if has_body:
+            line = line[:-2] + ";"
+        if re.match(r"\s+: (?!public)\w+\(", line):  # what a constructor begins with
+            lines[-1] += ";"
+            skipped = indent if line.endswith("{") else None
+            continue
+        line = re.sub(r"(\)(?: const| noexcept)*)(?: : [\w_]+\(.*\))?(?: \{.*\}|;)$", r"\1;", line)
+        lines.append(line.rstrip())
+    text = re.sub(r"\n{2,}", "\n", "\n".join(lines)).strip("\n")
+    return re.sub(r"^ *template <[^\n]*>\n(?= *(?:template|\}|$))", "", text, flags=re.M)
+
+
+def signature(name, thing):
+    """How Python calls it: names and plain defaults."""
+    if _is_enum(thing) or isinstance(thing, property) or not callable(thing):
+        return name
+    said = (inspect.getdoc(thing) or "").split("\n")[0]
+    if said.startswith(name + "("):  # pybind11 writes it there
+        return name + "(" + ", ".join(_parameters(said)) + ")"
+    try:
+        found = inspect.signature(thing)
+    except (TypeError, ValueError):
+        return name
+    plain = [
+        each.replace(annotation=each.empty, default=each.default if _is_plain(each.default) else Ellipsis)
+        for each in found.parameters.values()
+        if each.name != "self"
+    ]
+    return name + str(found.replace(parameters=plain, return_annotation=found.empty)).replace("=Ellipsis", "=...")
+
+
+def _parameters(said):
+    """Of "f(a: list[str], b: int = 3) -> None" a and b=3."""
+    depth, each, found = 0, "", []
+    for letter in said[said.index("(") + 1 :]:
+        depth += (letter in "([<{") - (letter in ")]>}")
+        if depth < 0 or depth == 0 and letter == ",":
+            found.append(each)
+            each = ""
+            if depth < 0:
+                break
+        else:
+            each += letter
+    split = [re.match(r"\s*([\w*]+)(?:\s*:.*?)?(?:\s*=\s*(.*))?$", one) for one in found if one.strip()]
+    return [one.group(1) + (f"={one.group(2)}" if one.group(2) else "") for one in split if one and one.group(1) != "self"]
+
+
+def _is_enum(thing):
+    return isinstance(thing, type) and issubclass(thing, enum.Enum)
+
+
+def _is_plain(default):
+    return default is inspect.Parameter.empty or default is None or isinstance(default, (bool, int, float, str, tuple))
+
+
+def first_sentence(name, thing):
+    if inspect.ismodule(thing) or isinstance(thing, str):
+        return ""
+    if _is_enum(thing):  # PyTorch's own, where it has all of them
+        return "The decisions of C++, by the same names"
+    words = (inspect.getdoc(thing) or "").strip()
+    if words.startswith(name + "("):
+        words = words.partition("\n")[2].strip()
+    words = " ".join(words.split("\n\n")[0].split())
+    return re.split(r"(?<=[.:;])\s", words)[0].rstrip(":;.")
+
+
+def members(thing):
+    """Of a class: what its users call and read."""
+    if not isinstance(thing, type) or _is_enum(thing):
+        return []
+    own = {name: value for base in reversed(thing.__mro__[:-1]) if base.__module__.startswith("ac2") for name, value in vars(base).items()}
+    return [(name, getattr(value, "__func__", value)) for name, value in sorted(own.items()) if not name.startswith("_")]
+
+
+def python_names(ac2):
+    """The sections of the page: a title, and the names with what they stand for."""
+    modules = [("`ac2`", ac2), ("`ac2.policies`", ac2.policies), ("`ac2.forms`", ac2.forms)]
+    return [(title, [(name, getattr(module, name)) for name in sorted(module.__all__)]) for title, module in modules]
+
+
+def item(name, thing, indent=""):
+    said = first_sentence(name, thing)
+    text = f"{indent}- `{signature(name, thing)}`" + (f": {said}." if said else "")
+    return "\n".join(textwrap.wrap(text, COLUMNS, subsequent_indent=indent + "  ", break_long_words=False, break_on_hyphens=False))
+
+
+def page(root, ac2):
+    parts = [INTRODUCTION, "## C++\n"]
+    for header in public_headers(root):
+        code = declarations((root / header).read_text())
+        if code:
+            parts.append(f"### `{header}`\n\n```cpp\n{code}\n```\n")
+    parts.append("## Python\n")
+    for title, names in python_names(ac2):
+        items = []
+        for name, thing in names:
+            items += [item(name, thing), *(item(*each, indent="  ") for each in members(thing))]
+        parts.append(f"### {title}\n\n" + "\n".join(items) + "\n")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    import ac2
+
+    sys.stdout.write(page(ROOT, ac2))
