@@ -185,13 +185,13 @@ class Game {
     if (std::exchange(in_backward_, true)) {
       return;
     }
-    make_room(0, /*spare_last=*/false);
     for (uint32_t index = 0; index < values_.size(); ++index) {
       if (values_[index].id != kNoId) {
         leave_program(index);
       }
     }
     drop_unneeded();
+    make_room(0, /*spare_last=*/false);
     outcome_.forward_bytes = evictor_.held_bytes() + fixed_;
   }
 
