@@ -22,12 +22,36 @@ All of them, in C++ in the order in which `ac2/ac2.h` includes the headers, and 
 header, and in `help()`. [guide.md](guide.md) and [python.md](python.md) go by task.
 
 This page is written by `tools/api_page.py`, and a test holds it against the headers and the package.
+
+What the declarations do not say:
+
+- **Headers:** `ac2/ac2.h` has everything but the ready-made policies, which are in `policies/policies.h`.
+- **A policy** is a name (`"speed"`), a `CheckpointPolicy`, a form, one of `ac2::policies`, or a function. In C++ the function takes an
+  `OpContext`; in Python it is `policy_fn(ctx, op, *args, **kwargs)`, as for PyTorch's selective checkpointing, and a list of ops to save is
+  a policy too. The function returns a `CheckpointPolicy`, a bool (true saves), a form, or `SaveWithHooks`. `by_operator` marks a function
+  that looks at the operator alone; in Python it is called with `(ctx, op)`.
+- **MUST under a budget:** what a policy says MUST_SAVE of is never dropped, and counts. `save_ops`, `save_compute_intensive`, `speed` and
+  `memory` say so of what they save. A budget without a policy may drop everything.
+- **What a budget counts** is `MemoryBudget.held_bytes()`. `TraceStats.saved_bytes` has the program's parameters and inputs besides.
+- **Bytes** as a text, in Python: a number with KiB, MiB, GiB or TiB, `"1.5GiB"`. In C++ `2 * ac2::GiB`, or `2_GiB` with `using namespace
+  ac2::literals`.
+- **Ops by name:** `"aten::add.Tensor"`; without an overload, `"aten::mm"`, all overloads. Python takes PyTorch's op objects too.
+- **Modules by pattern:** `*` is anything within one part of a name and `**` any number of parts, so that `"blocks.*"` is `blocks.0` and not
+  `blocks.0.up`, which is `"blocks.*.up"` or `"**.up"`. Of the rules of `by_module` the first that matches counts.
+- **`replayable`:** a name has letters, digits and underscores. Its op is `replayable::NAME`, has no derivative, and belongs into the
+  forward of an autograd function.
+- **`in_chunks`** needs one of `chunks` and `bytes`. `reduce` is `"sum"`, `"mean"` or nothing: results are concatenated.
+- **`checkpoint_wrapper` and `apply_checkpointing`** take as options, in Python, all of `PolicyScope` by name, `off_in_eval` and
+  `off_under_no_grad`. `keep_output` and `offload_inputs` are C++'s alone.
+- **`ac2.checkpoint`** as a decorator needs parentheses: `@ac2.checkpoint()`.
+- **In one language only:** in Python `report`, `last_trace`, `managed_elsewhere`, `patch_torch_checkpoint`,
+  `create_selective_checkpoint_contexts`; in C++ `find_checkpointing`, `ModuleSelector`, `Policy::with_names` and `Policy::factory`.
 """
 
 
 def public_headers(root):
     """The headers that users include, in the order in which they are read."""
-    return [*_included(root, "ac2/ac2.h"), *_included(root, "policies/policies.h")]
+    return list(dict.fromkeys([*_included(root, "ac2/ac2.h"), *_included(root, "policies/policies.h")]))
 
 
 def _included(root, header):
@@ -136,14 +160,15 @@ def first_sentence(name, thing):
     if words.startswith(name + "("):
         words = words.partition("\n")[2].strip()
     words = " ".join(words.split("\n\n")[0].split())
-    return re.split(r"(?<=[.:;])\s", words)[0].rstrip(":;.")
+    return re.split(r"(?<=\.)\s", words)[0].rstrip(":.")
 
 
 def members(thing):
     """Of a class: what its users call and read."""
     if not isinstance(thing, type) or _is_enum(thing):
         return []
-    own = {name: value for base in reversed(thing.__mro__[:-1]) if base.__module__.startswith("ac2") for name, value in vars(base).items()}
+    own = {name: property() for base in thing.__mro__[:-1] if base.__module__.startswith("ac2") for name in vars(base).get("__annotations__", {})}
+    own |= {name: value for base in reversed(thing.__mro__[:-1]) if base.__module__.startswith("ac2") for name, value in vars(base).items()}
     return [(name, getattr(value, "__func__", value)) for name, value in sorted(own.items()) if not name.startswith("_")]
 
 
