@@ -38,8 +38,8 @@ What the declarations do not say:
 - **Ops by name:** `"aten::add.Tensor"`; without an overload, `"aten::mm"`, all overloads. Python takes PyTorch's op objects too.
 - **Modules by pattern:** `*` is anything within one part of a name and `**` any number of parts, so that `"blocks.*"` is `blocks.0` and not
   `blocks.0.up`, which is `"blocks.*.up"` or `"**.up"`. Of the rules of `by_module` the first that matches counts.
-- **`replayable`:** a name has letters, digits and underscores. Its op is `replayable::NAME`, has no derivative, and belongs into the
-  forward of an autograd function.
+- **`replayable`:** a name has letters, digits and underscores. Its op is `replayable::NAME`, has no derivative unless it
+  is made of a `torch.autograd.Function`, and belongs into the forward of one otherwise.
 - **`in_chunks`** needs one of `chunks` and `bytes`. `reduce` is `"sum"`, `"mean"` or nothing: results are concatenated.
 - **`checkpoint_wrapper` and `apply_checkpointing`** take as options, in Python, all of `PolicyScope` by name, `off_in_eval` and
   `off_under_no_grad`. `keep_output` and `offload_inputs` are C++'s alone.
@@ -167,8 +167,9 @@ def members(thing):
     """Of a class: what its users call and read."""
     if not isinstance(thing, type) or _is_enum(thing):
         return []
-    own = {name: property() for base in thing.__mro__[:-1] if base.__module__.startswith("ac2") for name in vars(base).get("__annotations__", {})}
-    own |= {name: value for base in reversed(thing.__mro__[:-1]) if base.__module__.startswith("ac2") for name, value in vars(base).items()}
+    classes = [base for base in reversed(thing.__mro__[:-1]) if base.__module__.startswith("ac2")]
+    own = {name: property() for base in classes for name in vars(base).get("__annotations__", {})}
+    own |= {name: value for base in classes for name, value in vars(base).items()}
     return [(name, getattr(value, "__func__", value)) for name, value in sorted(own.items()) if not name.startswith("_")]
 
 
