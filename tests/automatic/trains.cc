@@ -41,15 +41,8 @@ int train_on_main() {
   return 7;
 }
 
-// The first tanh() of a process takes other kernels of MKL's, with and without ac2, if several threads call it at once.
-void choose_kernels() {
-  const c10::NoGradGuard no_grad;
-  static_cast<void>(at::ones({64}).tanh());
-}
-
 // The backward of a graph that a thread has made, and that outlives it, runs on the main thread.
 int train_on_threads() {
-  choose_kernels();
   std::vector<std::future<std::string>> losses;
   for (uint64_t seed = 2; seed < 5; ++seed) {
     losses.push_back(std::async(std::launch::async, [seed] { return train({.seed = seed}); }));

@@ -24,9 +24,19 @@ uint64_t hash_of(const at::Tensor& tensor, uint64_t hash) {
   return hash;
 }
 
+// The first call of one of these in a process takes other kernels of MKL's, with and without ac2, if several threads
+// make it at once, be they OpenMP's. So they are called here, on few numbers, before anybody needs their bits.
+bool choose_kernels() {
+  const c10::NoGradGuard no_grad;
+  const at::Tensor few = at::ones({64});
+  return few.tanh().add_(few.sin()).add_(few.exp()).defined();
+}
+
 }  // namespace
 
 std::string train(const Training& training) {
+  static const bool chosen = choose_kernels();
+  static_cast<void>(chosen);
   at::Generator generator = at::detail::createCPUGenerator(training.seed);
   std::vector<at::Tensor> weights;
   for (int i = 0; i < training.layers; ++i) {
