@@ -13,7 +13,7 @@ namespace ac2::internal {
 
 namespace {
 
-uint32_t sample_of(const at::Tensor& part) {
+uint32_t sample_of_part(const at::Tensor& part) {
   if (!part.defined() || !part.is_cpu() || !part.has_storage() || !part.is_contiguous()) {
     return 0;
   }
@@ -39,10 +39,10 @@ uint32_t sample_of_nested(const at::native::NestedTensorImpl& tensor) {
 
 uint32_t parts_sample(const c10::TensorImpl& tensor) {
   if (const auto* coo = dynamic_cast<const at::SparseTensorImpl*>(&tensor)) {
-    return together(sample_of(coo->values()), sample_of(coo->indices()));
+    return together(sample_of_part(coo->values()), sample_of_part(coo->indices()));
   }
   if (const auto* compressed = dynamic_cast<const at::SparseCsrTensorImpl*>(&tensor)) {
-    return sample_of(compressed->values());
+    return sample_of_part(compressed->values());
   }
   if (const auto* nested = dynamic_cast<const at::native::NestedTensorImpl*>(&tensor)) {
     return sample_of_nested(*nested);

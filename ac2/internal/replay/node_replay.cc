@@ -19,6 +19,7 @@
 #include "ac2/internal/replay/held_results.h"
 #include "ac2/internal/replay/replay_call.h"
 #include "ac2/internal/replay/value_tensor.h"
+#include "ac2/internal/tape/outside_writes.h"
 
 namespace ac2::internal {
 
