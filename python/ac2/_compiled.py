@@ -56,7 +56,6 @@ _tracers = _Tracers()
 def watch() -> None:
     """Wraps what runs compiled code and what traces code, now or when its module is imported. To be called once."""
     _when_imported("torch._inductor.output_code", _wrap)
-    torch._C._increment_version = _noting_early_counts(torch._C._increment_version)
     for name in _TRACERS:
         _when_imported(name, _wrap_tracers)
 
@@ -96,22 +95,6 @@ def _wrap(module: Any) -> None:
             return original(self, inputs, *args, **kwargs)
 
     graph.__call__ = __call__
-
-
-def _noting_early_counts(original: Callable[..., None]) -> Callable[..., None]:
-    """The wrappers of compiled code count the writes of the code before it runs; others count when a write is over."""
-
-    @functools.wraps(original)
-    def increment_version(tensors: Any) -> None:
-        caller = sys._getframe(2).f_globals  # of torch.autograd.graph.increment_version()
-        if "_increment_version_" not in caller and not str(caller.get("__name__")).startswith("torch._functorch."):
-            original(tensors)
-            return
-        for tensor in tensors:
-            _C.note_early_count(tensor)
-            original((tensor,))
-
-    return increment_version
 
 
 def _when_imported(name: str, then: Callable[[Any], None]) -> None:
