@@ -15,6 +15,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "ac2/internal/libtorch/fork_locks.h"
 #include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/libtorch/tensor_meta.h"
 #include "ac2/internal/record/declared_kernel.h"
@@ -161,6 +162,8 @@ class Operators {
   }
 
  private:
+  Operators() { ForkLocks::add_first(mutex_); }
+
   c10::OperatorHandle registered(const std::string& name) {
     library_.def(absl::StrCat(name, "(Tensor[] tensors, Generator? first, Generator? second, Capsule call) -> Tensor[]")
                      .c_str());

@@ -584,13 +584,18 @@ def test_a_child_finds_the_locks_of_other_threads_free(kind):
     started = threading.Barrier(3)
     torch_threads = torch.get_num_threads()
     torch.set_num_threads(1)  # OpenMP's threads are not in the child
+    # LibTorch's engine takes a lock of RecordFunction's, which no fork() takes: PyTorch alone hangs, too, in a child that
+    # was forked while another thread had it.
+    backward = threading.Lock()
 
     def train():
         layers = torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh()) for _ in range(4)))
         for step in itertools.count():
             with ac2.PolicyScope(memory_budget=budget):
-                loss = layers(torch.ones(32, 64)).square().mean()
-            loss.backward()
+                first = layers[0](torch.ones(32, 64))
+                loss = (layers[1:](first) * first).square().mean()  # what was dropped is replayed in forward, too
+            with backward:
+                loss.backward()
             if step == 0:
                 started.wait()  # LibTorch has locks of its own, which a thread takes in its first ops
             if stop.is_set():
@@ -608,7 +613,8 @@ def test_a_child_finds_the_locks_of_other_threads_free(kind):
     started.wait()
     try:
         for _ in range(40):
-            child = os.fork()
+            with backward:
+                child = os.fork()
             if child == 0:
                 signal.alarm(60)  # ends a child that waits for ever
                 try:

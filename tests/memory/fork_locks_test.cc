@@ -1,5 +1,5 @@
 // fork() while other threads are in ac2: the child finds the locks free.
-#include "ac2/internal/allocator/fork_locks.h"
+#include "ac2/internal/libtorch/fork_locks.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -8,6 +8,7 @@
 #include <atomic>
 #include <functional>
 #include <mutex>
+#include <shared_mutex>
 #include <thread>
 
 namespace ac2::internal {
@@ -24,7 +25,8 @@ bool in_child(const std::function<bool()>& works) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-bool can_be_locked(std::mutex& mutex) {
+template <class Mutex>
+bool can_be_locked(Mutex& mutex) {
   const std::unique_lock lock(mutex, std::try_to_lock);
   return lock.owns_lock();
 }
@@ -41,7 +43,8 @@ ForkLocks::Holder holder() {
 // A thread that has the mutex until `is_over`.
 class OtherThread {
  public:
-  OtherThread(std::mutex& mutex, std::atomic<bool>& is_over)
+  template <class Mutex>
+  OtherThread(Mutex& mutex, std::atomic<bool>& is_over)
       : thread_([&] {
           const std::lock_guard lock(mutex);
           holds_.store(true);
@@ -68,6 +71,35 @@ TEST(ForkLocksTest, AMutexThatAnotherThreadHasIsWaitedForAndIsFreeInTheChild) {
   OtherThread other(mutex, forks);
   EXPECT_TRUE(in_child([] { return can_be_locked(mutex); }));
   EXPECT_TRUE(can_be_locked(mutex));
+  other.join();
+}
+
+// std::mutex forgets who has it. These two do not, and the child's thread has another number than the parent's.
+template <class Mutex>
+class RememberingMutexTest : public ::testing::Test {};
+using RememberingMutexes = ::testing::Types<std::recursive_mutex, std::shared_mutex>;
+TYPED_TEST_SUITE(RememberingMutexTest, RememberingMutexes);
+
+TYPED_TEST(RememberingMutexTest, IsWaitedForAndIsFreeInEveryThreadOfTheChild) {
+  static std::mutex before;
+  static TypeParam mutex;
+  ForkLocks::add_first(before);
+  ForkLocks::add_first(mutex);
+  std::atomic<bool> forks{false};
+  OtherThread other(mutex, forks);
+  std::thread watch([&] {
+    while (can_be_locked(before)) {
+      std::this_thread::yield();
+    }
+    forks.store(true);  // the thread that forks has `before`, and waits for `mutex` or is about to
+  });
+  EXPECT_TRUE(in_child([] {
+    bool is_free = false;
+    std::thread([&] { is_free = can_be_locked(mutex); }).join();
+    return is_free && can_be_locked(mutex);
+  }));
+  EXPECT_TRUE(can_be_locked(mutex));
+  watch.join();
   other.join();
 }
 

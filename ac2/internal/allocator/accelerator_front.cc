@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "ac2/internal/allocator/allocate_again.h"
-#include "ac2/internal/allocator/fork_locks.h"
+#include "ac2/internal/libtorch/fork_locks.h"
 #include "ac2/internal/libtorch/out_of_memory.h"
 
 namespace ac2::internal::accelerator_front {

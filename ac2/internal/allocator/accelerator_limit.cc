@@ -8,8 +8,8 @@
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
 #include "ac2/internal/allocator/accelerator_room.h"
-#include "ac2/internal/allocator/fork_locks.h"
 #include "ac2/internal/allocator/memory_fraction.h"
+#include "ac2/internal/libtorch/fork_locks.h"
 
 namespace ac2::internal {
 

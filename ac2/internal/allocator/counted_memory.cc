@@ -5,8 +5,8 @@
 #include <optional>
 #include <utility>
 
-#include "ac2/internal/allocator/fork_locks.h"
 #include "ac2/internal/libtorch/cpu_deleters.h"
+#include "ac2/internal/libtorch/fork_locks.h"
 
 namespace ac2::internal {
 

@@ -4,9 +4,11 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <dlfcn.h>
 
+#include <atomic>
 #include <mutex>
 
 #include "ac2/internal/allocator/accelerator_room.h"
+#include "ac2/internal/libtorch/fork_locks.h"
 
 namespace ac2::internal {
 
@@ -51,15 +53,22 @@ void ask_us_where_cuda_runs_out() {
   if (!c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA)) {
     return;
   }
-  static std::mutex mutex;
-  static bool is_done = false;
-  const std::lock_guard lock(mutex);
-  if (is_done) {
+  static std::atomic<bool> is_done{false};
+  if (is_done.load(std::memory_order_acquire)) {
+    return;
+  }
+  static auto* mutex = [] {
+    auto* made = new std::mutex;
+    ForkLocks::add_first(*made);
+    return made;
+  }();
+  const std::lock_guard lock(*mutex);
+  if (is_done.load(std::memory_order_relaxed)) {
     return;
   }
   if (FreeMemoryRegistry* registry = registry_of_cuda()) {
     register_free_memory_callback(*registry);
-    is_done = true;
+    is_done.store(true, std::memory_order_release);
   }
 }
 

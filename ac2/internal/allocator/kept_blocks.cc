@@ -8,9 +8,9 @@
 #include <new>
 #include <utility>
 
-#include "ac2/internal/allocator/fork_locks.h"
 #include "ac2/internal/allocator/malloc_settings.h"
 #include "ac2/internal/libtorch/cpu_deleters.h"
+#include "ac2/internal/libtorch/fork_locks.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>

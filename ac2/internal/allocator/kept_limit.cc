@@ -1,6 +1,6 @@
 #include "ac2/internal/allocator/kept_limit.h"
 
-#include "ac2/internal/allocator/fork_locks.h"
+#include "ac2/internal/libtorch/fork_locks.h"
 
 namespace ac2::internal {
 

@@ -13,10 +13,10 @@
 
 #include "ac2/internal/allocator/allocate_again.h"
 #include "ac2/internal/allocator/counted_memory.h"
-#include "ac2/internal/allocator/fork_locks.h"
 #include "ac2/internal/allocator/kept_blocks.h"
 #include "ac2/internal/allocator/malloc_settings.h"
 #include "ac2/internal/allocator/shortage.h"
+#include "ac2/internal/libtorch/fork_locks.h"
 #include "ac2/internal/libtorch/out_of_memory.h"
 
 namespace ac2::internal {

@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ac2/internal/allocator/fork_locks.h"
 #include "ac2/internal/automatic/held_places.h"
 #include "ac2/internal/budget/budget.h"
 #include "ac2/internal/budget/spent_time.h"
 #include "ac2/internal/libtorch/error_text.h"
+#include "ac2/internal/libtorch/fork_locks.h"
 #include "ac2/internal/region/budget_access.h"
 #include "ac2/internal/region/trace_access.h"
 #include "ac2/internal/report/shortage_note.h"

@@ -54,6 +54,8 @@ class BackwardTurn {
     }
   }
   void leave(int graph_task);
+  // For a fork(), which takes it (budgets_at_fork.h).
+  std::mutex& mutex() { return mutex_; }
 
  private:
   static constexpr int kNobody = -1;

@@ -387,7 +387,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   std::atomic<c10::DeviceIndex> short_accelerator_{-1};   // whose memory has run out last, if that of one has
   std::atomic<bool> accelerator_was_short_{false};        // since the last backward ended
   std::vector<std::shared_ptr<BudgetedTape>> left_over_;  // of which relieve() had the last reference
-  const BudgetAtFork at_fork_{start_mutex_, mutex_};
+  const BudgetAtFork at_fork_{start_mutex_, mutex_, backward_turn_.mutex()};
 };
 
 }  // namespace ac2::internal

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
-#include "ac2/internal/allocator/fork_locks.h"
+#include "ac2/internal/libtorch/fork_locks.h"
 
 namespace ac2::internal {
 
@@ -43,10 +43,12 @@ class BudgetsAtFork {
   static void lock_after_tapes() {
     for (BudgetAtFork* budget : get().budgets_) {
       budget->after_tapes_.lock();
+      budget->turn_.lock();
     }
   }
   static void unlock_after_tapes() {
     for (BudgetAtFork* budget : get().budgets_) {
+      budget->turn_.unlock();
       budget->after_tapes_.unlock();
     }
   }
@@ -71,8 +73,8 @@ void BudgetAtFork::ForkedMutex::unlock() {
   }
 }
 
-BudgetAtFork::BudgetAtFork(std::mutex& before_tapes, std::mutex& after_tapes)
-    : before_tapes_{before_tapes}, after_tapes_{after_tapes} {
+BudgetAtFork::BudgetAtFork(std::mutex& before_tapes, std::mutex& after_tapes, std::mutex& turn)
+    : before_tapes_{before_tapes}, after_tapes_{after_tapes}, turn_{turn} {
   BudgetsAtFork::get().add(this);
 }
 

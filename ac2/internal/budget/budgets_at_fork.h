@@ -1,4 +1,4 @@
-// All budgets of the process, for the locks that a fork() takes (ac2/internal/allocator/fork_locks.h).
+// All budgets of the process, for the locks that a fork() takes (ac2/internal/libtorch/fork_locks.h).
 //
 // A budget is here from its constructor to its destructor.
 //
@@ -11,8 +11,8 @@ namespace ac2::internal {
 
 class BudgetAtFork {
  public:
-  // `before_tapes` is taken before the locks of tapes, and `after_tapes` after them.
-  BudgetAtFork(std::mutex& before_tapes, std::mutex& after_tapes);
+  // `before_tapes` is taken before the locks of tapes, and `after_tapes` and `turn` after them.
+  BudgetAtFork(std::mutex& before_tapes, std::mutex& after_tapes, std::mutex& turn);
   ~BudgetAtFork();
   BudgetAtFork(const BudgetAtFork&) = delete;
   BudgetAtFork& operator=(const BudgetAtFork&) = delete;
@@ -29,6 +29,7 @@ class BudgetAtFork {
   };
   ForkedMutex before_tapes_;
   ForkedMutex after_tapes_;
+  ForkedMutex turn_;
 };
 
 }  // namespace ac2::internal

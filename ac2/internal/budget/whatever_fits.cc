@@ -13,11 +13,11 @@
 #include "ac2/internal/allocator/accelerator_front.h"
 #include "ac2/internal/allocator/counted_memory.h"
 #include "ac2/internal/allocator/cuda_callback.h"
-#include "ac2/internal/allocator/fork_locks.h"
 #include "ac2/internal/allocator/kept_blocks.h"
 #include "ac2/internal/allocator/kept_limit.h"
 #include "ac2/internal/allocator/retrying_allocator.h"
 #include "ac2/internal/allocator/shortage.h"
+#include "ac2/internal/libtorch/fork_locks.h"
 
 namespace ac2::internal {
 

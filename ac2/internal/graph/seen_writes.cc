@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "ac2/internal/allocator/fork_locks.h"
+#include "ac2/internal/libtorch/fork_locks.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 
 namespace ac2::internal {

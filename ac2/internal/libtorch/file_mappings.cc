@@ -17,6 +17,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ac2/internal/libtorch/fork_locks.h"
+
 namespace ac2::internal {
 
 namespace {
@@ -123,7 +125,11 @@ constexpr size_t kLittle = size_t{64} << 10;
 
 bool is_file_that_stays(c10::StorageImpl& storage, bool may_be_written) {
   // Leaked: tensors with static lifetime may be asked about after main().
-  static auto* mutex = new std::mutex;
+  static auto* mutex = [] {
+    auto* made = new std::mutex;
+    ForkLocks::add_last(*made);
+    return made;
+  }();
   static auto* last = new LastMappings;
   static auto* known = new KnownStorages;
   const void* data = storage._mutable_data_ptr_no_checks().get();

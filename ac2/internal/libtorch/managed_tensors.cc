@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "ac2/internal/libtorch/fork_locks.h"
 #include "ac2/internal/libtorch/tensor_meta.h"
 
 namespace ac2::internal {
@@ -40,6 +41,8 @@ bool fills_its_storage(const c10::TensorImpl& tensor) {
 
 class Registry {
  public:
+  Registry() { ForkLocks::add_last(mutex_); }
+
   void add(const at::Tensor& tensor, ManagedTensor described) {
     auto managed = std::make_shared<ManagedTensor>(std::move(described));
     managed->tensor = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 
+#include "ac2/internal/libtorch/fork_locks.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -104,7 +105,11 @@ void set_of_process(const OpEnvironment& environment, const OpEnvironment& now) 
 
 // Shared by replays that find the process as their ops need it, and held alone by one that changes it.
 std::shared_mutex& process_mutex() {
-  static auto* mutex = new std::shared_mutex;  // leaked: the engine's threads outlive static destruction
+  static auto* mutex = [] {
+    auto* made = new std::shared_mutex;  // leaked: the engine's threads outlive static destruction
+    ForkLocks::add_first(*made);
+    return made;
+  }();
   return *mutex;
 }
 

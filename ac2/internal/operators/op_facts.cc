@@ -1,5 +1,5 @@
 #include "ac2/internal/operators/op_facts.h"
-#include "ac2/internal/allocator/fork_locks.h"
+#include "ac2/internal/libtorch/fork_locks.h"
 
 #include <ATen/core/enum_tag.h>
 #include <ATen/core/jit_type.h>
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "ac2/internal/allocator/fork_locks.h"
+#include "ac2/internal/libtorch/fork_locks.h"
 #include "ac2/internal/operators/op_tables.h"
 
 namespace ac2::internal {

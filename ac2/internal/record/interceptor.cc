@@ -5,10 +5,12 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <mutex>
 #include <utility>
 
+#include "ac2/internal/libtorch/fork_locks.h"
 #include "ac2/internal/libtorch/out_of_memory.h"
 #include "ac2/internal/libtorch/python_dispatch.h"
 #include "ac2/internal/libtorch/torch_compat.h"
@@ -77,16 +79,7 @@ void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::j
   }
 }
 
-}  // namespace
-
-void install_interceptor() {
-  static std::mutex mutex;
-  static bool installed = false;
-  const std::lock_guard lock(mutex);
-  if (std::exchange(installed, true)) {
-    register_new_operators();
-    return;
-  }
+void put_kernels_behind_record_key() {
   if (c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kRecordKey)) {
     share_key(&intercept);
     return;
@@ -95,6 +88,27 @@ void install_interceptor() {
   static auto* library = new torch::Library(torch::Library::IMPL, "_", kRecordKey, __FILE__, __LINE__);
   library->fallback(torch::CppFunction::makeFromBoxedFunction<&intercept>());
   register_typed_kernels(&intercept);
+}
+
+}  // namespace
+
+void install_interceptor() {
+  // Every region comes here. A mutex that each of them took would be another thread's at many a fork().
+  static std::atomic<bool> is_installed{false};
+  if (is_installed.load(std::memory_order_acquire)) {
+    register_new_operators();
+    return;
+  }
+  static auto* mutex = [] {
+    auto* made = new std::mutex;
+    ForkLocks::add_first(*made);
+    return made;
+  }();
+  const std::lock_guard lock(*mutex);
+  if (!is_installed.load(std::memory_order_relaxed)) {
+    put_kernels_behind_record_key();
+    is_installed.store(true, std::memory_order_release);
+  }
 }
 
 }  // namespace ac2::internal

@@ -12,6 +12,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "ac2/internal/libtorch/for_each_tensor.h"
+#include "ac2/internal/libtorch/fork_locks.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/operators/new_operators.h"
 #include "ac2/internal/region/region.h"
@@ -58,7 +59,7 @@ class SharedKey {
   }
 
  private:
-  SharedKey() = default;
+  SharedKey() { ForkLocks::add_first(mutex_); }
 
   static void run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
     SharedKey& key = instance();

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <utility>
 
+#include "ac2/internal/libtorch/fork_locks.h"
 #include "ac2/internal/libtorch/out_of_memory.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/region/region.h"
@@ -119,10 +120,17 @@ class RegionEngine final : public EngineInFront<Engine> {
 }  // namespace
 
 void install_engine() {
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
-  Engine& current = Engine::get_default_engine();
   RegionEngine& ours = RegionEngine::instance();
+  if (&Engine::get_default_engine() == &ours) {
+    return;  // without the mutex: every region comes here
+  }
+  static auto* mutex = [] {
+    auto* made = new std::mutex;
+    ForkLocks::add_first(*made);
+    return made;
+  }();
+  const std::lock_guard lock(*mutex);
+  Engine& current = Engine::get_default_engine();
   if (&current == &ours) {
     return;
   }

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "ac2/internal/libtorch/fork_locks.h"
 #include "ac2/internal/libtorch/graph_making.h"
 #include "ac2/internal/libtorch/warn_in_op.h"
 #include "ac2/internal/replay/kept_for_next.h"
@@ -35,7 +36,11 @@ struct Unattended {
 };
 
 Unattended& unattended() {
-  static auto* state = new Unattended;  // leaked: the engine's threads outlive static destruction
+  static auto* state = [] {
+    auto* made = new Unattended;  // leaked: the engine's threads outlive static destruction
+    ForkLocks::add_last(made->mutex);
+    return made;
+  }();
   return *state;
 }
 

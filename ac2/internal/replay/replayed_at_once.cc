@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "absl/container/flat_hash_map.h"
+#include "ac2/internal/libtorch/fork_locks.h"
 #include "ac2/internal/libtorch/spelling.h"
 
 namespace ac2::internal {
@@ -35,7 +36,11 @@ struct Backwards {
 };
 
 Backwards& backwards() {
-  static auto* state = new Backwards;  // leaked: the engine's threads outlive static destruction
+  static auto* state = [] {
+    auto* made = new Backwards;  // leaked: the engine's threads outlive static destruction
+    ForkLocks::add_last(made->mutex);
+    return made;
+  }();
   return *state;
 }
 

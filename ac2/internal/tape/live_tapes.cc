@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "ac2/internal/allocator/fork_locks.h"
+#include "ac2/internal/libtorch/fork_locks.h"
 
 namespace ac2::internal {
 

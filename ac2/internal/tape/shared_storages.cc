@@ -4,7 +4,7 @@
 #include <mutex>
 #include <utility>
 
-#include "ac2/internal/allocator/fork_locks.h"
+#include "ac2/internal/libtorch/fork_locks.h"
 
 namespace ac2::internal {
 

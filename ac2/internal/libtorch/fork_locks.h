@@ -8,13 +8,15 @@
 // in the order in which the rest of ac2 takes them, and both processes give them back.
 //
 // Not guaranteed: each lock is waited for with lock_for_fork(), because another thread may hold it while it waits for
-// what the forking thread has. A lock that did not become free stays locked in the child.
+// what the forking thread has. A lock that did not become free stays locked in the child. A static variable that
+// another thread is making at that moment is never made in the child.
 //
 // Threads: any.
 #pragma once
 
 #include <cstdint>
 #include <mutex>
+#include <shared_mutex>
 
 namespace ac2::internal {
 
@@ -30,7 +32,11 @@ class ForkLocks {
   };
 
   static void add(Order order, Holder holder);
-  // A mutex that lives as long as the process. The mutex is taken after all others.
+  // Mutexes that live as long as the process. add_first() is for one that is held while other locks of ac2's are taken:
+  // it is taken before all others. One of add_last() is taken after all others.
+  static void add_first(std::mutex& mutex);
+  static void add_first(std::recursive_mutex& mutex);
+  static void add_first(std::shared_mutex& mutex);
   static void add_last(std::mutex& mutex);
 };
 
