@@ -34,8 +34,9 @@ struct NodeInput {
   int16_t write = -1;              // in Node::writes, if the op writes into this storage
   int32_t list_index : 31 = -1;    // within a list argument
   uint32_t requires_grad : 1 = 0;  // where the op may look at that
+  uint32_t sample = 0;             // read_sample(), where replays read these bytes
 };
-static_assert(sizeof(NodeInput) == 24);
+static_assert(sizeof(NodeInput) == 32);
 
 // A storage that the op writes into. A replay gives the op a private storage.
 struct NodeWrite {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "ac2/internal/graph/read_sample.h"
 #include "ac2/internal/libtorch/for_each_tensor.h"
 #include "ac2/internal/libtorch/stream_order.h"
 #include "ac2/internal/record/discrete_results.h"
@@ -164,6 +165,8 @@ class NodeBuilder {
         input.value = read_foreign(input.value);
       } else if (C10_UNLIKELY(input.value->is_managed())) {
         node_->replayable &= !input.value->managed_form()->tensor->is_out_of_date;
+      } else if (plain && !input.value->counts_on_replay() && !input.value->is_on_its_way()) {
+        input.sample = read_sample(tensor);
       }
     }
     if (input.value != nullptr) {

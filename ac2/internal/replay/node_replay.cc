@@ -185,6 +185,9 @@ ReplayTensors gather_inputs(Tape& tape, const Node& node, const PrivateWrites& w
       }
       inputs.push_back(input.write >= 0 ? input.meta->over(writes.storages[input.write])
                                         : tensor_of(*locked, input.value, input.meta));
+      if (input.sample != 0 && input.value->is_held_by_reference()) {
+        check_read_again(node, input, inputs.back());
+      }
     }
   }
   keep_inputs_until_read(inputs);

@@ -5,6 +5,8 @@
 #include <string>
 
 #include "ac2/internal/graph/parts_sample.h"
+#include "ac2/internal/graph/read_sample.h"
+#include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 
 namespace ac2::internal {
@@ -18,18 +20,21 @@ std::string versions_text(const Value& value) {
       change.last_op != nullptr ? c10::str(" The op that wrote to it last is ", change.last_op, ".") : std::string());
 }
 
+std::string what_it_is(const Value& value) {
+  return value.producer() != nullptr ? "the result of " + describe(*value.producer())
+                                     : std::string("a tensor that the region took as input");
+}
+
 }  // namespace
 
 void check_unchanged(const Value& value) {
   if (value.is_held_privately() || !value.changed_outside()) {
     return;
   }
-  const std::string what = value.producer() != nullptr ? "the result of " + describe(*value.producer())
-                                                       : std::string("a tensor that the region took as input");
   throw ModifiedInPlace(
       {__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
       c10::str(
-          kModifiedInPlace, what, " of ", value.nbytes(), " bytes ", versions_text(value),
+          kModifiedInPlace, what_it_is(value), " of ", value.nbytes(), " bytes ", versions_text(value),
           " Autograd saved it in an ac2 region and reads it in backward, as it does without a region; or a replay "
           "reads it, and no dispatcher saw the write. Write to a clone() of it, or after backward, or let a policy "
           "save what was computed from it. Saved-tensor hooks that are entered around a region, as PyTorch's "
@@ -70,6 +75,22 @@ void check_parts_unchanged(const Value& value) {
       " are not those that the region has read. Something wrote to them after an op of the region had taken the "
       "tensor, through values(), .data or the tensor that it was made of. Write to a clone() of it or after "
       "backward, or save the results of the ops that read it (MUST_SAVE).");
+}
+
+void check_read_again(const Node& node, const NodeInput& input, const at::Tensor& tensor) {
+  if (C10_LIKELY(read_sample(tensor) == input.sample)) {
+    return;
+  }
+  throw ModifiedInPlace(
+      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
+      c10::str(kModifiedInPlace, what_it_is(*input.value), " of ", input.value->nbytes(),
+               " bytes holds other bytes than ", describe(node),
+               " has read. Something that no dispatcher sees has written to it since, such as a kernel that was given "
+               "data_ptr(), so that a replay of the op would compute something else. Call ",
+               spelled("ac2::expose(tensor)", "ac2.expose(tensor)"),
+               " before such a write, write to a clone() of the tensor or after backward, or let a policy save what "
+               "the op computed."),
+      *input.value);
 }
 
 }  // namespace ac2::internal

@@ -1,0 +1,145 @@
+// Code that no dispatcher sees rewrites a tensor that a region took from outside, through its pointer and without
+// ac2::expose(), before backward computes again what was computed from it.
+#include <c10/util/Exception.h>
+#include <gmock/gmock.h>
+
+#include <functional>
+#include <string>
+
+#include "ac2/expose.h"
+#include "tests/support/regions.h"
+#include "tests/support/ways.h"
+
+namespace ac2::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using RewrittenInputsTest = CleanTest;
+
+void negate(const at::Tensor& x) {
+  float* values = x.mutable_data_ptr<float>();
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    values[i] = -values[i];
+  }
+}
+
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+  return "no error";
+}
+
+TEST_F(RewrittenInputsTest, AReplayThatWouldReadOtherBytesIsAnErrorThatNamesTheOpAndTheCure) {
+  const at::Tensor w = sample({24});
+  const at::Tensor x = sample({24}).detach();
+  at::Tensor out;
+  {
+    const PolicyScope scope("recompute_all");
+    out = (x * w).sin();
+  }
+  negate(x);
+  EXPECT_THAT(error_of([&] { gradient_of(out, w); }),
+              AllOf(HasSubstr("has been modified by an inplace operation"), HasSubstr("of 96 bytes"),
+                    HasSubstr("aten::mul.Tensor"), HasSubstr("data_ptr()"), HasSubstr("ac2::expose(tensor)"),
+                    HasSubstr("SinBackward0 reads the result of")));
+  out = at::Tensor();
+}
+
+TEST_F(RewrittenInputsTest, NoPolicyComputesFromOtherBytesWithoutAnError) {
+  const at::Tensor w = sample({24});
+  const at::Tensor data = sample({24}).detach();
+  // sin() saves what plain autograd saves before the write; the product's own input is read as it is then.
+  const auto loss = [&](const at::Tensor& x) { return (at::tanh(x) * w).sin(); };
+  at::Tensor x = data.clone();
+  at::Tensor expected = loss(x);
+  negate(x);
+  expected = gradient_of(expected, w);
+  for (const Way& way : all_ways(/*verify=*/false)) {
+    x = data.clone();
+    at::Tensor out;
+    {
+      const PolicyScope scope(way.policy, way.options);
+      out = loss(x);
+    }
+    negate(x);
+    at::Tensor found;
+    const std::string error = error_of([&] { found = gradient_of(out, w); });
+    if (found.defined()) {
+      expect_same_bits({found}, {expected}, way.name);
+    } else {
+      EXPECT_THAT(error, HasSubstr("ac2::expose(tensor)")) << way.name;
+    }
+    out = at::Tensor();
+  }
+}
+
+TEST_F(RewrittenInputsTest, ASavedResultThatIsRewrittenAfterAnOpHasReadItIsAnErrorToo) {
+  const at::Tensor x = sample({24});
+  at::Tensor out;
+  {
+    const PolicyScope scope(saving({"aten::tanh"}));
+    const at::Tensor y = at::tanh(x);
+    out = (y * 3).sin();
+    negate(y);
+  }
+  EXPECT_THAT(error_of([&] { gradient_of(out, x); }),
+              AllOf(HasSubstr("the result of aten::tanh"), HasSubstr("ac2::expose(tensor)")));
+  out = at::Tensor();
+}
+
+TEST_F(RewrittenInputsTest, EachOpIsComputedAgainFromWhatItHasReadItself) {
+  const at::Tensor w = sample({24});
+  const at::Tensor x = sample({24}).detach();
+  const auto loss = [&](const at::Tensor& buffer) {
+    const at::Tensor first = buffer.sum();  // not needed by backward
+    negate(buffer);
+    return (buffer * w).sin() * 2 + first;
+  };
+  const at::Tensor expected = gradient_of(loss(x.clone()), w);
+  at::Tensor out;
+  {
+    const PolicyScope scope("recompute_all");
+    out = loss(x);
+  }
+  expect_same_bits({gradient_of(out, w)}, {expected}, "written between two reads");
+}
+
+TEST_F(RewrittenInputsTest, WritesToPartsOfTheStorageThatTheOpHasNotReadAreNoError) {
+  const at::Tensor w = sample({24});
+  const at::Tensor ring = sample({2, 24}).detach();
+  const at::Tensor columns = sample({24, 2}).detach();
+  const auto loss = [&] { return (ring[0] * w).sin() * (columns.select(1, 0) * w).cos(); };
+  const at::Tensor expected = gradient_of(loss(), w);
+  at::Tensor out;
+  {
+    const PolicyScope scope("recompute_all");
+    out = loss();
+  }
+  negate(ring[1]);
+  for (int64_t i = 0; i < 24; ++i) {
+    columns.mutable_data_ptr<float>()[2 * i + 1] = 0;
+  }
+  expect_same_bits({gradient_of(out, w)}, {expected}, "others' slots");
+}
+
+TEST_F(RewrittenInputsTest, WhatIsWrittenAfterExposeIsCopiedBefore) {
+  const at::Tensor w = sample({24});
+  const at::Tensor x = sample({24}).detach();
+  const auto loss = [&](const at::Tensor& buffer) { return (at::tanh(buffer) * w).sin(); };
+  const at::Tensor expected = gradient_of(loss(x.clone()), w);
+  at::Tensor out;
+  {
+    const PolicyScope scope("recompute_all");
+    out = loss(x);
+  }
+  expose(x);
+  negate(x);
+  expect_same_bits({gradient_of(out, w)}, {expected}, "exposed");
+}
+
+}  // namespace
+}  // namespace ac2::test
