@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "policies/internal/common/ready_made.h"
+#include "policies/internal/common/wanted.h"
 
 namespace ac2::policies {
 
@@ -31,10 +32,11 @@ bool has(const Names& names, const NamedTensor& tensor) {
 // `unnamed` for every op, `listed` for values with one of the names.
 Policy decide_listed(const char* caller, const std::vector<std::string>& names, CheckpointPolicy listed,
                      CheckpointPolicy unnamed) {
-  return internal::ready_made(
-      caller, Policy::constant(unnamed).with_names([names = parse(caller, names), listed](const NamedTensor& tensor) {
+  const Policy policy =
+      Policy::constant(unnamed).with_names([names = parse(caller, names), listed](const NamedTensor& tensor) {
         return has(*names, tensor) ? std::optional<PolicyDecision>(listed) : std::nullopt;
-      }));
+      });
+  return internal::ready_made(caller, internal::watch_names(policy, caller, names));
 }
 
 }  // namespace
@@ -45,10 +47,11 @@ Policy save_only_these_names(const std::vector<std::string>& names) {
 
 Policy save_any_names_but_these(const std::vector<std::string>& names) {
   const char* const caller = "save_any_names_but_these";
-  return internal::ready_made(
-      caller, Policy::constant(PREFER_RECOMPUTE).with_names([names = parse(caller, names)](const NamedTensor& tensor) {
+  const Policy policy =
+      Policy::constant(PREFER_RECOMPUTE).with_names([names = parse(caller, names)](const NamedTensor& tensor) {
         return has(*names, tensor) ? std::nullopt : std::optional<PolicyDecision>(MUST_SAVE);
-      }));
+      });
+  return internal::ready_made(caller, internal::watch_names(policy, caller, names));
 }
 
 Policy save_anything_except_these_names(const std::vector<std::string>& names) {
@@ -71,9 +74,10 @@ Policy save_and_offload_only_these_names(const std::vector<std::string>& saved,
     TORCH_CHECK(!both->contains(name), caller, ": \"", name, "\" is in both lists. Either save it or offload it.");
   }
   const Policy saves = decide_listed(caller, saved, MUST_SAVE, PREFER_RECOMPUTE);
-  return internal::ready_made(caller, saves.with_names([names = parse(caller, offloaded)](const NamedTensor& tensor) {
+  const Policy policy = saves.with_names([names = parse(caller, offloaded)](const NamedTensor& tensor) {
     return has(*names, tensor) ? std::optional<PolicyDecision>(MUST_CPU_OFFLOAD) : std::nullopt;
-  }));
+  });
+  return internal::ready_made(caller, internal::watch_names(policy, caller, offloaded));
 }
 
 }  // namespace ac2::policies

@@ -9,6 +9,7 @@ import torch.utils.checkpoint as torch_checkpoint
 
 from ac2 import _C
 from ac2._form import Form
+from ac2._packets import watch_packets
 
 if hasattr(torch_checkpoint.CheckpointPolicy, "MUST_CPU_OFFLOAD"):
     CheckpointPolicy = torch_checkpoint.CheckpointPolicy
@@ -138,4 +139,5 @@ def as_policy(policy: PolicyLike) -> Optional["_C.Policy"]:
             f"policy is {policy!r}; expected a name such as \"recompute_all\", a policy of ac2.policies, a callable "
             "policy_fn(ctx, op, *args, **kwargs), or a list of ops to save."
         )
-    return (_C.by_operator_policy if is_by_operator(policy) else _C.callable_policy)(_Functions(policy))
+    make = _C.by_operator_policy if is_by_operator(policy) else _C.callable_policy
+    return make(_Functions(watch_packets(policy)))

@@ -2,6 +2,7 @@
 //
 //   add_warnings_in_ops(module);
 //   _C.take_warnings()                 // in Python, at the end of a scope: the texts that have come on this thread
+//   _C.after_backward(text_of)         // at the end of the next backward warns of what text_of() returns, if anything
 //
 // LibTorch's bindings raise a warning that is an error (python -W error) when the op has its result, and lose the
 // result, whose graph is then never freed. So what is warned of in an op of a region waits for the end of a scope.

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "ac2/internal/libtorch/after_backward.h"
 #include "ac2/internal/libtorch/fork_locks.h"
 #include "ac2/internal/libtorch/graph_making.h"
 #include "ac2/internal/libtorch/warn_in_op.h"
@@ -89,6 +90,9 @@ void leave(const Entered& entered) {
     if (tape && tape->offload_form() != nullptr) {
       ReadAhead::stop(*tape);
     }
+  }
+  if (!entered.empty()) {
+    backward_has_ended();
   }
 }
 

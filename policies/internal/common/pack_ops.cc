@@ -11,6 +11,7 @@
 #include "ac2/policy_instance.h"
 #include "policies/internal/common/op_names.h"
 #include "policies/internal/common/ready_made.h"
+#include "policies/internal/common/wanted.h"
 
 namespace ac2::policies::internal {
 
@@ -62,16 +63,16 @@ Policy pack_ops(const std::string& caller, const std::vector<std::string>& ops, 
                 std::function<MakeForm()> enter_region) {
   const auto listed = std::make_shared<const OpNameSet>(OpNameSet::parse(caller, ops));
   const auto regions = std::make_shared<OpenRegions>(std::move(enter_region));
-  return ready_made(
-      caller, policy_per_region([listed, regions, is_inexact] {
-        PolicyInstance instance;
-        instance.by_operator = [listed, region = regions->here()](const c10::OperatorHandle& op) -> PolicyDecision {
-          if (!listed->contains(op.operator_name())) return CheckpointPolicy::PREFER_RECOMPUTE;
-          return region->decide(op);
-        };
-        instance.is_inexact = is_inexact;
-        return instance;
-      }));
+  Policy packs = policy_per_region([listed, regions, is_inexact] {
+    PolicyInstance instance;
+    instance.by_operator = [listed, region = regions->here()](const c10::OperatorHandle& op) -> PolicyDecision {
+      if (!listed->contains(op.operator_name())) return CheckpointPolicy::PREFER_RECOMPUTE;
+      return region->decide(op);
+    };
+    instance.is_inexact = is_inexact;
+    return instance;
+  });
+  return ready_made(caller, watch_ops(std::move(packs), caller, ops, Complain::kIfNoneCame));
 }
 
 }  // namespace ac2::policies::internal

@@ -1,0 +1,74 @@
+#include "ac2/internal/libtorch/after_backward.h"
+
+#include <atomic>
+#include <cstddef>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "ac2/internal/libtorch/fork_locks.h"
+
+namespace ac2::internal {
+
+namespace {
+
+constexpr size_t kMost = 256;
+
+class Waiting {
+ public:
+  static Waiting& get() {
+    static auto* waiting = new Waiting;  // leaked: the engine's threads outlive static destruction
+    return *waiting;
+  }
+
+  void add(std::function<bool()> call) {
+    const std::lock_guard lock(mutex_);
+    if (calls_.size() < kMost) {
+      calls_.push_back(std::move(call));
+      any_.store(true, std::memory_order_relaxed);
+    }
+  }
+
+  // Relaxed: a call that comes too late for this backward is there for the next one.
+  bool any() const { return any_.load(std::memory_order_relaxed); }
+
+  std::vector<std::function<bool()>> take() {
+    const std::lock_guard lock(mutex_);
+    any_.store(false, std::memory_order_relaxed);
+    return std::exchange(calls_, {});
+  }
+
+ private:
+  Waiting() { ForkLocks::add_last(mutex_); }
+
+  std::mutex mutex_;
+  std::vector<std::function<bool()>> calls_;
+  std::atomic<bool> any_{false};
+};
+
+bool is_done(const std::function<bool()>& call) {
+  try {
+    return call();
+  } catch (...) {
+    return true;  // a warning that the program makes an error of, at the end of a backward
+  }
+}
+
+}  // namespace
+
+void after_backward(std::function<bool()> call) {
+  Waiting::get().add(std::move(call));
+}
+
+void backward_has_ended() noexcept {
+  if (!Waiting::get().any()) {
+    return;
+  }
+  for (std::function<bool()>& call : Waiting::get().take()) {
+    if (!is_done(call)) {
+      Waiting::get().add(std::move(call));
+    }
+  }
+}
+
+}  // namespace ac2::internal

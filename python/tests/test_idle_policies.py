@@ -1,0 +1,109 @@
+"""A policy that came to nothing says so once, at the end of the first backward."""
+
+import functools
+import gc
+import warnings
+import weakref
+
+import pytest
+import torch
+
+import ac2
+from ac2 import CheckpointPolicy
+
+SAVE, RECOMPUTE = CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_RECOMPUTE
+aten = torch.ops.aten
+TO_SAVE = {torch.ops.aten.mm}
+
+
+def step(policy):
+    """The warnings of a step with a product and a sine."""
+    x = torch.ones(4, 4, requires_grad=True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with ac2.PolicyScope(policy):
+            y = ac2.name_tensor((x @ x).sin(), "sine").cos()
+        y.sum().backward()
+    return [str(warning.message) for warning in caught]
+
+
+def in_a_set(ctx, op, *args, **kwargs):
+    return SAVE if op in TO_SAVE else RECOMPUTE
+
+
+def by_equality(ctx, op, *args, **kwargs):
+    if op == torch.ops.aten.mm:
+        return SAVE
+    return RECOMPUTE
+
+
+def by_identity_in_a_namespace(ctx, op, *args, **kwargs):
+    return op is aten.mm
+
+
+def in_a_default(ctx, op, *args, to_save=(torch.ops.aten.mm,), **kwargs):
+    return op in to_save
+
+
+class Policy:
+    def __call__(self, ctx, op, *args, **kwargs):
+        return op in [aten.mm, aten.addmm]
+
+
+def in_a_closure():
+    mine = frozenset([aten.mm])
+
+    @ac2.by_operator
+    def in_mine(ctx, op):
+        return op in mine
+
+    return in_mine
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [in_a_set, by_equality, by_identity_in_a_namespace, in_a_default, Policy(), in_a_closure(), functools.partial(in_a_set)],
+    ids=["set", "==", "is", "default", "object", "closure", "partial"],
+)
+def test_a_function_that_compares_an_overload_with_its_packet_is_told_of(policy):
+    (text,) = step(policy)
+    assert "torch.ops.aten.mm, which is a packet of overloads" in text and "torch.ops.aten.mm.default" in text
+
+
+def test_functions_that_know_what_they_are_given_are_not_spoken_of():
+    def overloads(ctx, op, *args, **kwargs):
+        return op is torch.ops.aten.addmm.default
+
+    def packets(ctx, op, *args, **kwargs):
+        return op.overloadpacket == torch.ops.aten.addmm
+
+    def never(ctx, op, *args, **kwargs):
+        return RECOMPUTE
+
+    def also_saves(ctx, op, *args, **kwargs):
+        return op == torch.ops.aten.mm or op is torch.ops.aten.sin.default
+
+    def others(ctx, op, *args, **kwargs):
+        return op == torch.ops.aten.conv2d
+
+    for policy in (overloads, packets, never, also_saves, others, ["aten::mm"], [torch.ops.aten.mm]):
+        assert step(policy) == []
+
+
+def test_names_and_overrides_that_came_to_nothing_are_told_of():
+    assert step(ac2.policies.save_only_these_names(["sine"])) == []
+    (text,) = step(ac2.policies.save_only_these_names(["sin"]))
+    assert 'Is "sine" meant?' in text
+    (text,) = step(ac2.policies.per_op_override("must_save_all", {"aten::bmm": True}))
+    assert "per_op_override" in text and '"aten::mm"' in text
+
+
+def test_a_watched_function_is_freed_with_its_policy():
+    def policy(ctx, op, *args, **kwargs):
+        return op == aten.mm
+
+    gone = weakref.ref(policy)
+    step(policy)
+    del policy
+    gc.collect()
+    assert gone() is None
