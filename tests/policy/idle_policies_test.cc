@@ -99,12 +99,14 @@ TEST_F(IdlePoliciesTest, AListOfOpsIsSpokenOfIfNoneOfThemRan) {
                                 HasSubstr("\"aten::sin\""), HasSubstr("\"aten::cos\""))));
   EXPECT_THAT(warnings_of_step(recompute_ops({"aten::mm"})), ElementsAre(HasSubstr("recompute_ops")));
   EXPECT_THAT(warnings_of_step(offload_ops({"aten::*mm"})), ElementsAre(HasSubstr("offload_ops")));
-  EXPECT_THAT(warnings_of_step(narrow_ops({"aten::mm"})), ElementsAre(HasSubstr("narrow_ops")));
+  EXPECT_THAT(warnings_of_step(narrow_ops({"aten::mm"}, at::kHalf)), ElementsAre(HasSubstr("narrow_ops")));
 }
 
 TEST_F(IdlePoliciesTest, EachOverrideThatNoOpCameToIsSpokenOf) {
-  const auto overriding = [](const Policy& policy) {
-    return per_op_override(policy, {{"aten::sin", CheckpointPolicy::MUST_SAVE}, {"aten::mm", SaveWithHooks()}});
+  const SaveWithHooks hooks{.pack = [](const at::Tensor& tensor) { return c10::IValue(tensor); },
+                            .unpack = [](const c10::IValue& packed) { return packed.toTensor(); }};
+  const auto overriding = [&](const Policy& policy) {
+    return per_op_override(policy, {{"aten::sin", CheckpointPolicy::MUST_SAVE}, {"aten::mm", hooks}});
   };
   EXPECT_THAT(warnings_of_step(overriding("must_save_all")),
               ElementsAre(HasSubstr("per_op_override decided for nothing by the op \"aten::mm\"")));
