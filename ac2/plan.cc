@@ -390,8 +390,8 @@ PlanSummary StepPlanner::budget(int64_t bytes) {
               " at once, and what comes after may need more. The smallest plan that was found takes ",
               state_->smallest_bytes(), ".");
   TORCH_CHECK(!outcome.replays_without_end, "Under a memory budget of ", bytes,
-              " bytes the ops of this step would run again more than 64 times on average: each replay drops what the "
-              "next one needs. The smallest plan that was found takes ",
+              " bytes the ops of this step would run again more than ", internal::BudgetPlayer::kMostReplaysOfAnOp,
+              " times on average: each replay drops what the next one needs. The smallest plan that was found takes ",
               state_->smallest_bytes(), ".");
   return {.forward_bytes = outcome.forward_bytes,
           .peak_bytes = outcome.peak_bytes,

@@ -46,8 +46,9 @@ Policy per_op_override(Policy policy, const std::vector<std::pair<std::string, P
         }
         overridden.by_operator = [table, constant = std::exchange(overridden.constant, std::nullopt),
                                   by_operator = std::move(overridden.by_operator)](const c10::OperatorHandle& op) {
+          const PolicyDecision otherwise = constant ? *constant : by_operator(op);  // sees all there is
           const PolicyDecision* decision = find(*table, op);
-          return decision != nullptr ? *decision : constant ? *constant : by_operator(op);
+          return decision != nullptr ? *decision : otherwise;
         };
         return overridden;
       });

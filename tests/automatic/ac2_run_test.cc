@@ -5,12 +5,11 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <string>
 
+#include "tests/support/own_files.h"
 #include "tests/support/run_program.h"
 
 namespace ac2::test {
@@ -28,16 +27,6 @@ constexpr char kLittle[] = "--memory-budget 2MiB";
 constexpr char kTrains[] = "tests/automatic/trains ";
 constexpr char kOpens[] = "tests/automatic/opens_library ";
 
-std::string folder() {
-  const char* const given = std::getenv("TEST_TMPDIR");
-  return given == nullptr ? ::testing::TempDir() : given;
-}
-
-std::string text_of(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 struct Ran {
   int status = 0;
   std::string output;
@@ -45,7 +34,7 @@ struct Ran {
 };
 
 Ran run_anew(const std::string& command) {
-  const std::string errors = folder() + "/said";
+  const std::string errors = own_folder() + "/said";
   // The shell says itself what a signal has ended.
   const Printed ran = run_program("{ sh -c '" + command + "; exit $?' 2>" + errors + "; }");
   return {ran.status, ran.output, text_of(errors)};
@@ -233,7 +222,7 @@ TEST(Ac2RunTest, AProgramWithoutLibTorchRunsAsItIs) {
 }
 
 std::string made_by_compiler(const std::string& name, const std::string& options) {
-  const std::string program = folder() + "/" + name;
+  const std::string program = own_folder() + "/" + name;
   const Printed built =
       run_program("echo \"int puts(const char*); int main() { puts(\\\"ran\\\"); return 9; }\" | cc " + options +
                   " -x c - -o " + program);
@@ -270,7 +259,7 @@ TEST(Ac2RunTest, AProgramWithPrivilegesOfItsOwnRunsAsItIs) {
 }
 
 TEST(Ac2RunTest, AProgramThatAScriptStartsTrainsInARegion) {
-  const std::string script = folder() + "/script";
+  const std::string script = own_folder() + "/script";
   std::ofstream(script) << "#!/bin/sh\nls / >/dev/null\n" << kTrains << "main\n";
   chmod(script.c_str(), 0755);
   expect_same_with_values_dropped(script);
@@ -330,7 +319,7 @@ TEST(Ac2RunTest, NothingIsSaidIfQuiet) {
 }
 
 TEST(Ac2RunTest, ThePageIsWrittenAtTheEnd) {
-  const std::string page = folder() + "/page.html";
+  const std::string page = own_folder() + "/page.html";
   EXPECT_THAT(expect_same(std::string(kLittle) + " --verify --report " + page, std::string(kTrains) + "threads"),
               HasSubstr("The page is " + page));
   EXPECT_THAT(text_of(page), HasSubstr("aten::mm"));

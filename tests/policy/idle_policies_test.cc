@@ -114,6 +114,17 @@ TEST_F(IdlePoliciesTest, EachOverrideThatNoOpCameToIsSpokenOf) {
   EXPECT_THAT(warnings_of_step(overriding(looks)), ElementsAre(HasSubstr("by the op \"aten::mm\"")));
 }
 
+TEST_F(IdlePoliciesTest, APolicyInsideOfAnotherSeesWhatTheOtherDecides) {
+  EXPECT_THAT(
+      warnings_of_step(per_op_override(save_ops({"aten::sin"}), {{"aten::sin", CheckpointPolicy::MUST_RECOMPUTE}})),
+      IsEmpty());
+  EXPECT_THAT(warnings_of_step(first_of({save_only_these_names({"sine"}), save_ops({"aten::cos"})})), IsEmpty());
+}
+
+TEST_F(IdlePoliciesTest, AnEmptyListOfNamesWantsNothing) {
+  EXPECT_THAT(warnings_of_step(save_only_these_names({})), IsEmpty());
+}
+
 TEST_F(IdlePoliciesTest, PoliciesThatAreMadeAnewEachStepAreSpokenOfOnceAProcess) {
   const c10::WarningUtils::WarnAlways once(false);
   const auto each_step = [] { return save_only_these_names({"a name of this test alone"}); };

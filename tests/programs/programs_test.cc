@@ -6,14 +6,12 @@
 #include <torch/script.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <regex>
 #include <string>
 
+#include "tests/support/own_files.h"
 #include "tests/support/run_program.h"
 
 namespace ac2::test {
@@ -26,16 +24,6 @@ using ::testing::StartsWith;
 
 constexpr char kAc2[] = "ac2/run/ac2-run ";
 
-std::string folder() {
-  const char* const given = std::getenv("TEST_TMPDIR");
-  return given == nullptr ? ::testing::TempDir() : given;
-}
-
-std::string text_of(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 // What a program did, and all files that it left in a folder of its own.
 struct Ran {
   int status = 0;
@@ -46,10 +34,10 @@ struct Ran {
 
 // FOLDER in the command is an empty folder.
 Ran run(const std::string& name, const std::string& command) {
-  const std::string own = folder() + "/" + name;
+  const std::string own = own_folder() + "/" + name;
   std::filesystem::remove_all(own);
   std::filesystem::create_directories(own);
-  const std::string errors = folder() + "/" + name + ".said";
+  const std::string errors = own_folder() + "/" + name + ".said";
   // The shell within says itself what a signal has ended.
   const Printed printed =
       run_program("{ OMP_NUM_THREADS=1 sh -c '" + std::regex_replace(command, std::regex("FOLDER"), own) +
@@ -116,7 +104,7 @@ std::string write_module() {
                 y = torch.softmax(z, 1) + y
         return torch.matmul(y, self.last)
   )");
-  const std::string file = folder() + "/module.pt";
+  const std::string file = own_folder() + "/module.pt";
   module.save(file);
   return file;
 }

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "ac2/expose.h"
 #include "tests/support/regions.h"
@@ -124,6 +125,59 @@ TEST_F(RewrittenInputsTest, WritesToPartsOfTheStorageThatTheOpHasNotReadAreNoErr
     columns.mutable_data_ptr<float>()[2 * i + 1] = 0;
   }
   expect_same_bits({gradient_of(out, w)}, {expected}, "others' slots");
+}
+
+TEST_F(RewrittenInputsTest, AnOpThatWritesAfterwardsDoesNotHideTheWrite) {
+  const at::Tensor w = sample({24});
+  const std::vector<std::function<void(at::Tensor&)>> writes{
+      [](at::Tensor& x) { x.mul_(2); },
+      [](at::Tensor& x) { x.slice(0, 0, 3).zero_(); },
+      [](at::Tensor& x) { at::mul_out(x, x, x); },
+      [](at::Tensor& x) {
+        const PolicyScope later("recompute_all");
+        x.sub_(1);
+      },
+  };
+  for (const auto& write : writes) {
+    at::Tensor x = sample({24}).detach();
+    at::Tensor out;
+    {
+      const PolicyScope scope("recompute_all");
+      out = (at::tanh(x) * w).sin();
+    }
+    negate(x);
+    write(x);
+    EXPECT_THAT(error_of([&] { gradient_of(out, w); }), HasSubstr("ac2::expose(tensor)"));
+    out = at::Tensor();
+  }
+}
+
+TEST_F(RewrittenInputsTest, ALazyCloneThatMovesToMemoryOfItsOwnIsNoWrite) {
+  const at::Tensor w = sample({24});
+  const at::Tensor x = sample({24}).detach();
+  const auto loss = [&](const at::Tensor& of) { return (at::tanh(of) * w).sin(); };
+  const at::Tensor expected = gradient_of(loss(x.clone()), w);
+  at::Tensor out;
+  {
+    const PolicyScope scope("recompute_all");
+    out = loss(x);
+  }
+  const at::Tensor clone = at::_lazy_clone(x);
+  expect_same_bits({gradient_of(out, w)}, {expected}, "cloned after the region");
+  {
+    const PolicyScope scope("recompute_all");
+    out = loss(clone);
+  }
+  clone.mutable_data_ptr();
+  expect_same_bits({gradient_of(out, w)}, {expected}, "moved, not written to");
+  const at::Tensor other = at::_lazy_clone(x);
+  {
+    const PolicyScope scope("recompute_all");
+    out = loss(other);
+  }
+  negate(other);
+  EXPECT_THAT(error_of([&] { gradient_of(out, w); }), HasSubstr("ac2::expose(tensor)"));
+  out = at::Tensor();
 }
 
 TEST_F(RewrittenInputsTest, WhatIsWrittenAfterExposeIsCopiedBefore) {

@@ -2,7 +2,7 @@
 // results), by which a replay sees whether the bytes are still those.
 //
 //   input.sample = read_sample(tensor);                              // the op reads it
-//   if (input.sample != 0 && read_sample(tensor) != input.sample) …  // a replay is about to
+//   if (sample_of_bytes(tensor) != input.sample) …                   // a replay is about to
 //
 // Code that no dispatcher sees may write there meanwhile: through data_ptr(), or an array of NumPy's. Each read has a
 // sample of its own, because the tensor may be written to between two of them. Rejected: one for a whole storage, of
@@ -15,6 +15,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
+#include <c10/core/impl/COW.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -24,6 +25,16 @@
 
 namespace ac2::internal {
 
+// Of a tensor on the CPU without gaps, wherever its bytes lie now.
+inline uint32_t sample_of_bytes(const at::Tensor& tensor) {
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  c10::StorageImpl& storage = *impl.unsafe_storage().unsafeGetStorageImpl();
+  const auto* bytes = static_cast<const char*>(storage._mutable_data_ptr_no_checks().get());
+  const size_t item = impl.itemsize();
+  return byte_sample(bytes + static_cast<size_t>(impl.storage_offset()) * item,
+                     static_cast<size_t>(impl.numel()) * item);
+}
+
 // `tensor` has a plain storage. 0 if no sample is taken: on other devices, of memory that LibTorch's allocators have
 // not made, and of a tensor with gaps, in which others may write.
 inline uint32_t read_sample(const at::Tensor& tensor) {
@@ -32,13 +43,11 @@ inline uint32_t read_sample(const at::Tensor& tensor) {
     return 0;
   }
   c10::StorageImpl& storage = *impl.unsafe_storage().unsafeGetStorageImpl();
-  if (!is_of_an_allocator(storage)) {
+  // A copy-on-write storage has a context of its own, and moves to memory of its own when it is written to.
+  if (!is_of_an_allocator(storage) && !c10::impl::cow::is_cow_data_ptr(storage._mutable_data_ptr_no_checks())) {
     return 0;
   }
-  const auto* bytes = static_cast<const char*>(storage._mutable_data_ptr_no_checks().get());
-  const size_t item = impl.itemsize();
-  return byte_sample(bytes + static_cast<size_t>(impl.storage_offset()) * item,
-                     static_cast<size_t>(impl.numel()) * item);
+  return sample_of_bytes(tensor);
 }
 
 }  // namespace ac2::internal

@@ -242,6 +242,11 @@ class Value {
   bool is_held_by_reference() const { return state_.held == Held::kByReference; }
   // Only the tape can write to the bytes that it holds.
   bool is_held_privately() const { return state_.held == Held::kAsCopy || state_.held == Held::kReplayed; }
+  // What is held are the bytes that forward had, or a copy of what stood there when somebody was about to write: no
+  // replay has made them, and no form has lost any.
+  bool holds_bytes_of_forward() const {
+    return is_held_in_a_storage() && state_.held != Held::kReplayed && !has_form();
+  }
   // Only the tape has the bytes.
   bool is_held_by_us_alone() const { return held_ && held_.use_count() == 1; }
   // How many of the references to `storage` are the tape's, by way of this value.

@@ -105,7 +105,18 @@ void unlock_all(bool in_child) {
   for (KnownMutex& mutex : known.first) {
     mutex.unlock(in_child);
   }
+  std::vector<void (*)()> after;
+  for (const auto& holders : known.holders) {
+    for (const ForkLocks::Holder& holder : holders) {
+      if (holder.after != nullptr) {
+        after.push_back(holder.after);
+      }
+    }
+  }
   known.mutex.unlock();
+  for (void (*const call)() : after) {
+    call();
+  }
 }
 
 void unlock_in_parent() {

@@ -29,6 +29,8 @@ class ForkLocks {
   struct Holder {
     void (*lock)() = nullptr;    // does not wait for ever
     void (*unlock)() = nullptr;  // unlocks what lock() has locked, in the parent and in the child
+    // Then, without any of these locks: lets go of what was held meanwhile. May be null.
+    void (*after)() = nullptr;
   };
 
   static void add(Order order, Holder holder);

@@ -12,9 +12,6 @@ namespace {
 
 using Fate = StepGraph::Fate;
 
-// So often the ops of a step run again on average before a game is given up.
-constexpr int64_t kMostReplaysOfAnOp = 64;
-
 class Game {
  public:
   Game(const StepGraph& graph, int64_t bytes)
@@ -259,7 +256,8 @@ class Game {
     make_room(made, /*spare_last=*/true);
     note_peak(made);
     outcome_.replay_cost += op.cost;
-    outcome_.replays_without_end = ++outcome_.replays > kMostReplaysOfAnOp * static_cast<int64_t>(graph_.ops.size());
+    outcome_.replays_without_end =
+        ++outcome_.replays > BudgetPlayer::kMostReplaysOfAnOp * static_cast<int64_t>(graph_.ops.size());
     for (const uint32_t result : op.results) {
       if (!is_there(result) && evictor_.is_needed(values_[result].id)) {
         hold(result);

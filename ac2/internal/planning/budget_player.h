@@ -39,6 +39,9 @@ struct BudgetOutcome {
 
 class BudgetPlayer {
  public:
+  // More than this on average, and the step is ended.
+  static constexpr int64_t kMostReplaysOfAnOp = 64;
+
   // `graph` must outlive the player.
   explicit BudgetPlayer(const StepGraph& graph) : graph_(graph) {}
 

@@ -185,7 +185,7 @@ ReplayTensors gather_inputs(Tape& tape, const Node& node, const PrivateWrites& w
       }
       inputs.push_back(input.write >= 0 ? input.meta->over(writes.storages[input.write])
                                         : tensor_of(*locked, input.value, input.meta));
-      if (input.sample != 0 && input.value->is_held_by_reference()) {
+      if (input.sample != 0 && input.value->holds_bytes_of_forward()) {
         check_read_again(node, input, inputs.back());
       }
     }

@@ -1,11 +1,13 @@
 #include "ac2/internal/tape/live_tapes.h"
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "ac2/internal/libtorch/fork_locks.h"
 
 namespace ac2::internal {
@@ -20,16 +22,13 @@ std::atomic<int> open_count{0};
 
 struct LiveTapes {
   std::mutex mutex;
+  bool is_locked_for_fork = false;  // by one thread at a time
   Tapes open;
   Tapes closed;
 };
 
 LiveTapes& live_tapes() {
-  static auto* tapes = [] {
-    auto* made = new LiveTapes;  // leaked: graphs, and so tapes, may outlive static destruction
-    ForkLocks::add_last(made->mutex);
-    return made;
-  }();
+  static auto* tapes = new LiveTapes;  // leaked: graphs, and so tapes, may outlive static destruction
   return *tapes;
 }
 
@@ -95,6 +94,39 @@ void for_each_open_tape(c10::function_ref<void(Tape&)> fn) {
     gather(live.open, tapes);
   }
   for_each_of(tapes, fn);
+}
+
+void lock_live_tapes(c10::function_ref<void(std::shared_ptr<Tape>)> fn) {
+  // A thread whose tape was met can open no other region before it has used that tape, for which it has to wait.
+  constexpr int kMostRounds = 64;
+  LiveTapes& live = live_tapes();
+  absl::flat_hash_set<const Tape*> met;
+  for (int round = 0; round < kMostRounds; ++round) {
+    live.is_locked_for_fork = lock_for_fork(live.mutex);
+    if (!live.is_locked_for_fork) {
+      return;
+    }
+    std::vector<std::shared_ptr<Tape>> tapes;
+    gather(live.open, tapes);
+    gather(live.closed, tapes);
+    const auto known = [&met](const std::shared_ptr<Tape>& tape) { return !met.insert(tape.get()).second; };
+    // Those that are known are kept by the caller, so that none of them dies here.
+    tapes.erase(std::remove_if(tapes.begin(), tapes.end(), known), tapes.end());
+    if (tapes.empty()) {
+      return;
+    }
+    unlock_live_tapes();
+    for (std::shared_ptr<Tape>& tape : tapes) {
+      fn(std::move(tape));
+    }
+  }
+}
+
+void unlock_live_tapes() {
+  LiveTapes& live = live_tapes();
+  if (std::exchange(live.is_locked_for_fork, false)) {
+    live.mutex.unlock();
+  }
 }
 
 bool is_any_tape_alive() {

@@ -78,7 +78,7 @@ void check_parts_unchanged(const Value& value) {
 }
 
 void check_read_again(const Node& node, const NodeInput& input, const at::Tensor& tensor) {
-  if (C10_LIKELY(read_sample(tensor) == input.sample)) {
+  if (C10_LIKELY(sample_of_bytes(tensor) == input.sample)) {
     return;
   }
   throw ModifiedInPlace(

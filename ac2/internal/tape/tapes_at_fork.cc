@@ -1,6 +1,7 @@
 #include "ac2/internal/tape/tapes_at_fork.h"
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "ac2/internal/libtorch/fork_locks.h"
@@ -12,33 +13,50 @@ namespace ac2::internal {
 namespace {
 
 // While a fork is under way. A single thread at a time forks, for it has the mutex of ForkLocks.
-std::vector<std::shared_ptr<Tape>>& locked_tapes() {
-  static auto* tapes = new std::vector<std::shared_ptr<Tape>>;  // leaked: a fork may come after static destruction
-  return *tapes;
+struct AtFork {
+  std::vector<std::shared_ptr<Tape>> met;
+  std::vector<Tape*> locked;
+};
+
+AtFork& at_fork() {
+  static auto* state = new AtFork;  // leaked: a fork may come after static destruction
+  return *state;
+}
+
+// The last references to tapes may be among those of the fork. A tape that dies takes locks, as its budget does, so
+// that they go when the fork's own locks have been given back.
+std::vector<std::shared_ptr<Tape>>& let_go() {
+  static thread_local std::vector<std::shared_ptr<Tape>> tapes;
+  return tapes;
 }
 
 void lock_tapes() {
-  for_each_live_tape([](Tape& tape) {
-    if (tape.lock_at_fork()) {
-      locked_tapes().push_back(tape.shared_from_this());
+  lock_live_tapes([](std::shared_ptr<Tape> tape) {
+    if (tape->lock_at_fork()) {
+      at_fork().locked.push_back(tape.get());
     }
+    at_fork().met.push_back(std::move(tape));
   });
 }
 
 void unlock_tapes() {
-  for (const std::shared_ptr<Tape>& tape : locked_tapes()) {
+  unlock_live_tapes();
+  for (Tape* tape : at_fork().locked) {
     tape->unlock_after_fork();
   }
-  locked_tapes().clear();
+  at_fork().locked.clear();
+  let_go() = std::exchange(at_fork().met, {});
+}
+
+void let_go_of_tapes() {
+  let_go().clear();
 }
 
 }  // namespace
 
 void lock_tapes_at_fork() {
   static const bool is_added = [] {
-    // The list of tapes adds its own lock to ForkLocks when it is first asked for, which lock_tapes() must not do.
-    for_each_live_tape([](Tape&) {});
-    ForkLocks::add(ForkLocks::Order::kTapes, {.lock = &lock_tapes, .unlock = &unlock_tapes});
+    ForkLocks::add(ForkLocks::Order::kTapes, {.lock = &lock_tapes, .unlock = &unlock_tapes, .after = &let_go_of_tapes});
     return true;
   }();
   static_cast<void>(is_added);

@@ -81,6 +81,8 @@ class Wanted : public std::enable_shared_from_this<Wanted> {
     ac2::internal::after_backward([self = shared_from_this()] { return self->tell(); });
   }
 
+  // Enough has come, or has been said.
+  bool is_over() const { return is_over_.load(std::memory_order_relaxed); }
   // Something had the name. `matches(i)` says whether the entry i means it.
   void saw(const std::string& name, const std::function<bool(size_t)>& matches) {
     if (is_over()) {
@@ -100,8 +102,6 @@ class Wanted : public std::enable_shared_from_this<Wanted> {
   }
 
  private:
-  bool is_over() const { return is_over_.load(std::memory_order_relaxed); }
-
   // False while a region of the policy's is open.
   bool tell() {
     std::string text;
@@ -164,7 +164,7 @@ class WatchedRegion {
   Wanted& wanted() const { return *wanted_; }
   // `op` runs. One call at a time, as a region asks its policy.
   void saw(const c10::OperatorHandle& op, const std::vector<OpNameSet>& entries) {
-    if (seen_.insert(&op.operator_name()).second) {
+    if (!wanted_->is_over() && seen_.insert(&op.operator_name()).second) {
       wanted_->saw(c10::toString(op.operator_name()),
                    [&](size_t i) { return entries[i].contains(op.operator_name()); });
     }
@@ -178,6 +178,9 @@ class WatchedRegion {
 }  // namespace
 
 Policy watch_names(Policy policy, std::string caller, const std::vector<std::string>& names) {
+  if (names.empty()) {
+    return policy;
+  }
   auto wanted =
       std::make_shared<Wanted>(Wanted::Words{.caller = std::move(caller),
                                              .kind = "name",
