@@ -12,7 +12,7 @@ namespace ac2::internal {
 
 namespace {
 
-constexpr size_t kMost = 256;
+constexpr size_t kMostWaiting = 256;
 
 class Waiting {
  public:
@@ -23,7 +23,7 @@ class Waiting {
 
   void add(std::function<bool()> call) {
     const std::lock_guard lock(mutex_);
-    if (calls_.size() < kMost) {
+    if (calls_.size() < kMostWaiting) {
       calls_.push_back(std::move(call));
       any_.store(true, std::memory_order_relaxed);
     }
@@ -46,7 +46,7 @@ class Waiting {
   std::atomic<bool> any_{false};
 };
 
-bool is_done(const std::function<bool()>& call) {
+bool call_is_done(const std::function<bool()>& call) {
   try {
     return call();
   } catch (...) {
@@ -65,7 +65,7 @@ void backward_has_ended() noexcept {
     return;
   }
   for (std::function<bool()>& call : Waiting::get().take()) {
-    if (!is_done(call)) {
+    if (!call_is_done(call)) {
       Waiting::get().add(std::move(call));
     }
   }

@@ -25,7 +25,7 @@ AtFork& at_fork() {
 
 // The last references to tapes may be among those of the fork. A tape that dies takes locks, as its budget does, so
 // that they go when the fork's own locks have been given back.
-std::vector<std::shared_ptr<Tape>>& let_go() {
+std::vector<std::shared_ptr<Tape>>& kept_at_fork() {
   static thread_local std::vector<std::shared_ptr<Tape>> tapes;
   return tapes;
 }
@@ -45,11 +45,11 @@ void unlock_tapes() {
     tape->unlock_after_fork();
   }
   at_fork().locked.clear();
-  let_go() = std::exchange(at_fork().met, {});
+  kept_at_fork() = std::exchange(at_fork().met, {});
 }
 
 void let_go_of_tapes() {
-  let_go().clear();
+  kept_at_fork().clear();
 }
 
 }  // namespace
