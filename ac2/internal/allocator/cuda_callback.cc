@@ -57,12 +57,8 @@ void ask_us_where_cuda_runs_out() {
   if (is_done.load(std::memory_order_acquire)) {
     return;
   }
-  static auto* mutex = [] {
-    auto* made = new std::mutex;
-    ForkLocks::add_first(*made);
-    return made;
-  }();
-  const std::lock_guard lock(*mutex);
+  static auto& mutex = ForkLocks::make_first<std::mutex>();
+  const std::lock_guard lock(mutex);
   if (is_done.load(std::memory_order_relaxed)) {
     return;
   }

@@ -125,17 +125,13 @@ constexpr size_t kLittle = size_t{64} << 10;
 
 bool is_file_that_stays(c10::StorageImpl& storage, bool may_be_written) {
   // Leaked: tensors with static lifetime may be asked about after main().
-  static auto* mutex = [] {
-    auto* made = new std::mutex;
-    ForkLocks::add_last(*made);
-    return made;
-  }();
+  static auto& mutex = ForkLocks::make_last();
   static auto* last = new LastMappings;
   static auto* known = new KnownStorages;
   const void* data = storage._mutable_data_ptr_no_checks().get();
   const auto begin = reinterpret_cast<uintptr_t>(data);
   const uintptr_t end = begin + storage.nbytes();
-  const std::lock_guard lock(*mutex);
+  const std::lock_guard lock(mutex);
   if (const std::optional<bool> before = known->stays(&storage, data)) {
     return *before;
   }

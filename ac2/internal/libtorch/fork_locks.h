@@ -40,6 +40,18 @@ class ForkLocks {
   static void add_first(std::recursive_mutex& mutex);
   static void add_first(std::shared_mutex& mutex);
   static void add_last(std::mutex& mutex);
+  // A new mutex that is never destroyed, because threads may need it while the process ends.
+  template <class Mutex>
+  static Mutex& make_first() {
+    auto* made = new Mutex;
+    add_first(*made);
+    return *made;
+  }
+  static std::mutex& make_last() {
+    auto* made = new std::mutex;
+    add_last(*made);
+    return *made;
+  }
 };
 
 }  // namespace ac2::internal

@@ -105,12 +105,8 @@ void set_of_process(const OpEnvironment& environment, const OpEnvironment& now) 
 
 // Shared by replays that find the process as their ops need it, and held alone by one that changes it.
 std::shared_mutex& process_mutex() {
-  static auto* mutex = [] {
-    auto* made = new std::shared_mutex;  // leaked: the engine's threads outlive static destruction
-    ForkLocks::add_first(*made);
-    return made;
-  }();
-  return *mutex;
+  static auto& mutex = ForkLocks::make_first<std::shared_mutex>();
+  return mutex;
 }
 
 }  // namespace

@@ -18,11 +18,7 @@ std::atomic<bool> modules_wanted{false};
 
 // Of the places, and of the classes that were noted. Leaked, as places are.
 std::mutex& names_mutex() {
-  static auto& mutex = *[] {
-    auto* made = new std::mutex;
-    ForkLocks::add_last(*made);
-    return made;
-  }();
+  static auto& mutex = ForkLocks::make_last();
   return mutex;
 }
 

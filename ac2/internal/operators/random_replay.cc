@@ -69,12 +69,8 @@ constinit thread_local const at::Generator* redirected_generator = nullptr;
 // A replay holds this mutex while it swaps the states of default generators. Ops of LibTorch's that draw from a default
 // generator hold it while they are recorded. Recursive, because an op that is replayed may have regions of its own.
 std::unique_lock<std::recursive_mutex> take_turn() {
-  static auto* mutex = [] {
-    auto* made = new std::recursive_mutex;  // leaked: a fork() takes it
-    ForkLocks::add_first(*made);
-    return made;
-  }();
-  return lock_without_python(*mutex);  // whose turn it is may run an op that is written in Python
+  static auto& mutex = ForkLocks::make_first<std::recursive_mutex>();
+  return lock_without_python(mutex);  // whose turn it is may run an op that is written in Python
 }
 
 // Whether generators of this type cannot share and exchange their states (graphsafe_get_state), which is found out

@@ -99,12 +99,8 @@ void install_interceptor() {
     register_new_operators();
     return;
   }
-  static auto* mutex = [] {
-    auto* made = new std::mutex;
-    ForkLocks::add_first(*made);
-    return made;
-  }();
-  const std::lock_guard lock(*mutex);
+  static auto& mutex = ForkLocks::make_first<std::mutex>();
+  const std::lock_guard lock(mutex);
   if (!is_installed.load(std::memory_order_relaxed)) {
     put_kernels_behind_record_key();
     is_installed.store(true, std::memory_order_release);

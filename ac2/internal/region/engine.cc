@@ -124,12 +124,8 @@ void install_engine() {
   if (&Engine::get_default_engine() == &ours) {
     return;  // without the mutex: every region comes here
   }
-  static auto* mutex = [] {
-    auto* made = new std::mutex;
-    ForkLocks::add_first(*made);
-    return made;
-  }();
-  const std::lock_guard lock(*mutex);
+  static auto& mutex = ForkLocks::make_first<std::mutex>();
+  const std::lock_guard lock(mutex);
   Engine& current = Engine::get_default_engine();
   if (&current == &ours) {
     return;

@@ -46,8 +46,8 @@ void check_opaque_unchanged(const Value& value);
 // Before a replay reads it: also what no version counts, as far as parts_sample() sees it. What autograd has saved
 // itself follows such a write, as in plain PyTorch.
 void check_parts_unchanged(const Value& value);
-// The same for a tensor with plain storage, which a replay of `node` is about to read as `input`: throws ModifiedInPlace
-// if its bytes are not those that forward read, as far as read_sample() sees it.
+// The same for a tensor with plain storage, which a replay of `node` is about to read as `input`: throws
+// ModifiedInPlace if its bytes are not those that forward read, as far as read_sample() sees it.
 void check_read_again(const Node& node, const NodeInput& input, const at::Tensor& tensor);
 
 }  // namespace ac2::internal
