@@ -123,15 +123,6 @@ TEST_F(PlannedBudgetTest, MoreBytesReplayNoMoreOps) {
   EXPECT_EQ(before, 0);
 }
 
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
-  return "";
-}
-
 TEST_F(PlannedBudgetTest, TooFewBytesAreAnErrorAsInTheStep) {
   const at::Tensor x = sample({29, 64});
   StepPlanner planner([&] { residual(x).sum().backward(); }, {.modelled_costs = true});

@@ -1,5 +1,5 @@
-// What a policy was given to look for, and what there was. If the policy has come to nothing by the end of the first
-// backward after its regions, a warning says so once, with what there was.
+// Policies that were given names or operators to look for, and found nothing of them by the end of the first backward
+// after their regions. A warning says so once, with what there was.
 //
 //   return watch_names(policy, "save_only_these_names", names);
 //   return watch_ops(policy, "save_ops", ops, Complain::kIfNoneCame);
