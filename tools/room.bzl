@@ -43,7 +43,7 @@ def cc_library(name, alone = False, pch = None, srcs = [], hdrs = [], deps = [],
         visibility = ["//visibility:private"],
         deps = [_headers_of(label) for label in deps],
     )
-    compiled = with_pch(pch, {"copts": [], "deps": [], "srcs": srcs})
+    compiled = with_pch(pch, {"copts": kwargs.pop("copts", []), "deps": [], "srcs": srcs})
     native.cc_library(
         name = name,
         srcs = select({"//tools:files": srcs, "//conditions:default": []}),
@@ -76,11 +76,12 @@ _linked = rule(
     attrs = {"library": attr.label(providers = [CcInfo])},
 )
 
-def room(pch = None):
+def room(pch = None, copts = []):
     """Defines :room, all libraries above that are not alone, compiled as one file.
 
     Args:
       pch: the header, as in cc.bzl.
+      copts: options of the compiler, which each of the libraries has too.
     """
     parts = [rule for rule in native.existing_rules().values() if _TAG in rule["tags"] and rule["textual_hdrs"]]
     _source(
@@ -93,7 +94,7 @@ def room(pch = None):
         name = "room_compiled",
         srcs = select({"//tools:files": [], "//conditions:default": [":room_source"]}),
         # A class with members of a type of its file alone. To GCC that file is an included one here.
-        copts = ["-Wno-subobject-linkage", "-Wno-unknown-warning-option"],
+        copts = ["-Wno-subobject-linkage", "-Wno-unknown-warning-option"] + copts,
         pch = pch,
         visibility = ["//visibility:private"],
         deps = [":" + part["name"] for part in parts],

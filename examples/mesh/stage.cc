@@ -11,7 +11,7 @@ namespace gpt {
 
 namespace {
 
-constexpr double kEpsilon = 1e-5;
+constexpr double kNormEpsilon = 1e-5;
 constexpr double kRotaryBase = 500000;
 
 at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {}) {
@@ -149,7 +149,7 @@ std::vector<at::Tensor> Stage::seen_in_parts() const {
 }
 
 at::Tensor Stage::norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const {
-  return model_.llama ? rms_norm(x, weight, kEpsilon) : at::layer_norm(x, {model_.dim}, weight, bias, kEpsilon);
+  return model_.llama ? rms_norm(x, weight, kNormEpsilon) : at::layer_norm(x, {model_.dim}, weight, bias, kNormEpsilon);
 }
 
 at::Tensor Stage::rotated(const at::Tensor& heads) const {

@@ -62,7 +62,7 @@ Verdict compare_after_fault(const ProgramFn& program, uint32_t input_seed, const
 }
 
 TEST_F(RandomFaultsTest, LeaveNothingBehindAndTheSameProgramRunsAgain) {
-  const Tally tally = run_campaign({.seeds = 3000,
+  const Tally tally = run_campaign({.seeds = 1500,
                                     .draw = &Way::draw,
                                     .judge = &compare_after_fault,
                                     .fixture = "RandomFaultsTest",
@@ -100,7 +100,7 @@ Verdict compare_up_to_fault(const ProgramFn& program, uint32_t input_seed, const
 }
 
 TEST_F(RandomFaultsTest, WhatWasMadeBeforeAFaultHasTheGradientsOfPlainAutograd) {
-  const Tally tally = run_campaign({.seeds = 3000,
+  const Tally tally = run_campaign({.seeds = 1500,
                                     .draw = &Way::draw,
                                     .judge = &compare_up_to_fault,
                                     .fixture = "RandomFaultsTest",

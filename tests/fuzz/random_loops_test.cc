@@ -228,7 +228,7 @@ LoopProgram reduced(LoopProgram program, uint32_t policy) {
 }
 
 TEST_F(RandomLoopsTest, ComputeTheSameAndHoldNoMoreAfterTwiceAsManyRounds) {
-  const SeedRange seeds = seeds_to_run(150);
+  const SeedRange seeds = seeds_to_run(75);
   uint32_t compared = 0, exact = 0;
   int64_t recomputed = 0;
   int failures = 0;

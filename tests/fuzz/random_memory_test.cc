@@ -79,7 +79,7 @@ Verdict compare_memory(const ProgramFn& program, uint32_t input_seed, const Way&
 }
 
 TEST_F(RandomMemoryTest, IsNeverMoreThanPlainAutogradsWhereEverythingIsSaved) {
-  const Tally tally = run_campaign({.seeds = 3000,
+  const Tally tally = run_campaign({.seeds = 1500,
                                     .draw = &saving_all,
                                     .judge = &compare_memory,
                                     .fixture = "RandomMemoryTest",

@@ -66,7 +66,7 @@ Verdict compare_on_device(const ProgramFn& program, uint32_t input_seed, const W
 
 TEST_F(RandomOffloadTest, GivesWhatPlainAutogradGives) {
   const Tally tally = run_campaign(
-      {.seeds = 1000,
+      {.seeds = 500,
        .draw = [](uint32_t seed) { return Way::draw_offloading(seed, FakeAccelerator::install().device()); },
        .judge = &compare_on_device,
        .fixture = "RandomOffloadTest",
@@ -114,7 +114,7 @@ Verdict compare_after_fault_on_device(const ProgramFn& program, uint32_t input_s
 
 TEST_F(RandomOffloadTest, LeavesNothingBehindWhereDeviceMemoryRunsOut) {
   const Tally tally = run_campaign(
-      {.seeds = 1000,
+      {.seeds = 500,
        .draw = [](uint32_t seed) { return Way::draw_offloading(seed, FakeAccelerator::install().device()); },
        .judge = &compare_after_fault_on_device,
        .fixture = "RandomOffloadTest",

@@ -174,7 +174,7 @@ Way on_the_accelerator(uint32_t seed) {
 TEST_F(RandomPlanTest, ThatCopyGiveWhatPlainAutogradGivesAndReplayNoMoreThanTheySaid) {
   FakeAccelerator::install();
   Warnings of_small_results;
-  const Tally tally = run_campaign({.seeds = 1000,
+  const Tally tally = run_campaign({.seeds = 500,
                                     .draw = &on_the_accelerator,
                                     .judge = &compare_copied,
                                     .fixture = "RandomPlanTest",
@@ -185,7 +185,7 @@ TEST_F(RandomPlanTest, ThatCopyGiveWhatPlainAutogradGivesAndReplayNoMoreThanThey
 }
 
 TEST_F(RandomPlanTest, GiveWhatPlainAutogradGivesAndReplayNoMoreThanTheySaid) {
-  const Tally tally = run_campaign({.seeds = 2000,
+  const Tally tally = run_campaign({.seeds = 1000,
                                     .draw = &in_one_region,
                                     .judge = &compare_planned,
                                     .fixture = "RandomPlanTest",

@@ -23,7 +23,7 @@ namespace {
 using RandomProgramsTest = CleanTest;
 
 TEST_F(RandomProgramsTest, GiveWhatPlainAutogradGives) {
-  const Tally tally = run_campaign({.seeds = 10000,
+  const Tally tally = run_campaign({.seeds = 6000,
                                     .draw = &Way::draw,
                                     .judge = [](const auto&... program) { return compare(program...); },
                                     .fixture = "RandomProgramsTest",

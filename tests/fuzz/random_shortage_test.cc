@@ -48,7 +48,7 @@ Verdict compare_where_memory_runs_out(const ProgramFn& program, uint32_t input_s
 TEST_F(RandomShortageTest, GiveWhatPlainAutogradGives) {
   const auto& budget = internal::whatever_fits_budget(internal::CostSource::kModelled);
   const int64_t drops = budget->hurried_drops();
-  const Tally tally = run_campaign({.seeds = 3000,
+  const Tally tally = run_campaign({.seeds = 1500,
                                     .draw = &Way::draw,
                                     .judge = &compare_where_memory_runs_out,
                                     .fixture = "RandomShortageTest",
@@ -100,7 +100,7 @@ Verdict compare_where_memory_ends(const ProgramFn& program, uint32_t input_seed,
 
 TEST_F(RandomShortageTest, GiveTheBitsOfPlainAutogradOrAnErrorAboutMemoryWhereMemoryEnds) {
   ends() = {};
-  const Tally tally = run_campaign({.seeds = 2000,
+  const Tally tally = run_campaign({.seeds = 1000,
                                     .draw = &Way::draw,
                                     .judge = &compare_where_memory_ends,
                                     .fixture = "RandomShortageTest",

@@ -144,7 +144,7 @@ Verdict compare_threads(const ProgramFn& program, uint32_t input_seed, const Way
 
 TEST_F(RandomThreadsTest, GiveWhatPlainAutogradGivesOneAfterTheOther) {
   const Tally tally =
-      run_campaign({.seeds = 1000,
+      run_campaign({.seeds = 500,
                     .draw = &Way::draw,
                     .judge = &compare_threads,
                     .fixture = "RandomThreadsTest",

@@ -64,7 +64,7 @@ Verdict compare_and_look(const ProgramFn& program, uint32_t input_seed, const Wa
 }
 
 TEST_F(RandomTimelineTest, SayWhatStatsSayAndChangeNothing) {
-  const Tally tally = run_campaign({.seeds = 1000,
+  const Tally tally = run_campaign({.seeds = 500,
                                     .draw = &with_timeline,
                                     .judge = &compare_and_look,
                                     .fixture = "RandomTimelineTest",

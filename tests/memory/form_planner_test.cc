@@ -218,7 +218,7 @@ TEST_P(FormPlannerTest, IsNeverWorseThanAnyWayByItselfAndStaysWithinItsBytes) {
   std::mt19937 dice(5);
   int in_forms = 0;
   const size_t count = GetParam().forms.size();
-  const int rounds = count > 1 ? 20 : 60;
+  const int rounds = count > 1 ? 10 : 30;
   for (int round = 0; round < rounds; ++round) {
     const Step step = random_step(dice, 10 + static_cast<int>(dice() % 30));
     Planner planner(step.graph);
@@ -264,7 +264,7 @@ TEST_P(FormPlannerTest, FindsAPlanWhereverTheSmallestFits) {
   for (int round = 0; round < 1100; ++round) {
     const Step step = random_step(dice, 4 + static_cast<int>(dice() % 8));
     // In round 1065 the planner without copies misses a plan that the local search comes to from one with copies.
-    if (round < 1000) continue;
+    if (round < 1040) continue;
     Planner planner(step.graph);
     FormPlanner forms = planner_for(step, planner);
     const int64_t least = forms.smallest().keep.outcome.peak_bytes;
@@ -284,7 +284,7 @@ TEST_P(FormPlannerTest, IsNearTheBestOnRandomGraphs) {
   const int ops = ways.size() > 3 ? 4 : 5;
   int solved = 0, best = 0, missed = 0;
   double worst = 0, sum = 0, saved = 0, without = 0;
-  for (int round = 0; round < 100; ++round) {
+  for (int round = 0; round < 50; ++round) {
     const Step step = random_step(dice, ops + static_cast<int>(dice() % 4));
     Planner planner(step.graph);
     FormPlanner forms = planner_for(step, planner);
