@@ -20,9 +20,11 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 import torch
 import torch.utils.checkpoint as torch_checkpoint
 
+from ac2._budgets import BudgetLike
 from ac2._checkpointed_class import Settings, regions_of, settings_of, unwrap, wrap
 from ac2._regions import Regions
 from ac2._policy import PolicyLike
+from ac2.integrations._chunked_loss import ChunkedLoss, check_setting as check_chunked_loss
 from ac2.integrations._switch import Replacement, Switch, cannot_import, offloading_inputs, run_in_region, with_given
 
 try:
@@ -33,11 +35,16 @@ except ImportError as error:
 __all__ = ["install", "uninstall"]
 
 
-def install(policy: PolicyLike = None, **options: Any) -> None:
+def install(policy: PolicyLike = None, *, chunked_loss: BudgetLike = None, **options: Any) -> None:
     """Makes every model's ``gradient_checkpointing_enable`` (``activation_checkpointing_enable``) use ac2 from now on.
 
     Args:
         policy: as for ac2.PolicyScope. Without one nothing of a layer is saved but its inputs.
+        chunked_loss: "auto", or the bytes of a chunk as for ac2.in_chunks ("256MiB"): causal language models that are given
+            labels in training compute their logits and their loss a few tokens at a time. "auto" cuts the tokens into as
+            many chunks as the vocabulary is times the hidden size. Losses and gradients differ from plain ones by the order
+            of additions. ``outputs.logits`` are computed whole for whoever reads them. A model that is left as it is, is
+            warned of.
         **options: as for ac2.checkpoint_wrapper (memory_budget, offload, ...), with off_in_eval and off_under_no_grad
             True: to generate text takes no region. A MemoryBudget is shared by all layers.
 
@@ -47,7 +54,10 @@ def install(policy: PolicyLike = None, **options: Any) -> None:
     transformers' own ``offload=True`` offloads the inputs of layers (``ac2.OffloadOptions(inputs=True)``). Raises as
     PolicyScope does for wrong arguments.
     """
+    check_chunked_loss(chunked_loss)
     _switch.install(policy, options)
+    global _chunked_loss
+    _chunked_loss = chunked_loss
 
 
 def uninstall() -> None:
@@ -61,7 +71,14 @@ _enabled: "weakref.WeakKeyDictionary[Any, Dict[str, Any]]" = weakref.WeakKeyDict
 _regions_before: "weakref.WeakKeyDictionary[torch.nn.Module, Regions]" = weakref.WeakKeyDictionary()
 
 
+# As install() was given it, and the models of which it is true.
+_chunked_loss: BudgetLike = None
+_chunked: "weakref.WeakKeyDictionary[Any, ChunkedLoss]" = weakref.WeakKeyDictionary()
+
+
 def _give_back() -> None:
+    for model in list(_chunked):
+        _chunked.pop(model).remove_from(model)
     for model, given in list(_enabled.items()):
         for layer in _layers(model):
             unwrap(layer)
@@ -96,6 +113,8 @@ def _setter(original: Callable[..., None]) -> Callable[..., None]:
         gradient_checkpointing_func: Optional[Callable[..., Any]] = None,
         every_n_layers: int = 1,
     ) -> None:
+        if self in _chunked:
+            _chunked.pop(self).remove_from(self)
         layers = _layers(self)
         for layer in layers:
             if settings_of(layer) is not None:
@@ -128,6 +147,8 @@ def _setter(original: Callable[..., None]) -> Callable[..., None]:
         for layer in layers[::every_n_layers]:
             wrap(layer, settings, _regions_before.pop(layer, None))
         _enabled[self] = its_own
+        if _chunked_loss is not None:
+            _chunked[self] = ChunkedLoss(self, _chunked_loss)
 
     return set_gradient_checkpointing
 

@@ -12,6 +12,7 @@ over the policy that is installed.
 
 from typing import Any, Iterator
 
+from ac2._budgets import BudgetLike
 from ac2._checkpointed_class import Settings
 from ac2._policy import PolicyLike
 from ac2.integrations._offloading import InRegionsToo
@@ -27,15 +28,16 @@ from ac2.integrations import transformers
 __all__ = ["install", "uninstall"]
 
 
-def install(policy: PolicyLike = None, **options: Any) -> None:
+def install(policy: PolicyLike = None, *, chunked_loss: BudgetLike = None, **options: Any) -> None:
     """Makes ``gradient_checkpointing`` and ``activation_offloading`` of trl's trainers use ac2 from now on.
 
     Args:
-        policy, **options: as for ac2.integrations.transformers.install(), which is called.
+        policy, chunked_loss, **options: as for ac2.integrations.transformers.install(), which is called. The token accuracy
+            of trl's SFTTrainer reads all logits.
 
     Raises what that raises, and RuntimeError if trl has not what is replaced.
     """
-    transformers.install(policy, **options)
+    transformers.install(policy, chunked_loss=chunked_loss, **options)
     try:
         _switch.install(policy, options)
     except RuntimeError:
