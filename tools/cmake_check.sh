@@ -32,15 +32,13 @@ diff <(./bazelw query 'tests(//tests/...)' 2>/dev/null | sed 's|^//||; s|:|/|' |
   <(ctest --test-dir "$build" -N | sed -n 's|^ *Test *#[0-9]*: \(tests/.*\)|\1|p' | sort) ||
   { echo "cmake_check: Bazel (<) and CMake (>) know different tests" >&2; exit 1; }
 
-# What pip compiles. Two files of a group that give different things the same name do not compile there.
-unity=(ac2)
-options=(-DAC2_UNITY_BUILD=ON)
+# What pip compiles besides the library, which is below. Two files that give different things the same name do not compile
+# there. Rejected: to link it, for which the library would be compiled once more; tools/wheel does before a release.
 if ./bazelw query //python:binding >/dev/null 2>&1; then  # there is a Python for this LibTorch
-  unity+=(ac2_python)
-  options+=(-DAC2_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$(command -v "${PYTHON:-python3}")")
+  cmake -G Ninja -S . -B "$build/unity" -DAC2_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$(command -v "${PYTHON:-python3}")" \
+    -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_FLAGS_DEBUG=-O0 -DNDEBUG"
+  cmake --build "$build/unity" --target python/CMakeFiles/ac2_python.dir/Unity/unity_python_binding_cxx.cxx.o
 fi
-cmake -G Ninja -S . -B "$build/unity" "${options[@]}" -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_FLAGS_DEBUG=-O0 -DNDEBUG"
-cmake --build "$build/unity" --target "${unity[@]}"
 
 cmake --build "$build" --target ac2 ac2_run ac2_linked "${tests[@]##*/}"
 chosen="$(printf '%s|' "${tests[@]}")"

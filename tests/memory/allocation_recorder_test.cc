@@ -1,9 +1,10 @@
 // The allocations and frees of tensors are recorded in order, and reserved_benchmark prints what becomes of them.
 #include "benchmarks/caching/allocation_recorder.h"
 
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <cstdlib>

@@ -1,9 +1,10 @@
 // The byte counter that other tests and the benchmarks rely on counts what tensors hold, on any thread.
 #include "ac2/testing/counting_allocator.h"
 
+#include <ATen/ATen.h>
 #include <c10/core/alignment.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <cstring>

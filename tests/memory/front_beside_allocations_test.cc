@@ -11,7 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "ac2/ac2.h"
+#include "ac2/memory_budget.h"
+#include "ac2/scope.h"
 
 namespace ac2::test {
 namespace {

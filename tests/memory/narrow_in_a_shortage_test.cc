@@ -1,5 +1,5 @@
 // Values that a memory budget has packed into a narrower form (ScopeOptions::forms), where memory runs out.
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include <cmath>
 #include <functional>

@@ -1,6 +1,6 @@
 // Under a memory budget on a device that has the host's memory behind it: values are copied there before there is no
 // room for them, where that takes less time than computing them again.
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include <memory>
 #include <optional>

@@ -1,7 +1,8 @@
 // The fake accelerator itself: that it computes what the CPU does, and that every kind of wrong order shows.
+#include <ATen/ATen.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
-#include <torch/torch.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <string>
 #include <vector>

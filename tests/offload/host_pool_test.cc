@@ -1,6 +1,6 @@
 // Pinned memory for what is offloaded: used again, within its cap, and what happens when there is none.
+#include <ATen/ATen.h>
 #include <c10/core/StreamGuard.h>
-#include <torch/torch.h>
 
 #include <string>
 #include <vector>

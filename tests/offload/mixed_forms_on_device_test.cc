@@ -1,6 +1,6 @@
 // One step on a device in which values are dropped, copied to the host, packed and written to files: the bits of plain
 // autograd, within the bytes of a budget and of a plan.
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include <algorithm>
 #include <memory>

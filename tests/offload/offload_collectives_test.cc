@@ -1,7 +1,7 @@
 // The result of a collective that is on its way is not copied to the host before its wait. The op here only counts its
 // calls; its bytes come when a test says so.
+#include <ATen/ATen.h>
 #include <torch/library.h>
-#include <torch/torch.h>
 
 #include <functional>
 #include <string>

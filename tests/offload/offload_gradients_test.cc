@@ -1,8 +1,9 @@
 // Offloading changes no bit of any gradient and orders every access, whatever is offloaded, however late its copies
 // run.
+#include <ATen/ATen.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
-#include <torch/torch.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <memory>
 #include <string>

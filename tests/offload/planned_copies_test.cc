@@ -1,7 +1,7 @@
 // Plans of steps on a device that has the host's memory behind it: results are kept, computed again or copied, as the
 // plan says.
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
 #include <filesystem>
 #include <fstream>

@@ -1,6 +1,6 @@
 // Offloaded values come back before they are needed, so many bytes ahead and no more.
+#include <ATen/ATen.h>
 #include <c10/util/Exception.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <vector>

@@ -1,7 +1,7 @@
 // Lists of several forms: what a budget and a plan make of one step with them, forms that fail, and a disk without
 // room.
+#include <ATen/ATen.h>
 #include <torch/custom_class.h>
-#include <torch/torch.h>
 
 #include <filesystem>
 #include <memory>
@@ -10,7 +10,12 @@
 #include <string>
 #include <utility>
 
-#include "ac2/ac2.h"
+#include "ac2/form.h"
+#include "ac2/memory_budget.h"
+#include "ac2/plan.h"
+#include "ac2/policy.h"
+#include "ac2/scope.h"
+#include "ac2/trace.h"
 #include "policies/policies.h"
 #include "tests/support/forms.h"
 #include "tests/support/regions.h"

@@ -1,6 +1,6 @@
 // A memory budget that may pack values into a narrower form (ScopeOptions::forms), and ops that choose by the
 // numbers: what they have chosen in forward holds in backward, although the numbers are others there.
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include <cmath>
 #include <functional>

@@ -1,6 +1,7 @@
 // A memory budget that may pack values into a narrower form (ScopeOptions::forms) where it has no room for
 // them.
-#include <torch/torch.h>
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <memory>
 #include <optional>

@@ -1,7 +1,9 @@
 // Plans that may pack results into a narrower form (PlanOptions::forms): that what they promise is what
 // happens, to the byte and the op.
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/custom_class.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cmath>
 #include <filesystem>

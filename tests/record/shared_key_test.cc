@@ -7,7 +7,8 @@
 #include <optional>
 #include <tuple>
 
-#include "ac2/ac2.h"
+#include "ac2/scope.h"
+#include "ac2/trace.h"
 #include "tests/support/regions.h"
 
 namespace ac2::test {

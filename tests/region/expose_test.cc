@@ -1,7 +1,9 @@
 #include "ac2/expose.h"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -9,7 +11,8 @@
 #include <memory>
 #include <thread>
 
-#include "ac2/ac2.h"
+#include "ac2/scope.h"
+#include "ac2/trace.h"
 
 namespace ac2 {
 namespace {

@@ -8,7 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "ac2/ac2.h"
+#include "ac2/memory_budget.h"
+#include "ac2/scope.h"
+#include "ac2/trace.h"
 #include "tests/support/offload_fixture.h"
 
 namespace ac2::test {

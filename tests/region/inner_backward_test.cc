@@ -6,7 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "ac2/ac2.h"
+#include "ac2/memory_budget.h"
+#include "ac2/policy.h"
+#include "ac2/scope.h"
+#include "ac2/trace.h"
 #include "tests/support/regions.h"
 
 namespace ac2::test {

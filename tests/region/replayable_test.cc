@@ -12,7 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "ac2/ac2.h"
+#include "ac2/memory_budget.h"
+#include "ac2/policy.h"
+#include "ac2/replayable.h"
+#include "ac2/scope.h"
+#include "ac2/trace.h"
 #include "policies/policies.h"
 #include "tests/support/regions.h"
 #include "tests/support/warnings.h"

@@ -1,8 +1,9 @@
 // The common part of the tests of offloading: programs on the fake accelerator, plain and in regions that offload.
 #pragma once
 
+#include <ATen/ATen.h>
 #include <c10/util/Exception.h>
-#include <torch/torch.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <functional>
 #include <memory>

@@ -1,8 +1,9 @@
 // Autograd's threads for devices let go of what a backward took only after that has returned.
 #pragma once
 
+#include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <torch/torch.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "ac2/scope.h"
 
