@@ -276,8 +276,11 @@ class ChunkedLoss:
         def loss_of(rows: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
             return F.cross_entropy(computation.of(rows).float(), target, ignore_index=ignore_index, reduction="sum")
 
-        if self._chunked_loss == "auto":  # the logits of a chunk are then no more numbers than all hidden states
-            total = in_chunks(loss_of, hidden, target, chunks=-(-vocab_size // hidden.shape[-1]), reduce="sum")
+        if self._chunked_loss == "auto":
+            # The logits of a chunk are then no more numbers than a weight of the head and its gradient, which are there anyway.
+            # With smaller chunks adding up that gradient takes longer than the rest.
+            tokens, of_a_chunk = hidden.shape
+            total = in_chunks(loss_of, hidden, target, chunks=max(-(-tokens // of_a_chunk), 1), reduce="sum")
         else:
             total = in_chunks(loss_of, hidden, target, bytes=self._chunked_loss, reduce="sum")
         count = (target != ignore_index).sum() if num_items_in_batch is None else num_items_in_batch
