@@ -147,11 +147,16 @@ class DeferredLogits(torch.Tensor):
 
 
 class _Deferral(torch.autograd.Function):
-    """Hidden states and weights to logits that are not computed. Most readers are given the whole logits, which have a graph of
-    their own. What is given the deferred ones themselves, as another Function is, sends its gradient here."""
+    """Hidden states and weights to logits that are not computed.
+
+    Most readers are given the whole logits, which have a graph of their own. What is given the deferred ones themselves, as
+    another Function is, sends its gradient here.
+    """
 
     @staticmethod
-    def forward(ctx: Any, computation: _Computation, layout: torch.Tensor, hidden: torch.Tensor, *_: torch.Tensor) -> DeferredLogits:
+    def forward(
+        ctx: Any, computation: _Computation, layout: torch.Tensor, hidden: torch.Tensor, *_: torch.Tensor
+    ) -> DeferredLogits:
         ctx.computation = computation  # and not the logits: they hold this context
         ctx.set_materialize_grads(False)
         logits = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]

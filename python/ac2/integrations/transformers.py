@@ -42,8 +42,8 @@ def install(policy: PolicyLike = None, *, chunked_loss: BudgetLike = None, **opt
         policy: as for ac2.PolicyScope. Without one nothing of a layer is saved but its inputs.
         chunked_loss: "auto", or the bytes of a chunk as for ac2.in_chunks ("256MiB"): causal language models that are given
             labels in training compute their logits and their loss a few tokens at a time. With "auto" a chunk has as many
-            tokens as the hidden size. Losses and gradients differ from plain ones by the order of additions. ``outputs.logits`` are computed whole for whoever reads them. A model that is left as it is, is
-            warned of.
+            tokens as the hidden size. Losses and gradients differ from plain ones by the order of additions.
+            ``outputs.logits`` are computed whole for whoever reads them. A model that is left as it is, is warned of.
         **options: as for ac2.checkpoint_wrapper (memory_budget, offload, ...), with off_in_eval and off_under_no_grad
             True: to generate text takes no region. A MemoryBudget is shared by all layers.
 
