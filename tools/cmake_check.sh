@@ -24,7 +24,7 @@ command -v cmake >/dev/null || { echo "cmake_check: no CMake found; install cmak
 build="$(mktemp -d)"
 trap 'rm -rf "$build"' EXIT
 # Nothing here waits for an optimiser. Rejected: the library file by file, and all files without precompiled headers, which
-# finds a forgotten #include and took 20 of CI's 90 minutes. That is checked before a release (CONTRIBUTING.md).
+# finds a forgotten #include and took 15 of CI's 90 minutes. That is checked before a release (CONTRIBUTING.md).
 cmake -G Ninja -S . -B "$build" -DAC2_BUILD_TESTS=ON -DAC2_UNITY_BUILD=ON \
   -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_FLAGS_DEBUG=-O0 -DNDEBUG"
 

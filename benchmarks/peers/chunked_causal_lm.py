@@ -6,15 +6,13 @@ Prints the most bytes that all tensors take during a step, on top of what was th
 least time of three steps as a ratio of the plain one's. All but "plain" checkpoint each layer.
 """
 
-import time
-
 import torch
 import transformers
-from torch.profiler import ProfilerActivity, profile
+from step_costs import least_seconds, most_bytes
 
 import ac2.integrations.transformers as integration
 
-ROWS, COLUMNS, WORDS, STEPS = 8, 256, 32768, 3
+ROWS, COLUMNS, WORDS = 8, 256, 32768
 
 torch.manual_seed(0)
 config = transformers.LlamaConfig(
@@ -23,54 +21,33 @@ config = transformers.LlamaConfig(
 model = transformers.LlamaForCausalLM(config).train()
 ids = torch.randint(WORDS, (ROWS, COLUMNS))
 
-WAYS = {
-    "plain": None,
-    "transformers": lambda: model.gradient_checkpointing_enable({"use_reentrant": False}),
-    "ac2": lambda: installed(),
-    "ac2, auto": lambda: installed(chunked_loss="auto"),
-    "ac2, 64 MiB": lambda: installed(chunked_loss="64MiB"),
-    "ac2, 16 MiB": lambda: installed(chunked_loss="16MiB"),
-}
-
 
 def installed(**options):
     integration.install(**options)
     model.gradient_checkpointing_enable()
 
 
-def step():
-    model.zero_grad()
+WAYS = {
+    "plain": lambda: None,
+    "transformers": lambda: model.gradient_checkpointing_enable({"use_reentrant": False}),
+    "ac2": installed,
+    "ac2, auto": lambda: installed(chunked_loss="auto"),
+    "ac2, 64 MiB": lambda: installed(chunked_loss="64MiB"),
+    "ac2, 16 MiB": lambda: installed(chunked_loss="16MiB"),
+}
+
+
+def run():
     model(ids, labels=ids, use_cache=False).loss.backward()
-
-
-def peak_bytes():
-    model.zero_grad()
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        model(ids, labels=ids, use_cache=False).loss.backward()
-    held = most = 0
-    for event in profiler.profiler.kineto_results.events():
-        if event.name() == "[memory]":
-            held += event.nbytes()
-            most = max(most, held)
-    return most
-
-
-def seconds():
-    times = []
-    for _ in range(STEPS):
-        start = time.perf_counter()
-        step()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 plain = None
 for name, enable in WAYS.items():
     model.gradient_checkpointing_disable()
     integration.uninstall()
-    if enable:
-        enable()
-    step()
-    least = seconds()
+    enable()
+    model.zero_grad()
+    run()
+    least = least_seconds(model.zero_grad, run)
     plain = plain or least
-    print(f"{name:16} {peak_bytes() / 2**20:7.1f} MiB   {least / plain:.2f} of plain's time")
+    print(f"{name:16} {most_bytes(model.zero_grad, run) / 2**20:7.1f} MiB   {least / plain:.2f} of plain's time")

@@ -6,15 +6,15 @@ Prints the most bytes that all tensors take during a step, on top of what was th
 least time of three steps as a ratio of the plain one's.
 """
 
-import time
+import functools
 
 import torch
 import torch.nn.functional as F
-from torch.profiler import ProfilerActivity, profile
+from step_costs import least_seconds, most_bytes
 
 import ac2
 
-ROWS, COLUMNS, WORDS, STEPS = 2048, 256, 16384, 3
+ROWS, COLUMNS, WORDS = 2048, 256, 16384
 
 torch.manual_seed(0)
 words = torch.randn(WORDS, COLUMNS, requires_grad=True)
@@ -39,34 +39,19 @@ WAYS = {
 }
 
 
-def step(loss):
+def clear():
     hidden.grad = words.grad = None
+
+
+def run(loss):
     loss().backward()
 
 
-def peak_bytes(loss):
-    hidden.grad = words.grad = None
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        loss().backward()
-    held = most = 0
-    for event in profiler.profiler.kineto_results.events():
-        if event.name() == "[memory]":
-            held += event.nbytes()
-            most = max(most, held)
-    return most
-
-
-def seconds(loss):
-    times = []
-    for _ in range(STEPS):
-        start = time.perf_counter()
-        step(loss)
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
 for way in WAYS.values():
-    step(way)
-plain = seconds(WAYS["plain"])
+    clear()
+    run(way)
+plain = least_seconds(clear, functools.partial(run, WAYS["plain"]))
 for name, way in WAYS.items():
-    print(f"{name:16} {peak_bytes(way) / 2**20:7.1f} MiB   {seconds(way) / plain:.2f} of plain's time")
+    of_way = functools.partial(run, way)
+    ratio = least_seconds(clear, of_way) / plain
+    print(f"{name:16} {most_bytes(clear, of_way) / 2**20:7.1f} MiB   {ratio:.2f} of plain's time")

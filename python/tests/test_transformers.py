@@ -8,6 +8,7 @@ import torch
 
 import ac2
 from support import assert_same, run
+from transformers_support import disable, enable
 
 transformers = pytest.importorskip("transformers")
 
@@ -18,16 +19,6 @@ import ac2.integrations.transformers as integration  # noqa: E402
 def uninstalls():
     yield
     integration.uninstall()
-
-
-def enable(model, **kwargs):
-    name = "activation_checkpointing" if hasattr(model, "activation_checkpointing_enable") else "gradient_checkpointing"
-    getattr(model, name + "_enable")(kwargs) if kwargs else getattr(model, name + "_enable")()
-
-
-def disable(model):
-    name = "activation_checkpointing" if hasattr(model, "activation_checkpointing_disable") else "gradient_checkpointing"
-    getattr(model, name + "_disable")()
 
 
 def is_checkpointing(model):

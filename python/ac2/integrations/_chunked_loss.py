@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map_only
 from ac2._budgets import BudgetLike, as_bytes
 from ac2._chunks import in_chunks
 
-# What answers without logits.
+# _OF_THE_LAYOUT are the functions that answer without logits.
 _OF_THE_LAYOUT = frozenset({
     torch.Tensor.shape.__get__,
     torch.Tensor.ndim.__get__,
@@ -26,7 +26,7 @@ _OF_THE_LAYOUT = frozenset({
     torch.Tensor.device.__get__,
     torch.Tensor.layout.__get__,
     torch.Tensor.requires_grad.__get__,
-    # What DistributedDataParallel and fully_shard look at in outputs, and do with them.
+    # DistributedDataParallel and fully_shard ask these of a model's outputs.
     torch.Tensor.grad_fn.__get__,
     torch.Tensor.is_leaf.__get__,
     torch.Tensor._base.__get__,
@@ -38,8 +38,8 @@ _OF_THE_LAYOUT = frozenset({
     torch.Tensor.is_floating_point,
 })
 
-# What models do with logits before the loss (a scale, a soft cap, another type). With numbers for other arguments each logit
-# is computed by itself.
+# _BY_ELEMENT are the functions that models apply to logits before the loss: a scale, a soft cap, another type. With numbers for
+# their other arguments they compute each logit by itself.
 _BY_ELEMENT = frozenset({
     torch.Tensor.mul, torch.Tensor.__mul__, torch.Tensor.__rmul__, torch.mul,
     torch.Tensor.div, torch.Tensor.__truediv__, torch.div,
@@ -181,7 +181,7 @@ class _Deferral(torch.autograd.Function):
         return (None, None, *results)
 
 
-# Heads of which something was said.
+# _said holds the modules of which a warning has told something.
 _said: "weakref.WeakSet[torch.nn.Module]" = weakref.WeakSet()
 
 
@@ -191,7 +191,7 @@ def _say_once(module: torch.nn.Module, text: str) -> None:
         warnings.warn(f"ac2.integrations.transformers: {text}", stacklevel=4)
 
 
-# The models whose forward runs on this thread, innermost last, with the head that defers its logits, if one does.
+# _running.forwards are the models whose forward runs on this thread, innermost last, each with the head that defers its logits.
 _running = threading.local()
 
 
@@ -227,13 +227,14 @@ class ChunkedLoss:
 
     def remove_from(self, model: Any) -> None:
         """What others have put in the place of ours stays, and gets what the model does by itself."""
+        if not self._hooks:  # the model was left as it is
+            return
         for hook in self._hooks:
             hook.remove()
-        if self._hooks and vars(model).get("_loss_function") == self._loss:
+        if vars(model).get("_loss_function") == self._loss:
             del model._loss_function
-        if self._hooks and getattr(vars(self._head).get("forward"), "__func__", None) is _deferring_forward:
+        if getattr(vars(self._head).get("forward"), "__func__", None) is _deferring_forward:
             del self._head.forward
-        self._hooks = []
 
     def _before_forward(self, model: Any, args: Any, kwargs: Any) -> None:
         # Without labels the logits are what is asked for.

@@ -70,7 +70,7 @@ _enabled: "weakref.WeakKeyDictionary[Any, Dict[str, Any]]" = weakref.WeakKeyDict
 _regions_before: "weakref.WeakKeyDictionary[torch.nn.Module, Regions]" = weakref.WeakKeyDictionary()
 
 
-# As install() was given it, and the models of which it is true.
+# _chunked_loss is what install() was given, and _chunked the models that have been switched on since.
 _chunked_loss: BudgetLike = None
 _chunked: "weakref.WeakKeyDictionary[Any, ChunkedLoss]" = weakref.WeakKeyDictionary()
 
