@@ -171,6 +171,35 @@ void Buffer::fill(int number) {
   memory_->bytes.fill(static_cast<uint8_t>(64 * number));
 }
 
+Grids::Grids()
+    : coordinates_(at::eye(4).to_sparse()),
+      rows_(at::eye(4).to_sparse_csr()),
+      quantised_(at::quantize_per_tensor(at::eye(4), 0.25, 0, at::kQInt8)) {}
+
+at::Tensor Grids::dense(int kind) const {
+  switch (kind) {
+    case 0:
+      return coordinates_.to_dense();
+    case 1:
+      return rows_.to_dense();
+    default:
+      return quantised_.dequantize();
+  }
+}
+
+void Grids::write(int kind, int way) {
+  if (kind < 2) {
+    const at::Tensor& grid = kind == 0 ? coordinates_ : rows_;
+    const at::Tensor values = kind == 0 ? grid._values() : grid.values();
+    (way == 0 ? grid : way == 1 ? grid.variable_data() : values).mul_(0.75);
+  } else {
+    (way == 0   ? quantised_
+     : way == 1 ? quantised_.variable_data()
+                : quantised_[1])
+        .copy_(at::full({}, 0.5 + way).expand(way == 2 ? at::IntArrayRef({4}) : at::IntArrayRef({4, 4})));
+  }
+}
+
 void clamp_through_alias(const at::Tensor& t) {
   const c10::Storage& storage = t.storage();
   if (!storage.device().is_cpu()) return;  // a pointer tells of no other device

@@ -57,6 +57,20 @@ class Buffer {
   struct Memory;
   std::shared_ptr<Memory> memory_;
 };
+// Tensors of the program's that a region holds whole: by coordinates, by compressed rows, and quantised.
+class Grids {
+ public:
+  static constexpr int kKinds = 3;
+
+  Grids();
+  at::Tensor dense(int kind) const;  // 4 by 4
+  // Writes other numbers, by way of the tensor itself or of another one over its bytes.
+  void write(int kind, int way);
+
+ private:
+  at::Tensor coordinates_, rows_, quantised_;
+};
+
 // Writes to all that lies in the storage of `t`, through another tensor over the same bytes.
 void clamp_through_alias(const at::Tensor& t);
 

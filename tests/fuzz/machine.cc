@@ -29,6 +29,7 @@ Machine::Machine(const Tensors& inputs, Regions& regions, std::vector<std::strin
       inputs_(limits.hooks_inputs ? Tensors() : inputs) {
   say("const c10::Device on = in[0].device();");
   say("Buffer buffer;");
+  say("Grids grids;");
   for (size_t i = 0; i < inputs.size(); ++i) {
     std::string name = next_name();
     say("at::Tensor " + name + " = in[" + std::to_string(i) + "];");

@@ -57,6 +57,8 @@ class Machine {
   const Regions& regions() const { return regions_; }
   // `buffer` in the source.
   Buffer& buffer() { return buffer_; }
+  // `grids` in the source.
+  Grids& grids() { return grids_; }
 
   // Variables that are made from here on are made by the step with this seed.
   void begin_step(uint32_t seed);
@@ -126,6 +128,7 @@ class Machine {
   std::vector<std::string>* source_;
   const Limits limits_;
   Buffer buffer_;
+  Grids grids_;
   const Tensors inputs_;  // if they must not be hooked
   std::vector<Variable> variables_;
   int names_ = 0;

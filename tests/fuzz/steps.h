@@ -32,6 +32,8 @@ void write_until_backward_step(Machine& machine, Dice& dice);
 
 // steps_foreign.cc: memory that LibTorch did not allocate, and memory that no op writes to.
 void foreign_step(Machine& machine, Dice& dice);
+// To tensors that a region holds whole.
+void write_grid_step(Machine& machine, Dice& dice);
 
 // steps_move.cc: tensors that the program lets go of, or lays over other storages.
 void last_use_step(Machine& machine, Dice& dice);

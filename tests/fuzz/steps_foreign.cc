@@ -5,6 +5,32 @@
 
 namespace ac2::test {
 
+namespace {
+
+void read_grid_step(Machine& machine, const Variable& v, int kind) {
+  const c10::Device on = machine.on();
+  machine.let("whole(" + v.name + ") * grids.dense(" + std::to_string(kind) + ").to(on).cos()",
+              [&] { return whole(v.tensor) * machine.grids().dense(kind).to(on).cos(); });
+}
+
+void grid_step(Machine& machine, Dice& dice) {
+  if (dice.roll(2) == 0) {
+    write_grid_step(machine, dice);
+  } else {
+    const Variable v = machine.pick(dice);
+    read_grid_step(machine, v, dice.roll(Grids::kKinds));
+  }
+}
+
+}  // namespace
+
+void write_grid_step(Machine& machine, Dice& dice) {
+  const int kind = dice.roll(Grids::kKinds);
+  const int way = dice.roll(3);
+  machine.run("grids.write(" + std::to_string(kind) + ", " + std::to_string(way) + ")",
+              [&] { machine.grids().write(kind, way); });
+}
+
 // Autograd saves nothing of what lies in the buffer: no step multiplies it with what requires a gradient. So plain
 // PyTorch does not see the writes. A kernel writes to what nobody has read yet.
 void foreign_step(Machine& machine, Dice& dice) {
@@ -20,6 +46,7 @@ void foreign_step(Machine& machine, Dice& dice) {
       return machine.let("buffer.bytes().to(on).to(at::kFloat) / 255",
                          [&] { return buffer.bytes().to(on).to(at::kFloat) / 255; });
     case 2:
+      if (dice.roll(3) != 0) return grid_step(machine, dice);
       return machine.let("buffer.floats().to(on).sin().sum(0)", [&] { return buffer.floats().to(on).sin().sum(0); });
     case 3:
     case 4:

@@ -111,6 +111,9 @@ void write_until_backward_step(Machine& machine, Dice& dice) {
       return machine.run(v.name + ".variable_data().lerp_(at::zeros({}, " + v.name + ".options()), 0.25)",
                          [&] { v.tensor.variable_data().lerp_(at::zeros({}, v.tensor.options()), 0.25); });
     }
+    case 3:
+      if (dice.roll(2) == 0) return write_grid_step(machine, dice);
+      [[fallthrough]];
     default:
       return write_step(machine, dice);
   }

@@ -78,6 +78,8 @@ struct OpaqueForm {
   c10::IValue parts;       // in place of `held`, of a tensor that is made of others: SavedTensorHook's hooks on these
   std::string class_name;  // of a class of Python's that does not say of what parts its tensors are made
   uint32_t sample = 0;     // parts_sample() when the region met the tensor
+  // Those of `origin`, as long as the value is in the tape's WholeValues.
+  c10::SmallVector<c10::weak_intrusive_ptr<c10::StorageImpl>, 3> part_storages;
 };
 
 // A storage whose bytes are for others to gather and to let go of; see libtorch/managed_tensors.h. `nbytes` is 0.

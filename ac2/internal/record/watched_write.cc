@@ -7,16 +7,19 @@
 #include <algorithm>
 #include <memory>
 
+#include "ac2/internal/graph/part_storages.h"
 #include "ac2/internal/libtorch/for_each_tensor.h"
 #include "ac2/internal/libtorch/foreign_memory.h"
 #include "ac2/internal/libtorch/tensor_meta.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/record/aliases.h"
+#include "ac2/internal/record/whole_writes.h"
 #include "ac2/internal/region/region.h"
 #include "ac2/internal/replay/replay_call.h"
 #include "ac2/internal/tape/live_tapes.h"
 #include "ac2/internal/tape/shared_storages.h"
 #include "ac2/internal/tape/tape.h"
+#include "ac2/internal/tape/whole_values.h"
 
 namespace ac2::internal {
 
@@ -57,6 +60,14 @@ C10_NOINLINE void tell_open_tapes(const at::Tensor& tensor, IsCounted is_counted
   });
 }
 
+C10_NOINLINE void tell_of_parts(const c10::TensorImpl& tensor) {
+  if (are_there_whole_values()) {
+    for (const c10::Storage& storage : part_storages(tensor)) {
+      keep_whole_values_over(storage.unsafeGetStorageImpl());
+    }
+  }
+}
+
 }  // namespace
 
 bool WatchedWrite::are_needed() {
@@ -89,6 +100,7 @@ WatchedWrite::WatchedWrite(const OpFacts& facts, c10::ArrayRef<c10::IValue> argu
 void WatchedWrite::tell_of(const at::Tensor& tensor, IsCounted is_counted) {
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   if (!has_plain_storage(impl)) {
+    tell_of_parts(impl);
     return;
   }
   c10::StorageImpl* storage = impl.unsafe_storage().unsafeGetStorageImpl();
@@ -106,6 +118,9 @@ void tell_tapes_of_write(const at::Tensor& tensor, IsCounted is_counted) {
   if (is_known_to_a_tape(tensor)) {
     tell_closed_tapes(tensor, is_counted);
     tell_open_tapes(tensor, is_counted);
+    if (C10_UNLIKELY(are_there_whole_values())) {
+      keep_whole_values_over(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+    }
   }
 }
 

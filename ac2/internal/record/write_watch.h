@@ -14,7 +14,8 @@
 // that was made before has not; copy-on-write storages (c10/core/impl/COW.h), which give the writer other memory, so
 // that its pointers and NumPy's views of it are no longer those of the tensor.
 //
-// Not seen: writes that no dispatcher sees (through data_ptr()), and writes to tensors without a plain storage.
+// Not seen: writes that no dispatcher sees (through data_ptr()), and writes to tensors that have neither a plain
+// storage nor part_storages().
 //
 // Threads: any.
 #pragma once

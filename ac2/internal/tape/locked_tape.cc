@@ -8,12 +8,12 @@ namespace ac2::internal {
 LockedTape::LockedTape()
     : trash_(memory_),
       ledger_(observers_),
-      bytes_(ledger_, budget_, trash_, shared_, observers_),
+      bytes_(ledger_, budget_, trash_, shared_, whole_values_, observers_),
       lifetimes_(memory_, bytes_, budget_, trash_, observers_),
       pins_(bytes_),
       decisions_(lifetimes_, bytes_, observers_),
       offloading_(decisions_),
-      storages_(lifetimes_, bytes_, offloading_, shared_),
+      storages_(lifetimes_, bytes_, offloading_, shared_, whole_values_),
       foreign_copies_(lifetimes_),
       anchors_(lifetimes_, storages_, ledger_, observers_),
       kept_(bytes_, pins_, decisions_, offloading_, budget_, ledger_) {}

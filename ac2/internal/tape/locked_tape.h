@@ -16,7 +16,7 @@
 //   ByteLedger      what stats() says                            BudgetShare   what the budget is told
 //   TrashCan        what is freed once the lock is released      Observers     who watches
 //   ForeignCopies   what was read from memory of others   SharedStorages  what a region that is over shares with the
-//   program
+//   WholeValues     where held sparse tensors have bytes                  program
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -51,6 +51,7 @@
 #include "ac2/internal/tape/storage_index.h"
 #include "ac2/internal/tape/trash.h"
 #include "ac2/internal/tape/value_bytes.h"
+#include "ac2/internal/tape/whole_values.h"
 #include "ac2/trace_stats.h"
 
 namespace ac2::internal {
@@ -63,6 +64,7 @@ class LockedTape {
   StorageIndex& storages() { return storages_; }
   // Of a region that is over.
   SharedStorages& shared() { return shared_; }
+  const WholeValues& whole_values() const { return whole_values_; }
   Lifetimes& lifetimes() { return lifetimes_; }
   ValueBytes& bytes() { return bytes_; }
   Pins& pins() { return pins_; }
@@ -153,6 +155,7 @@ class LockedTape {
   BudgetShare budget_;
   ByteLedger ledger_;
   SharedStorages shared_;
+  WholeValues whole_values_;
   ValueBytes bytes_;
   Lifetimes lifetimes_;
   Pins pins_;

@@ -56,25 +56,31 @@ void check_offloaded_unchanged(const Value& value) {
 }
 
 void check_opaque_unchanged(const Value& value) {
+  if (!value.changed_outside()) {
+    return;
+  }
   const at::Tensor& held = value.opaque_form()->held;
-  TORCH_CHECK(
-      !value.changed_outside(), kModifiedInPlace, "a ", held.defined() ? held.toString() : "tensor", " ",
-      versions_text(value),
-      " An ac2 region holds such a tensor whole, and its ops wrote to it, or others did, before backward. Write to a "
-      "clone() of it or after backward, or save the results of the ops that read it (MUST_SAVE).");
+  throw ModifiedInPlace(
+      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
+      c10::str(
+          kModifiedInPlace, "a ", held.defined() ? held.toString() : "tensor", " ", versions_text(value),
+          " An ac2 region holds such a tensor whole. Its ops wrote to it, or others did, before backward. Write to "
+          "a clone() of it or after backward, or save the results of the ops that read it (MUST_SAVE)."),
+      value);
 }
 
 void check_parts_unchanged(const Value& value) {
   const OpaqueForm& form = *value.opaque_form();
-  if (form.sample == 0 || !form.held.defined()) {
+  if (form.sample == 0 || !form.held.defined() || parts_sample(*form.held.unsafeGetTensorImpl()) == form.sample) {
     return;
   }
-  TORCH_CHECK(
-      parts_sample(*form.held.unsafeGetTensorImpl()) == form.sample, kModifiedInPlace, "the values of a ",
-      form.held.toString(),
-      " are not those that the region has read. Something wrote to them after an op of the region had taken the "
-      "tensor, through values(), .data or the tensor that it was made of. Write to a clone() of it or after "
-      "backward, or save the results of the ops that read it (MUST_SAVE).");
+  throw ModifiedInPlace(
+      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
+      c10::str(kModifiedInPlace, "the values of a ", form.held.toString(),
+               " are not those that the region has read. Something wrote to them after an op of the region had taken "
+               "the tensor, through values(), .data or the tensor that it was made of. Write to a clone() of it or "
+               "after backward, or save the results of the ops that read it (MUST_SAVE)."),
+      value);
 }
 
 void check_read_again(const Node& node, const NodeInput& input, const at::Tensor& tensor) {

@@ -14,17 +14,15 @@
 #pragma once
 
 #include <c10/core/StorageImpl.h>
-#include <c10/util/SmallVector.h>
 
 #include <memory>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "ac2/internal/graph/value.h"
+#include "ac2/internal/tape/storage_tapes.h"
 
 namespace ac2::internal {
-
-class Tape;
 
 class SharedStorages {
  public:
@@ -66,7 +64,6 @@ class SharedStorages {
   absl::flat_hash_map<const c10::StorageImpl*, Shared> values_;
 };
 
-using SharingTapes = c10::SmallVector<std::shared_ptr<Tape>, 2>;
-SharingTapes tapes_sharing(const c10::StorageImpl* storage);
+StorageTapes::Found tapes_sharing(const c10::StorageImpl* storage);
 
 }  // namespace ac2::internal

@@ -225,8 +225,15 @@ C10_NOINLINE void StorageIndex::look_at_left() {
   left_.clear();
 }
 
-void StorageIndex::forget_opaque(const at::Tensor& tensor) {
-  if (const auto it = opaque_.find(tensor.unsafeGetTensorImpl()); it != opaque_.end()) {
+void StorageIndex::forget_opaque(const Value& value) {
+  c10::TensorImpl* tensor = value.opaque_form()->origin._unsafe_get_target();
+  if (const auto it = opaque_.find(tensor); it != opaque_.end() && it->second == &value) {
+    forget_opaque(tensor);
+  }
+}
+
+void StorageIndex::forget_opaque(c10::TensorImpl* tensor) {
+  if (const auto it = opaque_.find(tensor); it != opaque_.end()) {
     Value* value = it->second;
     opaque_.erase(it);
     lifetimes_.unref(value);
@@ -251,6 +258,7 @@ Value* StorageIndex::current_opaque(const at::Tensor& tensor, bool create) {
   form.origin = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
   form.sample = parts_sample(*impl);
   Value* value = lifetimes_.make_value();
+  whole_.add(value, form, *impl);
   value->set_form(std::move(form));
   value->versions_.note(tensor);
   opaque_.emplace(impl, value);

@@ -26,13 +26,20 @@
 #include "ac2/internal/tape/storage_map.h"
 #include "ac2/internal/tape/unpacked_storages.h"
 #include "ac2/internal/tape/value_bytes.h"
+#include "ac2/internal/tape/whole_values.h"
 
 namespace ac2::internal {
 
 class StorageIndex {
  public:
-  StorageIndex(Lifetimes& lifetimes, ValueBytes& bytes, Offloading& offloading, SharedStorages& shared)
-      : lifetimes_(lifetimes), bytes_(bytes), offloading_(offloading), shared_(shared), unpacked_(lifetimes) {}
+  StorageIndex(Lifetimes& lifetimes, ValueBytes& bytes, Offloading& offloading, SharedStorages& shared,
+               WholeValues& whole)
+      : lifetimes_(lifetimes),
+        bytes_(bytes),
+        offloading_(offloading),
+        shared_(shared),
+        whole_(whole),
+        unpacked_(lifetimes) {}
 
   // A saved value from outside is made if the tape does not know the tensor's storage, or if that has changed unseen.
   // `tensor` must be defined.
@@ -69,7 +76,9 @@ class StorageIndex {
   void was_left(const c10::StorageImpl* storage);
 
   // The same as forget() for a tensor without plain storage.
-  void forget_opaque(const at::Tensor& tensor);
+  void forget_opaque(const at::Tensor& tensor) { forget_opaque(tensor.unsafeGetTensorImpl()); }
+  // The same, if the index still has `value` for its tensor.
+  void forget_opaque(const Value& value);
 
   // A name may yet decide that a saved value is recomputed, so what computed a saved value is known even after it died.
   void set_names_decide(bool names_decide) { names_decide_ = names_decide; }
@@ -112,6 +121,7 @@ class StorageIndex {
   Value* add_outside(const at::Tensor& tensor);
   Value* add_without_offloading(const at::Tensor& tensor);
   Value* current_opaque(const at::Tensor& tensor, bool create);
+  void forget_opaque(c10::TensorImpl* tensor);
   void add_young(Value* value);
   void remove(Value* value);
   // False if somebody else has the value's storage.
@@ -130,6 +140,7 @@ class StorageIndex {
   ValueBytes& bytes_;
   Offloading& offloading_;
   SharedStorages& shared_;
+  WholeValues& whole_;
   StorageMap map_;
   UnpackedStorages unpacked_;
   c10::SmallVector<Value*, 8> dead_;  // that were in map_

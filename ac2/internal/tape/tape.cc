@@ -16,6 +16,7 @@ std::shared_ptr<Tape> Tape::make() {
   const Lock locked(*tape);
   locked->offloading().set_tape(tape);
   locked->shared().set_tape(tape);
+  tape->locked_.whole_values_.set_tape(tape);
   return tape;
 }
 

@@ -151,6 +151,7 @@ void ValueBytes::hold_whole_copy(Value* value, at::Tensor copy) {
     form->held = std::move(copy);
     value->versions_.release();
   });
+  whole_.remove(value, *form);
 }
 
 void ValueBytes::note_let_go(Value* value) {

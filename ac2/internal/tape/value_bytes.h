@@ -28,14 +28,15 @@
 #include "ac2/internal/tape/observers.h"
 #include "ac2/internal/tape/shared_storages.h"
 #include "ac2/internal/tape/trash.h"
+#include "ac2/internal/tape/whole_values.h"
 
 namespace ac2::internal {
 
 class ValueBytes {
  public:
-  ValueBytes(ByteLedger& ledger, BudgetShare& budget, TrashCan& trash, SharedStorages& shared,
+  ValueBytes(ByteLedger& ledger, BudgetShare& budget, TrashCan& trash, SharedStorages& shared, WholeValues& whole,
              const Observers& observers)
-      : ledger_(ledger), budget_(budget), trash_(trash), shared_(shared), observers_(observers) {}
+      : ledger_(ledger), budget_(budget), trash_(trash), shared_(shared), whole_(whole), observers_(observers) {}
 
   // From now on the tape holds the bytes that forward computed, which must still exist. A value with a form to be
   // packed in is then one of take_pending_packs(). Does nothing to a value that is held. A caller that has the value's
@@ -102,7 +103,12 @@ class ValueBytes {
   // lived.
   void original_died(Value* value);
   // The value is dying, and has no bytes any more.
-  void value_died(Value* value) { shared_.remove(value); }
+  void value_died(Value* value) {
+    shared_.remove(value);
+    if (OpaqueForm* form = value->changeable_opaque_form()) {
+      whole_.remove(value, *form);
+    }
+  }
   // The region has a collective that is replayed, or gathers parameters for replays. All processes must do the same, so
   // nothing that one of them may see and another not may decide on a replay from now on: which originals are there, and
   // who else has a storage, depends on threads of collectives, which let go of what they have sent at any time.
@@ -145,6 +151,7 @@ class ValueBytes {
   BudgetShare& budget_;
   TrashCan& trash_;
   SharedStorages& shared_;
+  WholeValues& whole_;
   const Observers& observers_;
   c10::SmallVector<Value*, 2> pending_packs_;
   c10::SmallVector<Value*, 2> let_go_;
