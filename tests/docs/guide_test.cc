@@ -148,6 +148,9 @@ TEST_F(GuideTest, OneOpThatIsTooLarge) {
       },
       {hidden, target}, {.chunks = 8, .reduce = "sum"});
   loss.backward();
+  const at::Tensor mean = ac2::linear_cross_entropy(hidden, vocabulary, target);
+  EXPECT_TRUE(at::allclose(mean * 16, loss));
+  mean.backward();
 }
 
 TEST_F(GuideTest, AKernelOfYourOwn) {

@@ -1,0 +1,201 @@
+#include "ac2/linear_cross_entropy.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+
+#include "ac2/scope.h"
+
+namespace ac2 {
+
+namespace {
+
+using Options = LinearCrossEntropyOptions;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+void check(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& target, const Options& options) {
+  TORCH_CHECK(input.defined() && weight.defined() && target.defined(),
+              "linear_cross_entropy was given an undefined input, weight or target.");
+  TORCH_CHECK(input.is_floating_point() && input.dim() > 0, "linear_cross_entropy: input is of ", input.scalar_type(),
+              " and ", input.sizes(), "; expected floating-point numbers [..., features].");
+  TORCH_CHECK(weight.dim() == 2 && weight.size(1) == input.size(-1), "linear_cross_entropy: weight is ", weight.sizes(),
+              "; expected [classes, ", input.size(-1), "], for an input of ", input.sizes(), ".");
+  TORCH_CHECK(target.scalar_type() == at::kLong, "linear_cross_entropy: target is of ", target.scalar_type(),
+              "; expected class indices, of Long. For probabilities use in_chunks() around linear() and "
+              "cross_entropy_loss().");
+  TORCH_CHECK(target.sizes() == input.sizes().slice(0, input.dim() - 1), "linear_cross_entropy: target is ",
+              target.sizes(), "; expected ", input.sizes().slice(0, input.dim() - 1), ", for an input of ",
+              input.sizes(), ".");
+  const auto check_by_class = [&](const at::Tensor& tensor, const char* name) {
+    TORCH_CHECK(!tensor.defined() || tensor.sizes() == weight.sizes().slice(0, 1), "linear_cross_entropy: ", name,
+                " is ", tensor.sizes(), "; expected ", weight.sizes().slice(0, 1), ", one number for each class.");
+  };
+  check_by_class(options.bias, "bias");
+  check_by_class(options.class_weights, "class_weights");
+  TORCH_CHECK(!options.class_weights.defined() || !options.class_weights.requires_grad(),
+              "linear_cross_entropy: class_weights requires a gradient, and none goes there. Give its detach().");
+  TORCH_CHECK(options.reduction == "mean" || options.reduction == "sum", "linear_cross_entropy: reduction is \"",
+              options.reduction, "\"; expected \"mean\" or \"sum\".");
+  TORCH_CHECK(options.label_smoothing >= 0 && options.label_smoothing <= 1, "linear_cross_entropy: label_smoothing is ",
+              options.label_smoothing, "; expected a number from 0 to 1.");
+  TORCH_CHECK(!options.chunks || *options.chunks > 0, "linear_cross_entropy: chunks must be a positive number, but is ",
+              *options.chunks, ".");
+}
+
+// What the sum of the losses is divided by.
+at::Tensor divisor(const at::Tensor& target, const Options& options) {
+  const at::Tensor counts = target.ne(options.ignore_index);
+  if (!options.class_weights.defined()) {
+    return counts.sum();
+  }
+  return at::where(counts, options.class_weights.index_select(0, at::where(counts, target, 0)), 0).sum();
+}
+
+// Sums of numbers of a half precision are float: those of losses would be infinite.
+at::ScalarType type_of_sums(at::ScalarType type) {
+  return type == at::kHalf || type == at::kBFloat16 ? at::kFloat : type;
+}
+
+// A sum over chunks, of the sizes of `like`.
+class Sum {
+ public:
+  explicit Sum(const at::Tensor& like)
+      : type_(like.scalar_type()), sum_(at::zeros(like.sizes(), like.options().dtype(type_of_sums(type_)))) {}
+  void add(const at::Tensor& part) { sum_.add_(part); }
+  // The product of two matrices. Without a result of its own where no types have to be changed.
+  void add_product(const at::Tensor& left, const at::Tensor& right) {
+    if (left.scalar_type() == sum_.scalar_type() && right.scalar_type() == sum_.scalar_type()) {
+      sum_.addmm_(left, right);
+    } else {
+      sum_.add_(left.mm(right));
+    }
+  }
+  at::Tensor take() const { return sum_.to(type_); }
+
+ private:
+  const at::ScalarType type_;
+  at::Tensor sum_;
+};
+
+// The sum of the losses, and the gradients of that sum; undefined for what wants none.
+class Computation {
+ public:
+  Computation(const at::Tensor& input, const at::Tensor& weight, const Options& options, bool input_wants,
+              bool weight_wants, bool bias_wants)
+      : weight_(weight), options_(options) {
+    if (input_wants) input_gradient_ = at::empty_like(input);
+    if (weight_wants) weight_gradient_.emplace(weight);
+    if (bias_wants) bias_gradient_.emplace(options.bias);
+  }
+
+  void add(const at::Tensor& input, const at::Tensor& target, int64_t first_row) {
+    at::Tensor logits = at::linear(input, weight_, options_.bias);
+    const bool wants = input_gradient_.defined() || weight_gradient_ || bias_gradient_;
+    logits.requires_grad_(wants);
+    at::Tensor loss;
+    {
+      const at::AutoGradMode mode(wants);
+      const at::Tensor of_rows = at::cross_entropy_loss(logits, target, options_.class_weights, at::Reduction::None,
+                                                        options_.ignore_index, options_.label_smoothing);
+      loss_type_ = of_rows.scalar_type();
+      loss = of_rows.sum(type_of_sums(loss_type_));
+    }
+    loss_ = loss_.defined() ? loss_ + loss.detach() : loss.detach();
+    if (wants) {
+      const at::Tensor gradient = torch::autograd::grad({loss}, {logits})[0];
+      loss.reset();
+      logits.reset();  // the products below need room
+      add_gradients(gradient, input, first_row);
+    }
+  }
+
+  // Divided by `total`, if that is defined.
+  at::Tensor take_loss(const at::Tensor& total) const {
+    return (total.defined() ? loss_ / total : loss_).to(loss_type_);
+  }
+  variable_list take_gradients() {
+    return {input_gradient_, weight_gradient_ ? weight_gradient_->take() : at::Tensor(),
+            bias_gradient_ ? bias_gradient_->take() : at::Tensor()};
+  }
+
+ private:
+  void add_gradients(const at::Tensor& gradient, const at::Tensor& input, int64_t first_row) {
+    if (input_gradient_.defined()) {
+      input_gradient_.narrow(0, first_row, input.size(0)).copy_(gradient.mm(weight_));
+    }
+    if (weight_gradient_) {
+      weight_gradient_->add_product(gradient.t(), input);
+    }
+    if (bias_gradient_) {
+      bias_gradient_->add(gradient.sum(0));
+    }
+  }
+
+  const at::Tensor weight_;
+  const Options& options_;
+  at::Tensor loss_;
+  at::ScalarType loss_type_ = at::kFloat;
+  at::Tensor input_gradient_;
+  std::optional<Sum> weight_gradient_;
+  std::optional<Sum> bias_gradient_;
+};
+
+class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> {
+ public:
+  // `input` is a matrix and `target` a vector. The bias is an argument of its own, because it has a gradient.
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias, const at::Tensor& target, const Options& options,
+                            bool wants_gradients) {
+    // A chunk's graph is gone before the next chunk, so that a region has nothing to do for it.
+    const DisableCheckpointing unrecorded;
+    const auto wants = [&](const at::Tensor& tensor) { return wants_gradients && tensor.requires_grad(); };
+    Computation computation(input, weight, options, wants(input), wants(weight), bias && wants(*bias));
+    const int64_t rows = input.size(0);
+    const int64_t in_chunk = options.chunks ? (rows + *options.chunks - 1) / *options.chunks : input.size(1);
+    int64_t row = 0;
+    do {
+      const int64_t count = std::min(std::max<int64_t>(in_chunk, 1), rows - row);
+      computation.add(input.narrow(0, row, count), target.narrow(0, row, count), row);
+      row += count;
+    } while (row < rows);
+
+    const at::Tensor total = options.reduction == "mean" ? divisor(target, options) : at::Tensor();
+    variable_list saved = computation.take_gradients();
+    saved.push_back(total);
+    context->save_for_backward(saved);
+    return computation.take_loss(total);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& of_loss) {
+    TORCH_CHECK(!at::GradMode::is_enabled(),
+                "linear_cross_entropy has made its gradients in forward, and has no second derivative. In place of it, "
+                "call in_chunks() with a function of linear() and cross_entropy_loss().");
+    const variable_list saved = context->get_saved_variables();
+    at::Tensor scale = of_loss[0];
+    if (const at::Tensor& total = saved[3]; total.defined()) {
+      // As PyTorch's: where nothing counts, the loss is not a number, and the gradients are 0.
+      scale = at::where(total == 0, at::zeros_like(scale), scale / total);
+    }
+    const auto scaled = [&](const at::Tensor& gradient) {
+      return gradient.defined() ? gradient * scale : at::Tensor();
+    };
+    return {scaled(saved[0]), scaled(saved[1]), scaled(saved[2]), {}, {}, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor linear_cross_entropy(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& target,
+                                const LinearCrossEntropyOptions& options) {
+  check(input, weight, target, options);
+  const auto bias = options.bias.defined() ? std::optional<at::Tensor>(options.bias) : std::nullopt;
+  return LinearCrossEntropy::apply(input.reshape({-1, input.size(-1)}), weight, bias, target.reshape({-1}), options,
+                                   at::GradMode::is_enabled());
+}
+
+}  // namespace ac2
