@@ -18,6 +18,7 @@
 //   plan.h                  what to keep, chosen for a whole step
 //   policy_instance.h       for policies that are made of policies
 //   nn/nn.h                 regions by module
+//   version.h               which ac2 this is
 #pragma once
 
 // The headers, in the order in which they are read.
@@ -39,4 +40,5 @@
 #include "ac2/plan.h"                  // IWYU pragma: export
 #include "ac2/policy_instance.h"       // IWYU pragma: export
 #include "ac2/nn/nn.h"                 // IWYU pragma: export
+#include "ac2/version.h"               // IWYU pragma: export
 // clang-format on

@@ -26,6 +26,8 @@ This page is written by `tools/api_page.py`, and a test holds it against the hea
 What the declarations do not say:
 
 - **Headers:** `ac2/ac2.h` has everything but the ready-made policies, which are in `policies/policies.h`.
+- **The version** is for the preprocessor in `AC2_VERSION_MAJOR`, `AC2_VERSION_MINOR` and `AC2_VERSION_PATCH` (`ac2/version.h`), too.
+  [stability.md](stability.md) says what a version promises.
 - **A policy** is a name (`"speed"`), a `CheckpointPolicy`, a form, one of `ac2::policies`, or a function. In C++ the function takes an
   `OpContext`; in Python it is `policy_fn(ctx, op, *args, **kwargs)`, as for PyTorch's selective checkpointing, and a list of ops to save is
   a policy too. The function returns a `CheckpointPolicy`, a bool (true saves), a form, or `SaveWithHooks`. `by_operator` marks a function

@@ -4,6 +4,7 @@ import ast
 import inspect
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -57,6 +58,16 @@ def test_another_torch_is_an_error_that_says_which_wheel_to_take(monkeypatch):
 def test_the_checked_torch_is_the_one_it_was_compiled_with():
     assert _torch_version.minor(_C.torch_version) == _torch_version.minor(_built_with.TORCH_VERSION)
     assert _torch_version.minor(torch.__version__) == _torch_version.minor(_C.torch_version)
+
+
+def test_headers_cmake_and_package_have_one_version():
+    root = pathlib.Path(__file__).parents[2]
+    header = (root / "ac2" / "version.h").read_text()
+    macros = re.findall(r"^#define AC2_VERSION_(MAJOR|MINOR|PATCH) (\d+)$", header, re.MULTILINE)
+    assert [name for name, _ in macros] == ["MAJOR", "MINOR", "PATCH"]
+    assert re.findall(r' kVersion = "(.*)";', header) == [ac2.__version__]
+    assert ".".join(number for _, number in macros) == ac2.__version__
+    assert re.findall(r"^project\(ac2 VERSION (\S+) ", (root / "CMakeLists.txt").read_text(), re.MULTILINE) == [ac2.__version__]
 
 
 def test_there_is_one_runtime_in_the_process():
