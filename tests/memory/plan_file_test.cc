@@ -245,6 +245,14 @@ TEST_F(PlanFileTest, AChangeOfAnyBitIsAnError) {
   EXPECT_NO_THROW(load_plan(path_));
 }
 
+// A list of entries that each new one is looked up in would take minutes for so many.
+TEST_F(PlanFileTest, AFileOfManyNamesIsReadAtOnce) {
+  save_plan(planner(inputs_).smallest().policy(), path_);
+  std::string names = "\"unknown\":{\"\":0";
+  for (int i = 0; i < 200'000; ++i) names += ",\"" + std::to_string(i) + "\":0";
+  EXPECT_THAT(error_with("\"calls\":", names + "},\"calls\":null,\"calls \":"), HasSubstr("\"calls\" is no array"));
+}
+
 TEST_F(PlanFileTest, ErrorsAreValidTextWhateverTheFileHas) {
   for (const char* const bytes : {"\xff\xfe", "{\"ac2_plan\":\"\xff\"}", "{\"ac2_plan\xff\":2}", "\x01"}) {
     write(bytes);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "ac2/names.h"
 #include "policies/policies.h"
 #include "tests/support/regions.h"
 
@@ -316,16 +318,27 @@ TEST_F(ReportTest, ATimelineThatBeginsLateBeginsWithWhatIsHeld) {
 
 TEST_F(ReportTest, NamesCannotBreakThePage) {
   const std::string name = "</script><b>\"\\ \xff";
+  at::Tensor y;
   std::shared_ptr<const Trace> trace;
   {
     PolicyScope scope(Policy::constant(CheckpointPolicy::MUST_SAVE).named(name), {.timeline = true});
     trace = scope.trace();
-    sample({4}).sin();
+    y = name_tensor(sample({4}).sin(), name).cos();
   }
   write_report(*trace, path_);
   const std::string page = read(path_);
   EXPECT_THAT(page, Not(HasSubstr("<b>\"")));
-  EXPECT_EQ(rows(data_of(page).at("regions").at(0), "scopes")[0].at("policy"), "</script><b>\"\\ \xef\xbf\xbd");
+  const std::string shown = "</script><b>\"\\ \xef\xbf\xbd";
+  const Json region = data_of(page).at("regions").at(0);
+  EXPECT_EQ(rows(region, "scopes")[0].at("policy"), shown);
+  const std::vector<Json> values = rows(region, "values");
+  EXPECT_TRUE(std::any_of(values.begin(), values.end(), [&](const Json& value) { return value.at("name") == shown; }));
+  // What makes elements or code of a text. The page's scripts make text of it.
+  for (const char* parser :
+       {"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "createContextualFragment", "DOMParser",
+        "srcdoc", "eval(", "new Function", "\"on", "javascript:"}) {
+    EXPECT_THAT(page, Not(HasSubstr(parser)));
+  }
   EXPECT_TRUE(Json::accept(to_chrome_trace(*trace)));
 }
 

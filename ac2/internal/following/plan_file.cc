@@ -19,8 +19,6 @@ namespace ac2::internal {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 std::string error_text() {
   return std::generic_category().message(errno);
 }
@@ -107,7 +105,7 @@ std::shared_ptr<const PlannedStep> read_plan(const std::string& path, const Form
   if (problem.empty()) {
     try {
       const std::string all = text.str();
-      const Json json = Json::parse(all);
+      const nlohmann::json json = nlohmann::json::parse(all);
       check_plan_version(json);
       TORCH_CHECK(is_whole(all), "it is damaged: its bytes do not have the checksum that it ends with. Plan again.");
       return plan_from_json(json, own);

@@ -22,7 +22,11 @@ namespace ac2::internal {
 
 namespace {
 
+// What is written has its entries in the order of plan_file.h.
 using Json = nlohmann::ordered_json;
+// What is read is looked up by name. In an ordered_json that takes time in the square of the number of entries, of
+// which a stranger's file may have any number.
+using ReadJson = nlohmann::json;
 
 constexpr int kVersion = 5;
 constexpr const char* kMark = "ac2_plan";
@@ -32,9 +36,9 @@ constexpr const char* kModelled = "modelled";
 constexpr const char* kMeasured = "measured";
 
 // A number or a text as it is; of arrays and objects, which have no bound, that they are one.
-std::string shown(const Json& json) {
+std::string shown(const ReadJson& json) {
   return json.is_structured() ? absl::StrCat("an ", json.type_name())
-                              : json.dump(-1, ' ', false, Json::error_handler_t::replace);
+                              : json.dump(-1, ' ', false, ReadJson::error_handler_t::replace);
 }
 
 // Each text once, in the order of its first use.
@@ -76,7 +80,7 @@ c10::OperatorHandle operator_named(const std::string& name) {
 }
 
 // JSON's numbers are checked by hand: nlohmann-json would read 1.5 as 1, and -1 as a huge size.
-int64_t whole_number(const Json& json, const char* what, int64_t least, int64_t most) {
+int64_t whole_number(const ReadJson& json, const char* what, int64_t least, int64_t most) {
   TORCH_CHECK(json.is_number_integer(), what, " is ", shown(json), "; expected a whole number.");
   // A number that does not fit into an int64_t is a number_unsigned, and too large for each of the limits.
   const bool fits =
@@ -116,7 +120,7 @@ FormPtr form_of(const std::string& name, const Forms& own) {
 
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
-double cost_in(const Json& json, const char* what) {
+double cost_in(const ReadJson& json, const char* what) {
   TORCH_CHECK(json.is_number() && std::isfinite(json.get<double>()) && json.get<double>() >= 0, what, " is ",
               shown(json), "; expected a number that is not negative.");
   return json.get<double>();
@@ -138,7 +142,7 @@ Json summary_to_json(const PlanSummary& summary) {
   return json;
 }
 
-PlanSummary summary_from_json(const Json& json) {
+PlanSummary summary_from_json(const ReadJson& json) {
   const auto number = [&](const char* name) { return whole_number(json.at(name), name, 0, kMost); };
   const auto if_there = [&](const char* name) {
     return json.contains(name) ? std::optional<int64_t>(number(name)) : std::nullopt;
@@ -150,7 +154,7 @@ PlanSummary summary_from_json(const Json& json) {
                       .forward_cost = cost_in(json.at("forward_cost"), "\"forward_cost\""),
                       .step_peak_bytes = if_there("step_peak_bytes"),
                       .step_start_bytes = if_there("step_start_bytes")};
-  for (const Json& use : json.at("uses")) {
+  for (const ReadJson& use : json.at("uses")) {
     TORCH_CHECK(use.is_array() && use.size() == 4, "the use of a form is ", shown(use),
                 "; expected a name, numbers of values and bytes, and a cost.");
     summary.uses.push_back({use[0].get<std::string>(), whole_number(use[1], "the values in a form", 0, kMost),
@@ -205,14 +209,14 @@ Json plan_to_json(const PlannedStep& plan) {
   return json;
 }
 
-void check_plan_version(const Json& json) {
+void check_plan_version(const ReadJson& json) {
   TORCH_CHECK(json.is_object() && json.contains(kMark), "it is no plan of ac2: it has no \"", kMark, "\".");
   const int64_t version = whole_number(json.at(kMark), "its version", 1, kMost);
   TORCH_CHECK(version == kVersion, "it is of version ", version, ", and this ac2 reads version ", kVersion,
               ". Plan again with this ac2.");
 }
 
-std::shared_ptr<const PlannedStep> plan_from_json(const Json& json, const Forms& own) {
+std::shared_ptr<const PlannedStep> plan_from_json(const ReadJson& json, const Forms& own) {
   auto plan = std::make_shared<PlannedStep>();
   plan->bytes = whole_number(json.at("bytes"), "\"bytes\"", 1, kMost);
   const auto costs = json.at("costs").get<std::string>();
@@ -220,7 +224,7 @@ std::shared_ptr<const PlannedStep> plan_from_json(const Json& json, const Forms&
               "\" or \"", kMeasured, "\".");
   plan->costs = costs == kModelled ? CostSource::kModelled : CostSource::kMeasured;
   if (json.contains("copies")) {
-    const Json& copies = json.at("copies");
+    const ReadJson& copies = json.at("copies");
     const auto bytes = [&](const char* name) { return whole_number(copies.at(name), name, 0, kMost); };
     plan->copies = OffloadOptions{.min_bytes = bytes("min_bytes"),
                                   .read_ahead_bytes = bytes("read_ahead_bytes"),
@@ -230,7 +234,7 @@ std::shared_ptr<const PlannedStep> plan_from_json(const Json& json, const Forms&
   plan->summary = summary_from_json(json.at("summary"));
 
   std::vector<c10::OperatorHandle> ops;
-  for (const Json& name : json.at("ops")) {
+  for (const ReadJson& name : json.at("ops")) {
     ops.push_back(operator_named(name.get<std::string>()));
   }
   struct Decision {
@@ -238,7 +242,7 @@ std::shared_ptr<const PlannedStep> plan_from_json(const Json& json, const Forms&
     uint8_t form = PlannedStep::kInNoForm;
   };
   std::vector<Decision> decisions;
-  for (const Json& decision : json.at("decisions")) {
+  for (const ReadJson& decision : json.at("decisions")) {
     if (!decision.is_object()) {
       decisions.push_back({.policy = decision_named(decision.get<std::string>())});
       continue;
@@ -247,9 +251,9 @@ std::shared_ptr<const PlannedStep> plan_from_json(const Json& json, const Forms&
     decisions.push_back({.form = static_cast<uint8_t>(plan->forms.size())});
     plan->forms.push_back(form_of(decision.at(kForm).get<std::string>(), own));
   }
-  const Json& calls = json.at("calls");
+  const ReadJson& calls = json.at("calls");
   TORCH_CHECK(calls.is_array(), "\"calls\" is no array.");
-  for (const Json& call : calls) {
+  for (const ReadJson& call : calls) {
     if (call.is_null()) {
       plan->calls.emplace_back();
       plan->decisions.push_back(CheckpointPolicy::PREFER_SAVE);
