@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the API reference with Doxygen into a folder (build/docs if none is given):   tools/docs.sh [FOLDER]
+# Builds the reference of C++ with Doxygen into a folder (build/docs if none is given):   tools/docs.sh [FOLDER]
 # Fails on any warning.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."

@@ -17,8 +17,14 @@ NOT_FOR_READERS = re.compile(r"^(NOLINT|IWYU|clang-format|---)")
 def escape(text):
     """Nothing is a command, a tag or emphasis; `code` stays code."""
     parts = text.split("`")
-    parts[::2] = [re.sub(r"([@\\<>&#*])", r"\\\1", part) for part in parts[::2]]
+    parts[::2] = [re.sub(r'"[^"]*"|[^"]+|"', escape_text, part) for part in parts[::2]]
     return "`".join(parts)
+
+
+def escape_text(found):
+    # Between quotation marks Doxygen takes no * for emphasis, and so no \* for one either.
+    is_quoted = found.group().startswith('"')
+    return re.sub(r"([@\\<>&#])" if is_quoted else r"([@\\<>&#*])", r"\\\1", found.group())
 
 
 def convert_block(lines, indent, is_banner):
