@@ -1,6 +1,7 @@
 // Trains a small GPT, character by character, on a text, with activation checkpointing.
 //
-//   train_gpt                                  two minutes on the C++ headers of LibTorch
+//   train_gpt                                  120 steps on the C++ headers of LibTorch
+//   train_gpt --steps=1200                     more of them
 //   train_gpt --text=book.txt --layers=8       on your own text
 //   train_gpt --policy=save_compute_intensive  saves matrix products and attention, recomputes the rest
 //   train_gpt --memory_budget=2MiB             keeps what fits into so many bytes, recomputes the rest
@@ -60,7 +61,7 @@ ABSL_FLAG(std::string, region, "block", "what one region lies around: block, ste
 ABSL_FLAG(bool, compare, false, "train the same steps under every policy and print one table");
 ABSL_FLAG(std::string, device, "cpu", "where to train: cpu, or cuda in a build for it (bazel run --config=cuda)");
 ABSL_FLAG(std::string, report, "", "write a page about one step's regions to this file");
-ABSL_FLAG(std::optional<int64_t>, steps, std::nullopt, "training steps; default: 1200, or 30 with --compare");
+ABSL_FLAG(std::optional<int64_t>, steps, std::nullopt, "training steps; default: 120, or 30 with --compare");
 ABSL_FLAG(int64_t, layers, 4, "Transformer blocks");
 ABSL_FLAG(int64_t, dim, 128, "channels");
 ABSL_FLAG(int64_t, heads, 4, "attention heads; must divide dim");
@@ -78,7 +79,7 @@ ABSL_FLAG(int64_t, sample, 400, "characters to write at the end");
 namespace gpt {
 namespace {
 
-constexpr int64_t kDefaultSteps = 1200;
+constexpr int64_t kDefaultSteps = 120;
 constexpr int64_t kDefaultCompareSteps = 30;
 constexpr double kTemperature = 0.8;
 

@@ -258,7 +258,7 @@ def parse_options(arguments):
     parser.add_argument("--region", default="block", choices=["block", "step"], help="what one region lies around")
     parser.add_argument("--compare", action="store_true", help="train the same steps under every policy and print one table")
     parser.add_argument("--report", default="", help="write a page about a step to this file")
-    parser.add_argument("--steps", type=int, default=None, help="default: 1200, or 30 with --compare")
+    parser.add_argument("--steps", type=int, default=None, help="default: 120, or 30 with --compare")
     for name, default, help in (("layers", 4, "Transformer blocks"), ("dim", 128, "channels"), ("heads", 4, "must divide dim"),
                                 ("context", 128, "characters seen at once"), ("batch", 8, "excerpts per step"),
                                 ("seed", 1, "of weights, batches and dropout"), ("threads", 0, "0: torch's own choice")):
@@ -267,7 +267,7 @@ def parse_options(arguments):
     parser.add_argument("--lr", type=float, default=3e-3)
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args(arguments)
-    options.steps = options.steps if options.steps is not None else 30 if options.compare else 1200
+    options.steps = options.steps if options.steps is not None else 30 if options.compare else 120
     for name in ("steps", "layers", "dim", "heads", "context", "batch"):
         if getattr(options, name) < 1:
             parser.error(f"--{name} is {getattr(options, name)}; it must be at least 1")
