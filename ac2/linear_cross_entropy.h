@@ -16,7 +16,7 @@
 // mean is divided by the count last, where plain autograd divides first.
 //
 // Method: P.-L. Hsu et al., "Liger Kernel: Efficient Triton Kernels for LLM Training", 2024, and
-// torch.nn.functional.linear_cross_entropy of newer PyTorch, for LibTorch from 2.7 on, on any device.
+// torch.nn.functional.linear_cross_entropy of PyTorch 2.15.
 //
 // Threads: any.
 #pragma once

@@ -37,7 +37,7 @@ WAYS = {
     "in_chunks, 16": in_chunks(16),
     "in_chunks, 64": in_chunks(64),
 }
-if hasattr(F, "linear_cross_entropy"):  # from torch 2.15 on
+if hasattr(F, "linear_cross_entropy"):  # torch 2.15 has it, 2.11 has not
     WAYS["PyTorch's, fused"] = lambda: F.linear_cross_entropy(
         hidden, words, target, reduction="sum", options=torch.nn.LinearCrossEntropyOptions()
     )
