@@ -212,9 +212,11 @@ TEST_F(FindLibtorchTest, AnInstalledPackageTakesNoOtherMinorRelease) {
   const std::string home = make_libtorch("mine", "2.11.0");
   EXPECT_EQ(find("", "--series 2.11 --no-fetch " + home), found(home, "2.11.0"));
   EXPECT_THAT(find("", "--series 2.12 --no-fetch " + home),
-              HasSubstr("is LibTorch 2.11.0: ac2 was built with LibTorch 2.12, and needs one of that"));
+              AllOf(HasSubstr("is LibTorch 2.11.0: ac2 was built with LibTorch 2.12, and needs one of that"),
+                    HasSubstr("the package of ac2 for LibTorch 2.11")));
   EXPECT_THAT(find("", "--series 2.12 --no-fetch " + folder_),
-              AllOf(HasSubstr("No LibTorch was found. Set LIBTORCH_HOME"), HasSubstr("pip install torch==2.12.1")));
+              AllOf(HasSubstr("No LibTorch was found. Set LIBTORCH_HOME"),
+                    HasSubstr("pip install torch==2.12.1: this ac2 was built with LibTorch 2.12")));
 }
 
 }  // namespace

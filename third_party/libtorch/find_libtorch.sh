@@ -94,7 +94,8 @@ why_not() {
   elif ! in_range "$version" && [ "$its_series" != 2.6 ]; then
     echo "is LibTorch $version: $range"
   elif [ -n "$series" ] && [ "$its_series" != "$series" ]; then
-    echo "is LibTorch $version: ac2 was built with LibTorch $series, and needs one of that"
+    echo "is LibTorch $version: ac2 was built with LibTorch $series, and needs one of that. Take a LibTorch $series, or the" \
+      "package of ac2 for LibTorch $its_series"
   elif [ -n "$asked" ] && [[ $version != "$pinned" && $version != "$pinned"+* ]]; then
     echo "is LibTorch $version: AC2_LIBTORCH_VERSION asks for $pinned"
   elif ! has_cxx11_abi "$home"; then
@@ -132,5 +133,6 @@ fi
 if [ -n "$pinned" ] && home="$(bash "$here/fetch_libtorch.sh" ${fetch:+--fetch} "$pinned")"; then
   found "$home"
 fi
+[ -z "$series" ] || range="this ac2 was built with LibTorch $series, and needs one of that"
 fail "No LibTorch was found. Set LIBTORCH_HOME to a directory with include/ and lib/ (an unpacked LibTorch, or" \
   ".../site-packages/torch), or pip install torch==${pinned:-$series.*}: $range."
