@@ -13,6 +13,10 @@ def ac2_repositories():
     Call it first in a WORKSPACE, so that Bazel's own suffix finds its repositories declared and downloads nothing.
     """
     offline_bazel_repositories()
+    ac2_own_repositories()
+
+def ac2_own_repositories():
+    """The same without what Bazel asks for itself: for extensions.bzl."""
     libtorch_configure(name = "libtorch")
     cuda_configure(name = "local_cuda")
     python_configure(name = "local_python")
