@@ -89,8 +89,8 @@ void check_read_again(const Node& node, const NodeInput& input, const at::Tensor
   }
   throw ModifiedInPlace(
       {__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
-      c10::str(kModifiedInPlace, what_it_is(*input.value), " of ", input.value->nbytes(),
-               " bytes holds other bytes than ", describe(node),
+      c10::str(kModifiedInPlace, what_it_is(*input.value), ", of sizes ", tensor.sizes(), " and dtype ",
+               tensor.scalar_type(), ", holds other bytes than ", describe(node),
                " has read. Something that no dispatcher sees has written to it since, such as a kernel that was given "
                "data_ptr(), so that a replay of the op would compute something else. Call ",
                spelled("ac2::expose(tensor)", "ac2.expose(tensor)"),
