@@ -151,6 +151,23 @@ TEST_F(OutOfMemoryTest, TheErrorNamesTheOpThatAsked) {
       << of_boxed;
 }
 
+TEST_F(OutOfMemoryTest, TheErrorOfAnOpThatComputesEachRowByItselfNamesInChunks) {
+  const at::Tensor rows = sample({64, 8}), words = sample({8, 256}), scores = sample({64, 256});
+  PolicyScope scope("must_save_all");
+  const at::Tensor held = sines(sample({kElements}), 3);
+  const LimitedAllocator::Limit limit(memory_, 0);
+  constexpr const char* kAdvice =
+      "Each row of its result is computed by itself: in 2 chunks of rows, by ac2::in_chunks";
+  const std::string of_product = error_of([&] { at::mm(rows, words); });
+  EXPECT_EQ(count(of_product, kAdvice), 1) << of_product;
+  EXPECT_EQ(count(of_product, "it would ask for 32.00 KiB at a time."), 1) << of_product;
+  EXPECT_EQ(count(error_of([&] { at::log_softmax(scores, 1); }), kAdvice), 1);
+  for (const std::string& error : {error_of([&] { at::log_softmax(scores, 0); }), error_of([&] { scores.cumsum(0); }),
+                                   error_of([&] { at::mm(rows.slice(0, 0, 1), words); })}) {
+    EXPECT_EQ(count(error, "in_chunks"), 0) << error;
+  }
+}
+
 // Each loss that is kept keeps its graph. What they have in common from outside joins none.
 TEST_F(OutOfMemoryTest, TheErrorCountsTheGraphsForWhichValuesAreHeld) {
   at::Tensor x = sample({kElements});

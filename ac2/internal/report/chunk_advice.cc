@@ -1,0 +1,71 @@
+#include "ac2/internal/report/chunk_advice.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "ac2/internal/libtorch/spelling.h"
+#include "ac2/internal/report/units.h"
+
+namespace ac2::internal {
+
+namespace {
+
+// An op that computes each row of its result from one row of an argument, and from what all rows share.
+struct ByRows {
+  std::string_view op;
+  size_t argument;
+  size_t mixes_along = kNothing;  // the argument with the dimension along which rows are mixed
+
+  static constexpr size_t kNothing = ~size_t{0};
+};
+
+constexpr ByRows kByRows[] = {{"aten::mm", 0},          {"aten::addmm", 1},       {"aten::bmm", 0},
+                              {"aten::baddbmm", 1},     {"aten::linear", 0},      {"aten::matmul", 0},
+                              {"aten::convolution", 0}, {"aten::_softmax", 0, 1}, {"aten::_log_softmax", 0, 1}};
+
+// The logits, their logarithms and the gradient of both are there at once in backward.
+constexpr int64_t kAtOnce = 3;
+
+// The tensor whose rows are computed apart; undefined if there is none, or rows may be mixed.
+at::Tensor cut_by_rows(const FailedCall& call) {
+  const auto* const found = std::find_if(std::begin(kByRows), std::end(kByRows),
+                                         [&](const ByRows& by_rows) { return by_rows.op == call.op; });
+  if (found == std::end(kByRows) || found->argument >= call.arguments.size() ||
+      !call.arguments[found->argument].isTensor()) {
+    return {};
+  }
+  at::Tensor tensor = call.arguments[found->argument].toTensor();
+  if (!tensor.defined() || tensor.dim() < 2) {
+    return {};
+  }
+  if (found->mixes_along != ByRows::kNothing) {
+    const c10::IValue& dim = call.arguments[found->mixes_along];
+    if (!dim.isInt() || dim.toInt() == 0 || dim.toInt() == -tensor.dim()) {
+      return {};
+    }
+  }
+  return tensor;
+}
+
+}  // namespace
+
+std::string chunk_advice(const FailedCall& call, int64_t asked, int64_t room_on_cpu) {
+  const at::Tensor tensor = cut_by_rows(call);
+  const int64_t rows = tensor.defined() ? tensor.size(0) : 0;
+  if (rows < 2 || asked <= 0) {
+    return "";
+  }
+  const bool is_room_known = tensor.is_cpu() && room_on_cpu != kNotKnown;
+  const int64_t needed = is_room_known ? kAtOnce * asked / std::max<int64_t>(room_on_cpu, 1) + 1 : 2;
+  const int64_t chunks = std::clamp<int64_t>(needed, 2, rows);
+  return absl::StrCat("Each row of its result is computed by itself: in ", chunks, " chunks of rows, by ",
+                      spelled("ac2::in_chunks", "ac2.in_chunks"),
+                      " around this op and those after it, it would ask for ", bytes_text(asked / chunks),
+                      " at a time.");
+}
+
+}  // namespace ac2::internal
