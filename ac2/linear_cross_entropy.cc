@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "ac2/scope.h"
 
@@ -47,13 +48,20 @@ void check(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& 
               *options.chunks, ".");
 }
 
-// What the sum of the losses is divided by.
-at::Tensor divisor(const at::Tensor& target, const Options& options) {
+// What the sum of the losses is divided by, and what its gradients are: where no row counts, the loss is no number, and
+// the gradients are 0, as PyTorch's.
+struct Divisors {
+  at::Tensor of_loss;
+  at::Tensor of_gradients;
+};
+
+Divisors divisors(const at::Tensor& target, const Options& options) {
   const at::Tensor counts = target.ne(options.ignore_index);
-  if (!options.class_weights.defined()) {
-    return counts.sum();
-  }
-  return at::where(counts, options.class_weights.index_select(0, at::where(counts, target, 0)), 0).sum();
+  const at::Tensor total =
+      options.class_weights.defined()
+          ? at::where(counts, options.class_weights.index_select(0, at::where(counts, target, 0)), 0).sum()
+          : counts.sum().to(at::kFloat);
+  return {total, total.masked_fill(counts.any().logical_not(), std::numeric_limits<double>::infinity())};
 }
 
 // Sums of numbers of a half precision are float: those of losses would be infinite.
@@ -65,7 +73,7 @@ at::ScalarType type_of_sums(at::ScalarType type) {
 class Sum {
  public:
   explicit Sum(const at::Tensor& like)
-      : type_(like.scalar_type()), sum_(at::zeros(like.sizes(), like.options().dtype(type_of_sums(type_)))) {}
+      : sum_(at::zeros(like.sizes(), like.options().dtype(type_of_sums(like.scalar_type())))) {}
   void add(const at::Tensor& part) { sum_.add_(part); }
   // The product of two matrices. Without a result of its own where no types have to be changed.
   void add_product(const at::Tensor& left, const at::Tensor& right) {
@@ -75,10 +83,10 @@ class Sum {
       sum_.add_(left.mm(right));
     }
   }
-  at::Tensor take() const { return sum_.to(type_); }
+  // In the type of sums: before it is divided, it may not fit into that of `like`.
+  at::Tensor take() const { return sum_; }
 
  private:
-  const at::ScalarType type_;
   at::Tensor sum_;
 };
 
@@ -145,6 +153,9 @@ class Computation {
   std::optional<Sum> bias_gradient_;
 };
 
+constexpr const char* kWeightType = "weight_type";
+constexpr const char* kBiasType = "bias_type";
+
 class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> {
  public:
   // `input` is a matrix and `target` a vector. The bias is an argument of its own, because it has a gradient.
@@ -164,11 +175,13 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
       row += count;
     } while (row < rows);
 
-    const at::Tensor total = options.reduction == "mean" ? divisor(target, options) : at::Tensor();
+    const Divisors by = options.reduction == "mean" ? divisors(target, options) : Divisors();
     variable_list saved = computation.take_gradients();
-    saved.push_back(total);
+    saved.push_back(by.of_gradients);
     context->save_for_backward(saved);
-    return computation.take_loss(total);
+    context->saved_data[kWeightType] = static_cast<int64_t>(weight.scalar_type());
+    context->saved_data[kBiasType] = static_cast<int64_t>(bias ? bias->scalar_type() : weight.scalar_type());
+    return computation.take_loss(by.of_loss);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& of_loss) {
@@ -176,15 +189,15 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
                 "linear_cross_entropy has made its gradients in forward, and has no second derivative. In place of it, "
                 "call in_chunks() with a function of linear() and cross_entropy_loss().");
     const variable_list saved = context->get_saved_variables();
-    at::Tensor scale = of_loss[0];
-    if (const at::Tensor& total = saved[3]; total.defined()) {
-      // As PyTorch's: where nothing counts, the loss is not a number, and the gradients are 0.
-      scale = at::where(total == 0, at::zeros_like(scale), scale / total);
-    }
+    const at::Tensor scale = saved[3].defined() ? of_loss[0] / saved[3] : of_loss[0];
     const auto scaled = [&](const at::Tensor& gradient) {
       return gradient.defined() ? gradient * scale : at::Tensor();
     };
-    return {scaled(saved[0]), scaled(saved[1]), scaled(saved[2]), {}, {}, {}};
+    const auto scaled_to = [&](const at::Tensor& gradient, const char* type) {
+      return gradient.defined() ? scaled(gradient).to(static_cast<at::ScalarType>(context->saved_data[type].toInt()))
+                                : at::Tensor();
+    };
+    return {scaled(saved[0]), scaled_to(saved[1], kWeightType), scaled_to(saved[2], kBiasType), {}, {}, {}};
   }
 };
 
@@ -194,8 +207,8 @@ at::Tensor linear_cross_entropy(const at::Tensor& input, const at::Tensor& weigh
                                 const LinearCrossEntropyOptions& options) {
   check(input, weight, target, options);
   const auto bias = options.bias.defined() ? std::optional<at::Tensor>(options.bias) : std::nullopt;
-  return LinearCrossEntropy::apply(input.reshape({-1, input.size(-1)}), weight, bias, target.reshape({-1}), options,
-                                   at::GradMode::is_enabled());
+  const at::Tensor rows = input.dim() == 1 ? input.unsqueeze(0) : input.flatten(0, -2);
+  return LinearCrossEntropy::apply(rows, weight, bias, target.reshape({-1}), options, at::GradMode::is_enabled());
 }
 
 }  // namespace ac2

@@ -6,14 +6,15 @@
 //
 // Forward makes the logits of a few rows, their loss and its gradients, and lets go of these logits. Backward scales
 // the gradients. So all logits together are never there, the logits of a row are made once, and backward makes none.
-// Between the two the gradients of what requires one are held: as many bytes as these tensors take. in_chunks() with
-// the same function holds less, takes longer, and has second derivatives.
+// Between the two the gradients of what requires one are held: as many bytes as these tensors take, and twice as many of
+// a weight in half precision, whose gradient is added up in float. in_chunks() with the same function holds less, takes
+// longer, and has second derivatives; neither has forward-mode derivatives. A write to a tensor between forward and
+// backward changes nothing, and is no error.
 //
 // Inside a region the gradients are held too, whatever policies say, and nothing of this is computed again.
 //
 // Bits: sums over rows, and so the loss and the gradients of the weight and the bias, differ from plain ones by the
-// order of additions. The gradients of a weight and a bias of a half precision are added up in float. The gradient of a
-// mean is divided by the count last, where plain autograd divides first.
+// order of additions. The gradient of a mean is divided by the count last, where plain autograd divides first.
 //
 // Method: P.-L. Hsu et al., "Liger Kernel: Efficient Triton Kernels for LLM Training", 2024, and
 // torch.nn.functional.linear_cross_entropy of PyTorch 2.15.

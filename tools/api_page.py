@@ -47,8 +47,7 @@ What the declarations do not say:
   `off_under_no_grad`. `keep_output` and `offload_inputs` are C++'s alone.
 - **`ac2.checkpoint`** as a decorator needs parentheses: `@ac2.checkpoint()`.
 - **In one language only:** in Python `report`, `last_trace`, `managed_elsewhere`, `patch_torch_checkpoint`,
-  `create_selective_checkpoint_contexts`; in C++ `find_checkpointing`, `ModuleSelector`, `Policy::with_names`, `Policy::factory` and
-  `linear_cross_entropy`, for which PyTorch 2.15 has `F.linear_cross_entropy`.
+  `create_selective_checkpoint_contexts`; in C++ `find_checkpointing`, `ModuleSelector`, `Policy::with_names` and `Policy::factory`.
 """
 
 

@@ -157,6 +157,17 @@ def in_chunks(
     fn: Callable[..., Any], tensors: List[torch.Tensor], dim: int, chunks: Optional[int], bytes: Optional[int], reduce: str
 ) -> Any: ...
 
+def linear_cross_entropy(
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    target: torch.Tensor,
+    bias: Optional[torch.Tensor],
+    class_weights: Optional[torch.Tensor],
+    reduction: str,
+    ignore_index: int,
+    label_smoothing: float,
+    chunks: Optional[int],
+) -> torch.Tensor: ...
 def add_replayable(name: str) -> None: ...
 def call_replayable(
     name: str,

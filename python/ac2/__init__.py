@@ -48,7 +48,7 @@ if not _is_launching:
         checkpoint_sequential,
         create_selective_checkpoint_contexts,
     )
-    from ac2._chunks import in_chunks
+    from ac2._chunks import in_chunks, linear_cross_entropy
     from ac2._form import Form
     from ac2._modules import apply_checkpointing, checkpoint_wrapper, last_trace, remove_checkpointing
     from ac2._notebook import load_ipython_extension, unload_ipython_extension
@@ -113,6 +113,7 @@ __all__ = [
     "is_checkpoint_enabled",
     "is_recomputing",
     "last_trace",
+    "linear_cross_entropy",
     "live_node_count",
     "load_ipython_extension",
     "load_plan",

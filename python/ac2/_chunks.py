@@ -58,3 +58,50 @@ def in_chunks(
     watch_python()
     most = None if bytes is None else as_bytes(bytes, "bytes")
     return _C.in_chunks(fn, list(tensors), dim, chunks, most, reduce or "")
+
+
+def linear_cross_entropy(
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    target: torch.Tensor,
+    *,
+    bias: Optional[torch.Tensor] = None,
+    class_weights: Optional[torch.Tensor] = None,
+    reduction: str = "mean",
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    chunks: Optional[int] = None,
+) -> torch.Tensor:
+    """``F.cross_entropy(F.linear(input, weight, bias), target)``, of whose logits a few rows are there at a time.
+
+        loss = ac2.linear_cross_entropy(hidden, vocabulary, target)
+
+    Forward makes the logits of a few rows, their loss and its gradients; backward scales the gradients, and makes no logits.
+    Between the two the gradients of what requires one are held, inside a region under every policy too. :func:`in_chunks`
+    with the same function holds less, takes longer, and has second derivatives. Sums over rows differ from plain ones by the
+    order of additions; those of half precision are added up in float.
+
+    Args:
+        input: [..., features].
+        weight: [classes, features].
+        target: [...], class indices (int64).
+        bias: [classes].
+        class_weights: [classes]; no gradient goes there.
+        reduction: "mean" over the rows that are not ignored, or "sum".
+        ignore_index: a target that does not count.
+        label_smoothing: from 0 to 1.
+        chunks: how many. None: of as many rows as a row of ``input`` has numbers.
+
+    Raises:
+        TypeError: what should be a tensor is none.
+        RuntimeError: other types and shapes, options out of their range, and a backward with ``create_graph``.
+    """
+    named = {"input": input, "weight": weight, "target": target, "bias": bias, "class_weights": class_weights}
+    for name, value in named.items():
+        if not isinstance(value, torch.Tensor) and not (value is None and name in ("bias", "class_weights")):
+            raise TypeError(f"linear_cross_entropy: {name} is {value!r}; expected a tensor.")
+    if isinstance(chunks, bool) or not (chunks is None or isinstance(chunks, int)):
+        raise TypeError(f"linear_cross_entropy: chunks is {chunks!r}; expected a whole number.")
+    return _C.linear_cross_entropy(
+        input, weight, target, bias, class_weights, str(reduction), ignore_index, label_smoothing, chunks
+    )

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ac2/in_chunks.h"
+#include "ac2/linear_cross_entropy.h"
 #include "python/binding/errors.h"
 
 namespace ac2::python {
@@ -66,11 +67,27 @@ py::object in_chunks(const py::function& fn, const Tensors& tensors, int64_t dim
                                                                      : py::object(py::tuple(py::cast(results)));
 }
 
+at::Tensor loss_of_rows(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& target,
+                        std::optional<at::Tensor> bias, std::optional<at::Tensor> class_weights, std::string reduction,
+                        int64_t ignore_index, double label_smoothing, std::optional<int64_t> chunks) {
+  const py::gil_scoped_release no_gil;
+  return linear_cross_entropy(input, weight, target,
+                              {.bias = bias.value_or(at::Tensor()),
+                               .class_weights = class_weights.value_or(at::Tensor()),
+                               .reduction = std::move(reduction),
+                               .ignore_index = ignore_index,
+                               .label_smoothing = label_smoothing,
+                               .chunks = chunks});
+}
+
 }  // namespace
 
 void add_chunks(py::module_& module) {
   module.def("in_chunks", &in_chunks, py::arg("fn"), py::arg("tensors"), py::arg("dim"), py::arg("chunks"),
              py::arg("bytes"), py::arg("reduce"));
+  module.def("linear_cross_entropy", &loss_of_rows, py::arg("input"), py::arg("weight"), py::arg("target"),
+             py::arg("bias"), py::arg("class_weights"), py::arg("reduction"), py::arg("ignore_index"),
+             py::arg("label_smoothing"), py::arg("chunks"));
 }
 
 }  // namespace ac2::python

@@ -84,3 +84,33 @@ def test_wrong_use_is_an_error_that_says_what_was_expected():
         with pytest.raises(kind, match=match):
             call()
     assert ac2.live_node_count() == 0 and not ac2.is_checkpoint_enabled()
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("chunks", [None, 1, 3])
+def test_a_linear_cross_entropy_is_plain_but_for_the_order_of_additions(chunks, smoothing):
+    hidden, words, bias = (torch.randn(*shape, dtype=torch.double, requires_grad=True) for shape in ((2, 6, 4), (32, 4), (32,)))
+    target = torch.arange(12).view(2, 6)
+    target[1, 2] = -1
+    loss = ac2.linear_cross_entropy(
+        hidden, words, target, bias=bias, ignore_index=-1, label_smoothing=smoothing, chunks=chunks
+    )
+    plain = torch.nn.functional.cross_entropy(
+        torch.nn.functional.linear(hidden, words, bias).flatten(0, 1), target.flatten(), ignore_index=-1, label_smoothing=smoothing
+    )
+    torch.testing.assert_close(loss, plain)
+    with_gradients = (hidden, words, bias)
+    for found, expected in zip(torch.autograd.grad(loss, with_gradients), torch.autograd.grad(plain, with_gradients)):
+        torch.testing.assert_close(found, expected)
+
+
+def test_wrong_use_of_linear_cross_entropy_is_an_error_that_says_what_was_expected():
+    hidden, words, target = torch.ones(4, 3), torch.ones(5, 3), torch.zeros(4, dtype=torch.long)
+    for kind, match, call in [
+        (TypeError, "target is 3; expected a tensor", lambda: ac2.linear_cross_entropy(hidden, words, 3)),
+        (TypeError, "chunks is 1.5", lambda: ac2.linear_cross_entropy(hidden, words, target, chunks=1.5)),
+        (RuntimeError, "expected class indices", lambda: ac2.linear_cross_entropy(hidden, words, target.float())),
+        (RuntimeError, 'reduction is "none"', lambda: ac2.linear_cross_entropy(hidden, words, target, reduction="none")),
+    ]:
+        with pytest.raises(kind, match=match):
+            call()

@@ -508,6 +508,20 @@ TEST_F(WritesUntilBackwardTest, ASparseTensorIsCopiedOnceAndOnlyWhereAnOpMayStil
   }
 }
 
+TEST_F(WritesUntilBackwardTest, ASparseTensorWhoseValuesLostTheirMemoryIsAnError) {
+  const at::Tensor values = at::linspace(1, 4, 4), x = at::ones({4, 4}).requires_grad_();
+  const at::Tensor places = at::arange(4, at::kLong);
+  const at::Tensor tensor = at::sparse_coo_tensor(at::stack({places, places}), values, {4, 4});
+  at::Tensor y;
+  {
+    const PolicyScope scope("recompute_all");
+    y = x * tensor.to_dense().sin();
+  }
+  values.storage().unsafeGetStorageImpl()->set_data_ptr({});
+  values.storage().set_nbytes(0);
+  expect_error([&] { gradients_of({y}, {x}); }, {kModified});
+}
+
 TEST_F(WritesUntilBackwardTest, AWriteToASparseTensorThatAutogradHasSavedIsAnErrorAsInPlainAutograd) {
   const at::Tensor tensor = whole_tensors()[0].make();
   const at::Tensor x = at::ones({4, 3}).requires_grad_();

@@ -17,7 +17,12 @@ uint32_t sample_of_part(const at::Tensor& part) {
   if (!part.defined() || !part.is_cpu() || !part.has_storage() || !part.is_contiguous()) {
     return 0;
   }
-  return byte_sample(part.const_data_ptr(), static_cast<size_t>(part.numel()) * part.itemsize());
+  const size_t nbytes = static_cast<size_t>(part.numel()) * part.itemsize();
+  // The program may have made the storage smaller, which the tensor does not say.
+  if (part.storage().nbytes() < static_cast<size_t>(part.storage_offset()) * part.itemsize() + nbytes) {
+    return 0;
+  }
+  return byte_sample(part.const_data_ptr(), nbytes);
 }
 
 // 0 if one of both is not known.
