@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "ac2/scope.h"
@@ -79,6 +80,10 @@ class Sum {
   void add_product(const at::Tensor& left, const at::Tensor& right) {
     if (left.scalar_type() == sum_.scalar_type() && right.scalar_type() == sum_.scalar_type()) {
       sum_.addmm_(left, right);
+    } else if (left.scalar_type() == at::kHalf) {
+      // What is added up within the product must fit into half precision. Powers of two change no digits.
+      const auto parts = static_cast<double>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(right.size(0), 1))));
+      sum_.add_(left.mul(1 / parts).mm(right), parts);
     } else {
       sum_.add_(left.mm(right));
     }
@@ -140,7 +145,7 @@ class Computation {
       weight_gradient_->add_product(gradient.t(), input);
     }
     if (bias_gradient_) {
-      bias_gradient_->add(gradient.sum(0));
+      bias_gradient_->add(gradient.sum(0, /*keepdim=*/false, type_of_sums(gradient.scalar_type())));
     }
   }
 
@@ -152,6 +157,9 @@ class Computation {
   std::optional<Sum> weight_gradient_;
   std::optional<Sum> bias_gradient_;
 };
+
+// In a chunk of which nobody has said how large it is: ops on fewer rows take as long.
+constexpr int64_t kLeastRows = 64;
 
 constexpr const char* kWeightType = "weight_type";
 constexpr const char* kBiasType = "bias_type";
@@ -167,7 +175,8 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
     const auto wants = [&](const at::Tensor& tensor) { return wants_gradients && tensor.requires_grad(); };
     Computation computation(input, weight, options, wants(input), wants(weight), bias && wants(*bias));
     const int64_t rows = input.size(0);
-    const int64_t in_chunk = options.chunks ? (rows + *options.chunks - 1) / *options.chunks : input.size(1);
+    const int64_t in_chunk =
+        options.chunks ? (rows + *options.chunks - 1) / *options.chunks : std::max(input.size(1), kLeastRows);
     int64_t row = 0;
     do {
       const int64_t count = std::min(std::max<int64_t>(in_chunk, 1), rows - row);

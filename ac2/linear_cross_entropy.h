@@ -6,10 +6,10 @@
 //
 // Forward makes the logits of a few rows, their loss and its gradients, and lets go of these logits. Backward scales
 // the gradients. So all logits together are never there, the logits of a row are made once, and backward makes none.
-// Between the two the gradients of what requires one are held: as many bytes as these tensors take, and twice as many of
-// a weight in half precision, whose gradient is added up in float. in_chunks() with the same function holds less, takes
-// longer, and has second derivatives; neither has forward-mode derivatives. A write to a tensor between forward and
-// backward changes nothing, and is no error.
+// Between the two the gradients of what requires one are held: as many bytes as these tensors take, and twice as many
+// of a weight in half precision, whose gradient is added up in float. in_chunks() with the same function holds less,
+// takes longer, and has second derivatives; neither has forward-mode derivatives. A write to a tensor between forward
+// and backward changes nothing, and is no error.
 //
 // Inside a region the gradients are held too, whatever policies say, and nothing of this is computed again.
 //
@@ -36,7 +36,7 @@ struct LinearCrossEntropyOptions {
   std::string reduction = "mean";      // over the rows that are not ignored; or "sum"
   int64_t ignore_index = -100;         // a target that does not count
   double label_smoothing = 0;          // from 0 to 1
-  std::optional<int64_t> chunks = {};  // unset: of as many rows as a row of `input` has numbers
+  std::optional<int64_t> chunks = {};  // unset: of as many rows as a row of `input` has numbers, at least 64
 };
 
 // `input` is [..., features], `weight` [classes, features], and `target` [...] class indices (int64). Returns a scalar.

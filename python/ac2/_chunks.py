@@ -90,7 +90,7 @@ def linear_cross_entropy(
         reduction: "mean" over the rows that are not ignored, or "sum".
         ignore_index: a target that does not count.
         label_smoothing: from 0 to 1.
-        chunks: how many. None: of as many rows as a row of ``input`` has numbers.
+        chunks: how many. None: of as many rows as a row of ``input`` has numbers, and at least 64.
 
     Raises:
         TypeError: what should be a tensor is none.
