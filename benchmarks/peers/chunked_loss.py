@@ -30,12 +30,19 @@ def in_chunks(count):
     return lambda: ac2.in_chunks(loss_of, hidden, target, chunks=count, reduce="sum")
 
 
+def fused(count):
+    return lambda: ac2.linear_cross_entropy(hidden, words, target, reduction="sum", chunks=count)
+
+
 WAYS = {
     "plain": lambda: loss_of(hidden, target),
     "ac2.checkpoint": lambda: ac2.checkpoint(loss_of, hidden, target),
     "in_chunks, 4": in_chunks(4),
     "in_chunks, 16": in_chunks(16),
     "in_chunks, 64": in_chunks(64),
+    "ac2's, fused, 4": fused(4),
+    "ac2's, fused, 16": fused(16),
+    "ac2's, fused": fused(None),
 }
 if hasattr(F, "linear_cross_entropy"):  # torch 2.15 has it, 2.11 has not
     WAYS["PyTorch's, fused"] = lambda: F.linear_cross_entropy(
