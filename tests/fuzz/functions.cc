@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <stdexcept>
 
+#include "ac2/scope.h"
 #include "tests/fuzz/regions_switch.h"
 #include "tests/support/regions.h"
 #include "tests/support/side_stream.h"
@@ -171,10 +172,15 @@ void Buffer::fill(int number) {
   memory_->bytes.fill(static_cast<uint8_t>(64 * number));
 }
 
-Grids::Grids()
-    : coordinates_(at::eye(4).to_sparse()),
-      rows_(at::eye(4).to_sparse_csr()),
-      quantised_(at::quantize_per_tensor(at::eye(4), 0.25, 0, at::kQInt8)) {}
+Grids::Grids() {
+  // As what was there before the program, wherever the first of its steps that wants them is.
+  const DisableCheckpointing unrecorded;
+  const c10::InferenceMode no_inference(false);
+  const at::Tensor eye = at::eye(4, at::kFloat);
+  coordinates_ = eye.to_sparse();
+  rows_ = eye.to_sparse_csr();
+  quantised_ = at::quantize_per_tensor(eye, 0.25, 0, at::kQInt8);
+}
 
 at::Tensor Grids::dense(int kind) const {
   switch (kind) {
@@ -196,7 +202,7 @@ void Grids::write(int kind, int way) {
     (way == 0   ? quantised_
      : way == 1 ? quantised_.variable_data()
                 : quantised_[1])
-        .copy_(at::full({}, 0.5 + way).expand(way == 2 ? at::IntArrayRef({4}) : at::IntArrayRef({4, 4})));
+        .copy_(at::full({}, 0.5 + way, at::kFloat).expand(way == 2 ? at::IntArrayRef({4}) : at::IntArrayRef({4, 4})));
   }
 }
 

@@ -58,7 +58,7 @@ class Machine {
   // `buffer` in the source.
   Buffer& buffer() { return buffer_; }
   // `grids` in the source.
-  Grids& grids() { return grids_; }
+  Grids& grids() { return grids_ ? *grids_ : grids_.emplace(); }
 
   // Variables that are made from here on are made by the step with this seed.
   void begin_step(uint32_t seed);
@@ -128,8 +128,8 @@ class Machine {
   std::vector<std::string>* source_;
   const Limits limits_;
   Buffer buffer_;
-  Grids grids_;
-  const Tensors inputs_;  // if they must not be hooked
+  std::optional<Grids> grids_;  // most programs have no use for them
+  const Tensors inputs_;        // if they must not be hooked
   std::vector<Variable> variables_;
   int names_ = 0;
   int regions_begun_ = 0;
