@@ -11,6 +11,23 @@
 
 namespace ac2::internal {
 
+namespace {
+
+// Without a reference to the graph, which would keep itself alive. LibTorch allocates memory for the alias of a sparse
+// tensor, and this is the middle of a recording, which no error may leave: a leaf has no graph, and does instead.
+at::Tensor alias_to_hold(const at::Tensor& tensor) {
+  try {
+    return tensor.variable_data();
+  } catch (const c10::Error&) {
+    if (!tensor.is_leaf()) {
+      throw;
+    }
+    return tensor;
+  }
+}
+
+}  // namespace
+
 C10_ALWAYS_INLINE void ValueBytes::tell_before(Value& value, StateChange what) {
   if (changes_held(what) && value.state().held != Held::kNot) {
     observers_.tell([&](Observer& observer) { observer.before_drop(value); });
@@ -128,7 +145,7 @@ void ValueBytes::hold_whole(Value* value, OpaqueForm& form) {
     }
     auto impl = form.origin.lock();
     TORCH_INTERNAL_ASSERT(impl, "a tensor without storage died before it was saved");
-    form.held = at::Tensor(std::move(impl)).variable_data();
+    form.held = alias_to_hold(at::Tensor(std::move(impl)));
   });
 }
 
