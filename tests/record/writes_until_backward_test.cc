@@ -18,7 +18,11 @@
 namespace ac2::test {
 namespace {
 
-using WritesUntilBackwardTest = CleanTest;
+class WritesUntilBackwardTest : public CleanTest {
+ protected:
+  // Before whatever_fits() puts its allocator in front, which nothing would refer to if another one took its place.
+  static void SetUpTestSuite() { AllocationLog::install(); }
+};
 
 constexpr const char* kModified = "has been modified by an inplace operation";
 
