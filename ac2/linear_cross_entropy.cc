@@ -1,6 +1,7 @@
 #include "ac2/linear_cross_entropy.h"
 
 #include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -95,12 +96,34 @@ class Sum {
   at::Tensor sum_;
 };
 
+// Autocast keeps the casts of weights for the rest of its block. Those of this forward have no graph, and LibTorch
+// 2.7 gives them to other ops of the program, whose weights then get no gradient.
+class NoCastsKept {
+ public:
+  NoCastsKept() : were_kept_(at::autocast::is_autocast_cache_enabled()) {
+    at::autocast::set_autocast_cache_enabled(false);
+  }
+  ~NoCastsKept() { at::autocast::set_autocast_cache_enabled(were_kept_); }
+  NoCastsKept(const NoCastsKept&) = delete;
+  NoCastsKept& operator=(const NoCastsKept&) = delete;
+
+ private:
+  const bool were_kept_;
+};
+
+// Once for all chunks.
+at::Tensor cast_as_autocast_does(const at::Tensor& weight) {
+  const at::DeviceType device = weight.device().type();
+  const bool is_cast = at::autocast::is_autocast_enabled(device) && weight.scalar_type() != at::kDouble;
+  return is_cast ? weight.to(at::autocast::get_autocast_dtype(device)) : weight;
+}
+
 // The sum of the losses, and the gradients of that sum; undefined for what wants none.
 class Computation {
  public:
   Computation(const at::Tensor& input, const at::Tensor& weight, const Options& options, bool input_wants,
               bool weight_wants, bool bias_wants)
-      : weight_(weight), options_(options) {
+      : weight_(cast_as_autocast_does(weight)), options_(options) {
     if (input_wants) input_gradient_ = at::empty_like(input);
     if (weight_wants) weight_gradient_.emplace(weight);
     if (bias_wants) bias_gradient_.emplace(options.bias);
@@ -172,6 +195,7 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
                             bool wants_gradients) {
     // A chunk's graph is gone before the next chunk, so that a region has nothing to do for it.
     const DisableCheckpointing unrecorded;
+    const NoCastsKept no_casts_kept;
     const auto wants = [&](const at::Tensor& tensor) { return wants_gradients && tensor.requires_grad(); };
     Computation computation(input, weight, options, wants(input), wants(weight), bias && wants(*bias));
     const int64_t rows = input.size(0);
