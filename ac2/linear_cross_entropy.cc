@@ -50,8 +50,8 @@ void check(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& 
               *options.chunks, ".");
 }
 
-// What the sum of the losses is divided by, and what its gradients are: where no row counts, the loss is no number, and
-// the gradients are 0, as PyTorch's.
+// Divisors of the sum of the losses and of its gradients. Where no row counts, the loss is no number, and the gradients
+// are 0, as PyTorch's.
 struct Divisors {
   at::Tensor of_loss;
   at::Tensor of_gradients;
@@ -82,7 +82,7 @@ class Sum {
     if (left.scalar_type() == sum_.scalar_type() && right.scalar_type() == sum_.scalar_type()) {
       sum_.addmm_(left, right);
     } else if (left.scalar_type() == at::kHalf) {
-      // What is added up within the product must fit into half precision. Powers of two change no digits.
+      // Sums within the product must fit into half precision. Powers of two change no digits.
       const auto parts = static_cast<double>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(right.size(0), 1))));
       sum_.add_(left.mul(1 / parts).mm(right), parts);
     } else {

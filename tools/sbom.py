@@ -5,6 +5,7 @@ libraries, or is headers that they were compiled with, has the versions of this 
 with its validator.
 """
 
+import hashlib
 import pathlib
 import subprocess
 import sys
@@ -94,10 +95,7 @@ def main() -> None:
     bom.register_dependency(ac2, needed)
     for path in sorted(folder.iterdir()):
         if path.suffix in (".whl", ".gz", ".deb"):
-            hashed = HashType(
-                alg=HashAlgorithm.SHA_256,
-                content=subprocess.run(["sha256sum", path], check=True, stdout=subprocess.PIPE, text=True).stdout.split()[0],
-            )
+            hashed = HashType(alg=HashAlgorithm.SHA_256, content=hashlib.sha256(path.read_bytes()).hexdigest())
             bom.components.add(
                 Component(name=path.name, version=version, type=ComponentType.FILE, hashes=[hashed], bom_ref=path.name)
             )

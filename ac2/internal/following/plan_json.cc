@@ -22,10 +22,10 @@ namespace ac2::internal {
 
 namespace {
 
-// What is written has its entries in the order of plan_file.h.
+// Json is what is written, with its entries in the order of plan_file.h.
 using Json = nlohmann::ordered_json;
-// What is read is looked up by name. In an ordered_json that takes time in the square of the number of entries, of
-// which a stranger's file may have any number.
+// ReadJson is what is read, and looked up by name. An ordered_json would take time in the square of the number of
+// entries, of which a stranger's file may have any number.
 using ReadJson = nlohmann::json;
 
 constexpr int kVersion = 5;

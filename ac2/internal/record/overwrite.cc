@@ -9,10 +9,10 @@
 #include "ac2/internal/libtorch/managed_tensors.h"
 #include "ac2/internal/libtorch/storage_copy.h"
 #include "ac2/internal/libtorch/torch_compat.h"
-#include "ac2/internal/libtorch/unrecorded.h"
 #include "ac2/internal/record/aliases.h"
 #include "ac2/internal/record/part_writes.h"
 #include "ac2/internal/record/unseen_writes.h"
+#include "ac2/internal/record/whole_writes.h"
 
 namespace ac2::internal {
 
@@ -71,15 +71,10 @@ C10_NOINLINE void Overwrites::add_whole(LockedTape& tape, const at::Tensor& tens
 
 void Overwrites::copy_whole() {
   for (const Whole& whole : whole_) {
-    at::Tensor copy;
-    try {
-      const Unrecorded unrecorded;
-      copy = whole.tensor.clone();
-    } catch (const c10::NotImplementedError&) {
-      continue;  // held by reference: a backward that needs it says that it has changed
+    if (at::Tensor copy = copy_of_whole(whole.tensor); copy.defined()) {
+      const Tape::Lock locked(tape_);
+      locked->bytes().hold_whole_copy(whole.value, std::move(copy));
     }
-    const Tape::Lock locked(tape_);
-    locked->bytes().hold_whole_copy(whole.value, std::move(copy));
   }
 }
 

@@ -1,6 +1,5 @@
 #include "ac2/internal/record/whole_writes.h"
 
-#include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
 #include <c10/util/SmallVector.h>
 
@@ -38,13 +37,8 @@ class WholeCopies {
   WholeCopies& operator=(const WholeCopies&) = delete;
 
   void make() {
-    const Unrecorded unrecorded;
     for (Copy& copy : copies_) {
-      try {
-        copy.made = copy.of.clone();
-      } catch (const c10::NotImplementedError&) {
-        continue;  // held by reference: a backward that needs it says that it has changed
-      }
+      copy.made = copy_of_whole(copy.of);
     }
   }
   void hold() {
@@ -75,6 +69,15 @@ class WholeCopies {
 };
 
 }  // namespace
+
+at::Tensor copy_of_whole(const at::Tensor& tensor) {
+  const Unrecorded unrecorded;
+  try {
+    return tensor.clone();
+  } catch (const c10::NotImplementedError&) {
+    return {};
+  }
+}
 
 void keep_whole_values_over(const c10::StorageImpl* storage) {
   for (const std::shared_ptr<Tape>& tape : tapes_with_whole_values_over(storage)) {

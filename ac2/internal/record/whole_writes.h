@@ -14,9 +14,14 @@
 // Threads: any.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/StorageImpl.h>
 
 namespace ac2::internal {
+
+// A copy of a tensor without plain storage, made by no op that a region records. Undefined if clone() does not know the
+// kind: the tensor is then held by reference, and a backward that needs it says that it has changed.
+at::Tensor copy_of_whole(const at::Tensor& tensor);
 
 // Throws if there is no memory for a copy: then nothing has changed.
 void keep_whole_values_over(const c10::StorageImpl* storage);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "ac2/internal/allocator/machine_memory.h"
 #include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/report/units.h"
 
@@ -51,16 +52,21 @@ at::Tensor cut_by_rows(const FailedCall& call) {
   return tensor;
 }
 
+// The bytes that the machine has left, the reserve included; as many as there can be if it has no limit.
+int64_t room_on_cpu() {
+  const MemoryRoom room = MachineMemory().room();
+  return room.limit == MemoryRoom::Limit::kNone ? room.bytes : room.bytes + room.reserve;
+}
+
 }  // namespace
 
-std::string chunk_advice(const FailedCall& call, int64_t asked, int64_t room_on_cpu) {
+std::string chunk_advice(const FailedCall& call, int64_t asked) {
   const at::Tensor tensor = cut_by_rows(call);
   const int64_t rows = tensor.defined() ? tensor.size(0) : 0;
   if (rows < 2 || asked <= 0) {
     return "";
   }
-  const bool is_room_known = tensor.is_cpu() && room_on_cpu != kNotKnown;
-  const int64_t needed = is_room_known ? kAtOnce * asked / std::max<int64_t>(room_on_cpu, 1) + 1 : 2;
+  const int64_t needed = tensor.is_cpu() ? kAtOnce * asked / std::max<int64_t>(room_on_cpu(), 1) + 1 : 2;
   const int64_t chunks = std::clamp<int64_t>(needed, 2, rows);
   return absl::StrCat("Each row of its result is computed by itself: in ", chunks, " chunks of rows, by ",
                       spelled("ac2::in_chunks", "ac2.in_chunks"),

@@ -1,4 +1,4 @@
-// What an error about memory says of an op that is too large by itself, and that could run a few rows at a time.
+// A sentence of an error about memory: an op that is too large by itself could run a few rows at a time.
 //
 // Threads: any.
 #pragma once
@@ -10,11 +10,9 @@
 
 namespace ac2::internal {
 
-// Of matrix products, convolutions and softmax, whose results are the largest of most models: a sentence that names
-// in_chunks() and a number of chunks. `asked` is what the op asked for, and `room_on_cpu` what the machine has left, in
-// bytes; kNotKnown if nobody can say. On accelerators, which do not say, the number is 2. Empty for all other ops, and
-// for those of one row.
-inline constexpr int64_t kNotKnown = -1;
-std::string chunk_advice(const FailedCall& call, int64_t asked, int64_t room_on_cpu);
+// The sentence names in_chunks() and a number of chunks. Matrix products, convolutions and softmax get one, because
+// theirs are the largest results of most models; it is empty for all other ops, and for those of one row. `asked` is
+// how many bytes the op asked for. On accelerators, which do not say what they have left, the number is 2.
+std::string chunk_advice(const FailedCall& call, int64_t asked);
 
 }  // namespace ac2::internal

@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ac2/internal/allocator/machine_memory.h"
 #include "ac2/internal/libtorch/for_each_tensor.h"
 #include "ac2/internal/libtorch/program_holdings.h"
 #include "ac2/internal/libtorch/storage_names.h"
@@ -61,12 +60,6 @@ std::string text_of(const FailedCall& call, const StorageNames& names, const std
   });
   return absl::StrCat(kAskedForBy, std::string(call.op), arguments.empty() ? "" : " of ",
                       absl::StrJoin(arguments, ", "), place_of(call, names, held), ".");
-}
-
-// What the machine has left, the reserve included, for an op that asks for the CPU's memory: accelerators do not say.
-int64_t room_on_cpu() {
-  const MemoryRoom room = MachineMemory().room();
-  return room.limit == MemoryRoom::Limit::kNone ? kNotKnown : room.bytes + room.reserve;
 }
 
 std::string text_of(const LiveGraphs& graphs) {
@@ -122,7 +115,7 @@ std::string shortage_note(std::string_view error, const FailedCall* call) {
   std::vector<std::string> texts;
   if (call != nullptr) {
     texts.push_back(text_of(*call, names, held));
-    if (std::string advice = chunk_advice(*call, bytes_asked_for(error).value_or(0), room_on_cpu()); !advice.empty()) {
+    if (std::string advice = chunk_advice(*call, bytes_asked_for(error).value_or(0)); !advice.empty()) {
       texts.push_back(std::move(advice));
     }
   }
