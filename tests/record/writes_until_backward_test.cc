@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/support/allocation_log.h"
+#include "tests/support/plain_bits.h"
 #include "tests/support/regions.h"
 #include "tests/support/ways.h"
 
@@ -25,23 +26,6 @@ class WritesUntilBackwardTest : public CleanTest {
 };
 
 constexpr const char* kModified = "has been modified by an inplace operation";
-
-using Forward = std::function<void()>;
-using Region = std::function<void(const Forward&)>;
-// Runs its forwards by way of the argument, writes, and returns what backward has computed.
-using Program = std::function<Tensors(const Region&)>;
-
-// `program` makes its tensors itself: the same ones each time.
-void expect_plain_bits(const Program& program, const std::vector<Way>& ways = all_ways()) {
-  const Tensors expected = program([](const Forward& forward) { forward(); });
-  for (const Way& way : ways) {
-    const Tensors actual = program([&](const Forward& forward) {
-      const PolicyScope scope(way.policy, way.options);
-      forward();
-    });
-    expect_same_bits(actual, expected, way.name);
-  }
-}
 
 // The same tensors in each run of a program.
 struct Inputs {
@@ -408,134 +392,6 @@ TEST_F(WritesUntilBackwardTest, ALeafMayBeGivenOtherDataBetweenTwoBackwardsOfARe
     in.x.set_data(in.x.detach() * 0.5);
     return gradients_of({y + slope + curve}, {in.x});
   });
-}
-
-// A tensor that a region holds whole, made anew in each run, and the dense one that ops of the region compute of it.
-struct WholeTensor {
-  std::string name;
-  std::function<at::Tensor()> make;
-  std::function<at::Tensor(const at::Tensor&)> dense;
-};
-
-std::vector<WholeTensor> whole_tensors() {
-  const auto numbers = [] { return at::linspace(-1, 1, 12).view({3, 4}); };
-  const auto to_dense = [](const at::Tensor& t) { return t.to_dense(); };
-  return {{"coordinates", [=] { return numbers().relu().to_sparse(); }, to_dense},
-          {"compressed rows", [=] { return numbers().relu().to_sparse_csr(); }, to_dense},
-          {"quantised", [=] { return at::quantize_per_tensor(numbers(), 0.01, 0, at::kQInt8); },
-           [](const at::Tensor& t) { return t.dequantize(); }},
-          {"nested",
-           [=] {
-             return at::_nested_tensor_from_tensor_list({numbers()[0], numbers()[1]});
-           },
-           [](const at::Tensor& t) { return at::nested_to_padded_tensor(t, 0.); }}};
-}
-
-void fill_anew(const WholeTensor& kind, const at::Tensor& tensor) {
-  if (kind.name == "quantised") {
-    tensor.copy_(at::linspace(1, -1, 12).view({3, 4}));
-  } else {
-    tensor.mul_(2);
-  }
-}
-
-// What is written to, of a tensor that the region has read: the tensor itself, or one over its bytes.
-using Target = at::Tensor (*)(const WholeTensor&, const at::Tensor&);
-
-at::Tensor itself(const WholeTensor& /*kind*/, const at::Tensor& tensor) {
-  return tensor;
-}
-at::Tensor without_its_counter(const WholeTensor& /*kind*/, const at::Tensor& tensor) {
-  return tensor.variable_data();
-}
-at::Tensor values_of(const WholeTensor& kind, const at::Tensor& tensor) {
-  return kind.name == "quantised" || kind.name == "nested" ? tensor.detach() : tensor.values();
-}
-
-TEST_F(WritesUntilBackwardTest, ASparseNestedOrQuantisedTensorMayBeWrittenToThroughWhateverHasItsBytes) {
-  for (const WholeTensor& kind : whole_tensors()) {
-    for (const Target target : {itself, without_its_counter, values_of}) {
-      for (const bool inside : {false, true}) {
-        SCOPED_TRACE(kind.name + (inside ? ", inside" : ", after"));
-        expect_plain_bits([&](const Region& region) {
-          const at::Tensor tensor = kind.make();
-          const at::Tensor x = at::ones_like(kind.dense(tensor)).requires_grad_();
-          at::Tensor y, later;
-          region([&] {
-            y = (x * kind.dense(tensor).sin()).cos();
-            if (inside) {
-              fill_anew(kind, target(kind, tensor));
-              later = (x * kind.dense(tensor).cos()).sin();
-            }
-          });
-          if (!inside) {
-            fill_anew(kind, target(kind, tensor));
-          }
-          return gradients_of({inside ? y + later : y}, {x});
-        });
-      }
-    }
-  }
-}
-
-TEST_F(WritesUntilBackwardTest, ASparseTensorMayBeWrittenToOnAnotherThreadWhileTwoRegionsHoldIt) {
-  expect_plain_bits([](const Region& region) {
-    const WholeTensor kind = whole_tensors()[0];
-    const at::Tensor tensor = kind.make();
-    const at::Tensor x = at::ones({3, 4}).requires_grad_();
-    at::Tensor first, second;
-    region([&] { first = (x * tensor.to_dense().sin()).cos(); });
-    region([&] {
-      second = (x * tensor.to_dense().cos()).sin();
-      std::thread([&] { tensor.mul_(2); }).join();
-    });
-    tensor._values().zero_();
-    return gradients_of({first, second}, {x});
-  });
-}
-
-TEST_F(WritesUntilBackwardTest, ASparseTensorIsCopiedOnceAndOnlyWhereAnOpMayStillBeComputedFromIt) {
-  AllocationLog& log = AllocationLog::install();
-  for (const auto& [policy, parts] : {std::pair<const char*, size_t>{"must_save_all", 0}, {"recompute_all", 3}}) {
-    const at::Tensor tensor = at::eye(3).to_sparse_csr();
-    const at::Tensor values = tensor.values();
-    const at::Tensor x = at::ones({3, 3}).requires_grad_();
-    at::Tensor y;
-    {
-      const PolicyScope scope(policy);
-      y = (x * tensor.to_dense().sin()).cos();
-    }
-    EXPECT_EQ(log.during([&] { values.zero_(); }).size(), parts) << policy;
-    EXPECT_EQ(log.during([&] { values.zero_(); }).size(), 0) << policy;
-    gradients_of({y}, {x});
-    EXPECT_EQ(log.during([&] { values.zero_(); }).size(), 0) << policy;
-  }
-}
-
-TEST_F(WritesUntilBackwardTest, ASparseTensorWhoseValuesLostTheirMemoryIsAnError) {
-  const at::Tensor values = at::linspace(1, 4, 4), x = at::ones({4, 4}).requires_grad_();
-  const at::Tensor places = at::arange(4, at::kLong);
-  const at::Tensor tensor = at::sparse_coo_tensor(at::stack({places, places}), values, {4, 4});
-  at::Tensor y;
-  {
-    const PolicyScope scope("recompute_all");
-    y = x * tensor.to_dense().sin();
-  }
-  values.storage().unsafeGetStorageImpl()->set_data_ptr({});
-  values.storage().set_nbytes(0);
-  expect_error([&] { gradients_of({y}, {x}); }, {kModified});
-}
-
-TEST_F(WritesUntilBackwardTest, AWriteToASparseTensorThatAutogradHasSavedIsAnErrorAsInPlainAutograd) {
-  const at::Tensor tensor = whole_tensors()[0].make();
-  const at::Tensor x = at::ones({4, 3}).requires_grad_();
-  at::Tensor y;
-  {
-    const PolicyScope scope("recompute_all");
-    y = at::_sparse_mm(tensor, x).cos();
-  }
-  tensor.mul_(2);
-  expect_error([&] { gradients_of({y}, {x}); }, {kModified, "SparseCPUFloatType"});
 }
 
 TEST_F(WritesUntilBackwardTest, RandomOrderOfManyBuffersAndRegions) {

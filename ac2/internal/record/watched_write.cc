@@ -60,7 +60,15 @@ C10_NOINLINE void tell_open_tapes(const at::Tensor& tensor, IsCounted is_counted
   });
 }
 
+// Of a write to `tensor` itself, which no tensor over its parts counts, and which the region that records the op does
+// not take for one to them.
 C10_NOINLINE void tell_of_parts(const c10::TensorImpl& tensor) {
+  for (const at::Tensor& part : part_tensors(tensor)) {
+    if (part.defined() && part.has_storage() && is_known_to_a_tape(part)) {
+      tell_closed_tapes(part, IsCounted::kNo);
+      for_each_open_tape([&](Tape& tape) { const UnrecordedWrite write(tape, part, IsCounted::kNo); });
+    }
+  }
   if (are_there_whole_values()) {
     for (const c10::Storage& storage : part_storages(tensor)) {
       keep_whole_values_over(storage.unsafeGetStorageImpl());

@@ -44,8 +44,8 @@ class WholeCopies {
   void hold() {
     const Tape::Lock locked(tape_);
     for (Copy& copy : copies_) {
-      // Its users may have gone meanwhile, or autograd may have come.
-      if (copy.made.defined() && is_needed(*copy.value)) {
+      // Its users may have gone meanwhile.
+      if (copy.made.defined() && is_needed(*copy.value) && leave_the_tensor_to_hooks(*locked, copy.value)) {
         locked->bytes().hold_whole_copy(copy.value, std::move(copy.made));
         locked->storages().forget_opaque(*copy.value);
       }
@@ -60,8 +60,22 @@ class WholeCopies {
   };
 
   static bool is_needed(const Value& value) {
-    return value.is_used_by_ops() && !value.has_hooks() && value.opaque_form()->held.defined() &&
-           !value.changed_outside();
+    return value.is_used_by_ops() && value.opaque_form()->held.defined() && !value.changed_outside();
+  }
+  // All hooks on the value go over to a new one. False if a backward under way has pinned some.
+  static bool leave_the_tensor_to_hooks(LockedTape& tape, Value* value) {
+    if (!value->has_hooks()) {
+      return true;
+    }
+    Value* tensor = tape.storages().add_same_opaque(*value);
+    tape.lifetimes().ref(tensor);
+    for (TapeHook* hook = tape.hooks().first(); hook != nullptr && value->has_hooks(); hook = hook->next()) {
+      if (hook->value() == value && !hook->is_pinned()) {
+        hook->move_to(tape, tensor);
+      }
+    }
+    tape.lifetimes().unref(tensor);
+    return !value->has_hooks();
   }
 
   Tape& tape_;

@@ -8,8 +8,8 @@
 // then on. What autograd itself has saved stays with the tensor: backward then ends with the error about an inplace
 // operation, or reads the new bytes, as in plain PyTorch.
 //
-// Not kept: a tensor that an op and autograd both have, for autograd's sake; it is an error in backward. And a tensor
-// of a kind that clone() does not know.
+// Not kept: what a backward under way on another thread has taken for autograd at that moment, and a tensor of a kind
+// that clone() does not know. Such a tensor is an error in backward.
 //
 // Threads: any.
 #pragma once

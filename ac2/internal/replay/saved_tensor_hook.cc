@@ -72,7 +72,7 @@ at::Tensor copy_of(const at::Tensor& tensor) {
 
 SavedTensorHook::Leaf::Leaf(const at::Tensor& saved)
     : tensor(saved.getIntrusivePtr()),
-      storage(saved.storage().getWeakStorageImpl()),
+      storage(saved.unsafeGetTensorImpl()->unsafe_storage().getWeakStorageImpl()),
       version(version_of(saved.unsafeGetTensorImpl()->version_counter())) {}
 
 SavedTensorHook::Leaf::~Leaf() {
@@ -164,12 +164,12 @@ C10_NOINLINE void SavedTensorHook::pack_whole(const at::Tensor& tensor) {
 // No op may be recorded here: autograd is in the middle of one.
 void SavedTensorHook::call_pack_hook(const at::Tensor& tensor) {
   tape_->observers().tell([&](Observer& observer) { observer.before_save(tensor); });
+  if (is_leaf(*tensor.unsafeGetTensorImpl())) {
+    leaf_ = std::make_unique<Leaf>(leaf_behind(tensor));
+  }
   if (!has_plain_storage(*tensor.unsafeGetTensorImpl())) {
     pack_whole(tensor);
     return;
-  }
-  if (is_leaf(*tensor.unsafeGetTensorImpl())) {
-    leaf_ = std::make_unique<Leaf>(leaf_behind(tensor));
   }
   pack(tensor, nullptr);
 }
@@ -233,14 +233,23 @@ std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> SavedTensorHook::
 void SavedTensorHook::before_set_data(const at::TensorBase& tensor) {
   // A leaf that a hook has saved has a weak reference beside the one that all strong ones share. The program saves a
   // leaf before it gives it other data, in its own order, so that the count has it, relaxed as it is.
-  if (!tensor.defined() || tensor.requires_grad() || tensor.getIntrusivePtr().weak_use_count() <= 1) {
+  if (!tensor.defined() || tensor.getIntrusivePtr().weak_use_count() <= 1) {
+    return;
+  }
+  const bool is_whole = !has_plain_storage(*tensor.unsafeGetTensorImpl());
+  const bool dies_first = !tensor.requires_grad();
+  if (!is_whole && !dies_first) {
     return;
   }
   for_each_live_tape([&](Tape& tape) {
     const Tape::Lock locked(tape);
     for (TapeHook* hook = locked->hooks().first(); hook != nullptr; hook = hook->next()) {
       Leaf* const leaf = static_cast<SavedTensorHook*>(hook)->leaf_.get();
-      if (leaf != nullptr && leaf->tensor._unsafe_get_target() == tensor.unsafeGetTensorImpl()) {
+      if (leaf == nullptr || leaf->tensor._unsafe_get_target() != tensor.unsafeGetTensorImpl()) {
+        continue;
+      }
+      leaf->has_other_data = is_whole;
+      if (dies_first) {
         leaf->hold(tensor);
       }
     }
@@ -250,14 +259,17 @@ void SavedTensorHook::before_set_data(const at::TensorBase& tensor) {
 // The leaf's storage and layout are read without a strong reference, for which Python's lock may be needed. A leaf that
 // dies meanwhile has no data. Whether it did is decided by lock() at the end, and not by expired(), which has no order.
 at::Tensor SavedTensorHook::new_data_of_leaf() {
-  if (leaf_ == nullptr || meta() == nullptr || leaf_->tensor.expired()) {
+  if (leaf_ == nullptr || leaf_->tensor.expired()) {
     return {};
   }
   {
     const Tape::Lock tape(*tape_);
     const c10::TensorImpl& leaf = *leaf_->tensor._unsafe_get_target();
-    const bool elsewhere = leaf.unsafe_storage().unsafeGetStorageImpl() != leaf_->storage._unsafe_get_target();
-    if (leaf_->tensor.expired() || (!elsewhere && (meta()->describes(leaf) || value()->changed_outside()))) {
+    const bool elsewhere = meta() == nullptr
+                               ? leaf_->has_other_data
+                               : leaf.unsafe_storage().unsafeGetStorageImpl() != leaf_->storage._unsafe_get_target();
+    const bool is_as_saved = meta() == nullptr || meta()->describes(leaf) || value()->changed_outside();
+    if (leaf_->tensor.expired() || (!elsewhere && is_as_saved)) {
       return {};
     }
     check_version_of_leaf(leaf, leaf_->version);

@@ -35,7 +35,7 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks, public
   // is not the same in LibTorch before 2.7.
   std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> retrieve_unpack_hook_data() const;
 
-  // Called before `tensor` is given other data: all hooks on it hold it from now on.
+  // Called before `tensor` is given other data: all hooks on it that need it hold it from now on.
   static void before_set_data(const at::TensorBase& tensor);
 
  private:
@@ -97,10 +97,13 @@ class SavedTensorHook final : public torch::autograd::SavedVariableHooks, public
     void hold(const at::TensorBase& self);
 
     c10::weak_intrusive_ptr<c10::TensorImpl> tensor;
-    // Where it lay when it was saved. The reference keeps the address from being another storage's.
+    // Where it lay when it was saved; null if it has no plain storage. The reference keeps the address from being
+    // another storage's.
     c10::weak_intrusive_ptr<c10::StorageImpl> storage;
     uint32_t version;      // when it was saved
     bool is_held = false;  // the hook has a strong reference, which a member of its own would make 16 bytes more
+    // Set under the tape's lock, and only where there is no storage that would tell.
+    bool has_other_data = false;
   };
 
   std::shared_ptr<Tape> tape_;

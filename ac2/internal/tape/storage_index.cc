@@ -266,6 +266,18 @@ Value* StorageIndex::current_opaque(const at::Tensor& tensor, bool create) {
   return value;
 }
 
+Value* StorageIndex::add_same_opaque(const Value& old) {
+  OpaqueForm form;
+  form.origin = old.opaque_form()->origin;
+  form.alias = old.opaque_form()->held;
+  form.sample = old.opaque_form()->sample;
+  Value* value = lifetimes_.make_value();
+  whole_.add(value, form, *form.alias.unsafeGetTensorImpl());
+  value->set_form(std::move(form));
+  value->versions_.watch_as(old.versions_);
+  return value;
+}
+
 void StorageIndex::forget_dead(Value* value) {
   // Nothing uses the dead value, and nothing can begin to. A loop that saves everything would else grow a chain of
   // nodes. A budget knows the producer by its results, and a name may have the value computed again: both need the

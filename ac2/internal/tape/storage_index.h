@@ -79,6 +79,9 @@ class StorageIndex {
   void forget_opaque(const at::Tensor& tensor) { forget_opaque(tensor.unsafeGetTensorImpl()); }
   // The same, if the index still has `value` for its tensor.
   void forget_opaque(const Value& value);
+  // A new value for the tensor that `old` holds whole, with the versions that `old` had noted. The index does not know
+  // it.
+  Value* add_same_opaque(const Value& old);
 
   // A name may yet decide that a saved value is recomputed, so what computed a saved value is known even after it died.
   void set_names_decide(bool names_decide) { names_decide_ = names_decide; }
