@@ -228,3 +228,38 @@ def test_modules_keep_their_names():
     theirs = names(lambda model: apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, Block)))
     assert "0._checkpoint_wrapped_module.wo" in theirs
     assert names(lambda model: ac2.apply_checkpointing(model, check_fn=lambda module: isinstance(module, Block))) == before
+
+
+# --- Automodel 3140, torchtitan 3146: a router that chooses again -----------------------------------------------------
+
+
+def test_a_router_after_a_kernel_that_varies_chooses_again_in_pytorch_and_once_in_ac2():
+    calls = []
+
+    @torch.library.custom_op("reports::add_up", mutates_args=())
+    def add_up(x: torch.Tensor) -> torch.Tensor:
+        calls.append(x)
+        return x.flip(1) if len(calls) > 1 else x.clone()  # a kernel that differs the second time
+
+    x = torch.linspace(-1, 1, 16).view(4, 4).requires_grad_()
+    weights = torch.linspace(2, 0.5, 16).view(4, 4)
+
+    def experts(x):
+        scores = torch.ops.reports.add_up(x.detach())
+        chosen = scores.topk(2).indices
+        return (x.gather(1, chosen) * weights.gather(1, chosen)).sin()
+
+    def gradient(run):
+        calls.clear()
+        (result,) = torch.autograd.grad(run().sum(), x)
+        return result
+
+    plain = gradient(lambda: experts(x))
+    assert not torch.equal(gradient(lambda: checkpoint(experts, x, use_reentrant=False)), plain)
+    for policy in ("recompute_all", "save_compute_intensive", [aten.mm]):
+
+        def in_region(policy=policy):
+            with ac2.PolicyScope(policy):
+                return experts(x)
+
+        assert torch.equal(gradient(in_region), plain)

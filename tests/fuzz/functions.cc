@@ -180,6 +180,7 @@ Grids::Grids() {
   coordinates_ = eye.to_sparse();
   rows_ = eye.to_sparse_csr();
   quantised_ = at::quantize_per_tensor(eye, 0.25, 0, at::kQInt8);
+  factor_ = (eye * 0.5).to_sparse();
 }
 
 at::Tensor Grids::dense(int kind) const {
@@ -188,13 +189,28 @@ at::Tensor Grids::dense(int kind) const {
       return coordinates_.to_dense();
     case 1:
       return rows_.to_dense();
-    default:
+    case 2:
       return quantised_.dequantize();
+    default:
+      return factor_.to_dense();
   }
 }
 
+at::Tensor Grids::values(int kind) const {
+  return (kind == 0 ? coordinates_._values() : rows_.values()).expand({4, 4});
+}
+
+at::Tensor Grids::times_factor(const at::Tensor& x) const {
+  return at::_sparse_mm(factor_, x);
+}
+
 void Grids::write(int kind, int way) {
-  if (kind < 2) {
+  if (kind == 3 && way < 2) {
+    const DisableCheckpointing unrecorded;  // so that the other data are no result of a region
+    factor_.set_data(factor_.detach() * 0.75);
+  } else if (kind == 3) {
+    factor_.mul_(0.75);
+  } else if (kind < 2) {
     const at::Tensor& grid = kind == 0 ? coordinates_ : rows_;
     const at::Tensor values = kind == 0 ? grid._values() : grid.values();
     (way == 0 ? grid : way == 1 ? grid.variable_data() : values).mul_(0.75);

@@ -57,18 +57,23 @@ class Buffer {
   struct Memory;
   std::shared_ptr<Memory> memory_;
 };
-// Tensors of the program's that a region holds whole: by coordinates, by compressed rows, and quantised.
+// Tensors of the program's that a region holds whole: by coordinates, by compressed rows, quantised, and a sparse
+// factor that autograd saves.
 class Grids {
  public:
-  static constexpr int kKinds = 3;
+  static constexpr int kKinds = 4;
 
   Grids();
-  at::Tensor dense(int kind) const;  // 4 by 4
-  // Writes other numbers, by way of the tensor itself or of another one over its bytes.
+  at::Tensor dense(int kind) const;   // 4 by 4
+  at::Tensor values(int kind) const;  // 4 by 4, of what lies in the tensor by coordinates or by compressed rows
+  at::Tensor times_factor(const at::Tensor& x) const;  // 4 by 4, as `x` is
+  // Writes other numbers, by way of the tensor itself or of another one over its bytes. The factor is mostly given
+  // other data: plain autograd and a region differ in what backward reads where an open region has saved it and
+  // somebody writes to it unseen.
   void write(int kind, int way);
 
  private:
-  at::Tensor coordinates_, rows_, quantised_;
+  at::Tensor coordinates_, rows_, quantised_, factor_;
 };
 
 // Writes to all that lies in the storage of `t`, through another tensor over the same bytes.

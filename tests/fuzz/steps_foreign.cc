@@ -14,10 +14,20 @@ void read_grid_step(Machine& machine, const Variable& v, int kind) {
 }
 
 void grid_step(Machine& machine, Dice& dice) {
-  if (dice.roll(2) == 0) {
-    write_grid_step(machine, dice);
+  const int what = dice.roll(6);
+  if (what < 3) {
+    return write_grid_step(machine, dice);
+  }
+  const Variable v = machine.pick(dice);
+  const c10::Device on = machine.on();
+  if (what == 3) {
+    machine.let("grids.times_factor(whole(" + v.name + ").to(at::kCPU, at::kFloat)).to(on).cos()",
+                [&] { return machine.grids().times_factor(whole(v.tensor).to(at::kCPU, at::kFloat)).to(on).cos(); });
+  } else if (what == 4) {
+    const int kind = dice.roll(2);
+    machine.let("whole(" + v.name + ") * grids.values(" + std::to_string(kind) + ").to(on).cos()",
+                [&] { return whole(v.tensor) * machine.grids().values(kind).to(on).cos(); });
   } else {
-    const Variable v = machine.pick(dice);
     read_grid_step(machine, v, dice.roll(Grids::kKinds));
   }
 }

@@ -79,6 +79,8 @@ struct Node {
   bool replayable = true;
   // Replays of it may go far back, behind values that graphs want. Only looks for such values set it (Anchors).
   bool reaches_far_back = false;
+  // A replay of it, with what has to be replayed before it, may compute other bits than forward did.
+  bool may_vary = false;
 
   int32_t live_outputs = 0;        // the node is freed with the last
   int32_t recomputed_outputs = 0;  // live and not saved; while there is one, the node uses its inputs

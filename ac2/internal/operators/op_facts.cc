@@ -125,6 +125,7 @@ OpFacts::OpFacts(const c10::OperatorHandle& handle) : op(handle) {
   note_communication(schema);
   is_pointwise = is_aten && !draws && written.empty() && op.hasTag(at::Tag::pointwise);
   reads_precision = !is_aten || is_composite || computes_products(base);
+  varies = is_aten ? where_it_varies(base) : Varies::kEverywhere;
 }
 
 void OpFacts::note_arguments(const c10::FunctionSchema& schema) {

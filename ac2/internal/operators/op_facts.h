@@ -15,6 +15,8 @@
 #include <cstdint>
 #include <string>
 
+#include "ac2/internal/operators/op_tables.h"
+
 namespace ac2::internal {
 
 struct OpFacts {
@@ -63,6 +65,10 @@ struct OpFacts {
   // The op is made of other ops. The op arrives here whole where autograd is off for the thread (inference mode,
   // kernels that dispatch below autograd), and may look at which of its arguments require a gradient, as matmul does.
   bool is_composite = false;
+
+  // Where the op may compute other bits when it runs again on the same arguments: its kernel adds in any order. Of an
+  // op of others nobody knows, so that it may everywhere.
+  Varies varies = Varies::kNowhere;
 
   // Results are values from outside, held by reference, because code that no dispatcher sees may fill them
   // (torch::tensor, data_ptr()), or because running the op again would have an effect (a collective).

@@ -247,6 +247,25 @@ constexpr std::array<std::string_view, 9> kDiscreteOfNoNumbers = {
 constexpr std::array<std::string_view, 4> kAttention = {"aten::_scaled_dot_product_", "aten::_flash_attention_",
                                                         "aten::_efficient_attention_", "aten::_cudnn_attention_"};
 
+// --- Ops whose kernels add in any order ------------------------------------------------------------------------------
+//
+// A row: the op without a trailing underscore. What chooses by results that such an op may compute otherwise the next
+// time is saved (record/discrete_results.h). The rows are those of torch.use_deterministic_algorithms() and of the
+// alertNotDeterministic() calls in aten/src/ATen/native. A row that is missing makes gradients of a model with a router
+// wrong where the kernel does vary. A row too many costs the bytes of choices. To add one: a row here.
+//
+// Not among them: products and convolutions. cuBLAS and cuDNN compute the same bits again on one stream of one device,
+// and a replay runs on the stream of forward.
+
+constexpr std::array<std::string_view, 4> kVariesEverywhere = {"aten::index_put", "aten::_index_put_impl",
+                                                               "aten::_unsafe_index_put", "aten::put"};
+constexpr std::array<std::string_view, 20> kVariesOnAccelerators = {
+    "aten::scatter_add",  "aten::scatter_reduce", "aten::scatter",         "aten::index_add",
+    "aten::index_copy",   "aten::index_reduce",   "aten::bincount",        "aten::histc",
+    "aten::kthvalue",     "aten::median",         "aten::nanmedian",       "aten::cumsum",
+    "aten::nll_loss2d",   "aten::_sparse_mm",     "aten::_sparse_addmm",   "aten::max_unpool2d",
+    "aten::max_unpool3d", "aten::segment_reduce", "aten::_segment_reduce", "aten::nll_loss2d_forward"};
+
 }  // namespace
 
 const HiddenWrites* find_hidden_writes(std::string_view op) {
@@ -311,6 +330,17 @@ bool has_discrete_results_of_no_numbers(std::string_view op) {
   return contains(kDiscreteOfNoNumbers, op) ||
          std::any_of(kAttention.begin(), kAttention.end(),
                      [op](std::string_view prefix) { return op.starts_with(prefix); });
+}
+
+Varies where_it_varies(std::string_view op) {
+  if (op.ends_with('_')) {
+    op.remove_suffix(1);
+  }
+  if (contains(kVariesEverywhere, op)) {
+    return Varies::kEverywhere;
+  }
+  const bool is_derivative = op.ends_with("_backward");
+  return is_derivative || contains(kVariesOnAccelerators, op) ? Varies::kOnAccelerators : Varies::kNowhere;
 }
 
 }  // namespace ac2::internal

@@ -63,4 +63,8 @@ bool is_undefined_result(std::string_view op, int tensor);
 // sizes.
 bool has_discrete_results_of_no_numbers(std::string_view op);
 
+// Where an op may compute other bits when it runs again on the same arguments.
+enum class Varies : uint8_t { kNowhere, kOnAccelerators, kEverywhere };
+Varies where_it_varies(std::string_view op);
+
 }  // namespace ac2::internal

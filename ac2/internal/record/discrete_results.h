@@ -2,10 +2,15 @@
 //
 //   if (has_discrete_results(call.facts, call.arguments, results)) …   // argmax, topk, x > 0, max_pool2d
 //
-// Where values may be held in an inexact form (PolicyInstance::is_inexact, ScopeOptions::forms), such an op
-// must not run again. From numbers that are a little different the op may choose other indices, or another number of
-// them, and results that were computed from the first ones do not fit to the second ones. A kernel that is given
-// indices outside of a table writes outside of it.
+// Where such an op may be given other numbers when it runs again, it must not run again. From numbers that are a little
+// different the op may choose other indices, or another number of them, and results that were computed from the first
+// ones do not fit to the second ones. A kernel that is given indices outside of a table writes outside of it. There are
+// two such cases:
+//
+//   - Values may be held in an inexact form (PolicyInstance::is_inexact, ScopeOptions::forms). All such ops are saved.
+//   - An op that would be replayed before it may compute other bits each time (OpFacts::varies, Node::may_vary). The op
+//     is saved unless a policy says MUST_RECOMPUTE. Rejected: to save the results of all such ops. The indices of
+//     ResNet-50's max_pool2d alone are 1.6 MB an image, and kernels that do not vary choose the same again.
 //
 // The dtypes tell. Bytes are taken for numbers and not for a choice: libraries keep workspace in them.
 //

@@ -1,5 +1,6 @@
 #include "ac2/internal/record/node_builder.h"
 
+#include <ATen/Context.h>
 #include <c10/macros/Macros.h>
 
 #include <algorithm>
@@ -77,10 +78,9 @@ class NodeBuilder {
     if (!saves_ && C10_UNLIKELY(!node->replayable || lacks_old_bytes_) && !must_save()) {
       return false;
     }
-    if (!saves_ && C10_UNLIKELY(tape_.kept().may_be_inexact()) &&
-        has_discrete_results(call_.facts, call_.arguments, call_.results)) {
-      saves_ = true;
-      tape_.kept().note_choice();
+    node->may_vary |= may_vary_itself();
+    if (!saves_ && C10_UNLIKELY(node->may_vary || tape_.kept().may_be_inexact())) {
+      save_choices();
     }
     samples_ = !saves_ && is_on_cpu_alone() && !call_.facts.communicates;
     attach_results(decision);
@@ -171,6 +171,7 @@ class NodeBuilder {
     }
     if (input.value != nullptr) {
       tape_.lifetimes().ref(input.value);
+      node_->may_vary |= input.value->counts_on_replay() && input.value->producer()->may_vary;
       if (asks_for_gradients_) {
         ask_for_gradient(tensor, input.value);
       }
@@ -198,6 +199,28 @@ class NodeBuilder {
     }
     saves_ = true;
     return true;
+  }
+
+  // Under deterministic algorithms LibTorch's kernels add in one order.
+  C10_ALWAYS_INLINE bool may_vary_itself() const {
+    return C10_UNLIKELY(call_.facts.varies != Varies::kNowhere) && varies_here();
+  }
+  C10_NOINLINE bool varies_here() const {
+    if (call_.facts.varies == Varies::kOnAccelerators && is_on_cpu_alone()) {
+      return false;
+    }
+    return !call_.facts.is_aten || !at::globalContext().deterministicAlgorithms();
+  }
+  // What the op has chosen stays chosen; see discrete_results.h.
+  C10_NOINLINE void save_choices() {
+    const bool is_inexact = tape_.kept().may_be_inexact();
+    if ((is_inexact || node_->decision != CheckpointPolicy::MUST_RECOMPUTE) &&
+        has_discrete_results(call_.facts, call_.arguments, call_.results)) {
+      saves_ = true;
+      if (is_inexact) {
+        tape_.kept().note_choice();
+      }
+    }
   }
 
   C10_NOINLINE void ask_for_gradient(const at::Tensor& tensor, Value* value) {
