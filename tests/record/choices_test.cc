@@ -18,7 +18,14 @@ at::Tensor add_up(const at::Tensor& x) {
   return is_recomputing() ? x.neg() : x.clone();
 }
 
+// Numbers and a count, as kernels return that scan sequences.
+std::tuple<at::Tensor, at::Tensor> scan(const at::Tensor& x) {
+  return {x.cumsum(0), at::full({}, x.size(0), at::kLong)};
+}
+
 TORCH_LIBRARY(choices_test, library) {
+  library.def("scan(Tensor x) -> (Tensor, Tensor)");
+  library.impl("scan", c10::DispatchKey::CPU, scan);
   library.def("add_up(Tensor x) -> Tensor");
   library.impl("add_up", c10::DispatchKey::CPU, add_up);
 }
@@ -84,6 +91,17 @@ TEST_F(ChoicesTest, TheIndicesAreSaved) {
 
 TEST_F(ChoicesTest, ASavedResultIsComputedOnceSoThatWhatFollowsIsChosenAgain) {
   EXPECT_EQ(saved_bytes([&] { return route(scores(x_)); }, saving({"choices_test::add_up"})), kMatrix);
+}
+
+TEST_F(ChoicesTest, AnOperatorOfOthersThatReturnsACountBesideItsNumbersIsComputedAgain) {
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("choices_test::scan", "")
+                             .typed<std::tuple<at::Tensor, at::Tensor>(const at::Tensor&)>();
+  const auto states = [&] {
+    const auto [numbers, count] = op.call(x_.detach());
+    return x_ * numbers * count;
+  };
+  EXPECT_EQ(saved_bytes(states, "recompute_all") + kMatrix, 0);  // w_ is not read
 }
 
 TEST_F(ChoicesTest, MustRecomputeChoosesAgain) {

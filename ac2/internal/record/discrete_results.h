@@ -10,7 +10,9 @@
 //   - Values may be held in an inexact form (PolicyInstance::is_inexact, ScopeOptions::forms). All such ops are saved.
 //   - An op that would be replayed before it may compute other bits each time (OpFacts::varies, Node::may_vary). The op
 //     is saved unless a policy says MUST_RECOMPUTE. Rejected: to save the results of all such ops. The indices of
-//     ResNet-50's max_pool2d alone are 1.6 MB an image, and kernels that do not vary choose the same again.
+//     ResNet-50's max_pool2d alone are 1.6 MB an image, and kernels that do not vary choose the same again. What an
+//     operator of another library chooses itself is not among them: nobody knows whether it varies, and a kernel that
+//     returns counts beside its numbers would always be saved.
 //
 // The dtypes tell. Bytes are taken for numbers and not for a choice: libraries keep workspace in them.
 //

@@ -78,10 +78,14 @@ class NodeBuilder {
     if (!saves_ && C10_UNLIKELY(!node->replayable || lacks_old_bytes_) && !must_save()) {
       return false;
     }
-    node->may_vary |= may_vary_itself();
+    const bool varies = may_vary_itself();
+    // An operator of another library that itself returns counts or indices beside numbers is often a kernel whose
+    // results are to be computed again.
+    node->may_vary |= varies && call_.facts.is_aten;
     if (!saves_ && C10_UNLIKELY(node->may_vary || tape_.kept().may_be_inexact())) {
       save_choices();
     }
+    node->may_vary |= varies;
     samples_ = !saves_ && is_on_cpu_alone() && !call_.facts.communicates;
     attach_results(decision);
     if (node->live_outputs == 0) {
