@@ -1,12 +1,8 @@
-"""torch.compile: code that Inductor has compiled, and regions in functions that are being compiled.
+"""torch.compile: what is traced is no part of the program, and regions in functions that are being compiled.
 
-Inductor's kernels write to buffers without any dispatcher seeing it, and reuse them. Only what it calls of ATen would be recorded, and
-replaying that would read buffers with other contents. So nothing is recorded while it runs: what autograd saves of it is
-saved, and the ops around it are recomputed as ever. Of the arguments that it writes to, replays read the bytes of before.
-
-CompiledFxGraph.__call__ is what runs such code, under every mode of torch.compile. It is wrapped when the first region
-opens, or when the module is imported after that. So are the functions in which code is traced, be it for torch.compile,
-torch.export, make_fx or an operator of higher order: ops on tensors without data are no part of the program.
+The functions in which code is traced are wrapped when the first region opens, or when their module is imported after that, be it
+for torch.compile, torch.export, make_fx or an operator of higher order: ops on tensors without data are no part of the program.
+What the compiled code does in a region: _compiled_code.py.
 
 Dynamo cannot see the runtime's regions. Where a function is compiled that calls ``ac2.checkpoint`` or a wrapped module, the
 same policy goes through PyTorch's own selective checkpointing, which its compiler knows: what is decided of an operator is what
@@ -54,10 +50,9 @@ _tracers = _Tracers()
 
 
 def watch() -> None:
-    """Wraps what runs compiled code and what traces code, now or when its module is imported. To be called once."""
-    _when_imported("torch._inductor.output_code", _wrap)
+    """Wraps what traces code, now or when its module is imported. To be called once."""
     for name in _TRACERS:
-        _when_imported(name, _wrap_tracers)
+        when_imported(name, _wrap_tracers)
 
 
 def _wrap_tracers(module: Any) -> None:
@@ -82,22 +77,7 @@ def _unrecorded(trace: Callable[..., Any]) -> Callable[..., Any]:
     return tracer
 
 
-def _wrap(module: Any) -> None:
-    graph = module.CompiledFxGraph
-    original = graph.__call__
-
-    @functools.wraps(original)
-    def __call__(self: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        for position in getattr(self, "mutated_input_idxs", ()):
-            if isinstance(inputs[position], torch.Tensor):
-                _C.before_unseen_write(inputs[position])
-        with _C.DisableCheckpointing():
-            return original(self, inputs, *args, **kwargs)
-
-    graph.__call__ = __call__
-
-
-def _when_imported(name: str, then: Callable[[Any], None]) -> None:
+def when_imported(name: str, then: Callable[[Any], None]) -> None:
     """Calls ``then(module)`` now, or after the import of the module. To import it takes seconds, so we do not."""
     module = sys.modules.get(name)
     if module is not None:
@@ -146,7 +126,7 @@ def keep_out_of_graphs(cls: type, *methods: str) -> None:
         for name in methods:
             setattr(cls, name, dynamo.disable(getattr(cls, name)))
 
-    _when_imported("torch._dynamo", make_opaque)
+    when_imported("torch._dynamo", make_opaque)
 
 
 def times_traced() -> int:
@@ -156,7 +136,7 @@ def times_traced() -> int:
 
 def keep_frames_out_of_graphs(function: Callable[..., Any]) -> None:
     """Dynamo compiles no call of the function that it meets behind a graph break."""
-    _when_imported("torch._dynamo", lambda dynamo: dynamo.eval_frame.skip_code(function.__code__))
+    when_imported("torch._dynamo", lambda dynamo: dynamo.eval_frame.skip_code(function.__code__))
 
 
 def _needs_arguments(policy: str) -> bool:
@@ -177,7 +157,7 @@ def _make_opaque(dynamo: Any) -> None:
     outside_of_graphs = dynamo.disable(outside_of_graphs)
 
 
-_when_imported("torch._dynamo", _make_opaque)
+when_imported("torch._dynamo", _make_opaque)
 
 
 def can_be_in_a_graph(policy: PolicyLike, options: Dict[str, Any]) -> bool:

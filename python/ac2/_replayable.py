@@ -87,7 +87,7 @@ class _Replayable:
         self._name = name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return _call(self._name, self._function, args, kwargs)
+        return call(self._name, self._function, args, kwargs)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -134,7 +134,7 @@ def _on(device: torch.device) -> ContextManager[Any]:
     return contextlib.nullcontext() if torch.get_default_device() == device else device
 
 
-def _call(name: str, function: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+def call(name: str, function: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
     rest, tensors, generators = _without_parts((args, kwargs))
     of_forward: List[Any] = []  # emptied below: replays have no need of it
     in_forward = [True]
@@ -243,7 +243,7 @@ def _of_autograd_function(function: Any, name: str) -> Any:
     if function.setup_context is not torch.autograd.Function.setup_context:
 
         def forward(*args: Any) -> Any:
-            return _call(name, original, args, {})
+            return call(name, original, args, {})
 
     else:
 
@@ -262,7 +262,7 @@ def _of_autograd_function(function: Any, name: str) -> Any:
                     first.take(stand_in, arguments, results, made)
                 return result, made
 
-            result, made = _call(name, run, args, {})
+            result, made = call(name, run, args, {})
             tensors = {"argument": pytree.tree_leaves(args), "result": pytree.tree_leaves(result), "made": made}
             first.give(ctx, tensors)
             return result

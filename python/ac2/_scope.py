@@ -10,7 +10,7 @@ from typing import Any, Callable, Optional, Sequence, TypeVar
 
 import torch
 
-from ac2 import _C, _compiled, _early_counts, _fsdp, _higher_order, _kernels, _module_calls, _out_of_memory, _pointers
+from ac2 import _C, _compiled, _compiled_code, _early_counts, _fsdp, _higher_order, _kernels, _module_calls, _out_of_memory, _pointers
 from ac2._budgets import BudgetLike, as_budget, models_costs, note_memory_fraction
 from ac2._form import Form, as_forms
 from ac2._policy import PolicyLike, as_flag, as_policy
@@ -41,6 +41,7 @@ def watch_python() -> None:
             _pointers.watch()
             _kernels.watch()
             _compiled.watch()
+            _compiled_code.watch()
             _early_counts.watch()
             _higher_order.watch()
             _out_of_memory.watch()

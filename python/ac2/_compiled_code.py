@@ -1,0 +1,141 @@
+"""Code that Inductor has compiled, in a region: its forward is one op, "replayable::inductor_compiled_code".
+
+Inductor's kernels write to buffers without any dispatcher seeing it, and reuse them. Only what it calls of ATen would be recorded, and
+replaying that would read buffers with other contents. So a replay calls the code again as a whole, as PyTorch's selective
+checkpointing does (``torch.ops.higher_order.inductor_compiled_code``), and policies, budgets and plans decide for the whole.
+
+Not recorded are derivatives, code that writes and has no derivative (an optimizer's step), and what runs in CUDA graphs, of which a
+warning tells: what autograd saves of that is held, and the ops around it are recomputed as ever. Of the arguments that compiled
+code writes to, replays read the bytes of before.
+
+CompiledFxGraph.__call__ is what runs such code, under every mode of torch.compile. It is wrapped when the first region opens, or when
+its module is imported after that.
+"""
+
+import functools
+import warnings
+from typing import Any, Callable, List, Optional, Sequence, Tuple
+
+import torch
+
+from ac2 import _C, _compiled, _replayable
+
+_NAME = "inductor_compiled_code"
+_has_warned = False
+
+def watch() -> None:
+    """Wraps what runs compiled code, now or when its module is imported. To be called once."""
+    _C.add_replayable(_NAME)
+    _compiled.when_imported("torch._inductor.output_code", _wrap)
+
+
+def _wrap(module: Any) -> None:
+    graph = module.CompiledFxGraph
+    original = graph.__call__
+
+    @functools.wraps(original)
+    def __call__(self: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if _C.is_checkpoint_enabled() and not args and not kwargs and _can_be_an_op(self):
+            return _call_as_an_op(functools.partial(original, self), self, inputs)
+        for position in _written(self):
+            if isinstance(inputs[position], torch.Tensor):
+                _C.before_unseen_write(inputs[position])
+        with _C.DisableCheckpointing():
+            return original(self, inputs, *args, **kwargs)
+
+    graph.__call__ = __call__
+
+
+def _written(graph: Any) -> Sequence[int]:
+    return tuple(getattr(graph, "mutated_input_idxs", ()))
+
+
+def _can_be_an_op(graph: Any) -> bool:
+    options = getattr(graph, "fx_kwargs", None)
+    # A derivative may write to what forward has saved for it.
+    if options is None or options.get("is_backward"):
+        return False
+    if options.get("cudagraphs") and "cuda" in getattr(graph, "device_types", ()):
+        _warn_of_cuda_graphs()
+        return False
+    # Code without a derivative may be an optimizer's step, whose weights would all be copied.
+    return not _written(graph) or not options.get("is_inference", True)
+
+
+# An op may return neither an argument nor a view of one, nor two results in one storage; compiled code does, for backward. Of each
+# result: which of the arguments and, behind these, of the results before it has the storage too. None if none has.
+_Bases = List[Optional[int]]
+
+
+def _call_as_an_op(run: Callable[[List[Any]], Any], graph: Any, inputs: Any) -> Any:
+    given = list(inputs)
+    if isinstance(inputs, list):
+        inputs.clear()  # as the code itself does, so that what it needs no more is freed
+    written = _written(graph)
+    layouts: List[Any] = []  # of those results that have a base
+
+    def function(given: List[Any]) -> List[Any]:
+        # An op writes to none of its arguments. The statistics of BatchNorm, to which the code does, are few bytes.
+        given = [tensor.clone() if i in written else tensor for i, tensor in enumerate(given)]
+        results = list(run(list(given)))
+        bases = _bases_of(graph, given, results)
+        if not layouts:
+            layouts.extend(None if base is None else _layout(results[i]) for i, base in enumerate(bases))
+        own = [result for result, base in zip(results, bases) if base is None] + [given[i] for i in written]
+        return own if any(isinstance(result, torch.Tensor) for result in own) else [*own, torch.empty(0)]
+
+    own = iter(_replayable.call(_NAME, function, (given,), {}))
+    results: List[Any] = []
+    for base, layout in zip(graph._ac2_bases, layouts):
+        results.append(next(own) if base is None else _laid_out([*given, *results][base], layout))
+    for i in written:
+        _write(given[i], next(own))
+    return tuple(results)
+
+
+def _write(tensor: torch.Tensor, result: torch.Tensor) -> None:
+    """As the code writes: without a new version, which the caller of the code counts."""
+    _C.before_unseen_write(tensor)
+    with _C.DisableCheckpointing(), torch.no_grad(), torch.autograd._unsafe_preserve_version_counter(tensor):
+        tensor.copy_(result)
+
+
+def _bases_of(graph: Any, given: List[Any], results: List[Any]) -> _Bases:
+    """The same in each run of the code, so that they are looked for in the first."""
+    bases: Optional[_Bases] = getattr(graph, "_ac2_bases", None)
+    if bases is None:
+        bases = [_base_of(result, [*given, *results[:i]]) for i, result in enumerate(results)]
+        graph._ac2_bases = bases
+    return bases
+
+
+def _base_of(result: Any, others: List[Any]) -> Optional[int]:
+    if not isinstance(result, torch.Tensor):
+        return None
+    for i, other in enumerate(others):
+        if isinstance(other, torch.Tensor) and other.dtype == result.dtype and torch._C._is_alias_of(other, result):
+            return i
+    return None
+
+
+def _layout(tensor: torch.Tensor) -> Tuple[Any, ...]:
+    return tensor.size(), tensor.stride(), tensor.storage_offset()
+
+
+def _laid_out(tensor: torch.Tensor, layout: Tuple[Any, ...]) -> torch.Tensor:
+    if _layout(tensor) == layout:
+        return tensor
+    with torch.no_grad():
+        return tensor.as_strided(*layout)
+
+
+def _warn_of_cuda_graphs() -> None:
+    global _has_warned
+    if not _has_warned:
+        _has_warned = True
+        warnings.warn(
+            "A region of ac2 calls code that torch.compile runs in CUDA graphs, whose results lie in memory that their next run takes. "
+            "It is not computed again: what autograd saves of it is held, whatever the policy says. Compile without CUDA graphs (no "
+            'mode="reduce-overhead"), or call ac2.checkpoint inside of the function that is compiled.',
+            stacklevel=4,
+        )
