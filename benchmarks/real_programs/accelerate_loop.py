@@ -10,11 +10,12 @@ from torch.utils.data import DataLoader, TensorDataset
 
 
 def main():
+    times = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     accelerator = Accelerator(gradient_accumulation_steps=2, cpu=True)
     set_seed(0)
     model = torchvision.models.resnet18(weights=None, num_classes=10)
-    data = TensorDataset(torch.randn(24, 3, 48, 48), torch.randint(10, (24,)))
-    loader = DataLoader(data, batch_size=4, shuffle=True)
+    data = TensorDataset(torch.randn(24 * times, 3, 48, 48), torch.randint(10, (24 * times,)))
+    loader = DataLoader(data, batch_size=4 * times, shuffle=True)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-2, epochs=1, steps_per_epoch=len(loader))
     model, optimizer, loader, scheduler = accelerator.prepare(model, optimizer, loader, scheduler)

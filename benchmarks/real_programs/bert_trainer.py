@@ -17,13 +17,14 @@ def rows(count):
 
 
 def main():
+    times = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     set_seed(0)
     config = BertConfig(vocab_size=300, hidden_size=96, num_hidden_layers=3, num_attention_heads=4, intermediate_size=192)
     model = BertForMaskedLM(config)
     arguments = TrainingArguments(
         output_dir=sys.argv[1] + ".trainer",
         num_train_epochs=2,
-        per_device_train_batch_size=8,
+        per_device_train_batch_size=8 * times,
         bf16=True,
         eval_strategy="epoch",
         save_strategy="epoch",
@@ -33,7 +34,7 @@ def main():
         disable_tqdm=True,
         use_cpu=True,
     )
-    trainer = Trainer(model=model, args=arguments, train_dataset=rows(24), eval_dataset=rows(8))
+    trainer = Trainer(model=model, args=arguments, train_dataset=rows(24 * times), eval_dataset=rows(8))
     trainer.train()
     print(f"eval loss {trainer.evaluate()['eval_loss']!r}")
     torch.save(model.state_dict(), sys.argv[1])

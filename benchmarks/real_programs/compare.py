@@ -5,10 +5,11 @@
     python benchmarks/real_programs/compare.py timm_train --address-space
 
 With --address-space the least address space is looked for in which each program ends as it does without a limit, plain and by
-``python -m ac2``, to 8 MiB: runs of a program, a dozen of each.
+``python -m ac2``, to 16 MiB: half a dozen runs of each. Batches are so many times as large there as LARGER says, so
+that a region holds more than what ac2 itself takes; --times gives another number, without --address-space too.
 
-A program takes the path of a file, where it saves what it has trained. Compared are that file, tensor by tensor to the last bit, the
-output but for times and for ac2's lines at the end of stderr, and the exit code.
+A program takes the path of a file, where it saves what it has trained, and how many times as large its batches are. Compared are that
+file, tensor by tensor to the last bit, the output but for times and for ac2's lines at the end of stderr, and the exit code.
 Exits with 1 if anything differs. benchmarks/compare_programs installs the packages that are needed.
 """
 
@@ -27,7 +28,24 @@ import torch
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 MIB = 1 << 20
-STEP = 8  # MiB, of a search
+STEP = 16  # MiB, of a search
+
+# With these, a region holds some 100 MiB (35 and 70 in ppo_gymnasium and thinc_pipeline).
+LARGER = {
+    "accelerate_loop": 16,
+    "bert_trainer": 16,
+    "diffusers_unet": 8,
+    "geometric_graphs": 8,
+    "keras_fit": 32,
+    "lightning_trainer": 128,
+    "peft_lora": 32,
+    "ppo_gymnasium": 512,
+    "thinc_pipeline": 256,
+    "timm_train": 8,
+    "torchvision_classification": 16,
+    "torchvision_detection": 4,
+    "transformers_trainer": 3,
+}
 
 
 @dataclasses.dataclass
@@ -55,8 +73,8 @@ def without_times(text):
     return re.sub(r"^([WEI])\d{4} [\d:.]+ \d+ ", r"\1 ", text, flags=re.MULTILINE)
 
 
-def command_for(name, saved, *options):
-    return [sys.executable, "-B", *options, str(FOLDER / f"{name}.py"), str(saved)]
+def command_for(name, saved, times, *options):
+    return [sys.executable, "-B", *options, str(FOLDER / f"{name}.py"), str(saved), str(times)]
 
 
 def environment():
@@ -64,13 +82,13 @@ def environment():
     return kept | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
-def run(name, *options, mib=None):
+def run(name, times, *options, mib=None):
     """With at most so much address space."""
     with tempfile.TemporaryDirectory() as folder:
         saved = pathlib.Path(folder) / "trained"
         begun = time.monotonic()
         ended = subprocess.run(
-            command_for(name, saved, *options),
+            command_for(name, saved, times, *options),
             capture_output=True,
             text=True,
             cwd=folder,
@@ -121,12 +139,12 @@ def report(name, plain, ended):
     return ", ".join(differ) or "nothing"
 
 
-def compare(names, budget):
+def compare(names, times, budget):
     print("| program | values dropped | ops computed again | plain | with ac2 | differs in |")
     print("|---|---:|---:|---:|---:|---|", flush=True)
     bad = False
     for name in names:
-        plain, ended = run(name), run(name, "-m", "ac2", "--memory-budget", budget)
+        plain, ended = run(name, times), run(name, times, "-m", "ac2", "--memory-budget", budget)
         dropped, again = counted(ended.words, "value"), counted(ended.words, "op")
         differ = report(name, plain, ended)
         if plain.code != 0 or plain.state is None:
@@ -137,11 +155,11 @@ def compare(names, budget):
     return bad
 
 
-def address_space(name):
+def address_space(name, times):
     """The most that the plain program takes, in MiB, as a search's beginning: it is looked at now and then."""
     with tempfile.TemporaryDirectory() as folder:
         process = subprocess.Popen(
-            command_for(name, pathlib.Path(folder) / "trained"),
+            command_for(name, pathlib.Path(folder) / "trained", times),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd=folder,
@@ -168,29 +186,34 @@ def least(passes, most):
     return most
 
 
-def compare_in_little_memory(names):
-    print("| program | plain in MiB | with ac2 | values dropped | ops computed again | differs in |")
-    print("|---|---:|---:|---:|---:|---|", flush=True)
+def compare_in_little_memory(names, times):
+    columns = "program | batches | plain in MiB | with ac2 | dropped | again | plain, no limit | ac2, least | differs in"
+    print(f"| {columns} |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---|", flush=True)
     bad = False
     for name in names:
-        plain = run(name)
+        larger = times or LARGER[name]
+        plain = run(name, larger)
 
         def passes(mib, *options):
-            ended = run(name, *options, mib=mib)
+            ended = run(name, larger, *options, mib=mib)
+            last = (ended.err.rstrip().splitlines() or [""])[-1]
+            print(f"{name} in {mib} MiB {' '.join(options)}: {ended.code} {last if ended.code else ''}", file=sys.stderr, flush=True)
             return ended.code == plain.code and ended.state is not None
 
-        most = address_space(name) + 16 * STEP
+        most = address_space(name, larger) + 2 * STEP
         alone = least(lambda mib: passes(mib), most)
-        with_ac2 = least(lambda mib: passes(mib, "-m", "ac2"), most)
+        with_ac2 = alone and (least(lambda mib: passes(mib, "-m", "ac2"), alone) or least(lambda mib: passes(mib, "-m", "ac2"), most))
         if alone is None or with_ac2 is None:
-            print(f"| {name} | {alone} | {with_ac2} | | | does not end as without a limit in {most} MiB |", flush=True)
+            print(f"| {name} | x {larger} | {alone} | {with_ac2} | | | | | does not end as without a limit in {most} MiB |", flush=True)
             bad = True
             continue
-        ended = run(name, "-m", "ac2", mib=with_ac2)
+        ended = run(name, larger, "-m", "ac2", mib=with_ac2)
         differ = report(name, plain, ended)
         bad |= differ != "nothing"
         dropped, again = counted(ended.words, "value"), counted(ended.words, "op")
-        print(f"| {name} | {alone} | {with_ac2} | {dropped} | {again} | {differ} |", flush=True)
+        took = f"{plain.seconds:.0f} s | {ended.seconds:.0f} s"
+        print(f"| {name} | x {larger} | {alone} | {with_ac2} | {dropped} | {again} | {took} | {differ} |", flush=True)
     return bad
 
 
@@ -198,13 +221,16 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("programs", nargs="*", metavar="PROGRAM", help=", ".join(programs()))
     parser.add_argument("--memory-budget", default="soft:64KiB", metavar="BUDGET")
+    parser.add_argument("--times", type=int, metavar="N", help="batches are so many times as large")
     parser.add_argument("--address-space", action="store_true", help="looks for the least in which each program ends well")
     arguments = parser.parse_args()
     unknown = set(arguments.programs) - set(programs())
     if unknown:
         parser.error(f"no program {', '.join(sorted(unknown))}; there are {', '.join(programs())}")
     names = arguments.programs or programs()
-    sys.exit(compare_in_little_memory(names) if arguments.address_space else compare(names, arguments.memory_budget))
+    if arguments.address_space:
+        sys.exit(compare_in_little_memory(names, arguments.times))
+    sys.exit(compare(names, arguments.times or 1, arguments.memory_budget))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from diffusers.training_utils import EMAModel
 
 
 def main():
+    larger = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     torch.manual_seed(0)
     model = UNet2DModel(
         sample_size=16,
@@ -29,9 +30,9 @@ def main():
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     rates = get_cosine_schedule_with_warmup(optimizer, num_warmup_steps=2, num_training_steps=6)
     for step in range(6):
-        images = torch.rand(4, 3, 16, 16) * 2 - 1
+        images = torch.rand(4 * larger, 3, 16, 16) * 2 - 1
         noise = torch.randn_like(images)
-        times = torch.randint(0, 100, (4,)).long()
+        times = torch.randint(0, 100, (4 * larger,)).long()
         loss = F.mse_loss(model(scheduler.add_noise(images, noise, times), times).sample, noise)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -40,9 +40,11 @@ def mlp(width, out):
 
 
 def main():
+    times = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    count = 200 * times
     torch.manual_seed(0)
-    graph = Data(x=torch.randn(200, 32), edge_index=erdos_renyi_graph(200, 0.05), y=torch.randint(7, (200,)))
-    mask = torch.rand(200) < 0.5
+    graph = Data(x=torch.randn(count, 32), edge_index=erdos_renyi_graph(count, 0.05), y=torch.randint(7, (count,)))
+    mask = torch.rand(count) < 0.5
     nodes = GAT()
     optimizer = torch.optim.Adam(nodes.parameters(), lr=0.005, weight_decay=5e-4)
     for epoch in range(5):
@@ -60,7 +62,7 @@ def main():
         size = 10 + index % 7
         return Data(x=torch.randn(size, 16), edge_index=erdos_renyi_graph(size, 0.3), y=torch.tensor([index % 2]))
 
-    loader = DataLoader([small(index) for index in range(32)], batch_size=8, shuffle=True)
+    loader = DataLoader([small(index) for index in range(32 * times)], batch_size=8 * times, shuffle=True)
     graphs = GIN()
     optimizer = torch.optim.Adam(graphs.parameters(), lr=0.01)
     for epoch in range(2):

@@ -18,6 +18,7 @@ class Gate(keras.layers.Layer):
 
 
 def main():
+    times = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     keras.utils.set_random_seed(0)
     model = keras.Sequential(
         [
@@ -33,11 +34,11 @@ def main():
         ]
     )
     model.compile(optimizer="adam", loss="sparse_categorical_crossentropy", metrics=["accuracy"])
-    images, labels = np.random.rand(64, 28, 28, 1).astype("float32"), np.random.randint(0, 10, 64)
+    images, labels = np.random.rand(64 * times, 28, 28, 1).astype("float32"), np.random.randint(0, 10, 64 * times)
     history = model.fit(
         images,
         labels,
-        batch_size=16,
+        batch_size=16 * times,
         epochs=2,
         validation_split=0.25,
         verbose=0,
@@ -46,7 +47,7 @@ def main():
     print(history.history)
     optimizer, loss_fn = torch.optim.Adam(model.parameters()), keras.losses.SparseCategoricalCrossentropy()
     for step in range(2):
-        loss = loss_fn(labels[:16], model(images[:16], training=True))
+        loss = loss_fn(labels[: 16 * times], model(images[: 16 * times], training=True))
         model.zero_grad()
         loss.backward()
         optimizer.step()

@@ -40,9 +40,10 @@ class AutoEncoder(lightning.LightningModule):
 
 
 def main():
+    times = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     lightning.seed_everything(0, verbose=False)
-    images = TensorDataset(torch.rand(48, 1, 28, 28))
-    train, valid = torch.utils.data.random_split(images, [32, 16])
+    images = TensorDataset(torch.rand(48 * times, 1, 28, 28))
+    train, valid = torch.utils.data.random_split(images, [32 * times, 16 * times])
     model = AutoEncoder()
     trainer = lightning.Trainer(
         max_epochs=3,
@@ -55,7 +56,8 @@ def main():
         accumulate_grad_batches=2,
         callbacks=[StochasticWeightAveraging(swa_lrs=1e-2, swa_epoch_start=1)],
     )
-    trainer.fit(model, DataLoader(train, batch_size=8, shuffle=True, num_workers=1), DataLoader(valid, batch_size=8))
+    batch = 8 * times
+    trainer.fit(model, DataLoader(train, batch_size=batch, shuffle=True, num_workers=1), DataLoader(valid, batch_size=batch))
     print({name: value.item() for name, value in trainer.callback_metrics.items()})
     torch.save(model.state_dict(), sys.argv[1])
 

@@ -8,6 +8,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArgumen
 
 
 def main():
+    times = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     set_seed(0)
     config = LlamaConfig(
         vocab_size=512, hidden_size=64, intermediate_size=128, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2
@@ -17,7 +18,7 @@ def main():
     arguments = TrainingArguments(
         output_dir=sys.argv[1] + ".trainer",
         max_steps=4,
-        per_device_train_batch_size=8,
+        per_device_train_batch_size=8 * times,
         gradient_checkpointing=True,
         logging_steps=1,
         save_strategy="no",
@@ -25,7 +26,7 @@ def main():
         disable_tqdm=True,
         use_cpu=True,
     )
-    tokens = torch.randint(0, 512, (32, 64))
+    tokens = torch.randint(0, 512, (32 * times, 64))
     Trainer(model=model, args=arguments, train_dataset=[{"input_ids": row, "labels": row} for row in tokens]).train()
     merged = model.merge_and_unload()
     torch.save(merged.state_dict(), sys.argv[1])

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 from torch.distributions import Categorical
 
-STEPS, ENVIRONMENTS = 64, 4
+TIMES = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+STEPS, ENVIRONMENTS = 64, 4 * TIMES
 
 
 def layer(inputs, outputs, gain=np.sqrt(2)):
@@ -60,8 +61,8 @@ def main():
         order = np.arange(STEPS * ENVIRONMENTS)
         for _ in range(4):
             np.random.shuffle(order)
-            for start in range(0, len(order), 64):
-                rows = order[start : start + 64]
+            for start in range(0, len(order), 64 * TIMES):
+                rows = order[start : start + 64 * TIMES]
                 _, log, entropy, value = agent(b_seen[rows], b_actions[rows, 0])
                 ratio = (log - b_logs[rows, 0]).exp()
                 gain = b_gains[rows]

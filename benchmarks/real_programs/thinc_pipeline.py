@@ -9,6 +9,7 @@ from thinc.api import Adam, PyTorchWrapper, Relu, Softmax, chain, fix_random_see
 
 
 def main():
+    times = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     fix_random_seed(0)
     random.seed(0)
     torch.manual_seed(0)
@@ -16,13 +17,13 @@ def main():
         torch.nn.Linear(32, 256), torch.nn.LayerNorm(256), torch.nn.GELU(), torch.nn.Dropout(0.2), torch.nn.Linear(256, 32), torch.nn.ReLU()
     )
     model = chain(Relu(32, dropout=0.1), PyTorchWrapper(network), Softmax())
-    X = numpy.random.uniform(-1, 1, (128, 16)).astype("f")
-    Y = numpy.eye(4, dtype="f")[numpy.random.randint(0, 4, 128)]
+    X = numpy.random.uniform(-1, 1, (128 * times, 16)).astype("f")
+    Y = numpy.eye(4, dtype="f")[numpy.random.randint(0, 4, 128 * times)]
     model.initialize(X=X[:8], Y=Y[:8])
     optimizer = Adam(0.001)
     for epoch in range(3):
         loss = 0.0
-        for x, y in model.ops.multibatch(64, X, Y, shuffle=True):
+        for x, y in model.ops.multibatch(64 * times, X, Y, shuffle=True):
             guess, backward = model.begin_update(x)
             gradient = (guess - y) / len(x)
             loss += float((gradient**2).sum())

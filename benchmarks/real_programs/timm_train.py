@@ -12,6 +12,7 @@ import torch
 
 
 def main():
+    times = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     timm.utils.random_seed(0)
     model = timm.create_model("efficientnet_lite0", pretrained=False, num_classes=10, drop_path_rate=0.1, drop_rate=0.1)
     average = timm.utils.ModelEmaV2(model, decay=0.9)
@@ -22,7 +23,7 @@ def main():
     losses = timm.utils.AverageMeter()
     model.train()
     for epoch in range(3):
-        images, labels = mixup(torch.randn(8, 3, 64, 64), torch.randint(10, (8,)))
+        images, labels = mixup(torch.randn(8 * times, 3, 64, 64), torch.randint(10, (8 * times,)))
         with torch.autocast("cpu", dtype=torch.bfloat16):
             loss = loss_fn(model(images), labels)
         loss.backward()

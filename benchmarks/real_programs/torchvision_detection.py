@@ -7,6 +7,7 @@ import torchvision
 
 
 def main():
+    times = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     torch.manual_seed(0)
     model = torchvision.models.detection.fasterrcnn_mobilenet_v3_large_320_fpn(
         weights=None, weights_backbone=None, num_classes=4, min_size=96, max_size=128, trainable_backbone_layers=6
@@ -14,7 +15,7 @@ def main():
     optimizer = torch.optim.SGD([parameter for parameter in model.parameters() if parameter.requires_grad], lr=0.01, momentum=0.9)
     model.train()
     for step in range(3):
-        images = [torch.rand(3, 96 + 8 * step, 128) for _ in range(2)]
+        images = [torch.rand(3, 96 + 8 * step, 128) for _ in range(2 * times)]
         targets = []
         for _ in images:
             corners = torch.rand(step + 1, 2) * 40

@@ -20,13 +20,14 @@ class Tokens(Dataset):
 
 
 def main():
+    times = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     set_seed(0)
     config = GPT2Config(vocab_size=512, n_positions=128, n_embd=128, n_layer=4, n_head=4, bos_token_id=0, eos_token_id=0)
     model = GPT2LMHeadModel(config)
     arguments = TrainingArguments(
         output_dir=sys.argv[1] + ".trainer",
         max_steps=4,
-        per_device_train_batch_size=8,
+        per_device_train_batch_size=8 * times,
         gradient_accumulation_steps=2,
         eval_strategy="steps",
         eval_steps=2,
@@ -37,7 +38,7 @@ def main():
         disable_tqdm=True,
         use_cpu=True,
     )
-    trainer = Trainer(model=model, args=arguments, train_dataset=Tokens(64, 128), eval_dataset=Tokens(16, 128))
+    trainer = Trainer(model=model, args=arguments, train_dataset=Tokens(64 * times, 128), eval_dataset=Tokens(16, 128))
     result = trainer.train()
     print(f"loss {result.training_loss!r}")
     torch.save(model.state_dict(), sys.argv[1])

@@ -474,5 +474,43 @@ TEST_F(LastingRegionTest, ARegionThatRestsRecordsNothingWhileGradModeIsOffAndGiv
   }
 }
 
+// Writes to what a replay needs, through views too, numbers that are read, and references that ops return.
+std::vector<at::Tensor> step_that_writes_where_a_region_rests() {
+  const at::Tensor weight = at::linspace(0.5, 1.5, 8).requires_grad_();
+  const at::Tensor x = at::linspace(-1, 1, 8), y = at::ones({2, 4});
+  const at::Tensor sum = (weight + x).cos() + (weight.view({2, 4}) + y).sin().reshape({8});
+  std::vector<at::Tensor> found;
+  {
+    const at::NoGradGuard no_grad;
+    EXPECT_TRUE(x.add_(1).is_same(x));
+    EXPECT_TRUE(x.copy_(x.flip(0)).is_same(x));
+    x.select(0, 2).fill_(3);
+    x.slice(0, 4, 6).mul_(0.5);
+    y.t().unsqueeze(0).index_put_({at::tensor({0})}, at::linspace(0, 1, 8).view({4, 2}));
+    EXPECT_EQ(x.select(0, 2).item<float>(), 3.0F);
+    EXPECT_TRUE((x == x).all().item<bool>());
+    EXPECT_TRUE(x.select(0, 2).is_nonzero());
+    found = {at::outer(x, x).cumsum(0), at::stack({x, x}).permute({1, 0}).contiguous(), x.to(at::kHalf),
+             y.expand({3, 2, 4})};
+    found.push_back(at::linear(y, at::cat({y, y})).matmul(at::ones({4, 1})));
+    found.push_back(y.clone());
+  }
+  found.push_back(torch::autograd::grad({(sum * x).sum()}, {weight}).at(0));
+  return found;
+}
+
+TEST_F(LastingRegionTest, ARegionThatRestsSeesWritesOfAllKinds) {
+  const std::vector<at::Tensor> plain = step_that_writes_where_a_region_rests();
+  for (const char* policy : {"recompute_all", "must_save_all"}) {
+    const PolicyScope scope(policy);
+    internal::let_region_rest();
+    const std::vector<at::Tensor> found = step_that_writes_where_a_region_rests();
+    ASSERT_EQ(found.size(), plain.size());
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_TRUE(same_bits(found[i], plain[i])) << policy << ", " << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ac2::test

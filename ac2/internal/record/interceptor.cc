@@ -17,6 +17,7 @@
 #include "ac2/internal/operators/op_facts.h"
 #include "ac2/internal/operators/random_replay.h"
 #include "ac2/internal/record/record_call.h"
+#include "ac2/internal/record/resting_kernels.h"
 #include "ac2/internal/record/shared_key.h"
 #include "ac2/internal/record/typed_kernels.h"
 #include "ac2/internal/region/region.h"
@@ -88,6 +89,7 @@ void put_kernels_behind_record_key() {
   static auto* library = new torch::Library(torch::Library::IMPL, "_", kRecordKey, __FILE__, __LINE__);
   library->fallback(torch::CppFunction::makeFromBoxedFunction<&intercept>());
   register_typed_kernels(&intercept);
+  register_resting_kernels(&intercept);
 }
 
 }  // namespace
