@@ -18,7 +18,6 @@
 #include <ATen/ops/clamp_min_ops.h>
 #include <ATen/ops/clamp_ops.h>
 #include <ATen/ops/clone_ops.h>
-#include <ATen/ops/contiguous_ops.h>
 #include <ATen/ops/copy_ops.h>
 #include <ATen/ops/cumsum_ops.h>
 #include <ATen/ops/detach_ops.h>
@@ -33,26 +32,18 @@
 #include <ATen/ops/gt_ops.h>
 #include <ATen/ops/index_ops.h>
 #include <ATen/ops/index_put_ops.h>
-#include <ATen/ops/is_nonzero_ops.h>
-#include <ATen/ops/item_ops.h>
 #include <ATen/ops/le_ops.h>
 #include <ATen/ops/lerp_ops.h>
-#include <ATen/ops/linear_ops.h>
 #include <ATen/ops/lt_ops.h>
 #include <ATen/ops/masked_fill_ops.h>
-#include <ATen/ops/matmul_ops.h>
 #include <ATen/ops/mul_ops.h>
 #include <ATen/ops/ne_ops.h>
 #include <ATen/ops/neg_ops.h>
 #include <ATen/ops/normal_ops.h>
-#include <ATen/ops/outer_ops.h>
 #include <ATen/ops/permute_ops.h>
 #include <ATen/ops/pow_ops.h>
 #include <ATen/ops/reciprocal_ops.h>
 #include <ATen/ops/relu_ops.h>
-#include <ATen/ops/reshape_ops.h>
-#include <ATen/ops/resolve_conj_ops.h>
-#include <ATen/ops/resolve_neg_ops.h>
 #include <ATen/ops/select_ops.h>
 #include <ATen/ops/sigmoid_ops.h>
 #include <ATen/ops/slice_ops.h>
@@ -62,7 +53,6 @@
 #include <ATen/ops/sub_ops.h>
 #include <ATen/ops/t_ops.h>
 #include <ATen/ops/tanh_ops.h>
-#include <ATen/ops/to_ops.h>
 #include <ATen/ops/transpose_ops.h>
 #include <ATen/ops/uniform_ops.h>
 #include <ATen/ops/unsqueeze_ops.h>
@@ -85,19 +75,16 @@ namespace {
 template <class... Ops>
 struct RestingOpList {};
 namespace op = at::_ops;
-using RestingOps =
-    RestingOpList<op::_local_scalar_dense, op::_to_copy, op::add__Scalar, op::add__Tensor, op::addcdiv_, op::addcmul_,
-                  op::alias, op::all, op::any, op::argmax, op::as_strided, op::bernoulli__float, op::cat, op::clamp_,
-                  op::clamp_min_, op::clone, op::contiguous, op::copy_, op::cumsum, op::detach, op::div__Scalar,
-                  op::div__Tensor, op::empty_memory_format, op::empty_strided, op::eq_Scalar, op::eq_Tensor, op::exp_,
-                  op::expand, op::fill__Scalar, op::fill__Tensor, op::ge_Scalar, op::ge_Tensor, op::gt_Scalar,
-                  op::gt_Tensor, op::index_put_, op::index_Tensor, op::is_nonzero, op::item, op::le_Scalar,
-                  op::le_Tensor, op::lerp__Scalar, op::lerp__Tensor, op::linear, op::lt_Scalar, op::lt_Tensor,
-                  op::masked_fill__Scalar, op::matmul, op::mul__Scalar, op::mul__Tensor, op::ne_Scalar, op::ne_Tensor,
-                  op::neg_, op::normal_, op::outer, op::permute, op::pow__Scalar, op::reciprocal_, op::relu_,
-                  op::reshape, op::resolve_conj, op::resolve_neg, op::select_int, op::sigmoid_, op::slice_Tensor,
-                  op::sqrt_, op::squeeze_dim, op::stack, op::sub__Scalar, op::sub__Tensor, op::t, op::tanh_,
-                  op::to_dtype, op::transpose_int, op::uniform_, op::unsqueeze, op::view, op::zero_>;
+using RestingOps = RestingOpList<
+    op::_local_scalar_dense, op::_to_copy, op::add__Scalar, op::add__Tensor, op::addcdiv_, op::addcmul_, op::alias,
+    op::all, op::any, op::argmax, op::as_strided, op::bernoulli__float, op::cat, op::clamp_, op::clamp_min_, op::clone,
+    op::copy_, op::cumsum, op::detach, op::div__Scalar, op::div__Tensor, op::empty_memory_format, op::empty_strided,
+    op::eq_Scalar, op::eq_Tensor, op::exp_, op::expand, op::fill__Scalar, op::fill__Tensor, op::ge_Scalar,
+    op::ge_Tensor, op::gt_Scalar, op::gt_Tensor, op::index_put_, op::index_Tensor, op::le_Scalar, op::le_Tensor,
+    op::lerp__Scalar, op::lerp__Tensor, op::lt_Scalar, op::lt_Tensor, op::masked_fill__Scalar, op::mul__Scalar,
+    op::mul__Tensor, op::ne_Scalar, op::ne_Tensor, op::neg_, op::normal_, op::permute, op::pow__Scalar, op::reciprocal_,
+    op::relu_, op::select_int, op::sigmoid_, op::slice_Tensor, op::sqrt_, op::squeeze_dim, op::stack, op::sub__Scalar,
+    op::sub__Tensor, op::t, op::tanh_, op::transpose_int, op::uniform_, op::unsqueeze, op::view, op::zero_>;
 
 BoxedInterceptor boxed_fallback = nullptr;
 
