@@ -1,6 +1,6 @@
 // Objects with a lock and a thread, which a fork() must find in order. The fork waits until it has the locks of all, so
-// that the child, in which their threads are not, finds them free. ForkLocks of ac2/internal/locks cannot serve here: it
-// waits a second and no longer, and does not tell the child from the parent.
+// that the child, in which their threads are not, finds them free. ForkLocks of ac2/internal/locks cannot serve here:
+// it waits a second and no longer, and does not tell the child from the parent.
 //
 //   class Writer final : public WatchesFork { … };
 //   ForkWatch::get().add(this);      // once it is whole
