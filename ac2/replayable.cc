@@ -10,14 +10,14 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "ac2/internal/libtorch/fork_locks.h"
 #include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/libtorch/tensor_meta.h"
+#include "ac2/internal/locks/fork_locks.h"
+#include "ac2/internal/locks/mutex.h"
 #include "ac2/internal/record/declared_kernel.h"
 
 namespace ac2::internal {
@@ -156,7 +156,7 @@ class Operators {
   }
 
   c10::OperatorHandle get(const std::string& name) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = by_name_.find(name);
     return found != by_name_.end() ? found->second : by_name_.emplace(name, registered(name)).first->second;
   }
@@ -164,7 +164,7 @@ class Operators {
  private:
   Operators() { ForkLocks::add_first(mutex_); }
 
-  c10::OperatorHandle registered(const std::string& name) {
+  c10::OperatorHandle registered(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     library_.def(absl::StrCat(name, "(Tensor[] tensors, Generator? first, Generator? second, Capsule call) -> Tensor[]")
                      .c_str());
     library_.impl(name.c_str(), torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
@@ -172,9 +172,10 @@ class Operators {
     return c10::Dispatcher::singleton().findSchemaOrThrow(absl::StrCat(kNamespace, "::", name).c_str(), "");
   }
 
-  std::mutex mutex_;
-  torch::Library library_{torch::Library::FRAGMENT, kNamespace, std::nullopt, __FILE__, __LINE__};
-  absl::flat_hash_map<std::string, c10::OperatorHandle> by_name_;
+  Mutex mutex_;
+  torch::Library library_ ABSL_GUARDED_BY(mutex_){torch::Library::FRAGMENT, kNamespace, std::nullopt, __FILE__,
+                                                  __LINE__};
+  absl::flat_hash_map<std::string, c10::OperatorHandle> by_name_ ABSL_GUARDED_BY(mutex_);
 };
 
 bool is_name(const std::string& name) {

@@ -7,11 +7,11 @@
 #include <atomic>
 #include <exception>
 #include <memory>
-#include <mutex>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "ac2/internal/libtorch/warn_in_op.h"
+#include "ac2/internal/locks/mutex.h"
 #include "ac2/internal/modules/module_stack.h"
 #include "policies/internal/common/module_policy.h"
 #include "policies/internal/common/module_rules.h"
@@ -56,7 +56,7 @@ class Shared {
  private:
   template <class Find>
   const ModuleRules::Matching& matching(const void* where, const Find& find) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const ac2::internal::MutexLock lock(mutex_);
     std::unique_ptr<const ModuleRules::Matching>& found = matching_[where];
     if (found == nullptr) {
       found = std::make_unique<const ModuleRules::Matching>(find());
@@ -68,9 +68,9 @@ class Shared {
   const int64_t model_;
   const std::unique_ptr<const ParameterModules> parameters_;
   std::atomic<bool> is_checked_{false};
-  std::mutex mutex_;
-  // By a place or a module. Under mutex_.
-  absl::flat_hash_map<const void*, std::unique_ptr<const ModuleRules::Matching>> matching_;
+  ac2::internal::Mutex mutex_;
+  // By a place or a module.
+  absl::flat_hash_map<const void*, std::unique_ptr<const ModuleRules::Matching>> matching_ ABSL_GUARDED_BY(mutex_);
 };
 
 // The modules that were there in one region.

@@ -28,6 +28,7 @@ def ac2_own_repositories():
         debian_package = "libabsl-dev",
         modules = {
             "btree": "absl_btree",
+            "core_headers": "absl_core_headers",
             "flags": "absl_flags absl_flags_parse absl_flags_usage",
             "flat_hash_map": "absl_flat_hash_map",
             "flat_hash_set": "absl_flat_hash_set",

@@ -6,18 +6,32 @@
 #include <string>
 #include <vector>
 
+#include "ac2/internal/locks/mutex.h"
 #include "ac2/internal/modules/module_stack.h"
 
 namespace ac2::nn {
 
 using ac2::internal::CalledModule;
 using ac2::internal::ModuleStack;
+using ac2::internal::Mutex;
+using ac2::internal::MutexLock;
+
+struct Checkpointing::LastTrace {
+  Mutex mutex;
+  std::shared_ptr<const Trace> trace ABSL_GUARDED_BY(mutex);
+};
 
 Checkpointing::Checkpointing(Policy policy, CheckpointOptions options)
-    : policy_(std::move(policy)), options_(std::move(options)) {}
+    : policy_(std::move(policy)), options_(std::move(options)), last_trace_(std::make_unique<LastTrace>()) {}
+
+Checkpointing::~Checkpointing() = default;
 
 Checkpointing::Checkpointing(const Checkpointing& other)
-    : policy_(other.policy_), options_(other.options_), on_(other.on_), module_(other.module_) {}
+    : policy_(other.policy_),
+      options_(other.options_),
+      on_(other.on_),
+      module_(other.module_),
+      last_trace_(std::make_unique<LastTrace>()) {}
 
 Checkpointing& Checkpointing::operator=(const Checkpointing& other) {
   policy_ = other.policy_;
@@ -47,8 +61,8 @@ Checkpointing::InModule::~InModule() {
 }
 
 std::shared_ptr<const Trace> Checkpointing::last_trace() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return last_trace_;
+  const MutexLock lock(last_trace_->mutex);
+  return last_trace_->trace;
 }
 
 bool Checkpointing::opens_region(bool is_training) const {
@@ -56,9 +70,9 @@ bool Checkpointing::opens_region(bool is_training) const {
 }
 
 void Checkpointing::remember(std::shared_ptr<const Trace> trace) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(last_trace_->mutex);
   // The older one is released when `trace` goes, after the lock.
-  last_trace_.swap(trace);
+  last_trace_->trace.swap(trace);
 }
 
 void Checkpointing::offload(const at::Tensor& input) {

@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <type_traits>
 #include <typeinfo>
 #include <utility>
@@ -48,6 +47,7 @@ struct CheckpointOptions {
 class Checkpointing {
  public:
   explicit Checkpointing(Policy policy = "recompute_all", CheckpointOptions options = {});
+  ~Checkpointing();
   // A copy has the settings, and is for a module of the same class and name, but has no last_trace().
   Checkpointing(const Checkpointing& other);
   Checkpointing& operator=(const Checkpointing& other);
@@ -113,8 +113,9 @@ class Checkpointing {
   CheckpointOptions options_;
   bool on_ = true;
   std::shared_ptr<const ac2::internal::CalledModule> module_;  // null if nothing is known
-  mutable std::mutex mutex_;
-  std::shared_ptr<const Trace> last_trace_;  // under mutex_
+  // With its lock, which is not for public headers.
+  struct LastTrace;
+  const std::unique_ptr<LastTrace> last_trace_;
 };
 
 // The second base class of every Checkpointed<M>, by which code that does not know M reaches its settings:

@@ -1,5 +1,5 @@
 // fork() while other threads are in ac2: the child finds the locks free.
-#include "ac2/internal/libtorch/fork_locks.h"
+#include "ac2/internal/locks/fork_locks.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -8,7 +8,6 @@
 #include <atomic>
 #include <functional>
 #include <mutex>
-#include <shared_mutex>
 #include <thread>
 
 namespace ac2::internal {
@@ -64,7 +63,7 @@ class OtherThread {
 };
 
 TEST(ForkLocksTest, AMutexThatAnotherThreadHasIsWaitedForAndIsFreeInTheChild) {
-  static std::mutex mutex;
+  static Mutex mutex;
   ForkLocks::add_last(mutex);
   static std::atomic<bool> forks{false};  // the thread that forks waits for the mutex then, or is about to
   ForkLocks::add(ForkLocks::Order::kFirst, {.lock = [] { forks.store(true); }, .unlock = [] {}});
@@ -74,14 +73,14 @@ TEST(ForkLocksTest, AMutexThatAnotherThreadHasIsWaitedForAndIsFreeInTheChild) {
   other.join();
 }
 
-// std::mutex forgets who has it. These two do not, and the child's thread has another number than the parent's.
+// Mutex forgets who has it. These two do not, and the child's thread has another number than the parent's.
 template <class Mutex>
 class RememberingMutexTest : public ::testing::Test {};
-using RememberingMutexes = ::testing::Types<std::recursive_mutex, std::shared_mutex>;
+using RememberingMutexes = ::testing::Types<RecursiveMutex, SharedMutex>;
 TYPED_TEST_SUITE(RememberingMutexTest, RememberingMutexes);
 
 TYPED_TEST(RememberingMutexTest, IsWaitedForAndIsFreeInEveryThreadOfTheChild) {
-  static std::mutex before;
+  static Mutex before;
   static TypeParam mutex;
   ForkLocks::add_first(before);
   ForkLocks::add_first(mutex);
@@ -104,7 +103,7 @@ TYPED_TEST(RememberingMutexTest, IsWaitedForAndIsFreeInEveryThreadOfTheChild) {
 }
 
 TEST(ForkLocksTest, AMutexThatIsNotGivenBackIsNotWaitedForForEver) {
-  static std::mutex mutex;
+  static Mutex mutex;
   ForkLocks::add_last(mutex);
   std::atomic<bool> is_over{false};
   OtherThread other(mutex, is_over);

@@ -7,12 +7,12 @@
 #include <torch/version.h>
 
 #include <atomic>
-#include <mutex>
 #include <utility>
 
 #include "ac2/internal/allocator/allocate_again.h"
-#include "ac2/internal/libtorch/fork_locks.h"
 #include "ac2/internal/libtorch/out_of_memory.h"
+#include "ac2/internal/locks/fork_locks.h"
+#include "ac2/internal/locks/mutex.h"
 
 namespace ac2::internal::accelerator_front {
 
@@ -22,7 +22,7 @@ constexpr c10::DeviceType kType = c10::DeviceType::PrivateUse1;
 
 // The state that all fronts of the process share.
 struct FrontState {
-  std::mutex mutex;
+  Mutex mutex;
   KeptLimit limit;
   std::atomic<const c10::Allocator*> front{nullptr};
   // Relaxed: a thread that has computed on a device has allocated there itself, or was handed the tensor.
@@ -121,7 +121,7 @@ c10::Allocator* registered_allocator() {
 void put_in_front() {
 #if TORCH_VERSION_MINOR >= 9
   FrontState& shared = FrontState::get();
-  const std::lock_guard lock(shared.mutex);
+  const MutexLock lock(shared.mutex);
   c10::Allocator* const there = registered_allocator();
   auto* const behind = dynamic_cast<c10::DeviceAllocator*>(there);
   if (behind == nullptr || there == shared.front.load(std::memory_order_relaxed)) {

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 #include <optional>
 
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
 #include "ac2/internal/allocator/accelerator_room.h"
 #include "ac2/internal/allocator/memory_fraction.h"
-#include "ac2/internal/libtorch/fork_locks.h"
+#include "ac2/internal/locks/fork_locks.h"
+#include "ac2/internal/locks/mutex.h"
 
 namespace ac2::internal {
 
@@ -23,8 +23,8 @@ struct LimitsOfDevice {
 };
 
 struct Limits {
-  std::mutex mutex;
-  absl::btree_map<c10::DeviceIndex, LimitsOfDevice> of_devices;
+  Mutex mutex;
+  absl::btree_map<c10::DeviceIndex, LimitsOfDevice> of_devices ABSL_GUARDED_BY(mutex);
 
   static Limits& get() {
     static auto* limits = [] {
@@ -61,7 +61,7 @@ std::unique_ptr<AcceleratorLimit> AcceleratorLimit::on(c10::Device device, int64
   double fraction = 1;
   {
     Limits& all = Limits::get();
-    const std::lock_guard lock(all.mutex);
+    const MutexLock lock(all.mutex);
     LimitsOfDevice& limits = all.of_devices[device.index()];
     if (limits.bytes.empty()) {
       limits.before = before;
@@ -82,7 +82,7 @@ AcceleratorLimit::~AcceleratorLimit() {
   bool is_ours = false;
   {
     Limits& all = Limits::get();
-    const std::lock_guard lock(all.mutex);
+    const MutexLock lock(all.mutex);
     LimitsOfDevice& limits = all.of_devices[device_];
     limits.bytes.erase(limits.bytes.find(bytes_));
     is_ours = is_same_fraction(now, limits.set);

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "ac2/internal/libtorch/cpu_deleters.h"
-#include "ac2/internal/libtorch/fork_locks.h"
+#include "ac2/internal/locks/fork_locks.h"
 
 namespace ac2::internal {
 
@@ -36,7 +36,7 @@ CountedMemory::Measured CountedMemory::measured() {
 
 bool CountedMemory::has_counted(const void* data) {
   Shard& shard = shard_of(data);
-  const std::lock_guard lock(shard.mutex);
+  const MutexLock lock(shard.mutex);
   return shard.blocks.contains(data);
 }
 
@@ -63,7 +63,7 @@ c10::DataPtr CountedMemory::allocate(size_t bytes, c10::function_ref<c10::DataPt
   const c10::Device device = data.device();
   {
     Shard& shard = shard_of(block);
-    const std::lock_guard lock(shard.mutex);
+    const MutexLock lock(shard.mutex);
     shard.blocks.insert_or_assign(block, Block{.bytes = bytes, .deleter = data.get_deleter()});
   }
   not_taken.release();
@@ -79,7 +79,7 @@ void CountedMemory::free(void* data) {
   std::optional<Block> block;
   {
     Shard& shard = memory.shard_of(data);
-    const std::lock_guard lock(shard.mutex);
+    const MutexLock lock(shard.mutex);
     if (const auto found = shard.blocks.find(data); found != shard.blocks.end()) {
       block = found->second;
       shard.blocks.erase(found);

@@ -26,10 +26,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 
 #include "absl/container/flat_hash_map.h"
 #include "ac2/internal/allocator/kept_limit.h"
+#include "ac2/internal/locks/mutex.h"
 
 namespace ac2::internal {
 
@@ -69,8 +69,8 @@ class CountedMemory {
     c10::DeleterFnPtr deleter;
   };
   struct Shard {
-    std::mutex mutex;
-    absl::flat_hash_map<const void*, Block> blocks;
+    Mutex mutex;
+    absl::flat_hash_map<const void*, Block> blocks ABSL_GUARDED_BY(mutex);
   };
   static constexpr size_t kShards = 64;
 

@@ -5,10 +5,10 @@
 #include <dlfcn.h>
 
 #include <atomic>
-#include <mutex>
 
 #include "ac2/internal/allocator/accelerator_room.h"
-#include "ac2/internal/libtorch/fork_locks.h"
+#include "ac2/internal/locks/fork_locks.h"
+#include "ac2/internal/locks/mutex.h"
 
 namespace ac2::internal {
 
@@ -57,8 +57,8 @@ void ask_us_where_cuda_runs_out() {
   if (is_done.load(std::memory_order_acquire)) {
     return;
   }
-  static auto& mutex = ForkLocks::make_first<std::mutex>();
-  const std::lock_guard lock(mutex);
+  static auto& mutex = ForkLocks::make_first<Mutex>();
+  const MutexLock lock(mutex);
   if (is_done.load(std::memory_order_relaxed)) {
     return;
   }

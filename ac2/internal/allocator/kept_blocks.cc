@@ -10,7 +10,7 @@
 
 #include "ac2/internal/allocator/malloc_settings.h"
 #include "ac2/internal/libtorch/cpu_deleters.h"
-#include "ac2/internal/libtorch/fork_locks.h"
+#include "ac2/internal/locks/fork_locks.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
@@ -158,7 +158,7 @@ void KeptBlocks::give_back_surplus(Freed& freed) {
 }
 
 c10::DataPtr KeptBlocks::take(size_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = sizes_.find(bytes);
   if (found == sizes_.end() || found->second->kept.newest == nullptr) {
     return {};
@@ -173,7 +173,7 @@ c10::DataPtr KeptBlocks::take(size_t bytes) {
 }
 
 bool KeptBlocks::has(size_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = sizes_.find(bytes);
   return found != sizes_.end() && found->second->kept.newest != nullptr;
 }
@@ -189,7 +189,7 @@ c10::DataPtr KeptBlocks::note(c10::DataPtr fresh, size_t bytes) {
     block->data = data;
     block->bytes = bytes;
     block->deleter = fresh.get_deleter();
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     auto size = sizes_.find(bytes);
     if (size == sizes_.end()) {
       size = sizes_.emplace(bytes, std::make_unique<Size>()).first;
@@ -216,7 +216,7 @@ void KeptBlocks::free(void* data) {
   KeptBlocks& kept = get();
   Freed freed;
   {
-    const std::lock_guard lock(kept.mutex_);
+    const MutexLock lock(kept.mutex_);
     const auto found = kept.blocks_.find(data);
     if (found != kept.blocks_.end()) {
       Block& block = *found->second;
@@ -236,7 +236,7 @@ void KeptBlocks::free(void* data) {
 
 int64_t KeptBlocks::give_back(int64_t bytes) {
   Freed freed;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   while (freed.bytes() < bytes && kept_->oldest != nullptr) {
     give_back_locked(take_from_kept(*kept_->oldest), freed);
   }
@@ -244,7 +244,7 @@ int64_t KeptBlocks::give_back(int64_t bytes) {
 }
 
 KeptBlocks::Counts KeptBlocks::counts() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return counts_;
 }
 

@@ -29,9 +29,9 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <mutex>
 
 #include "absl/container/flat_hash_map.h"
+#include "ac2/internal/locks/mutex.h"
 
 namespace ac2::internal {
 
@@ -83,22 +83,21 @@ class KeptBlocks {
   KeptBlocks();
   ~KeptBlocks() = delete;
 
-  // With the lock held.
-  void keep(Block& block);
-  Block& take_from_kept(Block& block);
-  void give_back_locked(Block& block, Freed& freed);
-  void give_back_surplus(Freed& freed);
+  void keep(Block& block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Block& take_from_kept(Block& block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void give_back_locked(Block& block, Freed& freed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void give_back_surplus(Freed& freed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  std::mutex mutex_;
+  Mutex mutex_;
   // Relaxed: a thread that does not see it yet maps and frees its blocks as before.
   std::atomic<bool> has_started_{false};
   // All blocks that were noted, those that are kept too. Freeing a block inserts nothing here: it may happen where
   // memory is short.
-  absl::flat_hash_map<const void*, std::unique_ptr<Block>> blocks_;
-  absl::flat_hash_map<size_t, std::unique_ptr<Size>> sizes_;
-  std::unique_ptr<Chain> kept_;  // of all sizes
-  Counts counts_;
-  int64_t handed_out_ = 0;  // bytes, ever
+  absl::flat_hash_map<const void*, std::unique_ptr<Block>> blocks_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<size_t, std::unique_ptr<Size>> sizes_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<Chain> kept_ ABSL_GUARDED_BY(mutex_);  // of all sizes
+  Counts counts_ ABSL_GUARDED_BY(mutex_);
+  int64_t handed_out_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes, ever
 };
 
 }  // namespace ac2::internal

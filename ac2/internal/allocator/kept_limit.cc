@@ -1,6 +1,6 @@
 #include "ac2/internal/allocator/kept_limit.h"
 
-#include "ac2/internal/libtorch/fork_locks.h"
+#include "ac2/internal/locks/fork_locks.h"
 
 namespace ac2::internal {
 
@@ -9,7 +9,7 @@ KeptLimit::KeptLimit() {
 }
 
 void KeptLimit::start(const Keeper& keeper) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!is_on()) {
     keeper_ = keeper;
   }

@@ -18,9 +18,9 @@
 #include <atomic>
 #include <cstdint>
 #include <limits>
-#include <mutex>
 
 #include "ac2/internal/allocator/shortage.h"
+#include "ac2/internal/locks/mutex.h"
 
 namespace ac2::internal {
 
@@ -43,12 +43,13 @@ class KeptLimit {
   void keep(c10::Device device, c10::function_ref<int64_t()> bytes);
 
  private:
-  std::mutex mutex_;
+  Mutex mutex_;
   std::atomic<bool> is_on_{false};
   // May be too small: of one that is in force no more. Relaxed: a thread that knows of a limit has seen start() store
   // it, and another one keeps within the limits that it knows of.
   std::atomic<int64_t> limit_{std::numeric_limits<int64_t>::max()};
-  Keeper keeper_;  // does not change after the first start()
+  // Written once, under the lock and before is_on_ says so. So it is read without.
+  Keeper keeper_;
 };
 
 }  // namespace ac2::internal

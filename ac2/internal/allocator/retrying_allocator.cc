@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <string>
 #include <utility>
 
@@ -16,8 +15,9 @@
 #include "ac2/internal/allocator/kept_blocks.h"
 #include "ac2/internal/allocator/malloc_settings.h"
 #include "ac2/internal/allocator/shortage.h"
-#include "ac2/internal/libtorch/fork_locks.h"
 #include "ac2/internal/libtorch/out_of_memory.h"
+#include "ac2/internal/locks/fork_locks.h"
+#include "ac2/internal/locks/mutex.h"
 
 namespace ac2::internal {
 
@@ -40,16 +40,16 @@ class Shared {
   }
 
   std::shared_ptr<const MemoryGauge> gauge() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return gauge_;
   }
   void set_gauge(std::shared_ptr<const MemoryGauge> gauge) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     gauge_ = std::move(gauge);
   }
 
   void put_in_front() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!is_front(c10::GetCPUAllocator())) {
       auto* front = new RetryingAllocator(*c10::GetCPUAllocator());
       constexpr uint8_t kHighestPriority = 255;
@@ -65,9 +65,9 @@ class Shared {
   bool is_front(const c10::Allocator* allocator) const { return front_.load(std::memory_order_acquire) == allocator; }
 
  private:
-  std::mutex mutex_;
+  Mutex mutex_;
   std::atomic<const c10::Allocator*> front_{nullptr};
-  std::shared_ptr<const MemoryGauge> gauge_ = std::make_shared<MachineMemory>();
+  std::shared_ptr<const MemoryGauge> gauge_ ABSL_GUARDED_BY(mutex_) = std::make_shared<MachineMemory>();
 };
 
 // Of what the gauge said last, bytes that may be allocated before it is asked again. Relaxed: a number that is a little

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -16,6 +15,8 @@
 
 #include "ac2/internal/libtorch/error_text.h"
 #include "ac2/internal/libtorch/out_of_memory.h"
+#include "ac2/internal/locks/condition.h"
+#include "ac2/internal/locks/mutex.h"
 
 namespace ac2::internal {
 
@@ -66,9 +67,9 @@ Uncaught uncaught_error() {
 
 struct Speech {
   Uncaught error;
-  std::mutex mutex;
-  std::condition_variable condition;
-  bool is_over = false;
+  Mutex mutex;
+  Condition condition;
+  bool is_over ABSL_GUARDED_BY(mutex) = false;
 };
 
 void* speak(void* argument) {
@@ -80,7 +81,7 @@ void* speak(void* argument) {
   } catch (const std::exception&) {
     std::fputs("ac2: there is no memory to say what was done.\n", stderr);
   }
-  const std::lock_guard lock(speech.mutex);
+  const MutexLock lock(speech.mutex);
   speech.is_over = true;
   speech.condition.notify_all();
   return nullptr;
@@ -120,8 +121,11 @@ void speak_of_uncaught_error() noexcept {
     std::fputs("ac2: there is no memory to say what was done.\n", stderr);
     return;
   }
-  std::unique_lock lock(speech->mutex);
-  if (!speech->condition.wait_for(lock, kPatience, [speech] { return speech->is_over; })) {
+  const auto latest = std::chrono::steady_clock::now() + kPatience;
+  const MutexLock lock(speech->mutex);
+  while (!speech->is_over && speech->condition.wait_until(speech->mutex, latest)) {
+  }
+  if (!speech->is_over) {
     std::fputs("ac2: what was done cannot be said: the thread with the error holds a lock.\n", stderr);
   }
 }

@@ -12,7 +12,7 @@
 #include "ac2/internal/budget/budget.h"
 #include "ac2/internal/budget/spent_time.h"
 #include "ac2/internal/libtorch/error_text.h"
-#include "ac2/internal/libtorch/fork_locks.h"
+#include "ac2/internal/locks/fork_locks.h"
 #include "ac2/internal/region/budget_access.h"
 #include "ac2/internal/region/trace_access.h"
 #include "ac2/internal/report/shortage_note.h"
@@ -102,14 +102,14 @@ void ProcessRecord::add(std::shared_ptr<const Trace> trace) {
   if (settings_.report.empty()) {
     forget_finished();
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   traces_.push_back(std::move(trace));
 }
 
 void ProcessRecord::forget_finished() {
   Traces over;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::ranges::copy_if(traces_, std::back_inserter(over),
                          [](const std::shared_ptr<const Trace>& trace) { return trace.use_count() == 1; });
   }
@@ -119,7 +119,7 @@ void ProcessRecord::forget_finished() {
     }
     ClosingFigures of_trace;
     add(*trace, of_trace);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     // Another thread may have forgotten it.
     if (std::erase(traces_, trace) > 0) {
       of_the_past_.add(of_trace);
@@ -127,8 +127,9 @@ void ProcessRecord::forget_finished() {
   }
 }
 
-void ProcessRecord::forked(std::shared_ptr<const Trace> own) {
-  // No other thread is there. Tapes of the parent's are left alone: another thread may have had their locks.
+// Without the lock: no other thread is there.
+void ProcessRecord::forked(std::shared_ptr<const Trace> own) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  // Tapes of the parent's are left alone: another thread may have had their locks.
   new Traces(std::exchange(traces_, {}));
   of_the_past_ = {};
   told_ = {};
@@ -144,13 +145,13 @@ void ProcessRecord::forked(std::shared_ptr<const Trace> own) {
 }
 
 void ProcessRecord::note_child() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   is_child_ = true;
 }
 
 bool ProcessRecord::before_backward(const Trace& here) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (has_looked_) {
       return false;
     }
@@ -161,19 +162,19 @@ bool ProcessRecord::before_backward(const Trace& here) {
   }
   {
     // First: a signal handler may train while names are looked up.
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (std::exchange(has_looked_, true)) {
       return false;
     }
   }
   std::vector<ClosingFigures::Place> places = places_that_hold_most();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   told_.held = std::move(places);
   return true;
 }
 
 void ProcessRecord::note_repeated(std::string modules) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   told_.repeated = std::move(modules);
 }
 
@@ -188,13 +189,13 @@ void ProcessRecord::note_error(std::string_view text, bool is_about_memory, std:
   told.end = is_about_memory ? End::kMemoryRanOut : End::kBudgetRefused;
   told.held = places_that_hold_most();
   told.reasons = reasons_for_shortage(text, where);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   told.repeated = std::move(told_.repeated);
   told_ = std::move(told);
 }
 
 std::string ProcessRecord::who() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return settings_.rank > 0 ? absl::StrCat("rank ", settings_.rank)
          : is_child_        ? absl::StrCat("process ", getpid())
                             : "";
@@ -204,7 +205,7 @@ ClosingFigures ProcessRecord::figures() {
   Traces traces;
   ClosingFigures figures;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     traces = traces_;
     figures = told_;
     figures.add(of_the_past_);
@@ -240,7 +241,7 @@ std::string ProcessRecord::end() {
   }
   Traces traces;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     traces = traces_;
   }
   const std::string error = write_page(traces, figures);

@@ -18,7 +18,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,6 +25,7 @@
 
 #include "ac2/internal/automatic/closing_words.h"
 #include "ac2/internal/automatic/settings.h"
+#include "ac2/internal/locks/mutex.h"
 #include "ac2/memory_budget.h"
 #include "ac2/trace.h"
 
@@ -94,16 +94,16 @@ class ProcessRecord {
   const AutomaticSettings settings_;
   const Language language_;
   const std::optional<MemoryBudget> budget_;
-  mutable std::mutex mutex_;
-  Traces traces_;
-  ClosingFigures of_the_past_;  // of traces that were forgotten
-  // Counted by a parent, of the region in which the fork happened and of the budget.
+  mutable Mutex mutex_;
+  Traces traces_ ABSL_GUARDED_BY(mutex_);
+  ClosingFigures of_the_past_ ABSL_GUARDED_BY(mutex_);  // of traces that were forgotten
+  // Counted by a parent, of the region in which the fork happened and of the budget. Written where no other thread is.
   Counts own_before_;
   OfBudget budget_before_;
   int64_t begun_ = 0;  // by the steady clock: nothing before counts
-  bool is_child_ = false;
-  bool has_looked_ = false;
-  ClosingFigures told_;  // what is no sum: held, reasons, how the program ended
+  bool is_child_ ABSL_GUARDED_BY(mutex_) = false;
+  bool has_looked_ ABSL_GUARDED_BY(mutex_) = false;
+  ClosingFigures told_ ABSL_GUARDED_BY(mutex_);  // what is no sum: held, reasons, how the program ended
 };
 
 }  // namespace ac2::internal

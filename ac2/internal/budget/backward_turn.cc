@@ -26,7 +26,7 @@ bool BackwardTurn::share_a_tape(int graph_task, int other) const {
 void BackwardTurn::enter(int graph_task, const Tape* tape) {
   bool has_turn = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     entered_[graph_task].insert(tape);
     has_turn = graph_task_ == graph_task;
   }
@@ -36,12 +36,14 @@ void BackwardTurn::enter(int graph_task, const Tape* tape) {
 }
 
 void BackwardTurn::take(int graph_task, const Tape* tape) {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   entered_[graph_task].insert(tape);
   while (!is_for(graph_task)) {
     const uint64_t before = progress_.load(std::memory_order_relaxed);
-    const bool free = changed_.wait_for(lock, kStandstill, [&] { return is_for(graph_task); });
-    if (!free && progress_.load(std::memory_order_relaxed) == before) {
+    const auto latest = std::chrono::steady_clock::now() + kStandstill;
+    while (!is_for(graph_task) && changed_.wait_until(mutex_, latest)) {
+    }
+    if (!is_for(graph_task) && progress_.load(std::memory_order_relaxed) == before) {
       // A thread that reads it late replays a little less by itself than it might.
       patience_.store(2 * patience(), std::memory_order_relaxed);
       graph_task_ = kNobody;
@@ -56,7 +58,7 @@ void BackwardTurn::take(int graph_task, const Tape* tape) {
 
 void BackwardTurn::leave(int graph_task) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     entered_.erase(graph_task);
     if (graph_task_ != graph_task) {
       return;

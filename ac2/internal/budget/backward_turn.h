@@ -23,13 +23,13 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <thread>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "ac2/internal/locks/condition.h"
+#include "ac2/internal/locks/mutex.h"
 
 namespace ac2::internal {
 
@@ -55,21 +55,21 @@ class BackwardTurn {
   }
   void leave(int graph_task);
   // For a fork(), which takes it (budgets_at_fork.h).
-  std::mutex& mutex() { return mutex_; }
+  Mutex& mutex() ABSL_LOCK_RETURNED(mutex_) { return mutex_; }
 
  private:
   static constexpr int kNobody = -1;
 
-  bool is_for(int graph_task) const;
+  bool is_for(int graph_task) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether both have entered some tape.
-  bool share_a_tape(int graph_task, int other) const;
+  bool share_a_tape(int graph_task, int other) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int graph_task_ = kNobody;
+  Mutex mutex_;
+  Condition changed_;
+  int graph_task_ ABSL_GUARDED_BY(mutex_) = kNobody;
   // Of each backward that has not ended. The tapes are never looked at. One may die meanwhile, and another have its
   // address: then a backward does not wait that might.
-  absl::flat_hash_map<int, absl::flat_hash_set<const Tape*>> entered_;
+  absl::flat_hash_map<int, absl::flat_hash_set<const Tape*>> entered_ ABSL_GUARDED_BY(mutex_);
   // Written under the lock. Relaxed: without it a thread looks only for itself, and what it has stored last it sees.
   std::atomic<std::thread::id> thread_{};
   std::atomic<uint64_t> progress_{0};  // only compared with what it was a second ago

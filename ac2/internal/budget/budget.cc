@@ -52,23 +52,23 @@ Budget::Budget(Limit limit, CostSource costs)
       number_(next_number()) {}
 
 Budget::Limit Budget::limit() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return *limits_.begin();
 }
 
 int64_t Budget::times_over() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return times_over_;
 }
 
 int64_t Budget::most_bytes_over() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return most_bytes_over_;
 }
 
 int64_t Budget::held_bytes() {
   start_tracking();  // the untracked bytes are not known to the byte
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return held();
 }
 
@@ -78,11 +78,11 @@ void Budget::set_limit() {
 }
 
 std::shared_ptr<void> Budget::limit_to(Limit limit) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   limits_.insert(limit);
   set_limit();
   return {nullptr, [budget = shared_from_this(), limit](void*) {
-            const std::lock_guard unlimit(budget->mutex_);
+            const MutexLock unlimit(budget->mutex_);
             budget->limits_.erase(budget->limits_.find(limit));
             budget->set_limit();
           }};
@@ -98,7 +98,7 @@ ValueId Budget::id_of(const std::weak_ptr<BudgetedTape>& tape, Value& value) {
 
 bool Budget::add_tape(std::weak_ptr<BudgetedTape> tape) {
   std::vector<std::shared_ptr<BudgetedTape>> left_over;  // goes after the lock
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   left_over.swap(left_over_);
   if (tapes_.size() >= most_tapes_) {
     std::erase_if(tapes_, [](const std::weak_ptr<BudgetedTape>& other) { return other.expired(); });
@@ -112,7 +112,7 @@ void Budget::start_tracking() {
   if (tracking_.load(std::memory_order_acquire)) {
     return;
   }
-  const std::lock_guard lock(start_mutex_);
+  const MutexLock lock(start_mutex_);
   track([](BudgetedTape& tape) {
     tape.start_tracking();
     return true;
@@ -124,7 +124,7 @@ bool Budget::track(c10::function_ref<bool(BudgetedTape&)> tell) {
     return true;
   }
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     tracks_new_tapes_ = true;
   }
   bool all = true;
@@ -132,7 +132,7 @@ bool Budget::track(c10::function_ref<bool(BudgetedTape&)> tell) {
   if (!all) {
     return false;
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   // Until now the evictor did not know what is held, and what hooks want.
   evictor_.note_all_needs(fixed_bytes());
   // Set last: other threads would else make room by an evictor that knows half of what is held. Pairs with the acquire
@@ -142,7 +142,7 @@ bool Budget::track(c10::function_ref<bool(BudgetedTape&)> tell) {
 }
 
 void Budget::add_call(const std::weak_ptr<BudgetedTape>& tape, Node& node) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   c10::SmallVector<ValueId, 8> inputs;
   for (const NodeInput& input : node.inputs) {
     if (input.value != nullptr) {
@@ -171,7 +171,7 @@ void Budget::add_call(const std::weak_ptr<BudgetedTape>& tape, Node& node) {
 }
 
 void Budget::forget(Value& value) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   copies_.forget(value.budget().id);
   packing_forms_.forget(value.budget().id);
   evictor_.forget(value.budget().id);
@@ -182,7 +182,7 @@ void Budget::forget(Value& value) {
 }
 
 void Budget::make_outside(Value& value) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (int32_t i = 0; i < value.hooks(); ++i) {
     evictor_.remove_hook(value.budget().id);
   }
@@ -218,7 +218,7 @@ void Budget::place(const Value& value, Place place, int64_t packed_bytes) {
 }
 
 void Budget::set_place(const Value& value, Place place, int64_t packed_bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   this->place(value, place, packed_bytes);
 }
 
@@ -229,7 +229,7 @@ ValueId Budget::next_victim(bool spare_last) {
 }
 
 void Budget::look_elsewhere() {
-  std::erase_if(elsewhere_, [this](const Elsewhere& there) {
+  std::erase_if(elsewhere_, [this](const Elsewhere& there) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     Entry& entry = entries_[there.id];
     if (entry.serial != there.serial) {
       return true;
@@ -247,7 +247,7 @@ void Budget::look_elsewhere() {
 }
 
 void Budget::set_retention(const Value& value, Retention retention) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (retention == Retention::kMustSave) {
     copies_.forget(value.budget().id);
   }
@@ -255,24 +255,24 @@ void Budget::set_retention(const Value& value, Retention retention) {
 }
 
 void Budget::add_hook(const Value& value) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   evictor_.add_hook(value.budget().id);
 }
 
 void Budget::remove_hook(const Value& value) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   evictor_.remove_hook(value.budget().id);
 }
 
 void Budget::used(const Value& value) {
   if (value.budget().id != kNoId) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     evictor_.used(value.budget().id);
   }
 }
 
 void Budget::took(const Value& value) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   memory_.took(value.budget().id);
   if (memory_.knows_uses()) {
     evictor_.foresight_changed(value.budget().id);
@@ -280,18 +280,18 @@ void Budget::took(const Value& value) {
 }
 
 void Budget::pin(const Value& value) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   evictor_.pin(value.budget().id);
 }
 
 void Budget::unpin(const Value& value) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   evictor_.unpin(value.budget().id);
 }
 
 void Budget::replayed(const Node& node) {
   if (node.budget_node != kNoId) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ++replays_of_step_;
     evictor_.ran(evictor_.graph().node(node.budget_node).cost);
     memory_.replayed(node.budget_node);
@@ -299,17 +299,17 @@ void Budget::replayed(const Node& node) {
 }
 
 void Budget::add_fixed(int64_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   fixed_bytes_ += bytes;
 }
 
 void Budget::add_outside(const c10::Storage& storage) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   outside_.add(storage);
 }
 
 void Budget::remove_outside(const c10::Storage& storage) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   outside_.remove(storage);
 }
 

@@ -22,7 +22,7 @@ void Budget::settle_copies() {
   std::vector<CopyUnderWay> asked;
   ProgramClock clock;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     asked.assign(under_way_.begin(), under_way_.end());
     clock = this->clock();
   }
@@ -35,7 +35,7 @@ void Budget::settle_copies() {
     all_done = all_done && copy.copy->is_done();
     done += all_done ? 1 : 0;
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (speed > 0) {
     copies_.set_speed(speed);
   }
@@ -45,7 +45,7 @@ void Budget::settle_copies() {
     }
   }
   copies_.settle();
-  std::erase_if(under_way_, [this](const CopyUnderWay& copy) {
+  std::erase_if(under_way_, [this](const CopyUnderWay& copy) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return entries_[copy.id].serial != copy.serial || !copies_.is_under_way(copy.id);
   });
 }
@@ -55,7 +55,7 @@ bool Budget::begin_copy(int64_t bytes) {
   Entry entry;
   ProgramClock clock;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (evictor_.held_bytes() + fixed_bytes() + bytes <= HostCopies::most_without(evictor_.budget())) {
       return false;
     }
@@ -70,11 +70,11 @@ bool Budget::begin_copy(int64_t bytes) {
   std::shared_ptr<HostCopy> copy;
   if (const std::shared_ptr<BudgetedTape> tape = entry.tape.lock()) {
     copy = tape->copy_to_host(entry.value, clock, [&] {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       return entries_[id].serial == entry.serial && evictor_.place(id) == Place::kHeld;
     });
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (entries_[id].serial != entry.serial || !copies_.is_under_way(id)) {
     return true;  // the value has gone meanwhile
   }
@@ -87,7 +87,7 @@ bool Budget::begin_copy(int64_t bytes) {
 }
 
 bool Budget::is_cheaper_to_compute(const Value& value) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return value.budget().tracked && evictor_.place(value.budget().id) == Place::kOnHost &&
          copies_.is_cheaper_to_compute(value.budget().id);
 }

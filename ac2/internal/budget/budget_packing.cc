@@ -29,7 +29,7 @@ uint8_t Budget::number_of(const FormPtr& form) {
   const FormInput expected = {.bytes = kExpectedBytes};
   const std::optional<FormEstimate> estimate = checked_estimate(*form, expected);
   const PackingCost cost = modelled_packing_cost(*form, expected);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto number = static_cast<uint8_t>(place_of_form(name));
   known_forms_[number] = {std::move(name), form};
   if (costs_ == CostSource::kModelled) {
@@ -39,7 +39,7 @@ uint8_t Budget::number_of(const FormPtr& form) {
 }
 
 size_t Budget::place_of_form(const std::string& name) {
-  const auto find = [this](const auto& is_it) {
+  const auto find = [this](const auto& is_it) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return static_cast<size_t>(std::find_if(known_forms_.begin(), known_forms_.end(), is_it) - known_forms_.begin());
   };
   size_t place = find([&](const KnownForm& known) { return known.name == name; });
@@ -68,7 +68,7 @@ void Budget::pack(ValueId id, const Entry& entry, uint8_t form) {
   if (const std::shared_ptr<BudgetedTape> tape = entry.tape.lock()) {
     try {
       packed = tape->pack_for_room(entry.value, form, [&] {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         return may_still_drop(id, entry.serial);
       });
     } catch (const std::exception& error) {
@@ -78,7 +78,7 @@ void Budget::pack(ValueId id, const Entry& entry, uint8_t form) {
     }
   }
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (entries_[id].serial != entry.serial) {
       return;  // the value has gone meanwhile
     }
@@ -102,7 +102,7 @@ void Budget::pack(ValueId id, const Entry& entry, uint8_t form) {
 bool Budget::drop_packed() {
   std::vector<std::pair<ValueId, Entry>> doubled;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!packing_forms_.has_packed()) {
       return false;  // a soft budget that is exceeded comes here with each op
     }
@@ -115,7 +115,7 @@ bool Budget::drop_packed() {
   for (const auto& [id, entry] : doubled) {
     if (const std::shared_ptr<BudgetedTape> tape = entry.tape.lock()) {
       tape->drop_packed(entry.value, [&, id = id, serial = entry.serial] {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         return entries_[id].serial == serial;
       });
     }

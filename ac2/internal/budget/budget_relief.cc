@@ -6,8 +6,8 @@
 
 #include "ac2/internal/allocator/accelerator_room.h"
 #include "ac2/internal/allocator/kept_blocks.h"
-#include "ac2/internal/allocator/lock_in_time.h"
 #include "ac2/internal/budget/budget.h"
+#include "ac2/internal/locks/lock_in_time.h"
 
 namespace ac2::internal {
 
@@ -27,7 +27,7 @@ void Budget::exceeded(c10::Device device, int64_t bytes) {
   bool is_first = false;
   int64_t held = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     is_first = times_over_++ == 0;
     most_bytes_over_ = std::max(most_bytes_over_, bytes);
     held = held_by_all_tapes();
@@ -44,7 +44,7 @@ bool Budget::start_tracking_in_time() {
   if (!lock_in_time(start_mutex_)) {
     return false;
   }
-  const std::lock_guard lock(start_mutex_, std::adopt_lock);
+  const MutexLock lock(start_mutex_, std::adopt_lock);
   return track([](BudgetedTape& tape) { return tape.start_tracking_in_time(); });
 }
 
@@ -52,7 +52,7 @@ bool Budget::relieve_once(std::optional<c10::Device> device, Freed& freed, std::
   ValueId id = kNoId;
   Entry entry;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     id = next_victim(/*spare_last=*/false);
     if (id == kNoId) {
       return false;
@@ -60,7 +60,7 @@ bool Budget::relieve_once(std::optional<c10::Device> device, Freed& freed, std::
     entry = entries_[id];
   }
   const auto may_drop = [&] {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return may_still_drop(id, entry.serial);
   };
   BudgetedTape::Freed dropped;
@@ -69,7 +69,7 @@ bool Budget::relieve_once(std::optional<c10::Device> device, Freed& freed, std::
     dropped = tape->free_in_time(entry.value, device, may_drop);
     freed.add(dropped);
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   has_several_devices_ |= dropped.is_elsewhere;
   if (dropped.bytes == 0 && may_still_drop(id, entry.serial)) {
     evictor_.pin(id);
@@ -89,7 +89,7 @@ int64_t Budget::relieve(std::optional<c10::Device> device, int64_t bytes, Need n
   const SpentTime::Span span(dropping_time_);
   LearnedLimit::Shortage shortage;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     shortage.held = held();
     note_held(shortage.held);
     if (need == Need::kMayExceed && eased_.bytes() > 0) {
@@ -107,7 +107,7 @@ int64_t Budget::relieve(std::optional<c10::Device> device, int64_t bytes, Need n
   while (freed.bytes < bytes && relieve_once(device, freed, spared)) {
   }
   shortage.freed = freed.bytes;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const Spared& value : spared) {
     if (entries_[value.id].serial == value.serial) {
       evictor_.unpin(value.id);
@@ -138,7 +138,7 @@ HeldValues Budget::values_in_time() {
   if (!has_no_number() || !lock_in_time(mutex_)) {
     return {};
   }
-  const std::lock_guard lock(mutex_, std::adopt_lock);
+  const MutexLock lock(mutex_, std::adopt_lock);
   return {.bytes = untracked_bytes_.load(std::memory_order_relaxed) + evictor_.held_bytes(),
           .backwards = learned_->backwards()};
 }
@@ -163,7 +163,7 @@ void Budget::apply_learned() {
 }
 
 int64_t Budget::most_held_bytes() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return untracked_bytes_.load(std::memory_order_relaxed) + evictor_.held_bytes() + fixed_bytes_ + outside_.last_ours();
 }
 
@@ -188,7 +188,7 @@ std::optional<int64_t> Budget::settle_accelerator() {
 
 void Budget::backward_ended(int graph_task) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     memory_.step_ended();
     eased_.backward_ended();
     if (!has_no_number() || learned_->last_backward() == graph_task) {
@@ -196,7 +196,7 @@ void Budget::backward_ended(int graph_task) {
     }
   }
   const std::optional<int64_t> spare = settle_accelerator();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const bool is_limited = most_held_.load(std::memory_order_relaxed) >= learned_->bytes() / 8 * 7;
   learned_->backward_ended(graph_task, spare && !is_limited ? 0 : spare,
                            {.replays = std::exchange(replays_of_step_, 0), .bytes = eased_.size()});
@@ -207,7 +207,7 @@ void Budget::backward_ended(int graph_task) {
 
 void Budget::start_limit_anew() {
   if (has_no_number()) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     learned_->start_anew();
     most_held_.store(held_by_all_tapes(), std::memory_order_relaxed);
     has_several_devices_ = false;

@@ -35,7 +35,7 @@ void Budget::drop(ValueId id, const Entry& entry) {
   if (const std::shared_ptr<BudgetedTape> tape = entry.tape.lock()) {
     // Another thread may have dropped, pinned or saved the value since it was chosen.
     tape->drop_for_room(entry.value, [&] {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       return may_still_drop(id, entry.serial);
     });
   }
@@ -46,7 +46,7 @@ bool Budget::drop_next(c10::function_ref<ValueId()> choose, bool may_pack) {
   Entry entry;
   std::optional<uint8_t> form;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     id = choose();
     if (id == kNoId) {
       return false;
@@ -70,7 +70,7 @@ C10_ALWAYS_INLINE bool Budget::is_short_of(int64_t bytes) {
 }
 
 Budget::RaisedLimit::RaisedLimit(Budget& budget, int64_t enough) {
-  const std::lock_guard lock(budget.mutex_);
+  const MutexLock lock(budget.mutex_);
   const int64_t raised = std::min(std::max(enough, budget.eased_.bytes()), least_strict(budget.limits_));
   if (raised > budget.evictor_.budget()) {
     budget.evictor_.set_budget(raised);
@@ -80,7 +80,7 @@ Budget::RaisedLimit::RaisedLimit(Budget& budget, int64_t enough) {
 
 Budget::RaisedLimit::~RaisedLimit() {
   if (budget_ != nullptr) {
-    const std::lock_guard lock(budget_->mutex_);
+    const MutexLock lock(budget_->mutex_);
     budget_->set_limit();
   }
 }
@@ -129,7 +129,7 @@ void Budget::make_room(int64_t bytes, c10::function_ref<std::string()> at, int64
 }
 
 std::optional<Budget::Shortage> Budget::excess(int64_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const int64_t limit = limits_.begin()->bytes;
   const int64_t fixed = fixed_bytes_ + outside_.ours();
   const int64_t held = evictor_.held_bytes() + fixed + bytes;
@@ -160,12 +160,12 @@ void Budget::exceed(const Shortage& shortage, c10::function_ref<std::string()> a
 }
 
 int64_t Budget::replays_before_easing(int64_t nodes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return eased_.backward_begins(nodes, evictor_.graph().bytes());
 }
 
 int64_t Budget::ease() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const Limit limit = *limits_.begin();
   if (!limit.soft) {
     if (!std::exchange(has_many_replays_, true)) {
@@ -199,13 +199,13 @@ void Budget::warn_of_many_replays() {
 }
 
 bool Budget::anchors_for_room() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   // A program that goes over a soft budget all the time asks all tapes only now and then.
   return (times_short_ & (times_short_ - 1)) == 0;
 }
 
 std::optional<int64_t> Budget::go_over(int64_t held, bool& is_first) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (const int64_t strict = least_strict(limits_); strict < held) {
     return strict;
   }
@@ -219,13 +219,13 @@ std::optional<int64_t> Budget::go_over(int64_t held, bool& is_first) {
 }
 
 int64_t Budget::enough_to_replay(const Value& value) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const int64_t replay = value.budget().id != kNoId ? evictor_.bytes_to_replay(value.budget().id) : 0;
   return evictor_.unevictable_bytes() + fixed_bytes_ + outside_.ours() + replay;
 }
 
 std::vector<Value*> Budget::order_to_replay(const Value& value) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<Value*> order;
   if (value.budget().id == kNoId) {
     return order;
@@ -241,7 +241,7 @@ std::vector<Value*> Budget::order_to_replay(const Value& value) {
 std::optional<Budget::Shortage> Budget::drop_until_room(int64_t bytes, bool spare_last) {
   std::optional<Shortage> shortage;
   std::optional<SpentTime::Span> span;
-  const auto choose = [&]() -> ValueId {
+  const auto choose = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> ValueId {
     const int64_t room = evictor_.budget() - evictor_.held_bytes() - fixed_bytes_ - bytes;
     if (outside_.most() <= room) {
       note_held(evictor_.held_bytes() + fixed_bytes());
@@ -273,7 +273,7 @@ std::optional<Budget::Shortage> Budget::drop_until_room(int64_t bytes, bool spar
 void Budget::for_each_tape(c10::function_ref<void(BudgetedTape&)> call) {
   std::vector<std::weak_ptr<BudgetedTape>> tapes;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     tapes = tapes_;
   }
   for (const std::weak_ptr<BudgetedTape>& weak : tapes) {
@@ -287,7 +287,7 @@ bool Budget::drop_all_and_lower() {
   const SpentTime::Span span(dropping_time_);
   start_tracking();
   bool dropped = false;
-  const auto choose = [&]() -> ValueId {
+  const auto choose = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> ValueId {
     const ValueId victim = next_victim(/*spare_last=*/false);
     if (victim != kNoId && !std::exchange(dropped, true)) {
       limits_.insert({.bytes = std::max<int64_t>(1, held() / 4 * 3), .soft = limits_.begin()->soft});
@@ -301,7 +301,8 @@ bool Budget::drop_all_and_lower() {
 }
 
 void Budget::drop_unneeded() {
-  while (drop_next([this] { return evictor_.take_unneeded(); })) {
+  const auto choose = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return evictor_.take_unneeded(); };
+  while (drop_next(choose)) {
   }
 }
 

@@ -1,18 +1,18 @@
-// All budgets of the process, for the locks that a fork() takes (ac2/internal/libtorch/fork_locks.h).
+// All budgets of the process, for the locks that a fork() takes (ac2/internal/locks/fork_locks.h).
 //
 // A budget is here from its constructor to its destructor.
 //
 // Threads: any.
 #pragma once
 
-#include <mutex>
+#include "ac2/internal/locks/mutex.h"
 
 namespace ac2::internal {
 
 class BudgetAtFork {
  public:
   // `before_tapes` is taken before the locks of tapes, and `after_tapes` and `turn` after them.
-  BudgetAtFork(std::mutex& before_tapes, std::mutex& after_tapes, std::mutex& turn);
+  BudgetAtFork(Mutex& before_tapes, Mutex& after_tapes, Mutex& turn);
   ~BudgetAtFork();
   BudgetAtFork(const BudgetAtFork&) = delete;
   BudgetAtFork& operator=(const BudgetAtFork&) = delete;
@@ -21,7 +21,7 @@ class BudgetAtFork {
   friend class BudgetsAtFork;
 
   struct ForkedMutex {
-    std::mutex& mutex;
+    Mutex& mutex;
     bool is_ours = false;
 
     void lock();

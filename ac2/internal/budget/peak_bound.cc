@@ -27,7 +27,7 @@ void PeakBound::met_device(c10::Device device) {
     return;
   }
   if (std::unique_ptr<AcceleratorLimit> limit = AcceleratorLimit::on(device, bytes_)) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     limits_.push_back(std::move(limit));
     return;
   }

@@ -16,10 +16,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "ac2/internal/allocator/accelerator_limit.h"
+#include "ac2/internal/locks/mutex.h"
 
 namespace ac2::internal {
 
@@ -49,8 +49,8 @@ class PeakBound {
   std::atomic<uint64_t> met_{0};
   std::atomic<bool> is_kept_in_front_{
       false};  // relaxed: it stays true, and a shortage that comes before is learned from
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<AcceleratorLimit>> limits_;
+  Mutex mutex_;
+  std::vector<std::unique_ptr<AcceleratorLimit>> limits_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ac2::internal

@@ -4,7 +4,6 @@
 #include <array>
 #include <iterator>
 #include <limits>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,7 +16,8 @@
 #include "ac2/internal/allocator/kept_limit.h"
 #include "ac2/internal/allocator/retrying_allocator.h"
 #include "ac2/internal/allocator/shortage.h"
-#include "ac2/internal/libtorch/fork_locks.h"
+#include "ac2/internal/locks/fork_locks.h"
+#include "ac2/internal/locks/mutex.h"
 
 namespace ac2::internal {
 
@@ -45,11 +45,11 @@ class PeakBudgets {
   }
 
   void add(const std::shared_ptr<Budget>& budget) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     budgets_.push_back(budget);
   }
   std::vector<std::shared_ptr<Budget>> living() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::vector<std::shared_ptr<Budget>> living;
     std::erase_if(budgets_, [&](const std::weak_ptr<Budget>& weak) {
       std::shared_ptr<Budget> budget = weak.lock();
@@ -63,8 +63,8 @@ class PeakBudgets {
   }
 
  private:
-  std::mutex mutex_;
-  std::vector<std::weak_ptr<Budget>> budgets_;
+  Mutex mutex_;
+  std::vector<std::weak_ptr<Budget>> budgets_ ABSL_GUARDED_BY(mutex_);
 };
 
 template <class Budgets>

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "ac2/internal/libtorch/fork_locks.h"
+#include "ac2/internal/locks/fork_locks.h"
 
 namespace ac2::internal {
 
@@ -25,7 +25,7 @@ size_t StepStore::index_of(const RememberedStep* step) const {
 }
 
 std::shared_ptr<const RememberedStep> StepStore::find(const RememberedStep& step, uint32_t op) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto it = entries_.rbegin(); it != entries_.rend(); ++it) {
     if (it->step->ops() > op && it->step->prefix(op) == step.prefix(op)) {
       return it->step;
@@ -35,13 +35,13 @@ std::shared_ptr<const RememberedStep> StepStore::find(const RememberedStep& step
 }
 
 RuleTrials::Run StepStore::next_run(const RememberedStep& step, int64_t budget) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const size_t i = index_of(&step);
   return i < entries_.size() ? entries_[i].trials.next(budget) : RuleTrials::Run();
 }
 
 RuleSetting StepStore::best(const RememberedStep& step) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const size_t i = index_of(&step);
   return i < entries_.size() ? entries_[i].trials.best() : RuleSetting();
 }
@@ -51,7 +51,7 @@ std::shared_ptr<const RememberedStep> StepStore::ended(std::unique_ptr<Remembere
     return nullptr;
   }
   const uint32_t last = step->ops() - 1;
-  std::unique_lock lock(mutex_);
+  ReleasableMutexLock lock(mutex_);
   auto known = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
     return entry.step->ops() == step->ops() && entry.step->prefix(last) == step->prefix(last);
   });
@@ -81,7 +81,7 @@ std::shared_ptr<const RememberedStep> StepStore::ended(std::unique_ptr<Remembere
 }
 
 void StepStore::failed(const RememberedStep& step, const RuleSetting& setting, int64_t budget) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const size_t i = index_of(&step);
   if (i < entries_.size()) {
     entries_[i].trials.gave_up(setting, budget);
@@ -103,12 +103,12 @@ int64_t StepStore::bytes_of_all() const {
 }
 
 int64_t StepStore::bytes() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return bytes_of_all();
 }
 
 void StepStore::forget_all() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   entries_.clear();
 }
 

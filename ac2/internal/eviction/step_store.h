@@ -16,12 +16,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "ac2/internal/eviction/remembered_step.h"
 #include "ac2/internal/eviction/rule_trials.h"
+#include "ac2/internal/locks/mutex.h"
 
 namespace ac2::internal {
 
@@ -63,12 +63,12 @@ class StepStore {
   };
 
   // The index in entries_, or its size.
-  size_t index_of(const RememberedStep* step) const;
-  void drop_oldest();
-  int64_t bytes_of_all() const;
+  size_t index_of(const RememberedStep* step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void drop_oldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t bytes_of_all() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  mutable std::mutex mutex_;
-  std::vector<Entry> entries_;  // the last one last
+  mutable Mutex mutex_;
+  std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);  // the last one last
 };
 
 }  // namespace ac2::internal

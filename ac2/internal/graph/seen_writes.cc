@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "ac2/internal/libtorch/fork_locks.h"
 #include "ac2/internal/libtorch/torch_compat.h"
+#include "ac2/internal/locks/fork_locks.h"
 
 namespace ac2::internal {
 
@@ -24,7 +24,7 @@ void SeenWrites::add(const Write& write, bool is_early) {
   if (!counter.enabled()) {
     return;
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (counted_.size() >= sweep_at_) {
     sweep();
   }
@@ -54,7 +54,7 @@ void SeenWrites::add(const Write& write, bool is_early) {
 
 bool SeenWrites::are_elsewhere(const c10::VariableVersion& counter, uint32_t version,
                                const c10::StorageImpl* storage) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto it = counted_.find(address_of(counter));
   if (it == counted_.end()) {
     return false;
@@ -71,7 +71,7 @@ bool SeenWrites::are_elsewhere(const c10::VariableVersion& counter, uint32_t ver
 }
 
 const char* SeenWrites::last_op(const c10::VariableVersion& counter, const c10::StorageImpl* storage) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto it = counted_.find(address_of(counter));
   if (it == counted_.end()) {
     return nullptr;

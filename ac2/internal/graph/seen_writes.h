@@ -30,9 +30,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 
 #include "absl/container/flat_hash_map.h"
+#include "ac2/internal/locks/mutex.h"
 
 namespace ac2::internal {
 
@@ -75,13 +75,13 @@ class SeenWrites {
   };
   void add(const Write& write, bool is_early);
   // Forgets the counters of which neither a tensor nor a value is left.
-  void sweep();
+  void sweep() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   static constexpr size_t kLeastSwept = 64;
 
-  mutable std::mutex mutex_;
-  absl::flat_hash_map<const void*, Counted> counted_;
-  size_t sweep_at_ = kLeastSwept;
+  mutable Mutex mutex_;
+  absl::flat_hash_map<const void*, Counted> counted_ ABSL_GUARDED_BY(mutex_);
+  size_t sweep_at_ ABSL_GUARDED_BY(mutex_) = kLeastSwept;
 };
 
 // The one of the process.

@@ -2,11 +2,11 @@
 
 #include <atomic>
 #include <cstddef>
-#include <mutex>
 #include <utility>
 #include <vector>
 
-#include "ac2/internal/libtorch/fork_locks.h"
+#include "ac2/internal/locks/fork_locks.h"
+#include "ac2/internal/locks/mutex.h"
 
 namespace ac2::internal {
 
@@ -22,7 +22,7 @@ class Waiting {
   }
 
   void add(std::function<bool()> call) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (calls_.size() < kMostWaiting) {
       calls_.push_back(std::move(call));
       any_.store(true, std::memory_order_relaxed);
@@ -33,7 +33,7 @@ class Waiting {
   bool any() const { return any_.load(std::memory_order_relaxed); }
 
   std::vector<std::function<bool()>> take() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     any_.store(false, std::memory_order_relaxed);
     return std::exchange(calls_, {});
   }
@@ -41,8 +41,8 @@ class Waiting {
  private:
   Waiting() { ForkLocks::add_last(mutex_); }
 
-  std::mutex mutex_;
-  std::vector<std::function<bool()>> calls_;
+  Mutex mutex_;
+  std::vector<std::function<bool()>> calls_ ABSL_GUARDED_BY(mutex_);
   std::atomic<bool> any_{false};
 };
 

@@ -11,13 +11,13 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "ac2/internal/libtorch/fork_locks.h"
+#include "ac2/internal/locks/fork_locks.h"
+#include "ac2/internal/locks/mutex.h"
 
 namespace ac2::internal {
 
@@ -126,12 +126,12 @@ constexpr size_t kLittle = size_t{64} << 10;
 bool is_file_that_stays(c10::StorageImpl& storage, bool may_be_written) {
   // Leaked: tensors with static lifetime may be asked about after main().
   static auto& mutex = ForkLocks::make_last();
-  static auto* last = new LastMappings;
-  static auto* known = new KnownStorages;
+  static auto* last ABSL_PT_GUARDED_BY(mutex) = new LastMappings;
+  static auto* known ABSL_PT_GUARDED_BY(mutex) = new KnownStorages;
   const void* data = storage._mutable_data_ptr_no_checks().get();
   const auto begin = reinterpret_cast<uintptr_t>(data);
   const uintptr_t end = begin + storage.nbytes();
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   if (const std::optional<bool> before = known->stays(&storage, data)) {
     return *before;
   }

@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "ac2/internal/libtorch/fork_locks.h"
 #include "ac2/internal/libtorch/tensor_meta.h"
+#include "ac2/internal/locks/fork_locks.h"
+#include "ac2/internal/locks/mutex.h"
 
 namespace ac2::internal {
 
@@ -46,7 +46,7 @@ class Registry {
   void add(const at::Tensor& tensor, ManagedTensor described) {
     auto managed = std::make_shared<ManagedTensor>(std::move(described));
     managed->tensor = c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (++added_ >= sweep_at_) {
       sweep();
     }
@@ -59,7 +59,7 @@ class Registry {
   }
 
   std::shared_ptr<const ManagedTensor> find(const c10::StorageImpl& storage) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (const auto it = resized_.find(&storage); it != resized_.end()) {
       if (it->second->is_alive() && it->second->storage().unsafeGetStorageImpl() == &storage) {
         return it->second;
@@ -76,7 +76,7 @@ class Registry {
   }
 
  private:
-  void sweep() {
+  void sweep() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     absl::erase_if(resized_, [](const auto& entry) { return !entry.second->is_alive(); });
     absl::erase_if(moving_, [](const auto& entry) { return !entry.second->is_alive(); });
     added_ = resized_.size() + moving_.size();
@@ -85,12 +85,12 @@ class Registry {
 
   static constexpr size_t kLeastSwept = 64;
 
-  std::mutex mutex_;
-  absl::flat_hash_map<const c10::StorageImpl*, std::shared_ptr<const ManagedTensor>> resized_;
+  Mutex mutex_;
+  absl::flat_hash_map<const c10::StorageImpl*, std::shared_ptr<const ManagedTensor>> resized_ ABSL_GUARDED_BY(mutex_);
   // Of a tensor that moves nobody says when it does, so that all of them are looked at.
-  absl::flat_hash_map<const c10::TensorImpl*, std::shared_ptr<const ManagedTensor>> moving_;
-  size_t added_ = 0;
-  size_t sweep_at_ = kLeastSwept;
+  absl::flat_hash_map<const c10::TensorImpl*, std::shared_ptr<const ManagedTensor>> moving_ ABSL_GUARDED_BY(mutex_);
+  size_t added_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t sweep_at_ ABSL_GUARDED_BY(mutex_) = kLeastSwept;
 };
 
 // Leaked: regions may be open on other threads while the process ends.

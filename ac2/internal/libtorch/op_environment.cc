@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <array>
 
-#include "ac2/internal/libtorch/fork_locks.h"
 #include "ac2/internal/libtorch/torch_compat.h"
+#include "ac2/internal/locks/fork_locks.h"
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
@@ -104,8 +104,8 @@ void set_of_process(const OpEnvironment& environment, const OpEnvironment& now) 
 }
 
 // Shared by replays that find the process as their ops need it, and held alone by one that changes it.
-std::shared_mutex& process_mutex() {
-  static auto& mutex = ForkLocks::make_first<std::shared_mutex>();
+SharedMutex& process_mutex() {
+  static auto& mutex = ForkLocks::make_first<SharedMutex>();
   return mutex;
 }
 

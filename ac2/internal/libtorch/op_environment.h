@@ -50,6 +50,7 @@
 #include <vector>
 
 #include "ac2/internal/libtorch/torch_compat.h"
+#include "ac2/internal/locks/shared_mutex.h"
 
 namespace ac2::internal {
 
@@ -99,8 +100,8 @@ class InEnvironment {
 
  private:
   const at::AutoGradMode grad_mode_;
-  std::shared_lock<std::shared_mutex> beside_others_;
-  std::unique_lock<std::shared_mutex> alone_;
+  std::shared_lock<SharedMutex> beside_others_;
+  std::unique_lock<SharedMutex> alone_;
   // The surroundings that the constructor found, if it has changed them.
   std::optional<OpEnvironment> before_;
   const bool flushed_denormals_;

@@ -11,7 +11,9 @@
 // Threads: concerns the thread that makes it.
 #pragma once
 
-#include <mutex>
+#include "absl/base/thread_annotations.h"
+
+#include "ac2/internal/locks/mutex.h"
 
 namespace ac2::internal {
 
@@ -39,14 +41,12 @@ class WithoutPythonLock {
 };
 
 // Locks `mutex`, and waits for it without Python's lock.
-template <class Mutex>
-std::unique_lock<Mutex> lock_without_python(Mutex& mutex) {
-  std::unique_lock lock(mutex, std::try_to_lock);
-  if (!lock.owns_lock()) {
+template <class M>
+void lock_without_python(M& mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) {
+  if (!mutex.try_lock()) {
     const WithoutPythonLock without;
-    lock.lock();
+    mutex.lock();
   }
-  return lock;
 }
 
 }  // namespace ac2::internal

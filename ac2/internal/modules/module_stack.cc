@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "ac2/internal/libtorch/fork_locks.h"
 #include "ac2/internal/libtorch/per_thread.h"
+#include "ac2/internal/locks/fork_locks.h"
+#include "ac2/internal/locks/mutex.h"
 
 namespace ac2::internal {
 
@@ -17,13 +17,12 @@ namespace {
 std::atomic<bool> modules_wanted{false};
 
 // Of the places, and of the classes that were noted. Leaked, as places are.
-std::mutex& names_mutex() {
+Mutex& names_mutex() {
   static auto& mutex = ForkLocks::make_last();
   return mutex;
 }
 
-// Under names_mutex().
-std::set<std::string>& classes() {
+std::set<std::string>& classes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(names_mutex()) {
   static auto& names = *new std::set<std::string>;
   return names;
 }
@@ -39,9 +38,8 @@ CalledModule::CalledModule(std::string class_name, std::vector<ModuleName> names
   }
 }
 
-// Under names_mutex().
 struct ModulePlace::Children {
-  absl::flat_hash_map<std::string, const ModulePlace*> by_label;
+  absl::flat_hash_map<std::string, const ModulePlace*> by_label ABSL_GUARDED_BY(names_mutex());
 };
 
 ModulePlace::ModulePlace(const ModulePlace* around, std::string class_name, std::vector<ModuleName> names)
@@ -59,7 +57,7 @@ const ModulePlace& ModulePlace::outside() {
 }
 
 const ModulePlace& ModulePlace::inside(const CalledModule& module) const {
-  const std::lock_guard<std::mutex> lock(names_mutex());
+  const MutexLock lock(names_mutex());
   const ModulePlace*& place = children_->by_label[module.label()];
   if (place == nullptr) {
     place = new ModulePlace(this, module.class_name(), module.names());
@@ -101,12 +99,12 @@ void want_modules() {
 }
 
 void note_class(const std::string& class_name) {
-  const std::lock_guard<std::mutex> lock(names_mutex());
+  const MutexLock lock(names_mutex());
   classes().insert(class_name);
 }
 
 std::set<std::string> noted_classes() {
-  const std::lock_guard<std::mutex> lock(names_mutex());
+  const MutexLock lock(names_mutex());
   return classes();
 }
 

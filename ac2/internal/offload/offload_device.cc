@@ -16,9 +16,9 @@ namespace ac2::internal {
 namespace {
 
 struct Devices {
-  std::mutex mutex;
+  Mutex mutex;
   // Null for devices from which values cannot be offloaded.
-  absl::flat_hash_map<c10::Device, std::unique_ptr<OffloadDevice>> by_device;
+  absl::flat_hash_map<c10::Device, std::unique_ptr<OffloadDevice>> by_device ABSL_GUARDED_BY(mutex);
 };
 
 Devices& devices() {
@@ -41,7 +41,7 @@ std::unique_ptr<OffloadDevice> make_device(c10::Device device) {
 }  // namespace
 
 OffloadDevice* OffloadDevice::of(c10::Device device) {
-  const std::lock_guard lock(devices().mutex);
+  const MutexLock lock(devices().mutex);
   auto [it, is_new] = devices().by_device.try_emplace(device);
   if (is_new) {
     it->second = make_device(device);
@@ -51,10 +51,10 @@ OffloadDevice* OffloadDevice::of(c10::Device device) {
 
 OffloadMemory OffloadDevice::memory() {
   OffloadMemory sum;
-  const std::lock_guard lock(devices().mutex);
+  const MutexLock lock(devices().mutex);
   for (const auto& [_, device] : devices().by_device) {
     if (device) {
-      const std::lock_guard device_lock(device->mutex_);
+      const MutexLock device_lock(device->mutex_);
       sum.bytes += device->pool_.bytes();
       sum.bytes_in_use += device->pool_.bytes_in_use();
     }
@@ -63,10 +63,10 @@ OffloadMemory OffloadDevice::memory() {
 }
 
 void OffloadDevice::release_memory() {
-  const std::lock_guard lock(devices().mutex);
+  const MutexLock lock(devices().mutex);
   for (const auto& [_, device] : devices().by_device) {
     if (device) {
-      const std::lock_guard device_lock(device->mutex_);
+      const MutexLock device_lock(device->mutex_);
       device->pool_.release_unused();
       device->speed_.drop_events();
     }
@@ -76,7 +76,7 @@ void OffloadDevice::release_memory() {
 c10::intrusive_ptr<OffloadedValue> OffloadDevice::take_out(const at::Tensor& tensor, const OffloadOptions& options,
                                                            const ProgramClock* clock) {
   c10::intrusive_ptr<OffloadedValue> offloaded;  // its destructor takes the lock too
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const size_t nbytes = tensor.storage().nbytes();
   std::optional<PinnedPool::Block> block = pool_.take(nbytes, options.max_pinned_bytes);
   if (!block) {
@@ -101,7 +101,7 @@ c10::intrusive_ptr<OffloadedValue> OffloadDevice::take_out(const at::Tensor& ten
 }
 
 double OffloadDevice::bytes_per_cost(const ProgramClock& clock) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (speed_.needs_program(clock)) {
     speed_.note_program(clock, streams_.here());
   }
@@ -109,27 +109,33 @@ double OffloadDevice::bytes_per_cost(const ProgramClock& clock) {
 }
 
 double OffloadDevice::bytes_per_cost_of_all(const ProgramClock& clock) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   speed_.look();
   return speed_.bytes_per_cost(clock.source);
 }
 
 void OffloadDevice::release_what_is_out() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   while (!in_flight_.empty() && in_flight_.front()->out_->query()) {
-    in_flight_.front()->leave_device();
+    OffloadedValue& oldest = *in_flight_.front();
+    oldest.device_is_locked();
+    oldest.leave_device();
   }
 }
 
 void OffloadDevice::make_streams_wait(int64_t bytes) {
   while (in_flight_bytes_ > bytes) {
-    in_flight_.front()->leave_device_in_order();
+    OffloadedValue& oldest = *in_flight_.front();
+    oldest.device_is_locked();
+    oldest.leave_device_in_order();
   }
 }
 
 void OffloadDevice::stop_reading_ahead() {
   while (!ahead_.empty()) {
-    ahead_.front()->drop_incoming();
+    OffloadedValue& first = *ahead_.front();
+    first.device_is_locked();
+    first.drop_incoming();
   }
 }
 

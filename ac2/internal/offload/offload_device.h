@@ -31,8 +31,8 @@
 #include <atomic>
 #include <cstdint>
 #include <list>
-#include <mutex>
 
+#include "ac2/internal/locks/mutex.h"
 #include "ac2/internal/offload/copy_speed.h"
 #include "ac2/internal/offload/copy_streams.h"
 #include "ac2/internal/offload/pinned_pool.h"
@@ -74,24 +74,24 @@ class OffloadDevice {
  private:
   friend class OffloadedValue;
 
-  void release_what_is_out();
+  void release_what_is_out() ABSL_LOCKS_EXCLUDED(mutex_);
   // Makes the stream that the oldest value came from wait for its copy, and frees the value in that stream's order,
   // until at most `bytes` are on their way.
-  void make_streams_wait(int64_t bytes);
-  void stop_reading_ahead();
+  void make_streams_wait(int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void stop_reading_ahead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const c10::Device device_;
-  std::mutex mutex_;  // guards what follows, and all OffloadedValues of this device
-  PinnedPool pool_;
-  CopyStreams streams_;
-  CopySpeed speed_;
+  Mutex mutex_;  // of all OffloadedValues of the device too
+  PinnedPool pool_ ABSL_GUARDED_BY(mutex_);
+  CopyStreams streams_ ABSL_GUARDED_BY(mutex_);
+  CopySpeed speed_ ABSL_GUARDED_BY(mutex_);
   // Values whose device memory is still there, the oldest first.
-  std::list<OffloadedValue*> in_flight_;
+  std::list<OffloadedValue*> in_flight_ ABSL_GUARDED_BY(mutex_);
   std::atomic<int64_t> in_flight_count_{0};
-  int64_t in_flight_bytes_ = 0;
+  int64_t in_flight_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   // Values that were copied back ahead of their use and are not used yet.
-  std::list<OffloadedValue*> ahead_;
-  int64_t ahead_bytes_ = 0;
+  std::list<OffloadedValue*> ahead_ ABSL_GUARDED_BY(mutex_);
+  int64_t ahead_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace ac2::internal

@@ -21,9 +21,9 @@ OffloadedValue::OffloadedValue(OffloadDevice& device, const at::Tensor& tensor, 
       stream_(device.streams_.current()),
       original_(tensor.storage()) {
   block_.busy = out_;
-  in_flight_ = device_.in_flight_.insert(device_.in_flight_.end(), this);
-  device_.in_flight_count_.fetch_add(1, std::memory_order_relaxed);
-  device_.in_flight_bytes_ += static_cast<int64_t>(nbytes_);
+  in_flight_ = device.in_flight_.insert(device.in_flight_.end(), this);
+  device.in_flight_count_.fetch_add(1, std::memory_order_relaxed);
+  device.in_flight_bytes_ += static_cast<int64_t>(nbytes_);
 }
 
 OffloadedValue::~OffloadedValue() {
@@ -31,11 +31,12 @@ OffloadedValue::~OffloadedValue() {
 }
 
 void OffloadedValue::release_resources() {
-  if (!block_.storage) {
+  // Without the lock: nobody has the value any more, and the device leaves this field alone.
+  if (!ABSL_TS_UNCHECKED_READ(block_).storage) {
     return;
   }
   try {
-    const std::lock_guard lock(device_.mutex_);
+    const MutexLock lock(device_.mutex_);
     drop_incoming();
     if (original_) {
       out_->query() ? leave_device() : leave_device_in_order();
@@ -85,7 +86,7 @@ void OffloadedValue::drop_incoming() {
 }
 
 at::Tensor OffloadedValue::bring_back() {
-  const std::lock_guard lock(device_.mutex_);
+  const MutexLock lock(device_.mutex_);
   if (original_) {
     return meta_.over(original_);
   }
@@ -107,7 +108,7 @@ at::Tensor OffloadedValue::bring_back() {
 }
 
 bool OffloadedValue::read_ahead(int64_t limit) {
-  const std::lock_guard lock(device_.mutex_);
+  const MutexLock lock(device_.mutex_);
   if (original_ || incoming_) {
     return true;
   }
@@ -128,19 +129,19 @@ bool OffloadedValue::read_ahead(int64_t limit) {
 }
 
 void OffloadedValue::stop_reading_ahead() {
-  const std::lock_guard lock(device_.mutex_);
+  const MutexLock lock(device_.mutex_);
   if (ahead_) {
     drop_incoming();
   }
 }
 
 bool OffloadedValue::is_out() {
-  const std::lock_guard lock(device_.mutex_);
+  const MutexLock lock(device_.mutex_);
   return !original_ || out_->query();
 }
 
 void OffloadedValue::leave() {
-  const std::lock_guard lock(device_.mutex_);
+  const MutexLock lock(device_.mutex_);
   if (original_) {
     out_->query() ? leave_device() : leave_device_in_order();
   }
@@ -151,7 +152,7 @@ double OffloadedValue::bytes_per_cost(const ProgramClock& clock) {
 }
 
 void OffloadedValue::before_write() {
-  const std::lock_guard lock(device_.mutex_);
+  const MutexLock lock(device_.mutex_);
   out_->block(device_.streams_.current());
   if (original_) {
     leave_device_in_order();

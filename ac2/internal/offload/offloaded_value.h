@@ -19,17 +19,17 @@
 #include "ac2/internal/libtorch/tensor_meta.h"
 #include "ac2/internal/offload/copy_speed.h"
 #include "ac2/internal/offload/copy_streams.h"
+#include "ac2/internal/offload/offload_device.h"
 #include "ac2/internal/offload/pinned_pool.h"
 
 namespace ac2::internal {
 
-class OffloadDevice;
-
 class OffloadedValue final : public torch::CustomClassHolder {
  public:
-  // The caller holds the device's mutex. `out` happens when the copy into `block` is done, which waited for the current
+  // `out` happens when the copy into `block` is done, which waited for the current
   // stream.
-  OffloadedValue(OffloadDevice& device, const at::Tensor& tensor, PinnedPool::Block block, CopyStreams::EventPtr out);
+  OffloadedValue(OffloadDevice& device, const at::Tensor& tensor, PinnedPool::Block block, CopyStreams::EventPtr out)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(device.mutex_);
   // Copies under way are not disturbed: the memory that they use is freed after them.
   ~OffloadedValue() override;
   // Called when the last strong reference is gone and weak ones are left.
@@ -66,26 +66,27 @@ class OffloadedValue final : public torch::CustomClassHolder {
     CopyStreams::EventPtr done;
   };
 
-  // The caller of these holds the device's mutex.
-  void start_copy_in();
-  void drop_incoming();
-  void leave_ahead();
+  // By the device, which has locked the mutex. It knows that the value is one of its own; the analysis does not.
+  void device_is_locked() const ABSL_ASSERT_EXCLUSIVE_LOCK(device_.mutex_) {}
+  void start_copy_in() ABSL_EXCLUSIVE_LOCKS_REQUIRED(device_.mutex_);
+  void drop_incoming() ABSL_EXCLUSIVE_LOCKS_REQUIRED(device_.mutex_);
+  void leave_ahead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(device_.mutex_);
   // Frees the device memory. The copy out must be done.
-  void leave_device();
+  void leave_device() ABSL_EXCLUSIVE_LOCKS_REQUIRED(device_.mutex_);
   // The same before the copy is done: the stream that the value came from waits for it first.
-  void leave_device_in_order();
+  void leave_device_in_order() ABSL_EXCLUSIVE_LOCKS_REQUIRED(device_.mutex_);
 
   OffloadDevice& device_;
   const TensorMeta meta_;
   const size_t nbytes_;
-  PinnedPool::Block block_;
-  const CopyStreams::EventPtr out_;  // happens when the copy out is done
-  const c10::Stream stream_;         // the current stream when the value was taken out
-  c10::Storage original_;            // while in flight
-  std::list<OffloadedValue*>::iterator in_flight_;
-  std::optional<Incoming> incoming_;
+  PinnedPool::Block block_ ABSL_GUARDED_BY(device_.mutex_);
+  const CopyStreams::EventPtr out_;                        // happens when the copy out is done
+  const c10::Stream stream_;                               // the current stream when the value was taken out
+  c10::Storage original_ ABSL_GUARDED_BY(device_.mutex_);  // while in flight
+  std::list<OffloadedValue*>::iterator in_flight_ ABSL_GUARDED_BY(device_.mutex_);
+  std::optional<Incoming> incoming_ ABSL_GUARDED_BY(device_.mutex_);
   std::atomic<bool> near_{true};  // original_ or incoming_ is there
-  std::optional<std::list<OffloadedValue*>::iterator> ahead_;
+  std::optional<std::list<OffloadedValue*>::iterator> ahead_ ABSL_GUARDED_BY(device_.mutex_);
 };
 
 }  // namespace ac2::internal

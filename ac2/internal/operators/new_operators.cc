@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "ac2/internal/libtorch/fork_locks.h"
+#include "ac2/internal/locks/fork_locks.h"
 
 namespace ac2::internal {
 
@@ -13,12 +13,12 @@ class NewOperators::Listener final : public c10::OpRegistrationListener {
   explicit Listener(NewOperators& operators) : new_(operators) {}
 
   void onOperatorRegistered(const c10::OperatorHandle& op) override {
-    const std::lock_guard lock(new_.mutex_);
+    const MutexLock lock(new_.mutex_);
     new_.operators_.push_back(op);
     new_.any_.store(true, std::memory_order_release);
   }
   void onOperatorDeregistered(const c10::OperatorHandle& op) override {
-    const std::lock_guard lock(new_.mutex_);
+    const MutexLock lock(new_.mutex_);
     std::erase(new_.operators_, op);
   }
 
@@ -36,7 +36,7 @@ NewOperators::NewOperators() {
 // at a look that finds none, which comes after what was done with those. The acquire of for_each() pairs with this
 // release.
 std::vector<c10::OperatorHandle> NewOperators::take() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (operators_.empty()) {
     any_.store(false, std::memory_order_release);
   }

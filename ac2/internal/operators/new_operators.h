@@ -12,9 +12,10 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <atomic>
-#include <mutex>
 #include <optional>
 #include <vector>
+
+#include "ac2/internal/locks/mutex.h"
 
 namespace ac2::internal {
 
@@ -27,11 +28,11 @@ class NewOperators {
   // Calls `fn` once for each, in the order of their registration, without those that are gone again. One thread after
   // the other; when it returns, `fn` has run for all that were registered before the call. `fn` may register.
   template <class Fn>
-  void for_each(Fn&& fn) {
+  void for_each(Fn&& fn) ABSL_LOCKS_EXCLUDED(looking_) {
     if (!any_.load(std::memory_order_acquire)) {
       return;
     }
-    const std::lock_guard lock(looking_);
+    const MutexLock lock(looking_);
     for (auto taken = take(); !taken.empty(); taken = take()) {
       for (const c10::OperatorHandle& op : taken) {
         fn(op);
@@ -42,13 +43,13 @@ class NewOperators {
  private:
   class Listener;
 
-  std::vector<c10::OperatorHandle> take();
+  std::vector<c10::OperatorHandle> take() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  std::mutex looking_;
+  Mutex looking_ ABSL_ACQUIRED_BEFORE(mutex_);
   // False only once all operators that were taken have been followed by a take() that found none.
   std::atomic<bool> any_{false};
-  std::mutex mutex_;  // taken with the dispatcher's lock, so nothing is called under it
-  std::vector<c10::OperatorHandle> operators_;
+  Mutex mutex_;  // taken with the dispatcher's lock, so nothing is called under it
+  std::vector<c10::OperatorHandle> operators_ ABSL_GUARDED_BY(mutex_);
   std::optional<c10::RegistrationHandleRAII> listening_;
 };
 

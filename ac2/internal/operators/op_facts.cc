@@ -1,5 +1,5 @@
 #include "ac2/internal/operators/op_facts.h"
-#include "ac2/internal/libtorch/fork_locks.h"
+#include "ac2/internal/locks/fork_locks.h"
 
 #include <ATen/core/enum_tag.h>
 #include <ATen/core/jit_type.h>
@@ -8,13 +8,13 @@
 #include <array>
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "ac2/internal/libtorch/fork_locks.h"
+#include "ac2/internal/locks/fork_locks.h"
+#include "ac2/internal/locks/mutex.h"
 #include "ac2/internal/operators/op_tables.h"
 
 namespace ac2::internal {
@@ -48,7 +48,7 @@ class FactsTable {
   }
 
   const OpFacts& find_or_add(const c10::OperatorHandle& op) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::unique_ptr<const OpFacts>& facts = facts_[&op.schema()];
     if (!facts) {
       facts = std::make_unique<const OpFacts>(op);
@@ -57,7 +57,7 @@ class FactsTable {
   }
 
   void forget(const c10::OperatorHandle& op) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     auto it = facts_.find(&op.schema());
     if (it != facts_.end()) {
       retired_.push_back(std::move(it->second));
@@ -71,10 +71,10 @@ class FactsTable {
   uint32_t generation() const { return generation_.load(std::memory_order_acquire); }
 
  private:
-  std::mutex mutex_;
-  absl::flat_hash_map<const c10::FunctionSchema*, std::unique_ptr<const OpFacts>> facts_;
+  Mutex mutex_;
+  absl::flat_hash_map<const c10::FunctionSchema*, std::unique_ptr<const OpFacts>> facts_ ABSL_GUARDED_BY(mutex_);
   // The facts of operators that are gone, because nodes may still refer to them.
-  std::vector<std::unique_ptr<const OpFacts>> retired_;
+  std::vector<std::unique_ptr<const OpFacts>> retired_ ABSL_GUARDED_BY(mutex_);
   std::atomic<uint32_t> generation_{0};
   std::unique_ptr<c10::RegistrationHandleRAII> listener_;
 };

@@ -10,8 +10,8 @@
 #include <optional>
 #include <utility>
 
-#include "ac2/internal/libtorch/fork_locks.h"
 #include "ac2/internal/libtorch/python_lock.h"
+#include "ac2/internal/locks/fork_locks.h"
 
 namespace ac2::internal {
 
@@ -68,9 +68,11 @@ constinit thread_local const at::Generator* redirected_generator = nullptr;
 
 // A replay holds this mutex while it swaps the states of default generators. Ops of LibTorch's that draw from a default
 // generator hold it while they are recorded. Recursive, because an op that is replayed may have regions of its own.
-std::unique_lock<std::recursive_mutex> take_turn() {
-  static auto& mutex = ForkLocks::make_first<std::recursive_mutex>();
-  return lock_without_python(mutex);  // whose turn it is may run an op that is written in Python
+// The analysis does not know std::unique_lock, and no data of ac2's is guarded by the turn.
+std::unique_lock<RecursiveMutex> take_turn() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  static auto& mutex = ForkLocks::make_first<RecursiveMutex>();
+  lock_without_python(mutex);  // whose turn it is may run an op that is written in Python
+  return {mutex, std::adopt_lock};
 }
 
 // Whether generators of this type cannot share and exchange their states (graphsafe_get_state), which is found out

@@ -19,6 +19,7 @@
 #include <mutex>
 
 #include "ac2/internal/libtorch/random_state.h"
+#include "ac2/internal/locks/mutex.h"
 #include "ac2/internal/operators/op_facts.h"
 
 namespace ac2::internal {
@@ -41,7 +42,7 @@ class DrawInForward {
   int argument_ = -1;
   at::Generator own_;
   // Over all threads, a single region at a time draws from default generators.
-  std::unique_lock<std::recursive_mutex> turn_;
+  std::unique_lock<RecursiveMutex> turn_;
   std::unique_lock<std::mutex> lock_;
 };
 
@@ -76,7 +77,7 @@ class ReplayedDraws {
   at::Generator redirected_to_;
   const at::Generator* previous_ = nullptr;  // what redirected() was before
   c10::SmallVector<Swapped, 1> swapped_;
-  std::unique_lock<std::recursive_mutex> turn_;
+  std::unique_lock<RecursiveMutex> turn_;
 };
 
 }  // namespace ac2::internal

@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <mutex>
 #include <utility>
 
-#include "ac2/internal/libtorch/fork_locks.h"
 #include "ac2/internal/libtorch/out_of_memory.h"
 #include "ac2/internal/libtorch/python_dispatch.h"
 #include "ac2/internal/libtorch/torch_compat.h"
+#include "ac2/internal/locks/fork_locks.h"
+#include "ac2/internal/locks/mutex.h"
 #include "ac2/internal/operators/op_facts.h"
 #include "ac2/internal/operators/random_replay.h"
 #include "ac2/internal/record/record_call.h"
@@ -101,8 +101,8 @@ void install_interceptor() {
     register_new_operators();
     return;
   }
-  static auto& mutex = ForkLocks::make_first<std::mutex>();
-  const std::lock_guard lock(mutex);
+  static auto& mutex = ForkLocks::make_first<Mutex>();
+  const MutexLock lock(mutex);
   if (!is_installed.load(std::memory_order_relaxed)) {
     put_kernels_behind_record_key();
     is_installed.store(true, std::memory_order_release);

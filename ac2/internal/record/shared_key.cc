@@ -5,15 +5,15 @@
 #include <c10/util/ArrayRef.h>
 
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "ac2/internal/libtorch/for_each_tensor.h"
-#include "ac2/internal/libtorch/fork_locks.h"
 #include "ac2/internal/libtorch/torch_compat.h"
+#include "ac2/internal/locks/fork_locks.h"
+#include "ac2/internal/locks/mutex.h"
 #include "ac2/internal/operators/new_operators.h"
 #include "ac2/internal/region/region.h"
 #include "ac2/internal/replay/replay_call.h"
@@ -78,7 +78,7 @@ class SharedKey {
   }
 
   void add_kernel(const c10::OperatorHandle& op) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto [place, is_new] = others_.try_emplace(op.operator_name());
     // An operator that was unloaded and loaded again still has our kernel.
     if (is_new) {
@@ -90,15 +90,15 @@ class SharedKey {
   }
 
   const c10::KernelFunction& other(const c10::OperatorHandle& op) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return *others_.at(op.operator_name());
   }
 
   BoxedInterceptor interceptor_ = nullptr;
   std::optional<NewOperators> operators_;  // once the key is shared
-  std::mutex mutex_;
-  absl::flat_hash_map<c10::OperatorName, std::unique_ptr<c10::KernelFunction>> others_;
-  std::vector<c10::RegistrationHandleRAII> ours_;
+  Mutex mutex_;
+  absl::flat_hash_map<c10::OperatorName, std::unique_ptr<c10::KernelFunction>> others_ ABSL_GUARDED_BY(mutex_);
+  std::vector<c10::RegistrationHandleRAII> ours_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace

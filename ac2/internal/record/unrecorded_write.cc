@@ -6,6 +6,7 @@
 #include "ac2/internal/libtorch/python_lock.h"
 #include "ac2/internal/libtorch/storage_copy.h"
 #include "ac2/internal/libtorch/stream_order.h"
+#include "ac2/internal/locks/mutex.h"
 #include "ac2/internal/record/unseen_writes.h"
 
 namespace ac2::internal {
@@ -36,7 +37,8 @@ UnrecordedWrite::UnrecordedWrite(Tape& tape, const at::Tensor& tensor, IsCounted
   }
   // A replay on another thread may be reading what is about to be written. The program has no reason to wait for it: in
   // plain autograd backward does not read these bytes.
-  const auto turn = lock_without_python(tape.replay_turn());
+  lock_without_python(tape.replay_turn());
+  const MutexLock turn(tape.replay_turn(), std::adopt_lock);
   make_copies();
   if (value_ != nullptr) {
     const Tape::Lock locked(tape);

@@ -8,6 +8,7 @@
 
 #include "ac2/internal/libtorch/python_lock.h"
 #include "ac2/internal/libtorch/unrecorded.h"
+#include "ac2/internal/locks/mutex.h"
 #include "ac2/internal/tape/tape.h"
 #include "ac2/internal/tape/whole_values.h"
 
@@ -96,7 +97,8 @@ at::Tensor copy_of_whole(const at::Tensor& tensor) {
 void keep_whole_values_over(const c10::StorageImpl* storage) {
   for (const std::shared_ptr<Tape>& tape : tapes_with_whole_values_over(storage)) {
     // A replay on another thread may be reading what is about to be written.
-    const auto turn = lock_without_python(tape->replay_turn());
+    lock_without_python(tape->replay_turn());
+    const MutexLock turn(tape->replay_turn(), std::adopt_lock);
     WholeCopies copies(*tape, storage);
     copies.make();
     copies.hold();

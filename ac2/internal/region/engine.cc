@@ -5,12 +5,12 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <utility>
 
-#include "ac2/internal/libtorch/fork_locks.h"
 #include "ac2/internal/libtorch/out_of_memory.h"
 #include "ac2/internal/libtorch/torch_compat.h"
+#include "ac2/internal/locks/fork_locks.h"
+#include "ac2/internal/locks/mutex.h"
 #include "ac2/internal/region/region.h"
 #include "ac2/internal/replay/backward_run.h"
 #include "ac2/internal/replay/saved_tensor_hook.h"
@@ -124,8 +124,8 @@ void install_engine() {
   if (&Engine::get_default_engine() == &ours) {
     return;  // without the mutex: every region comes here
   }
-  static auto& mutex = ForkLocks::make_first<std::mutex>();
-  const std::lock_guard lock(mutex);
+  static auto& mutex = ForkLocks::make_first<Mutex>();
+  const MutexLock lock(mutex);
   Engine& current = Engine::get_default_engine();
   if (&current == &ours) {
     return;

@@ -6,16 +6,16 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "ac2/internal/libtorch/after_backward.h"
-#include "ac2/internal/libtorch/fork_locks.h"
 #include "ac2/internal/libtorch/graph_making.h"
 #include "ac2/internal/libtorch/warn_in_op.h"
+#include "ac2/internal/locks/fork_locks.h"
+#include "ac2/internal/locks/mutex.h"
 #include "ac2/internal/replay/kept_for_next.h"
 #include "ac2/internal/replay/read_ahead.h"
 #include "ac2/internal/replay/replayed_at_once.h"
@@ -31,9 +31,9 @@ thread_local BackwardRun* current_run = nullptr;
 
 // Entered from threads that called no backward() themselves.
 struct Unattended {
-  std::mutex mutex;
-  int runs = 0;
-  Entered entered;
+  Mutex mutex;
+  int runs ABSL_GUARDED_BY(mutex) = 0;
+  Entered entered ABSL_GUARDED_BY(mutex);
 };
 
 Unattended& unattended() {
@@ -119,7 +119,7 @@ void leave_with_graph_task(EnteredTape entered) {
 }  // namespace
 
 BackwardRun::BackwardRun() : outer_(std::exchange(current_run, this)) {
-  const std::lock_guard lock(unattended().mutex);
+  const MutexLock lock(unattended().mutex);
   ++unattended().runs;
 }
 
@@ -128,7 +128,7 @@ BackwardRun::~BackwardRun() {
   leave(entered_);
   Entered left_over;
   {
-    const std::lock_guard lock(unattended().mutex);
+    const MutexLock lock(unattended().mutex);
     if (--unattended().runs == 0) {
       left_over = std::exchange(unattended().entered, {});
     }
@@ -172,7 +172,7 @@ void BackwardRun::enter(Tape& tape, int graph_task) {
     return;
   }
   {
-    const std::lock_guard lock(unattended().mutex);
+    const MutexLock lock(unattended().mutex);
     if (unattended().runs > 0) {
       unattended().entered.push_back(entered);
       return;

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "ac2/internal/locks/mutex.h"
 #include "ac2/internal/offload/offloaded_value.h"
 #include "ac2/internal/tape/read_ahead_state.h"
 
@@ -88,7 +88,7 @@ bool walk(Tape& tape, int64_t limit, ReadAheadState& runner) {
       locked->offloading().read_ahead().found.emplace_front(offloaded);
       return false;
     }
-    const std::lock_guard lock(runner.mutex);
+    const MutexLock lock(runner.mutex);
     runner.started.emplace_back(offloaded);
   }
 }
@@ -139,7 +139,7 @@ void ReadAhead::stop(Tape& tape) {
   ReadAheadState& state = state_of(tape);
   std::vector<ReadAheadState::WeakOffloaded> started;
   {
-    const std::lock_guard lock(state.mutex);
+    const MutexLock lock(state.mutex);
     started = std::exchange(state.started, {});
   }
   for (const ReadAheadState::WeakOffloaded& weak : started) {

@@ -4,11 +4,11 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 
 #include "absl/container/flat_hash_map.h"
-#include "ac2/internal/libtorch/fork_locks.h"
 #include "ac2/internal/libtorch/spelling.h"
+#include "ac2/internal/locks/fork_locks.h"
+#include "ac2/internal/locks/mutex.h"
 
 namespace ac2::internal {
 
@@ -31,8 +31,8 @@ struct Backward {
 };
 
 struct Backwards {
-  std::mutex mutex;
-  absl::flat_hash_map<int, Backward> by_graph_task;
+  Mutex mutex;
+  absl::flat_hash_map<int, Backward> by_graph_task ABSL_GUARDED_BY(mutex);
 };
 
 Backwards& backwards() {
@@ -104,7 +104,7 @@ std::string text_for(const RegionAtOnce& replayed) {
 void backward_enters(LockedTape& tape, int graph_task) {
   tape.ledger().backward_begins();
   const int64_t wanted = has_warned.load(std::memory_order_relaxed) ? 0 : bytes_to_replay(tape);
-  const std::lock_guard lock(backwards().mutex);
+  const MutexLock lock(backwards().mutex);
   Backward& backward = backwards().by_graph_task[graph_task];
   ++backward.regions;
   backward.wanted += wanted;
@@ -119,7 +119,7 @@ void backward_has_unpacked(LockedTape& tape, int graph_task) {
   if (watched_regions.load(std::memory_order_relaxed) == 0) {
     return;
   }
-  const std::lock_guard lock(backwards().mutex);
+  const MutexLock lock(backwards().mutex);
   const auto found = backwards().by_graph_task.find(graph_task);
   if (found == backwards().by_graph_task.end()) {
     return;
@@ -139,7 +139,7 @@ void backward_has_unpacked(LockedTape& tape, int graph_task) {
 std::optional<std::string> backward_leaves(int graph_task) {
   RegionAtOnce at_once;
   {
-    const std::lock_guard lock(backwards().mutex);
+    const MutexLock lock(backwards().mutex);
     const auto found = backwards().by_graph_task.find(graph_task);
     if (found == backwards().by_graph_task.end() || --found->second.regions > 0) {
       return std::nullopt;

@@ -16,6 +16,7 @@
 #include "ac2/internal/libtorch/python_lock.h"
 #include "ac2/internal/libtorch/torch_compat.h"
 #include "ac2/internal/libtorch/unrecorded.h"
+#include "ac2/internal/locks/mutex.h"
 #include "ac2/internal/replay/backward_run.h"
 #include "ac2/internal/replay/kept_for_next.h"
 #include "ac2/internal/replay/pending_work.h"
@@ -392,7 +393,7 @@ void SavedTensorHook::take_turn_of_budget(int graph_task) {
 
 at::Tensor SavedTensorHook::unpack_in_turn(int graph_task) {
   take_turn_of_budget(graph_task);  // before the tape's: a thread that waits has nothing that others wait for
-  const std::lock_guard turn(tape_->replay_turn());
+  const MutexLock turn(tape_->replay_turn());
   if (graph_task != -1) {
     BackwardRun::enter(*tape_, graph_task);
   }

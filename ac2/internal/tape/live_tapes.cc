@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "ac2/internal/libtorch/fork_locks.h"
+#include "ac2/internal/locks/fork_locks.h"
+#include "ac2/internal/locks/mutex.h"
 
 namespace ac2::internal {
 
@@ -21,10 +21,10 @@ std::atomic<int> live_count{0};
 std::atomic<int> open_count{0};
 
 struct LiveTapes {
-  std::mutex mutex;
+  Mutex mutex;
   bool is_locked_for_fork = false;  // by one thread at a time
-  Tapes open;
-  Tapes closed;
+  Tapes open ABSL_GUARDED_BY(mutex);
+  Tapes closed ABSL_GUARDED_BY(mutex);
 };
 
 LiveTapes& live_tapes() {
@@ -52,7 +52,7 @@ void for_each_of(const std::vector<std::shared_ptr<Tape>>& tapes, c10::function_
 
 void add_live_tape(const std::shared_ptr<Tape>& tape) {
   LiveTapes& live = live_tapes();
-  const std::lock_guard lock(live.mutex);
+  const MutexLock lock(live.mutex);
   live.open.emplace(tape.get(), tape);
   live_count.fetch_add(1, std::memory_order_relaxed);
   open_count.fetch_add(1, std::memory_order_relaxed);
@@ -60,7 +60,7 @@ void add_live_tape(const std::shared_ptr<Tape>& tape) {
 
 void note_closed_tape(const Tape* tape) {
   LiveTapes& live = live_tapes();
-  const std::lock_guard lock(live.mutex);
+  const MutexLock lock(live.mutex);
   if (auto node = live.open.extract(tape)) {
     live.closed.insert(std::move(node));
     open_count.fetch_sub(1, std::memory_order_relaxed);
@@ -69,7 +69,7 @@ void note_closed_tape(const Tape* tape) {
 
 void remove_live_tape(const Tape* tape) {
   LiveTapes& live = live_tapes();
-  const std::lock_guard lock(live.mutex);
+  const MutexLock lock(live.mutex);
   open_count.fetch_sub(static_cast<int>(live.open.erase(tape)), std::memory_order_relaxed);
   live.closed.erase(tape);
   live_count.fetch_sub(1, std::memory_order_relaxed);
@@ -79,7 +79,7 @@ void for_each_live_tape(c10::function_ref<void(Tape&)> fn) {
   LiveTapes& live = live_tapes();
   std::vector<std::shared_ptr<Tape>> tapes;
   {
-    const std::lock_guard lock(live.mutex);
+    const MutexLock lock(live.mutex);
     gather(live.open, tapes);
     gather(live.closed, tapes);
   }
@@ -90,13 +90,14 @@ void for_each_open_tape(c10::function_ref<void(Tape&)> fn) {
   LiveTapes& live = live_tapes();
   std::vector<std::shared_ptr<Tape>> tapes;
   {
-    const std::lock_guard lock(live.mutex);
+    const MutexLock lock(live.mutex);
     gather(live.open, tapes);
   }
   for_each_of(tapes, fn);
 }
 
-void lock_live_tapes(c10::function_ref<void(std::shared_ptr<Tape>)> fn) {
+// The mutex is held from here to unlock_live_tapes(), unless it could not be had: no annotation says that.
+void lock_live_tapes(c10::function_ref<void(std::shared_ptr<Tape>)> fn) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   // A thread whose tape was met can open no other region before it has used that tape, for which it has to wait.
   constexpr int kMostRounds = 64;
   LiveTapes& live = live_tapes();
@@ -122,7 +123,7 @@ void lock_live_tapes(c10::function_ref<void(std::shared_ptr<Tape>)> fn) {
   }
 }
 
-void unlock_live_tapes() {
+void unlock_live_tapes() ABSL_NO_THREAD_SAFETY_ANALYSIS {
   LiveTapes& live = live_tapes();
   if (std::exchange(live.is_locked_for_fork, false)) {
     live.mutex.unlock();

@@ -7,11 +7,11 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <deque>
-#include <mutex>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "ac2/internal/graph/node.h"
+#include "ac2/internal/locks/mutex.h"
 #include "ac2/internal/offload/offloaded_value.h"
 
 namespace ac2::internal {
@@ -22,8 +22,8 @@ struct ReadAheadState {
   bool begun = false;                     // the walk through the tape's hooks; HookList knows its place
   absl::flat_hash_set<const Node*> seen;  // ops that will be replayed, looked at already
   std::deque<WeakOffloaded> found;        // not started yet
-  std::mutex mutex;                       // guards
-  std::vector<WeakOffloaded> started;     // by a run of this tape
+  Mutex mutex;
+  std::vector<WeakOffloaded> started ABSL_GUARDED_BY(mutex);  // by a run of this tape
 };
 
 }  // namespace ac2::internal

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "ac2/internal/libtorch/fork_locks.h"
+#include "ac2/internal/locks/fork_locks.h"
 
 namespace ac2::internal {
 
@@ -22,13 +22,13 @@ StorageTapes* StorageTapes::make() {
 }
 
 void StorageTapes::add(const c10::StorageImpl* storage, const std::weak_ptr<Tape>& tape) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   tapes_[storage].push_back(tape);
   size_.store(tapes_.size(), std::memory_order_relaxed);
 }
 
 void StorageTapes::remove(const c10::StorageImpl* storage, const std::weak_ptr<Tape>& tape) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto it = tapes_.find(storage);
   auto& tapes = it->second;
   tapes.erase(std::find_if(tapes.begin(), tapes.end(), [&](const auto& other) { return are_same(other, tape); }));
@@ -40,7 +40,7 @@ void StorageTapes::remove(const c10::StorageImpl* storage, const std::weak_ptr<T
 
 StorageTapes::Found StorageTapes::find(const c10::StorageImpl* storage) {
   Found found;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (const auto it = tapes_.find(storage); it != tapes_.end()) {
     for (const std::weak_ptr<Tape>& weak : it->second) {
       if (auto tape = weak.lock()) {

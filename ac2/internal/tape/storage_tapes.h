@@ -9,9 +9,9 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
-#include <mutex>
 
 #include "absl/container/flat_hash_map.h"
+#include "ac2/internal/locks/mutex.h"
 
 namespace ac2::internal {
 
@@ -38,8 +38,8 @@ class StorageTapes {
  private:
   StorageTapes() = default;
 
-  std::mutex mutex_;
-  absl::flat_hash_map<const c10::StorageImpl*, c10::SmallVector<std::weak_ptr<Tape>, 1>> tapes_;
+  Mutex mutex_;
+  absl::flat_hash_map<const c10::StorageImpl*, c10::SmallVector<std::weak_ptr<Tape>, 1>> tapes_ ABSL_GUARDED_BY(mutex_);
   std::atomic<size_t> size_{0};  // of tapes_
 };
 

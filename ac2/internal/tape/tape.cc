@@ -3,7 +3,7 @@
 #include <limits>
 #include <utility>
 
-#include "ac2/internal/libtorch/fork_locks.h"
+#include "ac2/internal/locks/fork_locks.h"
 #include "ac2/internal/tape/live_tapes.h"
 #include "ac2/internal/tape/tapes_at_fork.h"
 

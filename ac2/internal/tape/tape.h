@@ -29,10 +29,11 @@
 #include <mutex>
 #include <optional>
 
-#include "ac2/internal/allocator/lock_in_time.h"
 #include "ac2/internal/budget/budgeted_tape.h"
 #include "ac2/internal/budget/spent_time.h"
 #include "ac2/internal/graph/pool.h"
+#include "ac2/internal/locks/lock_in_time.h"
+#include "ac2/internal/locks/mutex.h"
 #include "ac2/internal/tape/locked_tape.h"
 #include "ac2/internal/tape/trash.h"
 #include "ac2/trace_stats.h"
@@ -41,23 +42,26 @@ namespace ac2::internal {
 
 class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTape {
  public:
-  class Lock {
+  class ABSL_SCOPED_LOCKABLE Lock {
    public:
-    explicit Lock(Tape& tape) : Lock(tape, (tape.mutex_.lock(), std::adopt_lock)) {}
-    // The caller has locked it.
-    Lock(Tape& tape, std::adopt_lock_t) : tape_(tape) {
-      tape_.owner_.store(this_thread(), std::memory_order_relaxed);
-      tape_.locked_.trash_.use(trash_);
+    explicit Lock(Tape& tape) ABSL_EXCLUSIVE_LOCK_FUNCTION(tape.mutex_) : tape_(tape) {
+      tape.mutex_.lock();
+      tape.begin_use(trash_);
     }
-    C10_ALWAYS_INLINE ~Lock() {
+    // The caller has locked it.
+    Lock(Tape& tape, std::adopt_lock_t) ABSL_EXCLUSIVE_LOCKS_REQUIRED(tape.mutex_) : tape_(tape) {
+      tape.begin_use(trash_);
+    }
+    C10_ALWAYS_INLINE ~Lock() ABSL_UNLOCK_FUNCTION() {
       tape_.owner_.store(nullptr, std::memory_order_relaxed);
       tape_.mutex_.unlock();
     }
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
 
-    LockedTape* operator->() const { return &tape_.locked_; }
-    LockedTape& operator*() const { return tape_.locked_; }
+    // Proof of the lock, as a LockedTape& is wherever it goes. To the analysis the reference is nothing of the kind.
+    LockedTape* operator->() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return &tape_.locked_; }
+    LockedTape& operator*() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return tape_.locked_; }
 
    private:
     Tape& tape_;
@@ -71,7 +75,7 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
 
   // Begins one op: counts it, and returns how many came before it. By the recording thread alone.
   int64_t next_op() {
-    if (locked_.tidying_is_due_) {
+    if (unlocked().tidying_is_due_) {
       tidy();
     }
     const int64_t index = recorded_ops_.load(std::memory_order_relaxed);
@@ -79,19 +83,19 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
     return index;
   }
   // Whether next_op() may free something, and so run a destructor of the program's.
-  bool next_op_may_free() const { return locked_.tidying_is_due_; }
+  bool next_op_may_free() const { return unlocked().tidying_is_due_; }
   int64_t ops_so_far() const { return recorded_ops_.load(std::memory_order_relaxed); }
 
   // That went into replays. Its spans need no lock.
   SpentTime& replay_time() { return replay_time_; }
 
   // Null if there is none.
-  Budget* budget() const { return locked_.budget_.get(); }
+  Budget* budget() const { return unlocked().budget_.get(); }
   // Null as long as nothing is to be offloaded.
-  OffloadForm* offload_form() const { return locked_.offloading_.in_use(); }
-  const Observers& observers() const { return locked_.observers_; }
+  OffloadForm* offload_form() const { return unlocked().offloading_.in_use(); }
+  const Observers& observers() const { return unlocked().observers_; }
   // Whether LockedTape::gather_units() is there. Relaxed, because it sends its reader to the lock.
-  bool gathers_units() const { return locked_.gathers_units_.load(std::memory_order_relaxed); }
+  bool gathers_units() const { return unlocked().gathers_units_.load(std::memory_order_relaxed); }
 
   // Whether a backward holds what it leaves to the next one. Relaxed, because it only says whether.
   bool keeps_for_next_backward() const { return keeps_for_next_backward_.load(std::memory_order_relaxed); }
@@ -99,7 +103,7 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
 
   // The turn of the thread that replays on the tape, which it holds without the lock: no op runs twice for two threads
   // that need it. A replayed op may itself come back here, on the same thread, and is let in.
-  std::recursive_mutex& replay_turn() { return replay_turn_; }
+  RecursiveMutex& replay_turn() ABSL_LOCK_RETURNED(replay_turn_) { return replay_turn_; }
 
   // Memory for an object that autograd holds, which lives as long as the tape. By the recording thread.
   struct HookMemory {
@@ -132,22 +136,30 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
   bool start_tracking_in_time() override;
   void anchor_for_room() override;
 
-  // By tapes_at_fork.h alone. False if this thread has the lock already, or if another one keeps it.
-  bool lock_at_fork();
-  void unlock_after_fork() { mutex_.unlock(); }
+  // By tapes_at_fork.h alone. False if this thread has the lock already, or if another one keeps it. The analysis does
+  // not follow the locks of many tapes from the function that takes them to the one that gives them back.
+  bool lock_at_fork() ABSL_NO_THREAD_SAFETY_ANALYSIS;
+  void unlock_after_fork() ABSL_NO_THREAD_SAFETY_ANALYSIS { mutex_.unlock(); }
 
  private:
   Tape() = default;
+  // For what needs no lock: what does not change once ops are recorded, what is an atomic, and what is the recording
+  // thread's alone.
+  const LockedTape& unlocked() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return locked_; }
   void tidy();
   // False also if this thread holds it already.
-  bool lock_for_shortage();
+  bool lock_for_shortage() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true, mutex_);
+  C10_ALWAYS_INLINE void begin_use(std::optional<Trash>& trash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    owner_.store(this_thread(), std::memory_order_relaxed);
+    locked_.trash_.use(trash);
+  }
 
-  std::mutex mutex_;
+  Mutex mutex_;
   // this_thread() of whoever holds it. Relaxed: a thread looks only for itself, and what it has stored last it sees.
   std::atomic<const void*> owner_{nullptr};
-  LockedTape locked_;
+  LockedTape locked_ ABSL_GUARDED_BY(mutex_);
   std::atomic<bool> keeps_for_next_backward_{false};
-  std::recursive_mutex replay_turn_;
+  RecursiveMutex replay_turn_ ABSL_ACQUIRED_BEFORE(mutex_);
   SpentTime replay_time_;
   Pool<HookMemory> hook_memory_;
   static constexpr int64_t kSweepShare = 4;

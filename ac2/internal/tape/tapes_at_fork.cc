@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "ac2/internal/libtorch/fork_locks.h"
+#include "ac2/internal/locks/fork_locks.h"
 #include "ac2/internal/tape/live_tapes.h"
 #include "ac2/internal/tape/tape.h"
 

@@ -1,4 +1,4 @@
-// The locks of all tapes, for a fork() (ac2/internal/libtorch/fork_locks.h).
+// The locks of all tapes, for a fork() (ac2/internal/locks/fork_locks.h).
 #pragma once
 
 namespace ac2::internal {

@@ -4,9 +4,10 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <mutex>
 #include <set>
 #include <utility>
+
+#include "ac2/internal/locks/mutex.h"
 
 namespace ac2::policies::internal {
 
@@ -33,10 +34,10 @@ bool is_composite(const std::string& text) {
 
 // A warning and not an error: a backend may have a kernel of its own for such an operator, and then the op is seen.
 void warn_if_composite(const std::string& caller, const std::string& name) {
-  static std::mutex mutex;
-  static std::set<std::string> checked;
+  static ac2::internal::Mutex mutex;
+  static std::set<std::string> checked ABSL_GUARDED_BY(mutex);
   {
-    const std::lock_guard<std::mutex> lock(mutex);
+    const ac2::internal::MutexLock lock(mutex);
     if (!checked.insert(name).second) {
       return;
     }

@@ -3,11 +3,11 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "ac2/internal/locks/mutex.h"
 #include "ac2/policy_instance.h"
 #include "policies/internal/common/op_names.h"
 #include "policies/internal/common/ready_made.h"
@@ -40,7 +40,7 @@ class OpenRegions {
 
   // The region of a scope around this one; else a new region, which lasts as long as a scope has it.
   std::shared_ptr<OpenRegion> here() {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const ac2::internal::MutexLock lock(mutex_);
     std::weak_ptr<OpenRegion>& open = open_[std::this_thread::get_id()];
     std::shared_ptr<OpenRegion> region = open.lock();
     if (region == nullptr) {
@@ -53,8 +53,8 @@ class OpenRegions {
 
  private:
   const std::function<MakeForm()> enter_region_;
-  std::mutex mutex_;
-  absl::flat_hash_map<std::thread::id, std::weak_ptr<OpenRegion>> open_;
+  ac2::internal::Mutex mutex_;
+  absl::flat_hash_map<std::thread::id, std::weak_ptr<OpenRegion>> open_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <utility>
 
@@ -17,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "ac2/internal/libtorch/after_backward.h"
 #include "ac2/internal/libtorch/warn_in_op.h"
+#include "ac2/internal/locks/mutex.h"
 #include "ac2/internal/operators/nearest_names.h"
 #include "ac2/policy_instance.h"
 #include "policies/internal/common/op_names.h"
@@ -46,9 +46,9 @@ std::string list_of(const Names& names) {
 
 // Whether nobody has said the text in this process.
 bool is_news(const std::string& text) {
-  static auto* mutex = new std::mutex;
-  static auto* said = new std::set<std::string>;
-  const std::lock_guard<std::mutex> lock(*mutex);
+  static auto* mutex = new ac2::internal::Mutex;
+  static auto* said ABSL_PT_GUARDED_BY(*mutex) = new std::set<std::string>;
+  const ac2::internal::MutexLock lock(*mutex);
   return said->insert(text).second || c10::WarningUtils::get_warnAlways();
 }
 
@@ -66,12 +66,12 @@ class Wanted : public std::enable_shared_from_this<Wanted> {
       : words_(std::move(words)), entries_(std::move(entries)), complain_(complain), came_(entries_.size(), false) {}
 
   void region_begins() {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const ac2::internal::MutexLock lock(mutex_);
     ++open_;
   }
   void region_ends() {
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const ac2::internal::MutexLock lock(mutex_);
       if (--open_ > 0 || waits_ || is_over()) {
         return;
       }
@@ -88,7 +88,7 @@ class Wanted : public std::enable_shared_from_this<Wanted> {
     if (is_over()) {
       return;
     }
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const ac2::internal::MutexLock lock(mutex_);
     if (!there_.insert(name).second) {
       return;
     }
@@ -106,7 +106,7 @@ class Wanted : public std::enable_shared_from_this<Wanted> {
   bool tell() {
     std::string text;
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const ac2::internal::MutexLock lock(mutex_);
       if (open_ > 0) {
         return false;
       }
@@ -122,7 +122,7 @@ class Wanted : public std::enable_shared_from_this<Wanted> {
     return true;
   }
 
-  std::string complaint() const {
+  std::string complaint() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     std::vector<std::string> missing;
     for (size_t i = 0; i < entries_.size(); ++i) {
       if (!came_[i]) {
@@ -145,12 +145,11 @@ class Wanted : public std::enable_shared_from_this<Wanted> {
   const std::vector<std::string> entries_;
   const Complain complain_;
   std::atomic<bool> is_over_{false};  // relaxed: a look that comes too late is made with the lock
-  std::mutex mutex_;
-  // Under mutex_.
-  int64_t open_ = 0;
-  bool waits_ = false;
-  std::vector<bool> came_;
-  std::set<std::string> there_;
+  ac2::internal::Mutex mutex_;
+  int64_t open_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool waits_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<bool> came_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> there_ ABSL_GUARDED_BY(mutex_);
 };
 
 // A region that has entered the policy.

@@ -14,12 +14,12 @@ ForkWatch::ForkWatch() {
 }
 
 void ForkWatch::add(WatchesFork* object) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const ac2::internal::MutexLock lock(mutex_);
   objects_.insert(object);
 }
 
 void ForkWatch::remove(WatchesFork* object) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const ac2::internal::MutexLock lock(mutex_);
   objects_.erase(object);
 }
 

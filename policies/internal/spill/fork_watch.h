@@ -1,6 +1,6 @@
 // Objects with a lock and a thread, which a fork() must find in order. The fork waits until it has the locks of all, so
-// that the child, in which their threads are not, finds them free. ForkLocks of ac2/internal/allocator cannot serve
-// here, because policies see the public headers alone.
+// that the child, in which their threads are not, finds them free. ForkLocks of ac2/internal/locks cannot serve here:
+// it waits a second and no longer, and does not tell the child from the parent.
 //
 //   class Writer final : public WatchesFork { … };
 //   ForkWatch::get().add(this);      // once it is whole
@@ -9,9 +9,8 @@
 // Threads: any.
 #pragma once
 
-#include <mutex>
-
 #include "absl/container/flat_hash_set.h"
+#include "ac2/internal/locks/mutex.h"
 
 namespace ac2::policies::internal {
 
@@ -34,12 +33,12 @@ class ForkWatch {
 
  private:
   ForkWatch();
-  static void lock_all();
-  static void unlock_all();
-  static void begin_anew();
+  static void lock_all() ABSL_EXCLUSIVE_LOCK_FUNCTION(get().mutex_);
+  static void unlock_all() ABSL_UNLOCK_FUNCTION(get().mutex_);
+  static void begin_anew() ABSL_UNLOCK_FUNCTION(get().mutex_);
 
-  std::mutex mutex_;
-  absl::flat_hash_set<WatchesFork*> objects_;
+  ac2::internal::Mutex mutex_;
+  absl::flat_hash_set<WatchesFork*> objects_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ac2::policies::internal

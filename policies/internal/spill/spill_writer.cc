@@ -42,7 +42,7 @@ SpillWriter::SpillWriter(std::string directory, int64_t queue_bytes, int64_t fil
 SpillWriter::~SpillWriter() {
   ForkWatch::get().remove(this);
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const ac2::internal::MutexLock lock(mutex_);
     stopping_ = true;
   }
   waits_->work.notify_all();
@@ -75,10 +75,11 @@ std::shared_ptr<SpilledTensor> SpillWriter::write(const at::Tensor& dense, const
   const bool fits = spilled->nbytes <= queue_bytes_;
   at::Tensor kept = fits ? at::Tensor() : dense;  // before the lock, as dense may be Python's
 
-  std::unique_lock<std::mutex> lock(mutex_);
+  ac2::internal::ReleasableMutexLock lock(mutex_);
   start();
-  waits_->changed.wait(lock,
-                       [&] { return !error_.empty() || !fits || queued_bytes_ + spilled->nbytes <= queue_bytes_; });
+  while (error_.empty() && fits && queued_bytes_ + spilled->nbytes > queue_bytes_) {
+    waits_->changed.wait(mutex_);
+  }
   TORCH_CHECK(error_.empty(), std::exchange(error_, std::string()));
   if (spilled->nbytes == 0) {
     spilled->state = SpilledTensor::State::WRITTEN;
@@ -106,7 +107,9 @@ std::shared_ptr<SpilledTensor> SpillWriter::write(const at::Tensor& dense, const
   start();
   waits_->work.notify_one();
   if (!fits) {
-    waits_->changed.wait(lock, [&] { return spilled->state >= SpilledTensor::State::WRITTEN; });
+    while (spilled->state < SpilledTensor::State::WRITTEN) {
+      waits_->changed.wait(mutex_);
+    }
     if (spilled->state == SpilledTensor::State::FAILED) {
       lock.unlock();
       forget(*spilled);
@@ -118,9 +121,11 @@ std::shared_ptr<SpilledTensor> SpillWriter::write(const at::Tensor& dense, const
 
 void SpillWriter::run() {
   block_signals();
-  std::unique_lock<std::mutex> lock(mutex_);
+  ac2::internal::ReleasableMutexLock lock(mutex_);
   while (true) {
-    waits_->work.wait(lock, [&] { return stopping_ || !queue_.empty(); });
+    while (!stopping_ && queue_.empty()) {
+      waits_->work.wait(mutex_);
+    }
     if (stopping_) return;
     const std::shared_ptr<SpilledTensor> spilled = std::move(queue_.front());
     queue_.pop_front();
@@ -128,10 +133,12 @@ void SpillWriter::run() {
     spilled->state = SpilledTensor::State::WRITING;
     being_written_ = spilled;
     if (file_end_ >= file_bytes_) file_.reset();
-    const int64_t offset = file_ == nullptr ? 0 : file_end_;
+    std::shared_ptr<const SpillFile> file = file_;
+    const int64_t offset = file == nullptr ? 0 : file_end_;
     lock.unlock();
-    write_out(*spilled, offset);
+    write_out(*spilled, file, offset);
     lock.lock();
+    file_ = std::move(file);
     being_written_.reset();
     at::Tensor written = finish(*spilled);
     lock.unlock();
@@ -142,15 +149,15 @@ void SpillWriter::run() {
   }
 }
 
-void SpillWriter::write_out(SpilledTensor& spilled, int64_t offset) {
-  // Only this thread changes file_ while it writes. Other threads look at these fields when the tensor is written, and
-  // leave its bytes alone until then.
+void SpillWriter::write_out(SpilledTensor& spilled, std::shared_ptr<const SpillFile>& file, int64_t offset) {
+  // Other threads look at these fields when the tensor is written, and leave its bytes alone until then. They leave
+  // file_ alone too while a tensor is being written.
   const at::Tensor& bytes = spilled.bytes;
   try {
-    if (file_ == nullptr) file_ = std::make_shared<const SpillFile>(directory_);
+    if (file == nullptr) file = std::make_shared<const SpillFile>(directory_);
     spilled.offset = offset;
     spilled.checksum = checksum_of(bytes);
-    file_->write(offset, bytes.const_data_ptr(), bytes.nbytes());
+    file->write(offset, bytes.const_data_ptr(), bytes.nbytes());
   } catch (const c10::Error& error) {
     spilled.error = "spill_to_file, the result of " + spilled.op + ": " + error.what_without_backtrace() + kAdvice;
   } catch (const std::exception& error) {
@@ -174,9 +181,11 @@ at::Tensor SpillWriter::finish(SpilledTensor& spilled) {
 void SpillWriter::read(const SpilledTensor& spilled, const at::Tensor& out) {
   std::shared_ptr<const SpillFile> file;
   {
-    std::unique_lock<std::mutex> lock(mutex_);
+    const ac2::internal::MutexLock lock(mutex_);
     start();
-    waits_->changed.wait(lock, [&] { return spilled.state >= SpilledTensor::State::WRITTEN; });
+    while (spilled.state < SpilledTensor::State::WRITTEN) {
+      waits_->changed.wait(mutex_);
+    }
     if (spilled.state == SpilledTensor::State::FAILED) error_.clear();
     TORCH_CHECK(spilled.state == SpilledTensor::State::WRITTEN, spilled.error);
     file = spilled.file;
@@ -197,7 +206,7 @@ void SpillWriter::read(const SpilledTensor& spilled, const at::Tensor& out) {
 void SpillWriter::forget(SpilledTensor& spilled) {
   at::Tensor bytes;  // freed without the lock
   std::shared_ptr<const SpillFile> file;
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const ac2::internal::MutexLock lock(mutex_);
   if (spilled.state == SpilledTensor::State::QUEUED) {
     bytes = std::move(spilled.bytes);
     spilled.bytes.reset();

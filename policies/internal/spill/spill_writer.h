@@ -16,14 +16,14 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 
+#include "ac2/internal/locks/condition.h"
+#include "ac2/internal/locks/mutex.h"
 #include "policies/internal/spill/fork_watch.h"
 #include "policies/internal/spill/spill_file.h"
 
@@ -63,16 +63,17 @@ class SpillWriter final : private WatchesFork {
   void forget(SpilledTensor& spilled);
 
  private:
-  // With the lock: there is a thread if there is something to write.
-  void start();
-  void lock_for_fork() override { mutex_.lock(); }
-  void unlock_after_fork() override { mutex_.unlock(); }
-  void forked() override;
+  // There is a thread if there is something to write.
+  void start() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void lock_for_fork() override ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex_) { mutex_.lock(); }
+  void unlock_after_fork() override ABSL_UNLOCK_FUNCTION(mutex_) { mutex_.unlock(); }
+  void forked() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void run();
-  // Writes it with no lock held.
-  void write_out(SpilledTensor& spilled, int64_t offset);
-  // With the lock, after that. Returns the tensor, to be let go of without the lock.
-  at::Tensor finish(SpilledTensor& spilled);
+  // To `file`, which it makes if there is none.
+  void write_out(SpilledTensor& spilled, std::shared_ptr<const SpillFile>& file, int64_t offset)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // After that. Returns the tensor, to be let go of without the lock.
+  at::Tensor finish(SpilledTensor& spilled) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string directory_;
   const int64_t queue_bytes_;
@@ -80,21 +81,21 @@ class SpillWriter final : private WatchesFork {
 
   // A forked child can neither use nor destroy these, for in them a thread waits that it does not have.
   struct Waits {
-    std::condition_variable work;     // for the thread
-    std::condition_variable changed;  // for those that wait for room, or for a tensor
+    ac2::internal::Condition work;     // for the thread
+    ac2::internal::Condition changed;  // for those that wait for room, or for a tensor
     std::thread thread;
   };
 
-  std::mutex mutex_;
+  ac2::internal::Mutex mutex_;
   std::unique_ptr<Waits> waits_ = std::make_unique<Waits>();
-  std::deque<std::shared_ptr<SpilledTensor>> queue_;
-  std::shared_ptr<SpilledTensor> being_written_;
-  int64_t queued_bytes_ = 0;
-  int64_t needed_ = 0;  // tensors not forgotten
-  bool stopping_ = false;
-  std::string error_;  // not reported to anybody yet
-  std::shared_ptr<const SpillFile> file_;
-  int64_t file_end_ = 0;
+  std::deque<std::shared_ptr<SpilledTensor>> queue_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<SpilledTensor> being_written_ ABSL_GUARDED_BY(mutex_);
+  int64_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t needed_ ABSL_GUARDED_BY(mutex_) = 0;  // tensors not forgotten
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string error_ ABSL_GUARDED_BY(mutex_);  // not reported to anybody yet
+  std::shared_ptr<const SpillFile> file_ ABSL_GUARDED_BY(mutex_);
+  int64_t file_end_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace ac2::policies::internal

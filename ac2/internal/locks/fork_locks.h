@@ -15,13 +15,15 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
-#include <shared_mutex>
+
+#include "absl/base/thread_annotations.h"
+#include "ac2/internal/locks/mutex.h"
+#include "ac2/internal/locks/shared_mutex.h"
 
 namespace ac2::internal {
 
 // False if the mutex did not become free within a second.
-bool lock_for_fork(std::mutex& mutex);
+bool lock_for_fork(Mutex& mutex) ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true, mutex);
 
 class ForkLocks {
  public:
@@ -36,19 +38,19 @@ class ForkLocks {
   static void add(Order order, Holder holder);
   // Mutexes that live as long as the process. add_first() is for one that is held while other locks of ac2's are taken:
   // it is taken before all others. One of add_last() is taken after all others.
-  static void add_first(std::mutex& mutex);
-  static void add_first(std::recursive_mutex& mutex);
-  static void add_first(std::shared_mutex& mutex);
-  static void add_last(std::mutex& mutex);
+  static void add_first(Mutex& mutex);
+  static void add_first(RecursiveMutex& mutex);
+  static void add_first(SharedMutex& mutex);
+  static void add_last(Mutex& mutex);
   // A new mutex that is never destroyed, because threads may need it while the process ends.
-  template <class Mutex>
-  static Mutex& make_first() {
-    auto* made = new Mutex;
+  template <class M>
+  static M& make_first() {
+    auto* made = new M;
     add_first(*made);
     return *made;
   }
-  static std::mutex& make_last() {
-    auto* made = new std::mutex;
+  static Mutex& make_last() {
+    auto* made = new Mutex;
     add_last(*made);
     return *made;
   }

@@ -14,6 +14,8 @@
 
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
+
 namespace ac2::internal {
 
 // Tells threads that live at the same time apart. Every lock of a tape calls this_thread(), so the function is an
@@ -28,8 +30,8 @@ inline const void* this_thread() {
 }
 
 // False if the mutex did not become free while this thread tried and let others run, some ten milliseconds at least.
-template <class Mutex>
-bool lock_in_time(Mutex& mutex) {
+template <class M>
+bool lock_in_time(M& mutex) ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true, mutex) {
   constexpr int kTries = 20'000;
   for (int i = 0; i < kTries; ++i) {
     if (mutex.try_lock()) {
