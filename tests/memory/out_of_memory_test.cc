@@ -1,5 +1,8 @@
 // An allocation that fails in a region with a memory budget: what can be dropped is dropped, and the op tried once
 // more.
+#include <torch/library.h>
+
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,8 +13,30 @@
 #include "tests/support/limited_allocator.h"
 #include "tests/support/regions.h"
 
+// As LibTorch's copy of oneDNN has it: the name is what tells the type.
+namespace dnnl {
+struct error : std::exception {
+  const char* what() const noexcept override { return "could not create a primitive"; }
+};
+}  // namespace dnnl
+
 namespace ac2::test {
 namespace {
+
+int primitives_to_refuse = 0;
+
+at::Tensor convolve(const at::Tensor& x) {
+  if (primitives_to_refuse > 0) {
+    --primitives_to_refuse;
+    throw dnnl::error();
+  }
+  return x.clone();
+}
+
+TORCH_LIBRARY(out_of_memory_test, library) {
+  library.def("convolve(Tensor x) -> Tensor");
+  library.impl("convolve", c10::DispatchKey::CPU, convolve);
+}
 
 constexpr int64_t kElements = 1024;
 constexpr int64_t kBytes = kElements * 4;
@@ -58,6 +83,22 @@ TEST_F(OutOfMemoryTest, AReplayIsTriedOnceMoreToo) {
     EXPECT_EQ(limit.refused(), 1);
   }
   EXPECT_TRUE(same_bits(gradient, expected));
+}
+
+TEST_F(OutOfMemoryTest, AnOpForWhichOneDnnGetsNoMemoryIsTriedOnceMore) {
+  const auto op = c10::Dispatcher::singleton()
+                      .findSchemaOrThrow("out_of_memory_test::convolve", "")
+                      .typed<at::Tensor(const at::Tensor&)>();
+  at::Tensor x = sample({kElements});
+  PolicyScope scope({.memory_budget = kNoLimit});
+  const at::Tensor y = sines(x, 8);
+  primitives_to_refuse = 1;
+  op.call(x.detach());
+  EXPECT_EQ(primitives_to_refuse, 0);
+  EXPECT_GT(scope.trace()->stats().evicted_values, 0);
+  primitives_to_refuse = 100;
+  EXPECT_THROW(op.call(x.detach()), dnnl::error);
+  primitives_to_refuse = 0;
 }
 
 TEST_F(OutOfMemoryTest, WhereNothingCanBeDroppedTheErrorArrives) {

@@ -5,6 +5,7 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <typeinfo>
 #include <vector>
 
 #include "absl/strings/str_split.h"
@@ -14,6 +15,14 @@ namespace ac2::internal {
 namespace {
 
 constexpr const char* kBegin = "What ac2 holds:";
+
+// An error of oneDNN's, which asks no allocator of LibTorch's for what it keeps of a primitive. Rejected: to look at
+// the status that the error has, because LibTorch before 2.11 comes without the header that declares the type.
+bool is_of_onednn(const std::exception& error) {
+  const std::string_view text = error.what();
+  return std::string_view(typeid(error).name()) == "N4dnnl5errorE" &&
+         (text.starts_with("could not create") || text.starts_with("could not execute"));
+}
 
 std::atomic<OutOfMemoryNote> installed{nullptr};
 std::atomic<ForeignMemoryErrors> foreign{nullptr};
@@ -28,6 +37,9 @@ bool is_out_of_memory(const std::exception& error) {
   if (const auto* c10_error = dynamic_cast<const c10::Error*>(&error)) {
     return std::string_view(c10_error->what_without_backtrace()).find("can't allocate memory") !=
            std::string_view::npos;
+  }
+  if (is_of_onednn(error)) {
+    return true;
   }
   const ForeignMemoryErrors knows = foreign.load(std::memory_order_acquire);
   return knows != nullptr && knows(error);
