@@ -14,7 +14,7 @@ its module is imported after that.
 
 import functools
 import warnings
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
@@ -80,7 +80,7 @@ def _call_as_an_op(run: Callable[[List[Any]], Any], graph: Any, inputs: Any) -> 
         results = list(run(list(given)))
         bases = _bases_of(graph, given, results)
         if not layouts:
-            layouts.extend(None if base is None else _layout(results[i]) for i, base in enumerate(bases))
+            layouts.extend(None if base is None else _Layout.of(results[i]) for i, base in enumerate(bases))
         own = [result for result, base in zip(results, bases) if base is None] + [given[i] for i in written]
         return own if any(isinstance(result, torch.Tensor) for result in own) else [*own, torch.empty(0)]
 
@@ -113,20 +113,44 @@ def _base_of(result: Any, others: List[Any]) -> Optional[int]:
     if not isinstance(result, torch.Tensor):
         return None
     for i, other in enumerate(others):
-        if isinstance(other, torch.Tensor) and other.dtype == result.dtype and torch._C._is_alias_of(other, result):
+        if isinstance(other, torch.Tensor) and torch._C._is_alias_of(other, result):
             return i
     return None
 
 
-def _layout(tensor: torch.Tensor) -> Tuple[Any, ...]:
-    return tensor.size(), tensor.stride(), tensor.storage_offset()
+class _Layout(NamedTuple):
+    """How a tensor lies in a storage."""
+
+    dtype: torch.dtype
+    size: Tuple[int, ...]
+    stride: Tuple[int, ...]
+    offset: int
+    is_conj: bool
+    is_neg: bool
+
+    @staticmethod
+    def of(tensor: torch.Tensor) -> "_Layout":
+        return _Layout(
+            tensor.dtype, tuple(tensor.size()), tensor.stride(), tensor.storage_offset(), tensor.is_conj(), tensor.is_neg()
+        )
+
+    def end(self) -> int:
+        """How many elements of the storage it takes to lay such a tensor there."""
+        return 0 if 0 in self.size else self.offset + sum((n - 1) * step for n, step in zip(self.size, self.stride)) + 1
 
 
-def _laid_out(tensor: torch.Tensor, layout: Tuple[Any, ...]) -> torch.Tensor:
-    if _layout(tensor) == layout:
+def _laid_out(tensor: torch.Tensor, layout: _Layout) -> torch.Tensor:
+    if _Layout.of(tensor) == layout:
         return tensor
     with torch.no_grad():
-        return tensor.as_strided(*layout)
+        tensor = tensor.conj() if tensor.is_conj() else tensor
+        tensor = torch._neg_view(tensor) if tensor.is_neg() else tensor
+        if tensor.dtype != layout.dtype:
+            count = -(-layout.end() * layout.dtype.itemsize // tensor.itemsize)
+            tensor = tensor.as_strided((count,), (1,), 0).view(layout.dtype)
+        tensor = tensor.as_strided(layout.size, layout.stride, layout.offset)
+        tensor = tensor.conj() if layout.is_conj else tensor
+        return torch._neg_view(tensor) if layout.is_neg else tensor
 
 
 def _warn_of_cuda_graphs() -> None:

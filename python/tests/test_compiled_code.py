@@ -142,3 +142,23 @@ def test_results_that_are_arguments_or_views_of_them_are_held_once(compiled):
     assert scope.trace.stats().saved_bytes == BYTES + weight.numel() * 4
     expected = torch.autograd.grad(product(x, weight).sum(), [x, weight])
     assert all(same_bits(one, other) for one, other in zip(torch.autograd.grad(y.sum(), [x, weight]), expected))
+
+
+COMPLEX = {
+    "saved conjugated": lambda z: (z * z).real,
+    "a product with the conjugate": lambda z: (z.conj() * z).real,
+    "the imaginary part of the conjugate": lambda z: z.conj().imag * z.imag,
+    "a real view of what is saved": lambda z: torch.view_as_real(z.exp()),
+    "two": lambda z: torch.view_as_real((z * 2).conj().resolve_conj() * z.exp()),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_numbers_are_saved_as_compiled_code_saves_them(name):
+    call = torch.compile(COMPLEX[name])
+    z = torch.complex(torch.linspace(-1, 2, 4), torch.linspace(2, 0.5, 4)).requires_grad_()
+    expected = torch.autograd.grad(call(z).sum(), z)
+    for policy in ("recompute_all", "must_save_all"):
+        with ac2.PolicyScope(policy):
+            y = call(z)
+        assert same_bits(torch.autograd.grad(y.sum(), z)[0], expected[0]), policy
