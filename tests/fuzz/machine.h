@@ -41,6 +41,7 @@ struct Limits {
   bool moves = true;         // tensors to other storages, by set_() and set_data()
   bool dtypes = true;        // another default dtype in forward, which is the process's
   bool kernels = true;       // that are no ops and write to results
+  bool grids = true;         // sparse and quantised tensors
   // To what an earlier region may have taken, while checkpointing is disabled, and between the last region and
   // backward.
   bool writes_outside = false;
@@ -90,6 +91,7 @@ class Machine {
   bool is_writing() const { return writing_; }
   bool may_take_gradients() const { return limits_.slopes; }
   bool may_run_kernels() const { return limits_.kernels; }
+  bool may_have_grids() const { return limits_.grids; }
   bool may_use_last() const { return limits_.last_uses; }
   bool is_input(const Variable& v) const;
   // To another storage: neither what plain autograd has saved nor a view, which would no longer be one.

@@ -14,6 +14,7 @@ void read_grid_step(Machine& machine, const Variable& v, int kind) {
 }
 
 void grid_step(Machine& machine, Dice& dice) {
+  if (!machine.may_have_grids()) return;
   const int what = dice.roll(6);
   if (what < 3) {
     return write_grid_step(machine, dice);
@@ -35,6 +36,7 @@ void grid_step(Machine& machine, Dice& dice) {
 }  // namespace
 
 void write_grid_step(Machine& machine, Dice& dice) {
+  if (!machine.may_have_grids()) return;
   const int kind = dice.roll(Grids::kKinds);
   const int way = dice.roll(3);
   machine.run("grids.write(" + std::to_string(kind) + ", " + std::to_string(way) + ")",
