@@ -81,11 +81,11 @@ class NodeBuilder {
     const bool varies = may_vary_itself();
     // An operator of another library that itself returns counts or indices beside numbers is often a kernel whose
     // results are to be computed again.
-    node->may_vary |= varies && call_.facts.is_aten;
-    if (!saves_ && C10_UNLIKELY(node->may_vary || tape_.kept().may_be_inexact())) {
+    const bool chooses_anew = follows_what_varies_ || (varies && call_.facts.is_aten);
+    if (!saves_ && C10_UNLIKELY(chooses_anew || tape_.kept().may_be_inexact())) {
       save_choices();
     }
-    node->may_vary |= varies;
+    node->may_vary = varies || follows_what_varies_;
     samples_ = !saves_ && is_on_cpu_alone() && !call_.facts.communicates;
     attach_results(decision);
     if (node->live_outputs == 0) {
@@ -161,6 +161,8 @@ class NodeBuilder {
       input.write = static_cast<int16_t>(target);
       input.value = node_->writes()[target].old;
       input.meta = meta_before(tensor, argument, list_index);
+      follows_what_varies_ |=
+          input.value != nullptr && input.value->counts_on_replay() && input.value->producer()->may_vary;
     } else {
       input.value = plain ? tape_.storages().read_plain(tensor) : tape_.storages().read(tensor);
       input.meta = plain ? tape_.intern(tensor) : nullptr;
@@ -169,13 +171,14 @@ class NodeBuilder {
         input.value = read_foreign(input.value);
       } else if (C10_UNLIKELY(input.value->is_managed())) {
         node_->replayable &= !input.value->managed_form()->tensor->is_out_of_date;
-      } else if (plain && !input.value->counts_on_replay() && !input.value->is_on_its_way()) {
+      } else if (input.value->counts_on_replay()) {
+        follows_what_varies_ |= input.value->producer()->may_vary;
+      } else if (plain && !input.value->is_on_its_way()) {
         input.sample = read_sample(tensor);
       }
     }
     if (input.value != nullptr) {
       tape_.lifetimes().ref(input.value);
-      node_->may_vary |= input.value->counts_on_replay() && input.value->producer()->may_vary;
       if (asks_for_gradients_) {
         ask_for_gradient(tensor, input.value);
       }
@@ -360,7 +363,8 @@ class NodeBuilder {
   const RecordedCall& call_;
   Node* node_ = nullptr;
   bool lacks_old_bytes_ = false;
-  bool reads_foreign_ = false;  // the op reads bytes that a replay could not read again
+  bool reads_foreign_ = false;        // the op reads bytes that a replay could not read again
+  bool follows_what_varies_ = false;  // an op that a replay would run first may compute other bits
   bool saves_ = true;
   bool samples_ = false;  // results, so that a kernel which no dispatcher sees is found by what it has written
   const bool asks_for_gradients_;
