@@ -2,7 +2,7 @@
 
 The functions in which code is traced are wrapped when the first region opens, or when their module is imported after that, be it
 for torch.compile, torch.export, make_fx or an operator of higher order: ops on tensors without data are no part of the program.
-What the compiled code does in a region: _compiled_code.py.
+_compiled_code.py sees to the compiled code itself.
 
 Dynamo cannot see the runtime's regions. Where a function is compiled that calls ``ac2.checkpoint`` or a wrapped module, the
 same policy goes through PyTorch's own selective checkpointing, which its compiler knows: what is decided of an operator is what

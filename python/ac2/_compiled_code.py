@@ -21,7 +21,7 @@ import torch
 from ac2 import _C, _compiled, _replayable
 
 _NAME = "inductor_compiled_code"
-_has_warned = False
+
 
 def watch() -> None:
     """Wraps what runs compiled code, now or when its module is imported. To be called once."""
@@ -85,12 +85,12 @@ def _call_as_an_op(run: Callable[[List[Any]], Any], graph: Any, inputs: Any) -> 
         return own if any(isinstance(result, torch.Tensor) for result in own) else [*own, torch.empty(0)]
 
     own = iter(_replayable.call(_NAME, function, (given,), {}))
-    results: List[Any] = []
+    tensors = list(given)
     for base, layout in zip(graph._ac2_bases, layouts):
-        results.append(next(own) if base is None else _laid_out([*given, *results][base], layout))
+        tensors.append(next(own) if base is None else _laid_out(tensors[base], layout))
     for i in written:
         _write(given[i], next(own))
-    return tuple(results)
+    return tuple(tensors[len(given) :])
 
 
 def _write(tensor: torch.Tensor, result: torch.Tensor) -> None:
@@ -153,13 +153,11 @@ def _laid_out(tensor: torch.Tensor, layout: _Layout) -> torch.Tensor:
         return torch._neg_view(tensor) if layout.is_neg else tensor
 
 
+@functools.cache
 def _warn_of_cuda_graphs() -> None:
-    global _has_warned
-    if not _has_warned:
-        _has_warned = True
-        warnings.warn(
-            "A region of ac2 calls code that torch.compile runs in CUDA graphs, whose results lie in memory that their next run takes. "
-            "It is not computed again: what autograd saves of it is held, whatever the policy says. Compile without CUDA graphs (no "
-            'mode="reduce-overhead"), or call ac2.checkpoint inside of the function that is compiled.',
-            stacklevel=4,
-        )
+    warnings.warn(
+        "A region of ac2 calls code that torch.compile runs in CUDA graphs, whose results lie in memory that their next run takes. It is "
+        "not computed again: what autograd saves of it is held, whatever the policy says. Compile without CUDA graphs (no "
+        'mode="reduce-overhead"), or call ac2.checkpoint inside of the function that is compiled. This is said once.',
+        stacklevel=4,
+    )

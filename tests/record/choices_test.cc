@@ -1,4 +1,4 @@
-// What an op has chosen by numbers (indices, masks) stays chosen, where a kernel that ran before it may compute other
+// Ops that choose by numbers (indices, masks) choose once, where a kernel that ran before them may compute other
 // numbers the next time.
 #include <ATen/ATen.h>
 #include <torch/library.h>
@@ -42,7 +42,7 @@ class ChoicesTest : public CleanTest {
     const at::Tensor chosen = std::get<1>(numbers.topk(2, 1));
     return (x_.gather(1, chosen) * w_.gather(1, chosen)).sin();
   }
-  // What a region holds of fn() at its end, beside the inputs.
+  // The bytes that a region of fn() holds at its end, beside the inputs.
   int64_t saved_bytes(const std::function<at::Tensor()>& fn, const Policy& policy) {
     at::Tensor y;
     const PolicyScope scope(policy);

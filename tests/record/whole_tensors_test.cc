@@ -51,7 +51,7 @@ void fill_anew(const WholeTensor& kind, const at::Tensor& tensor) {
   }
 }
 
-// What is written to, of a tensor that the region has read: the tensor itself, or one over its bytes.
+// A target of a write, given a tensor that the region has read: that tensor, or one over its bytes.
 using Target = at::Tensor (*)(const WholeTensor&, const at::Tensor&);
 
 at::Tensor itself(const WholeTensor& /*kind*/, const at::Tensor& tensor) {
@@ -178,7 +178,7 @@ std::vector<SavedWhole> saved_wholes() {
            [](const at::Tensor& t) { return at::nested_to_padded_tensor(t, 0.); }}};
 }
 
-// What the region computes of the factor: `x` has a gradient.
+// A use of the factor in the region: `x` has a gradient.
 using Use = at::Tensor (*)(const SavedWhole&, const at::Tensor& factor, const at::Tensor& x);
 
 at::Tensor read_by_autograd(const SavedWhole& kind, const at::Tensor& factor, const at::Tensor& x) {

@@ -1,5 +1,4 @@
 #include "ac2/internal/operators/op_facts.h"
-#include "ac2/internal/locks/fork_locks.h"
 
 #include <ATen/core/enum_tag.h>
 #include <ATen/core/jit_type.h>

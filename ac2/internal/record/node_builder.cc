@@ -218,7 +218,7 @@ class NodeBuilder {
     }
     return !call_.facts.is_aten || !at::globalContext().deterministicAlgorithms();
   }
-  // What the op has chosen stays chosen; see discrete_results.h.
+  // The op's choice is to stand in replays; see discrete_results.h.
   C10_NOINLINE void save_choices() {
     const bool is_inexact = tape_.kept().may_be_inexact();
     if ((is_inexact || node_->decision != CheckpointPolicy::MUST_RECOMPUTE) &&

@@ -64,7 +64,6 @@
 
 #include "ac2/internal/libtorch/python_dispatch.h"
 #include "ac2/internal/libtorch/torch_compat.h"
-#include "ac2/internal/operators/op_facts.h"
 #include "ac2/internal/region/resting.h"
 #include "ac2/internal/replay/replay_call.h"
 
@@ -97,9 +96,9 @@ struct RestingKernel;
 
 template <class Op, class Result, class... Args>
 struct RestingKernel<Op, Result(Args...)> {
-  static const OpFacts& facts() {
-    static const OpFacts& facts = op_facts(c10::Dispatcher::singleton().findSchemaOrThrow(Op::name, Op::overload_name));
-    return facts;
+  static const c10::OperatorHandle& op() {
+    static const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow(Op::name, Op::overload_name);
+    return op;
   }
 
   static Result call(c10::DispatchKeySet keys, Args... args) {
@@ -108,13 +107,15 @@ struct RestingKernel<Op, Result(Args...)> {
     }
     // As the dispatcher calls the fallback.
     static const c10::BoxedKernel boxed = c10::BoxedKernel::makeFromFunction<&call_fallback>();
-    return c10::impl::BoxedKernelWrapper<Result(Args...)>::call(boxed, facts().op, keys, args...);
+    return c10::impl::BoxedKernelWrapper<Result(Args...)>::call(boxed, op(), keys, args...);
   }
 };
 
 template <class... Ops>
 void register_resting(torch::Library& library, RestingOpList<Ops...>) {
-  (library.impl(RestingKernel<Ops>::facts().name.c_str(), torch::CppFunction(&RestingKernel<Ops>::call)), ...);
+  (library.impl(c10::toString(RestingKernel<Ops>::op().operator_name()).c_str(),
+                torch::CppFunction(&RestingKernel<Ops>::call)),
+   ...);
 }
 
 }  // namespace

@@ -14,6 +14,10 @@ void follow_unseen_write(LockedTape& tape, Value* old, const at::Tensor& tensor)
   Value* next = tape.storages().add_written(tensor);
   // The write moves no counter, so what would tell of a change before it does so after it.
   next->watch_versions_as(*old);
+  move_free_hooks(tape, old, next);
+}
+
+void move_free_hooks(LockedTape& tape, Value* old, Value* next) {
   for (TapeHook* hook = tape.hooks().first(); hook != nullptr && old->has_hooks(); hook = hook->next()) {
     if (hook->value() == old && !hook->is_pinned()) {
       hook->move_to(tape, next);

@@ -18,4 +18,7 @@ bool follows_unseen_writes(const Value& old);
 // pinned.
 void follow_unseen_write(LockedTape& tape, Value* old, const at::Tensor& tensor);
 
+// All hooks on `old` go over to `next`, but for those of a backward under way.
+void move_free_hooks(LockedTape& tape, Value* old, Value* next);
+
 }  // namespace ac2::internal

@@ -9,6 +9,7 @@
 #include "ac2/internal/libtorch/python_lock.h"
 #include "ac2/internal/libtorch/unrecorded.h"
 #include "ac2/internal/locks/mutex.h"
+#include "ac2/internal/record/unseen_writes.h"
 #include "ac2/internal/tape/tape.h"
 #include "ac2/internal/tape/whole_values.h"
 
@@ -70,11 +71,7 @@ class WholeCopies {
     }
     Value* tensor = tape.storages().add_same_opaque(*value);
     tape.lifetimes().ref(tensor);
-    for (TapeHook* hook = tape.hooks().first(); hook != nullptr && value->has_hooks(); hook = hook->next()) {
-      if (hook->value() == value && !hook->is_pinned()) {
-        hook->move_to(tape, tensor);
-      }
-    }
+    move_free_hooks(tape, value, tensor);
     tape.lifetimes().unref(tensor);
     return !value->has_hooks();
   }
