@@ -3,7 +3,9 @@
 // Read in this order, the headers explain the library; each begins with what it is for.
 //   policy.h                what to do with the result of an op, and functions that decide it
 //   form.h                  ways in which a result is held other than as it is
+//   bytes.h                 numbers of bytes
 //   memory_budget.h         a number of bytes instead of a decision
+//   budget_option.h         what a scope may be given for one
 //   offload.h               results in the host's memory
 //   scope.h                 regions: where ops are recorded under a policy. A program may need no more than this
 //   op_scopes.h             single calls decided otherwise
@@ -19,13 +21,16 @@
 //   policy_instance.h       for policies that are made of policies
 //   nn/nn.h                 regions by module
 //   version.h               which ac2 this is
+//   old_names.h             names of programs that were written before 0.1
 #pragma once
 
 // The headers, in the order in which they are read.
 // clang-format off
 #include "ac2/policy.h"                // IWYU pragma: export
 #include "ac2/form.h"                  // IWYU pragma: export
+#include "ac2/bytes.h"                 // IWYU pragma: export
 #include "ac2/memory_budget.h"         // IWYU pragma: export
+#include "ac2/budget_option.h"         // IWYU pragma: export
 #include "ac2/offload.h"               // IWYU pragma: export
 #include "ac2/scope.h"                 // IWYU pragma: export
 #include "ac2/op_scopes.h"             // IWYU pragma: export
@@ -41,4 +46,5 @@
 #include "ac2/policy_instance.h"       // IWYU pragma: export
 #include "ac2/nn/nn.h"                 // IWYU pragma: export
 #include "ac2/version.h"               // IWYU pragma: export
+#include "ac2/old_names.h"             // IWYU pragma: export
 // clang-format on

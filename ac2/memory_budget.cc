@@ -4,34 +4,32 @@
 
 #include "ac2/internal/budget/budget.h"
 #include "ac2/internal/budget/whatever_fits.h"
-#include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/operators/cost_source.h"
 
 namespace ac2 {
 
-MemoryBudget::MemoryBudget(int64_t bytes, bool modelled_costs) : MemoryBudget(bytes, modelled_costs, false) {}
+MemoryBudget::MemoryBudget(Bytes bytes, bool modelled_costs) : MemoryBudget(bytes, modelled_costs, false) {}
 
-MemoryBudget MemoryBudget::soft(int64_t bytes, bool modelled_costs) {
+MemoryBudget MemoryBudget::soft(Bytes bytes, bool modelled_costs) {
   return MemoryBudget(bytes, modelled_costs, true);
 }
 
 namespace {
 
-void check_is_positive(int64_t bytes) {
-  TORCH_CHECK(bytes > 0, "A memory budget must be a positive number of bytes, but is ", bytes,
+int64_t checked(Bytes bytes) {
+  TORCH_CHECK(bytes.count() > 0, "A memory budget must be a positive number of bytes, but is ", bytes.count(),
               ". To recompute everything, use the policy \"recompute_all\" without a budget.");
+  return bytes.count();
 }
 
 }  // namespace
 
-MemoryBudget MemoryBudget::peak(int64_t bytes, bool modelled_costs) {
-  check_is_positive(bytes);
-  return MemoryBudget(internal::peak_budget(bytes, internal::cost_source(modelled_costs)));
+MemoryBudget MemoryBudget::peak(Bytes bytes, bool modelled_costs) {
+  return MemoryBudget(internal::peak_budget(checked(bytes), internal::cost_source(modelled_costs)));
 }
 
-MemoryBudget::MemoryBudget(int64_t bytes, bool modelled_costs, bool soft) {
-  check_is_positive(bytes);
-  budget_ = std::make_shared<internal::Budget>(internal::Budget::Limit{.bytes = bytes, .soft = soft},
+MemoryBudget::MemoryBudget(Bytes bytes, bool modelled_costs, bool soft) {
+  budget_ = std::make_shared<internal::Budget>(internal::Budget::Limit{.bytes = checked(bytes), .soft = soft},
                                                internal::cost_source(modelled_costs));
 }
 
@@ -55,22 +53,6 @@ int64_t MemoryBudget::times_over() const {
 
 int64_t MemoryBudget::most_bytes_over() const {
   return budget_->most_bytes_over();
-}
-
-std::optional<MemoryBudget> BudgetOption::budget(bool modelled_costs) const {
-  if (const int64_t* bytes = std::get_if<int64_t>(&given_)) {
-    return MemoryBudget(*bytes, modelled_costs);
-  }
-  const MemoryBudget* shared = std::get_if<MemoryBudget>(&given_);
-  TORCH_CHECK(shared != nullptr || !modelled_costs,
-              "modelled_costs is set without a memory_budget, and would have no effect: it says how a budget learns "
-              "what ops cost. Give a memory_budget in bytes, or leave modelled_costs out.");
-  TORCH_CHECK(!modelled_costs || shared->budget_->costs() == internal::CostSource::kModelled,
-              "modelled_costs is set with a MemoryBudget that times ops, and would have no effect. Make that budget "
-              "with modelled costs (",
-              internal::spelled("MemoryBudget(bytes, true) or whatever_fits(true)", "modelled_costs=True"),
-              "), or give a memory_budget in bytes.");
-  return shared != nullptr ? std::optional(*shared) : std::nullopt;
 }
 
 }  // namespace ac2

@@ -43,27 +43,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <utility>
-#include <variant>
+
+#include "ac2/bytes.h"  // IWYU pragma: export
 
 namespace ac2 {
-
-// Numbers of bytes: 2 * ac2::GiB, or, with `using namespace ac2::literals`, 2_GiB. Powers of 1024.
-inline constexpr int64_t KiB = int64_t{1} << 10;
-inline constexpr int64_t MiB = int64_t{1} << 20;
-inline constexpr int64_t GiB = int64_t{1} << 30;
-namespace literals {
-consteval int64_t operator""_KiB(unsigned long long count) {
-  return static_cast<int64_t>(count) * KiB;
-}
-consteval int64_t operator""_MiB(unsigned long long count) {
-  return static_cast<int64_t>(count) * MiB;
-}
-consteval int64_t operator""_GiB(unsigned long long count) {
-  return static_cast<int64_t>(count) * GiB;
-}
-}  // namespace literals
 
 namespace internal {
 class Budget;
@@ -108,10 +91,10 @@ class MemoryBudget {
   // Throws c10::Error unless `bytes` is positive. Ops are timed as they run, so that what is quickly computed again is
   // dropped first. With `modelled_costs` the costs of ops come from their shapes instead, so that the same program
   // drops the same values in every run.
-  explicit MemoryBudget(int64_t bytes, bool modelled_costs = false);
+  explicit MemoryBudget(Bytes bytes, bool modelled_costs = false);
   // The same, but no error where that many bytes are not enough: then more is held, a warning says so once, and it is
   // counted. Among the budgets of nested scopes the smallest strict one is still an error.
-  static MemoryBudget soft(int64_t bytes, bool modelled_costs = false);
+  static MemoryBudget soft(Bytes bytes, bool modelled_costs = false);
   // A bound on the peak of the process, not on what regions hold: as whatever_fits(), where memory has run out as soon
   // as the tensors of a device take more than `bytes` together, whoever holds them. Held values, what the program holds
   // itself, gradients, the optimizer's state and what kernels allocate then stay within `bytes`, where dropping values
@@ -133,7 +116,7 @@ class MemoryBudget {
   // budget of its own; the smallest that lives rules.
   //
   // Throws c10::Error unless `bytes` is positive.
-  static MemoryBudget peak(int64_t bytes, bool modelled_costs = false);
+  static MemoryBudget peak(Bytes bytes, bool modelled_costs = false);
 
   // A moved budget is a copied one, so that no variable is left without a budget.
   MemoryBudget(const MemoryBudget&) = default;
@@ -153,37 +136,9 @@ class MemoryBudget {
   friend class BudgetOption;
   friend class internal::BudgetAccess;
   friend MemoryBudget whatever_fits(bool modelled_costs);
-  MemoryBudget(int64_t bytes, bool modelled_costs, bool soft);
+  MemoryBudget(Bytes bytes, bool modelled_costs, bool soft);
   explicit MemoryBudget(std::shared_ptr<internal::Budget> budget);
   std::shared_ptr<internal::Budget> budget_;
-};
-
-// The type of ScopeOptions::memory_budget: nothing, a number of bytes for one region, or a MemoryBudget that regions
-// share. Holds what it was given; a number is checked when a scope is opened with it.
-//
-//   options.memory_budget = int64_t{2} << 30;
-//   options.memory_budget = budget;
-//   options.memory_budget.reset();                  // or = std::nullopt
-class BudgetOption {
- public:
-  BudgetOption() = default;
-  BudgetOption(std::nullopt_t) {}                                   // NOLINT(google-explicit-constructor)
-  BudgetOption(int64_t bytes) : given_(bytes) {}                    // NOLINT(google-explicit-constructor)
-  BudgetOption(MemoryBudget shared) : given_(std::move(shared)) {}  // NOLINT(google-explicit-constructor)
-  template <class Budget>
-  BudgetOption(const std::optional<Budget>& budget) {  // NOLINT(google-explicit-constructor)
-    if (budget) *this = *budget;
-  }
-
-  bool has_value() const { return !std::holds_alternative<std::monostate>(given_); }
-  void reset() { given_ = std::monostate(); }
-  // The budget itself: the shared one, or a new one of the given bytes; null if there is none. Throws as MemoryBudget's
-  // constructor, to which `modelled_costs` goes with a number of bytes. Throws c10::Error also if `modelled_costs`
-  // would have no effect: if there is no budget, or a shared one that times ops.
-  std::optional<MemoryBudget> budget(bool modelled_costs = false) const;
-
- private:
-  std::variant<std::monostate, int64_t, MemoryBudget> given_;
 };
 
 }  // namespace ac2

@@ -79,9 +79,9 @@ std::optional<uint8_t> host_memory_in(const Forms& forms) {
 }
 
 void check(const PlanOptions& options) {
-  TORCH_CHECK(!options.recording_budget || *options.recording_budget > 0,
-              "PlanOptions::recording_budget must be a positive number of bytes, but is ", *options.recording_budget,
-              ".");
+  TORCH_CHECK(!options.recording_budget || options.recording_budget->count() > 0,
+              "PlanOptions::recording_budget must be a positive number of bytes, but is ",
+              options.recording_budget->count(), ".");
   TORCH_CHECK(!options.copy_bytes_per_forward ||
                   (std::isfinite(*options.copy_bytes_per_forward) && *options.copy_bytes_per_forward > 0),
               "PlanOptions::copy_bytes_per_forward must be a positive number of bytes, but is ",
@@ -238,13 +238,19 @@ struct StepPlanner::State {
 };
 
 Devices StepPlanner::State::record(const std::function<void()>& step, const PlanOptions& options) {
-  std::unique_ptr<internal::MemoryMeter> memory =
-      options.step_peak_on ? internal::MemoryMeter::of(*options.step_peak_on) : nullptr;
+  std::unique_ptr<internal::MemoryMeter> memory;
+  if (options.step_peak_on) {
+    memory = internal::MemoryMeter::of(*options.step_peak_on);
+    TORCH_CHECK(
+        memory != nullptr, "PlanOptions::step_peak_on is ", options.step_peak_on->str(),
+        ", whose memory ac2 cannot measure. Give the CPU, or an accelerator whose allocator keeps statistics, or "
+        "leave it out.");
+  }
   auto log =
       std::make_shared<StepLog>(internal::cost_source(options.modelled_costs),
                                 memory != nullptr ? std::make_unique<internal::StepMeter>(std::move(memory)) : nullptr);
   // Under a budget even if it has no end: that changes which writes are recorded as ops that can be replayed.
-  const auto budget = std::make_shared<internal::Budget>(options.recording_budget.value_or(kUnlimited),
+  const auto budget = std::make_shared<internal::Budget>(options.recording_budget.value_or(kUnlimited).count(),
                                                          internal::cost_source(options.modelled_costs));
   internal::install_meta_kernels();
   // Not a constant policy: before an op runs it must be known that it may have to be recomputed.
@@ -347,11 +353,12 @@ void Plan::save(const std::string& path) const {
 }
 
 Plan Plan::load(const std::string& path, const Forms& own) {
-  internal::check_forms(own, "load_plan's list");
+  internal::check_forms(own, "the list given to Plan::load()");
   return Plan(internal::read_plan(path, own));
 }
 
-Plan StepPlanner::plan(int64_t bytes) {
+Plan StepPlanner::plan(Bytes given) {
+  const int64_t bytes = given.count();
   TORCH_CHECK(bytes > 0, "A plan's budget must be a positive number of bytes, but is ", bytes, ".");
   const std::optional<FormPlan> plan = state_->solve(bytes);
   TORCH_CHECK(plan, "No plan holds this step within ", bytes, " bytes: the smallest that was found takes ",
@@ -382,7 +389,8 @@ PlanSummary StepPlanner::summarize(const std::function<bool(const Op&)>& keeps) 
   return state_->summary(state_->planner->evaluate(std::move(kept)));
 }
 
-PlanSummary StepPlanner::budget(int64_t bytes) {
+PlanSummary StepPlanner::budget(Bytes given) {
+  const int64_t bytes = given.count();
   TORCH_CHECK(bytes > 0, "A memory budget must be a positive number of bytes, but is ", bytes, ".");
   const internal::BudgetOutcome outcome = internal::BudgetPlayer(state_->graph).play(bytes);
   TORCH_CHECK(outcome.missing_bytes == 0, "This step cannot meet a memory budget of ", bytes,
@@ -400,27 +408,17 @@ PlanSummary StepPlanner::budget(int64_t bytes) {
           .forward_cost = state_->forward_cost};
 }
 
-Plan plan(const std::function<void()>& step, int64_t bytes, PlanOptions options) {
-  TORCH_CHECK(bytes > 0, "A plan's budget must be a positive number of bytes, but is ", bytes, ".");
+Plan plan(const std::function<void()>& step, Bytes bytes, PlanOptions options) {
+  TORCH_CHECK(bytes.count() > 0, "A plan's budget must be a positive number of bytes, but is ", bytes.count(), ".");
   if (!options.recording_budget) {
     options.recording_budget = bytes;
   }
-  options.step_peak_on.reset();
-  return StepPlanner(step, options).plan(bytes);
-}
-
-void save_plan(const Policy& plan, const std::string& path) {
-  const std::shared_ptr<const PlannedStep> step = internal::plan_of(plan);
   TORCH_CHECK(
-      step, "save_plan was given ",
-      plan.name().empty() ? std::string("a policy without a name") : c10::str("the policy \"", plan.name(), "\""),
-      ", which is no plan; expected what ac2::plan, StepPlanner or load_plan returned, not composed with "
-      "another policy.");
-  internal::write_plan(*step, path);
-}
-
-Policy load_plan(const std::string& path, const Forms& own) {
-  return Plan::load(path, own);
+      !options.step_peak_on,
+      "PlanOptions::step_peak_on was given to ac2::plan(), which records the step within the plan's bytes, so "
+      "that no peak of a step that keeps everything could be measured. Use StepPlanner(step, options).plan(bytes)"
+      ", or leave step_peak_on out.");
+  return StepPlanner(step, options).plan(bytes);
 }
 
 }  // namespace ac2

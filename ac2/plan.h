@@ -59,6 +59,7 @@
 #include <string>
 #include <vector>
 
+#include "ac2/bytes.h"
 #include "ac2/form.h"
 #include "ac2/plan_summary.h"
 #include "ac2/policy.h"
@@ -75,7 +76,7 @@ struct PlanOptions {
   bool modelled_costs = false;
   // The bytes that the recording of the step may hold, as ScopeOptions::memory_budget. Without a value plan() takes the
   // bytes of the plan, and a StepPlanner keeps everything, like a step without checkpointing.
-  std::optional<int64_t> recording_budget = std::nullopt;
+  std::optional<Bytes> recording_budget = std::nullopt;
   // The ways, besides computing again, in which the plan may do without the bytes of a result (ac2/form.h):
   //   {.modelled_costs = true, .forms = {forms::host_memory(), forms::one_bit(), forms::quantized(8)}}
   // A form's bytes and costs are found by packing and unpacking each result of `step` once, or come from its estimate
@@ -91,26 +92,26 @@ struct PlanOptions {
   // device, and where the device's events cannot be timed.
   std::optional<double> copy_bytes_per_forward = std::nullopt;
   // Measures the memory of this device while the step is recorded, for PlanSummary::step_peak_bytes: the CPU's, or that
-  // of the accelerator on which the step computes. All threads' allocations are measured. plan() measures
-  // nothing.
+  // of the accelerator on which the step computes. All threads' allocations are measured.
   //
   // On the CPU an allocator of ac2's comes in front of LibTorch's for that, and stays there, as with whatever_fits().
   // On an accelerator the peaks in its allocator's statistics begin anew, as after
   // torch.cuda.reset_peak_memory_stats().
   //
-  // An error beside forms that pack, because each result is packed while the step is recorded.
+  // An error for a device whose memory cannot be measured; beside forms that pack, because each result is packed while
+  // the step is recorded; and of plan(), which records within the bytes of the plan and knows no step with everything
+  // kept.
   std::optional<c10::Device> step_peak_on = std::nullopt;
 };
 
-// A plan for a step: a policy, which brings its budget with it, and what is known of the plan. A plan is a value that
-// does not change; copies are cheap.
+// A plan for a step, and what is known of it. A scope takes a plan in a policy's place, and its budget with it; so does
+// all else that opens a scope with a policy. A plan is no part of another policy: composed policies refuse it. A plan
+// is a value that does not change; copies are cheap.
 //
 // Threads: any.
 class Plan : public Policy {
  public:
   const PlanSummary& summary() const;
-  // The policy alone.
-  const Policy& policy() const { return *this; }
 
   // A plan in a file, so that a job that starts again, or its other processes, need not make it anew:
   //
@@ -145,7 +146,7 @@ class StepPlanner {
 
   using Plan = ac2::Plan;
   // Throws c10::Error unless `bytes` is positive, and if no plan is that small; the error then says how small one is.
-  Plan plan(int64_t bytes);
+  Plan plan(Bytes bytes);
   // The plan with the fewest bytes that has been found. plan() may later find a smaller one.
   Plan smallest();
 
@@ -166,7 +167,7 @@ class StepPlanner {
   // anew, and it counts bytes that the program has let go of late. Throws c10::Error unless `bytes` is positive, if so
   // few bytes cannot be met, and if ops would run again more than 64 times on average; the error says how many bytes
   // would do where the step came to its end.
-  PlanSummary budget(int64_t bytes);
+  PlanSummary budget(Bytes bytes);
 
  private:
   struct State;
@@ -174,11 +175,6 @@ class StepPlanner {
 };
 
 // StepPlanner(step, options).plan(bytes), recorded within `bytes` unless the options say otherwise.
-Plan plan(const std::function<void()>& step, int64_t bytes, PlanOptions options = {});
-
-// As Plan::save() and Plan::load(), where only the policy is at hand. save_plan() throws c10::Error too if `plan` is
-// not the policy of a plan.
-void save_plan(const Policy& plan, const std::string& path);
-Policy load_plan(const std::string& path, const Forms& own = {});
+Plan plan(const std::function<void()>& step, Bytes bytes, PlanOptions options = {});
 
 }  // namespace ac2

@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "ac2/internal/forms/form_access.h"
 #include "ac2/internal/forms/functions_form.h"
+#include "ac2/internal/policy_names/plan_policy.h"
 #include "ac2/internal/policy_names/policy_names.h"
 #include "ac2/policy_instance.h"
 
@@ -198,7 +199,7 @@ Policy Policy::by_operator(OperatorPolicyFn fn) {
 Policy Policy::with_names(NamePolicyFn fn) const {
   TORCH_CHECK(fn, "Policy::with_names needs a function, but was given an empty std::function.");
   Policy policy = Policy(std::function<PolicyInstance()>([inner = *this, fn = std::move(fn)] {
-    PolicyInstance instance = enter_policy(inner);
+    PolicyInstance instance = internal::enter_for_region(inner);
     instance.may_drop_tensors = true;
     if (!instance.by_name) {
       instance.by_name = fn;
@@ -210,6 +211,7 @@ Policy Policy::with_names(NamePolicyFn fn) const {
     };
     return instance;
   }));
+  policy.plan_ = plan_;
   policy.name_ = name_;
   return policy;
 }
@@ -219,13 +221,24 @@ namespace internal {
 class PolicyAccess {
  public:
   static const std::function<PolicyInstance()>& enter_of(const Policy& policy) { return policy.enter_; }
-  static Policy make(std::function<PolicyInstance()> enter) { return Policy(std::move(enter)); }
+  static const std::shared_ptr<const PlannedStep>& plan_of(const Policy& policy) { return policy.plan_; }
+  static Policy make(std::function<PolicyInstance()> enter, std::shared_ptr<const PlannedStep> plan = nullptr) {
+    Policy policy = Policy(std::move(enter));
+    policy.plan_ = std::move(plan);
+    return policy;
+  }
 };
 
-}  // namespace internal
+Policy policy_of_plan(std::shared_ptr<const PlannedStep> plan, std::function<PolicyInstance()> enter) {
+  return PolicyAccess::make(std::move(enter), std::move(plan));
+}
 
-PolicyInstance enter_policy(const Policy& policy) {
-  const std::function<PolicyInstance()>& enter = internal::PolicyAccess::enter_of(policy);
+const std::shared_ptr<const PlannedStep>& planned_step_of(const Policy& policy) {
+  return PolicyAccess::plan_of(policy);
+}
+
+PolicyInstance enter_for_region(const Policy& policy) {
+  const std::function<PolicyInstance()>& enter = PolicyAccess::enter_of(policy);
   TORCH_CHECK(enter,
               "This ac2::Policy was moved from, and decides nothing any more. Copy a policy that is used twice.");
   PolicyInstance instance = enter();
@@ -233,6 +246,16 @@ PolicyInstance enter_policy(const Policy& policy) {
     instance.name = policy.name();
   }
   return instance;
+}
+
+}  // namespace internal
+
+PolicyInstance enter_policy(const Policy& policy) {
+  TORCH_CHECK(internal::planned_step_of(policy) == nullptr,
+              "A plan was made a part of another policy. A plan decides for the whole of a step and brings its own "
+              "memory budget. Give it to a scope by itself, and give the other policies to scopes inside the step that "
+              "is planned.");
+  return internal::enter_for_region(policy);
 }
 
 Policy policy_per_region(std::function<PolicyInstance()> make) {

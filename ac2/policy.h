@@ -41,6 +41,7 @@ struct PolicyInstance;  // ac2/policy_instance.h
 namespace internal {
 class OpContextFactory;
 class PolicyAccess;
+struct PlannedStep;
 }  // namespace internal
 
 // The six names, meanings and order of torch.utils.checkpoint.CheckpointPolicy.
@@ -83,8 +84,6 @@ class PolicyDecision {
   const FormPtr& form() const { return form_; }
   // Null unless the decision was made from SaveWithHooks.
   std::shared_ptr<const SaveWithHooks> save_with_hooks() const;
-  // The old name of save_with_hooks(), which stays for this release.
-  std::shared_ptr<const SaveWithHooks> hooks() const { return save_with_hooks(); }
 
   bool is_must() const {
     return policy_ == CheckpointPolicy::MUST_SAVE || policy_ == CheckpointPolicy::MUST_RECOMPUTE ||
@@ -211,6 +210,8 @@ class Policy {
   static std::function<PolicyInstance()> share(PolicyFn fn);
 
   std::function<PolicyInstance()> enter_;
+  // What a Plan (ac2/plan.h) has chosen, with the budget that a scope takes from it; null for all other policies.
+  std::shared_ptr<const internal::PlannedStep> plan_;
   std::string name_;
 };
 

@@ -18,12 +18,10 @@
 // Threads: an instance belongs to the region that entered it.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 
-#include "ac2/offload_options.h"
 #include "ac2/policy.h"
 
 namespace ac2 {
@@ -35,14 +33,6 @@ struct PolicyInstance {
   PolicyFn fn;
   NamePolicyFn by_name;   // may be empty
   std::string name = {};  // of the policy; see Policy::named()
-  // The budget of a plan (ac2/plan.h), which the scope has as ScopeOptions::memory_budget and modelled_costs. If the
-  // scope has a budget too, the smaller one rules. Both are plain values, and no MemoryBudget, because policies lie
-  // below budgets.
-  std::optional<int64_t> memory_budget = std::nullopt;
-  bool modelled_costs = false;
-  // How the results that a plan copies leave and come back. The bounds of the scope's own ScopeOptions::offload hold
-  // too; of two the smaller one does.
-  std::optional<OffloadOptions> offload = std::nullopt;
   // Results may be packed into forms that lose something, and others be computed again from these. In the whole region
   // ops that turn numbers into integers or bools are then saved, whatever policies say, because they could choose
   // otherwise the second time (ScopeOptions::forms says more).
@@ -61,7 +51,8 @@ struct PolicyInstance {
   std::optional<PolicyDecision> decide_op_of(const NamedTensor& tensor) const;
 };
 
-// `policy` as the region that is being opened has it. Throws c10::Error if the policy was moved from.
+// `policy` as the region that is being opened has it. Throws c10::Error if the policy was moved from, and for a Plan
+// (ac2/plan.h), which decides for the whole of a step and brings its own budget, and so is no part of another policy.
 PolicyInstance enter_policy(const Policy& policy);
 // The general form of a policy: `make` runs for each region entered. Entering it throws c10::Error if `make` returns an
 // instance with none of the first three members, or with several.

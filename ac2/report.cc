@@ -16,7 +16,6 @@
 #include "ac2/internal/report/held_text.h"
 #include "ac2/internal/report/report_data.h"
 #include "ac2/internal/report/report_page.h"
-#include "ac2/internal/report/shortage_note.h"
 
 namespace ac2 {
 
@@ -44,9 +43,8 @@ std::string explain(const Trace& trace) {
   return internal::explain(log_of(trace));
 }
 
-std::string explain_held(std::string_view error) {
-  return error.empty() ? internal::held_text(internal::held_values(internal::storage_names()))
-                       : internal::shortage_note(error, /*call=*/nullptr);
+std::string explain_held() {
+  return internal::held_text(internal::held_values(internal::storage_names()));
 }
 
 std::string to_dot(const Trace& trace) {

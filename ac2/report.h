@@ -33,12 +33,11 @@ std::string explain(const Trace& trace);
 
 // The bytes that the regions of the whole process hold at this moment, by device: how many, and the ten places of the
 // program that most of them come from, some of them by the names of name_tensor(). In Python the other places have the
-// names of modules. Given the text of an error that says that memory ran out, the text is about that memory alone, and
-// is empty if regions hold nothing there. The text then says with which memory budget there would have been room, or
-// that none would have made any, for how many graphs that backward may still walk values are held, and in Python what
-// the program holds by itself. Errors of ops that a region records, of replays, and of backwards in a C++ program have
-// this text in them, and name the op that asked.
-std::string explain_held(std::string_view error = {});
+// names of modules. Errors that say that memory ran out, of ops that a region records, of replays, and of backwards in
+// a C++ program, have this text about that memory in them. They also say which op asked, with which memory budget there
+// would have been room, for how many graphs that backward may still walk values are held, and in Python what the
+// program holds by itself.
+std::string explain_held();
 
 // An HTML page that refers to nothing outside itself. The page shows the memory held over time, by op, against the
 // memory budget, if there is one. The page also shows what was dropped, offloaded and packed, a table of ops, and the

@@ -26,8 +26,9 @@
 #include <utility>
 #include <vector>
 
+#include "ac2/budget_option.h"
 #include "ac2/form.h"
-#include "ac2/memory_budget.h"
+#include "ac2/memory_budget.h"  // IWYU pragma: export
 #include "ac2/offload.h"
 #include "ac2/policy.h"
 #include "ac2/trace.h"
@@ -44,14 +45,14 @@ class NoOption {
 }  // namespace internal
 
 struct ScopeOptions {
-  // The bytes that this region may hold for backward: a positive number, or a MemoryBudget that regions share.
+  // The bytes that this region may hold for backward: a positive number, a text (ac2/bytes.h), or a MemoryBudget that
+  // regions share.
   // memory_budget.h says what counts and what is dropped. Results that policies prefer to recompute are kept too while
   // they fit. On an inner scope the budget bounds the whole region from there on; of several budgets the smallest
   // rules. A budget that cannot be met is a c10::Error, from the op or from backward, that names the op and the bytes
   // it takes.
   //
-  // A number is an expression like any other in C++: write 2 * ac2::GiB or 2_GiB (ac2::literals), because 2 << 30
-  // overflows an int.
+  // Write 2 * ac2::GiB, 2_GiB (ac2::literals) or "2GiB": 2 << 30 overflows an int.
   BudgetOption memory_budget = {};
   // With a memory_budget in bytes, or without a policy and a budget: see MemoryBudget's constructor and
   // whatever_fits(). An error with a policy and no memory_budget, and with a MemoryBudget that was made without it. Set

@@ -23,7 +23,7 @@ set_target_properties(ac2_loaded PROPERTIES OUTPUT_NAME ac2_auto INSTALL_RPATH "
 target_link_libraries(ac2_loaded PRIVATE ac2)
 target_link_options(ac2_loaded PRIVATE "LINKER:-Bsymbolic")
 
-add_executable(ac2_run ac2/run/ac2_run.cc ac2/internal/automatic/settings.cc)
+add_executable(ac2_run ac2/run/ac2_run.cc ac2/internal/automatic/settings.cc ac2/internal/bytes/parse_bytes.cc)
 file(RELATIVE_PATH libraries "/at/${CMAKE_INSTALL_BINDIR}" "/at/${CMAKE_INSTALL_LIBDIR}/ac2")
 target_compile_definitions(ac2_run PRIVATE "AC2_RUN_LIBRARIES=\"${libraries}\"")
 target_include_directories(ac2_run PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")

@@ -21,9 +21,4 @@ Policy recompute_all();
 // Guaranteed: no byte is held that plain autograd would not hold.
 Policy must_save_all();
 
-// The same two under the names of jax.checkpoint_policies: JAX's True is MUST_SAVE and its False PREFER_RECOMPUTE, as
-// bool is everywhere in ac2.
-Policy everything_saveable();  // must_save_all()
-Policy nothing_saveable();     // recompute_all()
-
 }  // namespace ac2::policies

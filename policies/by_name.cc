@@ -9,6 +9,7 @@
 #include "ac2/internal/policy_names/policy_names.h"
 #include "ac2/policy.h"
 #include "policies/all_or_nothing.h"
+#include "policies/jax_names.h"
 #include "policies/strategies.h"
 
 namespace ac2::internal {

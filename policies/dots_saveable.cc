@@ -1,4 +1,4 @@
-#include "policies/strategies.h"
+#include "policies/jax_names.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 

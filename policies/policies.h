@@ -42,6 +42,7 @@
 //   - strategies.h: the policy chooses the ops, by cost, size or place
 //   - by_module.h: modules, by their paths and classes
 //   - these_names.h: values that the program has named
+//   - jax_names.h: those of JAX, by their names there
 //   - composed_policies.h: policies made of policies
 //   - quantize_ops.h, narrow_ops.h, spill_to_file.h: saved in another form
 //   - by_name.h: names, for flags
@@ -51,6 +52,7 @@
 #include "policies/by_module.h"          // IWYU pragma: export
 #include "policies/by_name.h"            // IWYU pragma: export
 #include "policies/composed_policies.h"  // IWYU pragma: export
+#include "policies/jax_names.h"          // IWYU pragma: export
 #include "policies/listed_ops.h"         // IWYU pragma: export
 #include "policies/narrow_ops.h"         // IWYU pragma: export
 #include "policies/quantize_ops.h"       // IWYU pragma: export

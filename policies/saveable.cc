@@ -1,4 +1,4 @@
-#include "policies/all_or_nothing.h"
+#include "policies/jax_names.h"
 
 namespace ac2::policies {
 

@@ -36,23 +36,6 @@ Policy speed();
 // The names, as save_ops() takes them.
 const std::vector<std::string>& slow_ops();
 
-// dots_saveable and its relatives of jax.checkpoint_policies, under their names.
-//
-// dots_saveable() is MUST_SAVE for all matrix products and convolutions; JAX's has conv_general_dilated_p in it too.
-// dots_with_no_batch_dims_saveable() is MUST_SAVE for products whose factors have no batch dimension in common:
-// aten::mm, addmm, mv and so on, which is what linear layers run as. The policy leaves out aten::bmm, which is what
-// attention runs as when it is written out, and convolutions. offload_dot_with_no_batch_dims() is MUST_CPU_OFFLOAD for
-// the same products (ac2/offload.h).
-//
-// All are PREFER_RECOMPUTE for the other ops. Fused attention is one of these, because it is a single op here, as it is
-// a kernel of its own in JAX, and no product. save_compute_intensive() saves it.
-Policy dots_saveable();
-Policy dots_with_no_batch_dims_saveable();
-Policy offload_dot_with_no_batch_dims();
-// The first two by JAX's other names.
-Policy checkpoint_dots();
-Policy checkpoint_dots_with_no_batch_dims();
-
 // --- By the size of results.
 
 // Saves small results, recomputes large ones. A small result is not worth the time of a replay. PREFER_RECOMPUTE if the

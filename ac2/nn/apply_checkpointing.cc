@@ -12,7 +12,7 @@
 #include "ac2/nn/internal/intercept/intercepted_module.h"
 #include "ac2/nn/internal/intercept/module_slots.h"
 
-namespace ac2::nn {
+namespace ac2 {
 namespace {
 
 using internal::Access;
@@ -90,17 +90,17 @@ Checkpointing& find_or_make(const Access& access) {
 // Tells every module of the model that may have a region its name, for policies that decide by module. A module that is
 // registered at two places has the first one's.
 void tell_names(const std::vector<Submodule>& all) {
-  auto known = std::make_shared<ac2::internal::KnownModules>();
+  auto known = std::make_shared<internal::KnownModules>();
   std::vector<Checkpointing*> told;
   for (size_t i = 0; i < all.size(); ++i) {
     Checkpointing* checkpointing = find(internal::access(all, i));
     if (checkpointing == nullptr || std::find(told.begin(), told.end(), checkpointing) != told.end()) continue;
     told.push_back(checkpointing);
-    known->push_back({all[i].name, ac2::internal::without_namespaces(all[i].module->name())});
+    known->push_back({all[i].name, internal::without_namespaces(all[i].module->name())});
   }
   for (size_t i = 0; i < told.size(); ++i) {
-    told[i]->set_module(std::make_shared<const ac2::internal::CalledModule>(
-        (*known)[i].class_name, std::vector<ac2::internal::ModuleName>{{.path = (*known)[i].path}}, known));
+    told[i]->set_module(std::make_shared<const internal::CalledModule>(
+        (*known)[i].class_name, std::vector<internal::ModuleName>{{.path = (*known)[i].path}}, known));
   }
 }
 
@@ -118,8 +118,8 @@ std::vector<std::string> apply_checkpointing(torch::nn::Module& model, const Che
     names.push_back(all[index].name);
   }
   CheckpointOptions options = spec.options;
-  if (const auto budget = options.scope.memory_budget.budget(options.scope.modelled_costs)) {
-    options.scope.memory_budget = *budget;  // of a number all modules share one
+  if (const auto budget = options.memory_budget.budget(options.modelled_costs)) {
+    options.memory_budget = *budget;  // of a number all modules share one
   }
   for (const Access& access : reached) {
     Checkpointing& checkpointing = find_or_make(access);
@@ -149,4 +149,4 @@ void remove_checkpointing(torch::nn::Module& model) {
   }
 }
 
-}  // namespace ac2::nn
+}  // namespace ac2

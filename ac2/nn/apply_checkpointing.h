@@ -33,7 +33,7 @@
 #include "ac2/nn/module_selector.h"
 #include "ac2/policy.h"
 
-namespace ac2::nn {
+namespace ac2 {
 
 struct CheckpointSpec {
   // A module that any of these picks is checkpointed.
@@ -69,11 +69,4 @@ Checkpointing* find_checkpointing(torch::nn::Module& model, const std::string& n
 // Undoes apply_checkpointing for the whole model. A Checkpointed<M> in the model's code is switched off.
 void remove_checkpointing(torch::nn::Module& model);
 
-}  // namespace ac2::nn
-
-namespace ac2 {
-using nn::apply_checkpointing;
-using nn::CheckpointSpec;
-using nn::find_checkpointing;
-using nn::remove_checkpointing;
 }  // namespace ac2

@@ -7,7 +7,7 @@
 
 #include "ac2/scope.h"
 
-namespace ac2::nn {
+namespace ac2 {
 namespace {
 
 using torch::nn::AnyModule;
@@ -68,4 +68,4 @@ int64_t sqrt_segments(int64_t modules) {
   return best;
 }
 
-}  // namespace ac2::nn
+}  // namespace ac2

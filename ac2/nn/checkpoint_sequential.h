@@ -19,7 +19,7 @@
 
 #include "ac2/policy.h"
 
-namespace ac2::nn {
+namespace ac2 {
 
 // Throws c10::Error if `functions` is empty, `segments` is not in 1..functions->size(), or `input` is undefined.
 at::Tensor checkpoint_sequential(torch::nn::Sequential functions, int64_t segments, const at::Tensor& input,
@@ -37,9 +37,4 @@ at::Tensor checkpoint_sequential(torch::nn::Sequential functions, const at::Tens
 // c10::Error if `modules` is less than 1.
 int64_t sqrt_segments(int64_t modules);
 
-}  // namespace ac2::nn
-
-namespace ac2 {
-using nn::checkpoint_sequential;
-using nn::sqrt_segments;
 }  // namespace ac2

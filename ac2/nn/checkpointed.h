@@ -23,6 +23,7 @@
 
 #include <torch/nn/pimpl.h>
 
+#include <concepts>
 #include <initializer_list>
 #include <memory>
 #include <type_traits>
@@ -32,7 +33,7 @@
 #include "ac2/nn/internal/calls/checkpointed_arities.h"
 #include "ac2/nn/internal/calls/checkpointed_calls.h"
 
-namespace ac2::nn {
+namespace ac2 {
 
 // For a module type (torch::nn::LinearImpl) a module type; for a holder (torch::nn::Linear) a holder of that.
 // Checkpointed<M> is made as M is, and checkpointing() has its policy and its options. The second parameter is for
@@ -95,45 +96,37 @@ requires torch::detail::is_module_holder<Holder>::value Checkpointed<Holder> wra
 // A holder in, Checkpointed<Holder> out; a shared_ptr<M> in, shared_ptr<Checkpointed<M>> out.
 // Throws c10::Error for an empty holder, and for a shared_ptr to a base class of the module.
 template <class Holder>
-auto checkpoint_wrapper(Holder module, Policy policy, CheckpointOptions options) {
+auto checkpoint_wrapper(Holder module, Policy policy = "recompute_all", CheckpointOptions options = {}) {
   return internal::wrap_holder(module, std::move(policy), std::move(options));
 }
 
-template <class Holder>
-auto checkpoint_wrapper(Holder module, Policy policy = "recompute_all", ScopeOptions options = {}) {
-  CheckpointOptions all;
-  all.scope = std::move(options);
-  return checkpoint_wrapper(std::move(module), std::move(policy), std::move(all));
-}
-
-// Without a policy, as PolicyScope(options) is.
+// Without a policy: under a memory budget what fits is kept, and without one nothing.
 template <class Holder>
 auto checkpoint_wrapper(Holder module, CheckpointOptions options) {
-  Policy policy = ac2::internal::policy_for(options.scope);
+  Policy policy = internal::policy_for(internal::scope_options(options));
   return checkpoint_wrapper(std::move(module), std::move(policy), std::move(options));
 }
 
-template <class Holder>
-auto checkpoint_wrapper(Holder module, ScopeOptions options) {
-  CheckpointOptions all;
-  all.scope = std::move(options);
-  return checkpoint_wrapper(std::move(module), std::move(all));
+// With the options of a scope. Templates, so that a list in braces is CheckpointOptions.
+template <class Holder, std::same_as<ScopeOptions> Options>
+auto checkpoint_wrapper(Holder module, Policy policy, Options options) {
+  return checkpoint_wrapper(std::move(module), std::move(policy), internal::checkpoint_options(std::move(options)));
+}
+
+template <class Holder, std::same_as<ScopeOptions> Options>
+auto checkpoint_wrapper(Holder module, Options options) {
+  return checkpoint_wrapper(std::move(module), internal::checkpoint_options(std::move(options)));
 }
 
 // `{}` for options: none is set.
 template <class Holder>
-auto checkpoint_wrapper(Holder module, Policy policy, std::initializer_list<ac2::internal::NoOption> /*none*/) {
+auto checkpoint_wrapper(Holder module, Policy policy, std::initializer_list<internal::NoOption> /*none*/) {
   return checkpoint_wrapper(std::move(module), std::move(policy), CheckpointOptions());
 }
 
 template <class Holder>
-auto checkpoint_wrapper(Holder module, std::initializer_list<ac2::internal::NoOption> /*none*/) {
+auto checkpoint_wrapper(Holder module, std::initializer_list<internal::NoOption> /*none*/) {
   return checkpoint_wrapper(std::move(module), CheckpointOptions());
 }
 
-}  // namespace ac2::nn
-
-namespace ac2 {
-using nn::checkpoint_wrapper;
-using nn::Checkpointed;
 }  // namespace ac2

@@ -9,12 +9,34 @@
 #include "ac2/internal/locks/mutex.h"
 #include "ac2/internal/modules/module_stack.h"
 
-namespace ac2::nn {
+namespace ac2 {
 
-using ac2::internal::CalledModule;
-using ac2::internal::ModuleStack;
-using ac2::internal::Mutex;
-using ac2::internal::MutexLock;
+using internal::CalledModule;
+using internal::ModuleStack;
+using internal::Mutex;
+using internal::MutexLock;
+
+ScopeOptions internal::scope_options(const CheckpointOptions& options) {
+  return {.memory_budget = options.memory_budget,
+          .modelled_costs = options.modelled_costs,
+          .verify = options.verify,
+          .timeline = options.timeline,
+          .offload = options.offload,
+          .gather_units = options.gather_units,
+          .keep_for_next_backward = options.keep_for_next_backward,
+          .forms = options.forms};
+}
+
+CheckpointOptions internal::checkpoint_options(ScopeOptions options) {
+  return {.memory_budget = std::move(options.memory_budget),
+          .modelled_costs = options.modelled_costs,
+          .verify = options.verify,
+          .timeline = options.timeline,
+          .offload = options.offload,
+          .gather_units = std::move(options.gather_units),
+          .keep_for_next_backward = options.keep_for_next_backward,
+          .forms = std::move(options.forms)};
+}
 
 struct Checkpointing::LastTrace {
   Mutex mutex;
@@ -42,13 +64,13 @@ Checkpointing& Checkpointing::operator=(const Checkpointing& other) {
 }
 
 void Checkpointing::set_class(const std::type_info& type) {
-  const std::string class_name = ac2::internal::without_namespaces(c10::demangle(type.name()));
-  ac2::internal::note_class(class_name);
-  module_ = std::make_shared<const CalledModule>(class_name, std::vector<ac2::internal::ModuleName>(), nullptr);
+  const std::string class_name = internal::without_namespaces(c10::demangle(type.name()));
+  internal::note_class(class_name);
+  module_ = std::make_shared<const CalledModule>(class_name, std::vector<internal::ModuleName>(), nullptr);
 }
 
 Checkpointing::InModule::InModule(const Checkpointing& checkpointing) {
-  if (checkpointing.module_ != nullptr && ac2::internal::are_modules_wanted()) {
+  if (checkpointing.module_ != nullptr && internal::are_modules_wanted()) {
     depth_ = ModuleStack::here().enter(checkpointing.module_);
     entered_ = true;
   }
@@ -84,4 +106,4 @@ void Checkpointing::save(const at::Tensor& output) {
   if (output.defined() && !output.is_inference()) tag_with_policy(output, CheckpointPolicy::MUST_SAVE);
 }
 
-}  // namespace ac2::nn
+}  // namespace ac2

@@ -12,11 +12,16 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <type_traits>
 #include <typeinfo>
 #include <utility>
+#include <vector>
 
+#include "ac2/budget_option.h"
+#include "ac2/form.h"
 #include "ac2/nn/internal/calls/tensors_in.h"
+#include "ac2/offload.h"
 #include "ac2/policy.h"
 #include "ac2/scope.h"
 #include "ac2/trace.h"
@@ -25,15 +30,27 @@ namespace ac2::internal {
 class CalledModule;
 }
 
-namespace ac2::nn {
+namespace ac2 {
 
+// The options of a checkpointed module: those of a scope, and four of its own. They stand side by side and not in a
+// member, so that checkpoint_wrapper(module, "speed", {.verify = true, .off_in_eval = true}) is one list.
 struct CheckpointOptions {
+  // What ScopeOptions says of the same names; a test holds the two lists against each other.
+  BudgetOption memory_budget = {};
+  bool modelled_costs = false;
+  bool verify = false;
+  bool timeline = false;
+  std::optional<OffloadOptions> offload = std::nullopt;
+  std::function<void(const std::vector<at::Tensor>&)> gather_units = nullptr;
+  bool keep_for_next_backward = false;
+  Forms forms = {};
+
   // Tags the tensors that forward returns MUST_SAVE. Under recompute_all everything is then recomputed except the
   // output, as with MindSpore's Cell.recompute(). Tensors in tuples, optionals and containers are found; tensors in a
   // struct of your own are not: tag those in forward.
   bool keep_output = false;
   // Tags the tensor arguments of forward MUST_CPU_OFFLOAD. On an accelerator they go to the host's memory, as
-  // `scope.offload` and ac2/offload.h say; on the CPU they are saved where they are. The arguments may be results of a
+  // `offload` and ac2/offload.h say; on the CPU they are saved where they are. The arguments may be results of a
   // region around the module. OffloadOptions::inputs concerns all tensors that a region takes from outside instead.
   bool offload_inputs = false;
   // No region while the module is in evaluation mode.
@@ -41,8 +58,12 @@ struct CheckpointOptions {
   // No region where no gradient is recorded (NoGradGuard, InferenceMode). This saves the time that recording takes; no
   // bytes are held there in either case.
   bool off_under_no_grad = false;
-  ScopeOptions scope = {};
 };
+
+namespace internal {
+ScopeOptions scope_options(const CheckpointOptions& options);
+CheckpointOptions checkpoint_options(ScopeOptions options);
+}  // namespace internal
 
 class Checkpointing {
  public:
@@ -67,14 +88,14 @@ class Checkpointing {
 
   // The class of the module, and what apply_checkpointing() knows of it besides: policies::by_module goes by both.
   void set_class(const std::type_info& type);
-  void set_module(std::shared_ptr<const ac2::internal::CalledModule> module) { module_ = std::move(module); }
+  void set_module(std::shared_ptr<const internal::CalledModule> module) { module_ = std::move(module); }
 
   // Calls forward() with `inputs`, which it may move from, in a region if the options say so.
   template <class Forward, class... Inputs>
   decltype(auto) run(bool is_training, Forward&& forward, const Inputs&... inputs) {
     const InModule inside(*this);
     if (!opens_region(is_training)) return std::forward<Forward>(forward)();
-    PolicyScope scope(policy_, options_.scope);
+    PolicyScope scope(policy_, internal::scope_options(options_));
     remember(scope.trace());
     if (options_.offload_inputs) (internal::for_each_tensor(inputs, &Checkpointing::offload), ...);
     if constexpr (std::is_void_v<std::invoke_result_t<Forward>>) {
@@ -112,7 +133,7 @@ class Checkpointing {
   Policy policy_;
   CheckpointOptions options_;
   bool on_ = true;
-  std::shared_ptr<const ac2::internal::CalledModule> module_;  // null if nothing is known
+  std::shared_ptr<const internal::CalledModule> module_;  // null if nothing is known
   // With its lock, which is not for public headers.
   struct LastTrace;
   const std::unique_ptr<LastTrace> last_trace_;
@@ -129,10 +150,4 @@ class CheckpointedModule {
   ~CheckpointedModule() = default;
 };
 
-}  // namespace ac2::nn
-
-namespace ac2 {
-using nn::CheckpointedModule;
-using nn::Checkpointing;
-using nn::CheckpointOptions;
 }  // namespace ac2

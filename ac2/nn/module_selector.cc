@@ -7,10 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "ac2/internal/modules/module_path.h"
 
-namespace ac2::nn {
+namespace ac2 {
 
 ModuleSelector::ModuleSelector(std::string pattern)
-    : predicate_([path = ac2::internal::PathPattern(pattern)](const std::string& name, const torch::nn::Module&) {
+    : predicate_([path = internal::PathPattern(pattern)](const std::string& name, const torch::nn::Module&) {
         return !name.empty() && path.matches(name);
       }),
       description_("named \"" + pattern + "\"") {
@@ -55,4 +55,4 @@ std::vector<size_t> ModuleSelector::select(const std::vector<std::string>& names
   return selected;
 }
 
-}  // namespace ac2::nn
+}  // namespace ac2

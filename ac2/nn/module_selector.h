@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-namespace ac2::nn {
+namespace ac2 {
 
 class ModuleSelector {
  public:
@@ -63,8 +63,4 @@ class ModuleSelector {
   int64_t first_ = 0;
 };
 
-}  // namespace ac2::nn
-
-namespace ac2 {
-using nn::ModuleSelector;
 }  // namespace ac2

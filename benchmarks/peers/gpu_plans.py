@@ -87,7 +87,7 @@ def main():
             plan = ac2.StepPlanner(step, modelled_costs=True, **copies).plan(int(share * plain_peak))
 
             def planned():
-                with ac2.PolicyScope(plan.policy):
+                with ac2.PolicyScope(plan):
                     loss = model(x).square().mean()
                 loss.backward()
 

@@ -127,7 +127,7 @@ def row(name, planner, bytes, run, expected, steps):
     except RuntimeError as error:
         print(f"{begun} none | {of_plain:.3f} | | | {str(error).splitlines()[0][:60]} |", flush=True)
         return
-    planned = by_plan(made.policy, steps)
+    planned = by_plan(made, steps)
     expect_same(expected, planned, f"the plan for {name}")
     plan_of_plain = later(planned, "seconds") / later(expected, "seconds")
     print(

@@ -53,7 +53,7 @@ if not _is_launching:
     from ac2._modules import apply_checkpointing, checkpoint_wrapper, last_trace, remove_checkpointing
     from ac2._notebook import load_ipython_extension, unload_ipython_extension
     from ac2._patch import patch_torch_checkpoint
-    from ac2._plans import StepPlanner, current_decision, load_plan, plan, save_plan
+    from ac2._plans import StepPlanner, current_decision, load_plan, plan
     from ac2._policy import CheckpointPolicy, by_operator
     from ac2._replayable import replayable
     from ac2._report import (
@@ -127,7 +127,6 @@ __all__ = [
     "remove_checkpointing",
     "replayable",
     "report",
-    "save_plan",
     "sqrt_segments",
     "tag_with_policy",
     "to_chrome_trace",

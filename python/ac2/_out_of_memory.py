@@ -32,7 +32,7 @@ def watch() -> None:
 def _completed(text: Any) -> Any:
     if not isinstance(text, str) or _OURS in text:
         return text
-    held = _C.explain_held(text or "out of memory")
+    held = _C.shortage_note(text or "out of memory")
     indented = "".join(f"\n  {line}" for line in held.splitlines())
     return f"{text}\n  {_OURS}{indented}" if held else text
 

@@ -139,21 +139,6 @@ def plan(
     return planner.plan(most)
 
 
-def save_plan(policy: "_C.Policy", path: Union[str, "os.PathLike[str]"]) -> None:
-    """Writes a plan to a file, so that a job that starts again need not make it anew: ``plan.save(path)``.
-
-    The file replaces an older one as a whole, and is the same in C++.
-
-    Raises:
-        RuntimeError: a policy that is not that of a plan; a plan that packs results in a form of
-            ``ac2.forms.functions``, which has no name in a file; a file that cannot be written; a path of something else than
-            a regular file, such as a device or a pipe.
-    """
-    if not isinstance(policy, _C.Policy):
-        raise TypeError(f"policy is {policy!r}; expected what ac2.plan() or a StepPlanner's plan() returned.")
-    policy.save(path)
-
-
 def load_plan(path: Union[str, "os.PathLike[str]"], *, forms: Sequence[Form] = ()) -> "_C.Plan":
     """The plan that ``plan.save(path)`` wrote, here or in C++. ``ac2.Plan.load`` is the same function.
 

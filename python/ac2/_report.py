@@ -28,19 +28,16 @@ def explain(trace: "_C.Trace") -> str:
     return _C.explain(_trace(trace, "explain"))
 
 
-def explain_held(error: str = "") -> str:
+def explain_held() -> str:
     """The bytes that all regions of the process hold at this moment, by device, and the ten places that most come from.
 
         print(ac2.explain_held())
 
     Places are the names of modules (those whose parameters an op takes; "after" one for the ops that follow it), or of
-    ``ac2.name_tensor``. Errors that say that memory ran out end with this text by themselves.
-
-    Args:
-        error: the text of such an error. Then it is about that memory alone, says with which memory_budget there would
-            have been room, and is empty if regions hold nothing there.
+    ``ac2.name_tensor``. Errors that say that memory ran out end with this text about that memory, and say with which
+    memory_budget there would have been room.
     """
-    return _C.explain_held(error)
+    return _C.explain_held()
 
 
 def to_dot(trace: "_C.Trace") -> str:

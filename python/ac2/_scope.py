@@ -103,8 +103,8 @@ class PolicyScope:
         gather_units: a replay in backward that needs parameters of a ``fully_shard()`` unit which are not there gathers the
             unit, instead of being an error. All ranks must set it alike (docs/python.md, "Several processes").
         keep_for_next_backward: for a backward in two halves, as those of zero-bubble pipelines: what the first half
-            replays and the second reads again is held until then, instead of being replayed twice. Without effect
-            under a ``memory_budget``, and so without a policy.
+            replays and the second reads again is held until then, instead of being replayed twice. An error under a
+            ``memory_budget``, and so without a policy.
         forms: with a memory budget, the ways, besides computing again, in which the budget may do without the bytes of a
             value that it has no room for: a list of ``ac2.forms`` and of the program's own (``ac2.Form``). Of dropping the
             value and of each form that takes it the budget uses what costs least. If all of them are exact, gradients have

@@ -11,6 +11,7 @@
 #include "ac2/internal/automatic/process_record.h"
 #include "ac2/internal/automatic/settings.h"
 #include "ac2/internal/automatic/variables.h"
+#include "ac2/internal/bytes/parse_bytes.h"
 #include "ac2/internal/region/resting.h"
 #include "ac2/memory_budget.h"
 #include "python/binding/traces.h"

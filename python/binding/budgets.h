@@ -3,7 +3,7 @@
 
 #include <pybind11/pybind11.h>
 
-#include "ac2/memory_budget.h"
+#include "ac2/budget_option.h"
 
 namespace ac2::python {
 

@@ -30,8 +30,7 @@ Class& is_not_pickled(Class& type) {
         "pickle was given " + pybind11::repr(self).cast<std::string>() +
         ", an object of this process that cannot be stored. A module that is to be pickled takes "
         "a policy by its name, such as \"speed\", a list of ops, or a function of a Python "
-        "module. The policy of a plan is written to a file by policy.save(path), and read by "
-        "ac2.load_plan(path).");
+        "module. A plan is written to a file by plan.save(path), and read by ac2.load_plan(path).");
   });
   return type;
 }

@@ -46,7 +46,7 @@ void add_modules(py::module_& module) {
       "match_names",
       [](const std::string& pattern, const std::vector<std::string>& names) -> std::vector<size_t> {
         const torch::nn::Module any("any");
-        return nn::ModuleSelector(pattern).select(names, {names.size(), &any});
+        return ModuleSelector(pattern).select(names, {names.size(), &any});
       },
       py::arg("pattern"), py::arg("names"));
   // All modules of a model, by path and class.

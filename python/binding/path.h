@@ -1,6 +1,6 @@
 // Paths that Python gives.
 //
-//   save_plan(policy, path_of(path, "save"));
+//   plan.save(path_of(path, "save"));
 //
 // Threads: every thread that has the GIL.
 #pragma once

@@ -145,10 +145,19 @@ void add_planner(py::module_& module) {
                         ", step_peak_bytes=", or_none(summary.step_peak_bytes),
                         ", step_start_bytes=", or_none(summary.step_start_bytes), ")");
       });
-  py::class_<Plan, Policy>(module, "Plan",
-                           "A plan for a step: a policy, which brings its budget with it, and what the plan comes to.")
-      .def_property_readonly("policy", &Plan::policy, py::return_value_policy::copy, "The policy alone.")
-      .def_property_readonly("summary", &Plan::summary);
+  py::class_<Plan, Policy>(
+      module, "Plan",
+      "A plan for a step, and what it comes to. A scope takes it in a policy's place, and its budget "
+      "with it.")
+      .def_property_readonly("summary", &Plan::summary)
+      .def(
+          "save",
+          [](const Plan& plan, const py::object& given) {
+            const std::string path = path_of(given, "save");
+            const py::gil_scoped_release no_gil;
+            plan.save(path);
+          },
+          py::arg("path"), "Writes the plan to a file, which ac2.Plan.load() reads.");
   py::class_<StepPlanner::Op>(module, "PlannedOp", "An op of the step whose results may be kept or not.")
       .def_readonly("name", &StepPlanner::Op::name, "\"aten::add.Tensor\".")
       .def_readonly("index", &StepPlanner::Op::index, "How many ops the step ran before it.")
@@ -157,7 +166,9 @@ void add_planner(py::module_& module) {
   py::class_<StepPlanner>(module, "StepPlanner")
       .def(py::init(&make_planner), py::arg("step"), py::arg("modelled_costs"), py::arg("recording_budget"),
            py::arg("copy_bytes_per_forward"), py::arg("step_peak_on"), py::arg("forms"))
-      .def("plan", &StepPlanner::plan, WithoutGil(), py::arg("bytes"))
+      .def(
+          "plan", [](StepPlanner& planner, int64_t bytes) { return planner.plan(bytes); }, WithoutGil(),
+          py::arg("bytes"))
       .def("smallest", &StepPlanner::smallest, WithoutGil())
       .def(
           "summarize",
@@ -170,7 +181,9 @@ void add_planner(py::module_& module) {
             });
           },
           py::arg("keeps"))
-      .def("budget", &StepPlanner::budget, WithoutGil(), py::arg("bytes"));
+      .def(
+          "budget", [](StepPlanner& planner, int64_t bytes) { return planner.budget(bytes); }, WithoutGil(),
+          py::arg("bytes"));
 }
 
 }  // namespace
@@ -180,7 +193,7 @@ void add_plans(py::module_& module) {
   module.def("current_decision", &decision_for, py::arg("op"), py::arg("inputs"), py::arg("outputs"));
   module.def("load_plan", &load, py::arg("path"), py::arg("forms"));
   module.def(
-      "sqrt_segments", [](int64_t modules) { return with_value_errors([&] { return nn::sqrt_segments(modules); }); },
+      "sqrt_segments", [](int64_t modules) { return with_value_errors([&] { return sqrt_segments(modules); }); },
       py::arg("modules"),
       "How many segments checkpoint_sequential() makes of so many modules: the square root, rounded.");
   py::class_<OffloadMemory>(module, "OffloadMemory", "The pinned memory of the whole process.")

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "ac2/plan.h"
 #include "ac2/policy.h"
 #include "policies/internal/common/module_policy.h"
 #include "policies/policies.h"
@@ -15,7 +14,6 @@
 #include "python/binding/decisions.h"
 #include "python/binding/errors.h"
 #include "python/binding/modules.h"
-#include "python/binding/path.h"
 #include "python/binding/python_policy.h"
 #include "python/binding/scope.h"
 
@@ -266,16 +264,6 @@ void add_policies(py::module_& module) {
       "serves wherever a policy is taken.");
   is_not_pickled(copy_is_itself(policy))
       .def_property_readonly("name", &Policy::name, "What reports call it.")
-      .def(
-          "save",
-          [](const Policy& policy, const py::object& given) {
-            const std::string path = path_of(given, "save");
-            const py::gil_scoped_release no_gil;
-            save_plan(policy, path);
-          },
-          py::arg("path"),
-          "Writes the plan that the policy follows to a file, which ac2.load_plan() reads. RuntimeError for any other "
-          "policy.")
       .def("__repr__", [](const Policy& policy) {
         return "<ac2 policy " + (policy.name().empty() ? std::string("without a name") : policy.name()) + ">";
       });

@@ -220,9 +220,7 @@ void add_trace(py::module_& module) {
            [](const PyTrace& trace) { return py::hash(py::int_(reinterpret_cast<uintptr_t>(trace.trace.get()))); });
   module.def(
       "explain", [](const PyTrace& trace) { return explain(*trace.trace); }, py::arg("trace"), WithoutGil());
-  module.def(
-      "explain_held", [](const std::string& error) { return explain_held(error); }, py::arg("error") = "",
-      WithoutGil());
+  module.def("explain_held", &explain_held, WithoutGil());
   module.def(
       "to_dot", [](const PyTrace& trace) { return to_dot(*trace.trace); }, py::arg("trace"), WithoutGil());
   module.def(

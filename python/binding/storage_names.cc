@@ -9,6 +9,7 @@
 
 #include "ac2/internal/libtorch/program_holdings.h"
 #include "ac2/internal/libtorch/storage_names.h"
+#include "ac2/internal/report/shortage_note.h"
 
 namespace ac2::python {
 
@@ -69,6 +70,13 @@ void add_storage_names(py::module_& module) {
     holdings() = std::move(function);
     internal::set_program_holdings(&what_the_program_holds);
   });
+  module.def(
+      "shortage_note",
+      [](const std::string& error) {
+        const py::gil_scoped_release no_gil;
+        return internal::shortage_note(error, /*call=*/nullptr);
+      },
+      py::arg("error"));
 }
 
 }  // namespace ac2::python

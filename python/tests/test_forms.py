@@ -125,12 +125,12 @@ def test_a_plan_and_its_file_use_a_form_of_the_programs_own(tmp_path):
     made = ac2.StepPlanner(step, modelled_costs=True, forms=[form]).smallest()
     (use,) = made.summary.uses
     assert use.form == "sparse" and use.values > 0 and use.bytes == use.values * SIDE * SIDE * 4 and use.cost > 0
-    made.policy.save(tmp_path / "plan.json")
+    made.save(tmp_path / "plan.json")
     assert '"form":"sparse"' in (tmp_path / "plan.json").read_text()
     with pytest.raises(RuntimeError, match='packs results in the form "sparse", which this process does not have'):
         ac2.load_plan(tmp_path / "plan.json")
     loaded = ac2.load_plan(tmp_path / "plan.json", forms=[ac2.forms.one_bit(), form])
-    for planned in (made.policy, loaded):
+    for planned in (made, loaded):
         form.packed = 0
         scope = gradients(sparse_step, planned)
         assert form.packed == use.values

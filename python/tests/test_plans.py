@@ -37,7 +37,7 @@ def test_a_plan_holds_what_it_says_and_gives_plain_gradients():
     smallest = planner.smallest().summary
     for budget in (smallest.peak_bytes, "16KiB"):
         made = planner.plan(budget)
-        with ac2.PolicyScope(made.policy) as scope:
+        with ac2.PolicyScope(made) as scope:
             loss = _step(x, w)
         inputs = x.nbytes + w.nbytes  # which the program has, so that no plan counts them
         assert scope.trace.stats().saved_bytes == made.summary.forward_bytes + inputs
@@ -94,31 +94,27 @@ def test_a_plan_is_saved_and_loaded(tmp_path):
     made = planner.smallest()
     held = []
     for path in (tmp_path / "plan.json", str(tmp_path / "again.json")):
-        made.policy.save(path)
+        made.save(path)
         with ac2.PolicyScope(ac2.load_plan(path)) as scope:
             loss = _step(x, w)
         held_after_forward = scope.trace.stats().saved_bytes
         assert _gradient_is_plain(loss, x)
         held.append((held_after_forward, scope.trace.stats().recomputed_ops))
     assert held[0] == held[1] and held[0][0] == made.summary.forward_bytes + x.nbytes + w.nbytes
-    ac2.save_plan(ac2.load_plan(tmp_path / "plan.json"), tmp_path / "again.json")
+    ac2.load_plan(tmp_path / "plan.json").save(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_text() == (tmp_path / "plan.json").read_text()
-    with pytest.raises(RuntimeError, match="which is no plan"):
-        ac2.policies.speed().save(tmp_path / "speed.json")
     with pytest.raises(RuntimeError, match="No such file"):
         ac2.load_plan(tmp_path / "missing.json")
     for path in (3, None, 1.5):
         with pytest.raises(TypeError, match=rf"load_plan was given {path}; expected a path: a text or an os.PathLike"):
             ac2.load_plan(path)
         with pytest.raises(TypeError, match=rf"save was given {path}; expected a path: a text or an os.PathLike"):
-            made.policy.save(path)
+            made.save(path)
     with pytest.raises(RuntimeError, match="it is a directory"):
         ac2.load_plan(tmp_path)
     (tmp_path / "plan.json").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(RuntimeError, match="it is damaged, or was not written by save_plan"):
+    with pytest.raises(RuntimeError, match=r"it is damaged, or was not written by a plan's save\(\)"):
         ac2.load_plan(tmp_path / "plan.json")
-    with pytest.raises(TypeError, match="expected what ac2.plan"):
-        ac2.save_plan("speed", tmp_path / "speed.json")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["again.json", "plan.json"]
 
 
@@ -134,7 +130,7 @@ def test_a_plan_copies_where_that_is_faster_and_says_so(tmp_path):
     assert made.summary.replay_cost + use.cost < plain.summary.replay_cost
     assert f"uses=[FormUse(form='host memory', values={use.values}, bytes={use.bytes}, cost=" in repr(made.summary)
     assert pickle.loads(pickle.dumps(use)) == use == ("host memory", use.values, use.bytes, use.cost)
-    made.policy.save(tmp_path / "plan.json")
+    made.save(tmp_path / "plan.json")
     assert '"ac2_plan":5' in (tmp_path / "plan.json").read_text()
     ac2.load_plan(tmp_path / "plan.json").save(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_text() == (tmp_path / "plan.json").read_text()
@@ -178,9 +174,9 @@ def test_a_plan_packs_where_that_is_cheaper_and_says_so(tmp_path):
     (use,) = made.summary.uses
     assert use.form == "quantized 8 bits, seed 0" and use.values > 0 and use.bytes == use.values * 512 * 512 * 4
     assert made.summary.replay_cost + use.cost < exact.summary.replay_cost
-    made.policy.save(tmp_path / "plan.json")
+    made.save(tmp_path / "plan.json")
     assert '"form":"quantized 8 bits, seed 0"' in (tmp_path / "plan.json").read_text()
-    for policy in (made.policy, ac2.load_plan(tmp_path / "plan.json"), ac2.plan(step, bytes, modelled_costs=True, forms=forms)):
+    for policy in (made, ac2.load_plan(tmp_path / "plan.json"), ac2.plan(step, bytes, modelled_costs=True, forms=forms)):
         with ac2.PolicyScope(policy) as scope:
             loss = forward()
         gradient = torch.autograd.grad(loss, x)[0]
@@ -199,12 +195,12 @@ def test_a_plan_packs_by_functions_of_the_program_which_have_no_name_in_a_file(t
     (use,) = made.summary.uses
     assert use.form == quarters.name
     packed.clear()
-    with ac2.PolicyScope(made.policy):
+    with ac2.PolicyScope(made):
         loss = forward()
     assert len(packed) == use.values
     loss.backward()
     with pytest.raises(RuntimeError, match="has no name in a file"):
-        made.policy.save(tmp_path / "plan.json")
+        made.save(tmp_path / "plan.json")
     with pytest.raises(TypeError, match="^forms is 8; expected a list of forms"):
         ac2.StepPlanner(lambda: None, forms=8)
     with pytest.raises(RuntimeError, match=r"has no form that copies. Add ac2.forms.host_memory\(\)"):
@@ -353,6 +349,7 @@ def test_pinned_memory_and_segments_are_as_in_cpp():
 # What C++ has at namespace level and Python has otherwise, or cannot have.
 _OTHERWISE = {
     "BudgetOption": "memory_budget= takes a number, a text or a MemoryBudget",
+    "Bytes": "a number, or a text",
     "CheckpointOptions": "keyword arguments",
     "ChunkOptions": "keyword arguments",
     "CheckpointedModule": "the wrapped module itself",
@@ -372,6 +369,7 @@ _OTHERWISE = {
     "ScopeOptions": "keyword arguments",
     "enter_policy": "first_of and the other composed policies of ac2.policies",
     "find_checkpointing": "last_trace(module)",
+    "save_plan": "the old name of Plan.save",
     "policy_per_region": "first_of and the other composed policies of ac2.policies",
     "to_string": "str()",
 }

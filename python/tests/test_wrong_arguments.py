@@ -115,7 +115,7 @@ def planner():
     (ValueError, r"^sqrt_segments was asked to divide -1 modules", lambda: ac2.sqrt_segments(-1)),
     (TypeError, r"^pickle was given .*policy by its name", lambda: pickle.dumps(ac2.checkpoint_wrapper(model(), ac2.policies.speed()))),
     (TypeError, r"^pickle was given .*a function of a Python module", lambda: pickle.dumps(ac2.policies.speed())),
-    (TypeError, r"^pickle was given .*The policy of a plan is written to a file by policy.save\(path\), and read by ac2.load_plan",
+    (TypeError, r"^pickle was given .*A plan is written to a file by plan.save\(path\), and read by ac2.load_plan",
      lambda: pickle.dumps(ac2.plan(lambda: X.sin().exp().sum(), "1MiB"))),
     (RuntimeError, r"^No plan holds this step within 1 bytes.*\(memory_budget=; in C\+\+ ScopeOptions::memory_budget\)",
      lambda: ac2.plan(lambda: X.sin().exp().sum(), 1, recording_budget="1MiB")),

@@ -157,7 +157,7 @@ TEST_F(PytorchTest, ModulesOfATypeAreChosen) {
         return model->forward(x);
       },
       [&] {
-        nn::remove_checkpointing(*model);
+        remove_checkpointing(*model);
         return model->forward(x);
       },
       leaves_of(*model, x));

@@ -154,7 +154,7 @@ TEST_F(GuideModulesTest, SingleOpsByPlace) {
 
 TEST_F(GuideModulesTest, ATimelineOfACheckpointedModule) {
   ac2::CheckpointOptions options;
-  options.scope.timeline = true;
+  options.timeline = true;
   auto block = checkpoint_wrapper(Block(8), "recompute_all", options);
   block->forward(x).sum().backward();
   const auto trace = block->checkpointing().last_trace();

@@ -90,7 +90,7 @@ Verdict compare_planned_with(const PlanOptions& options, const ProgramFn& progra
     if (!verdict.difference.empty()) return verdict;
     const auto plan = planner.plan(bytes);
     summary = plan.summary();
-    setting.outermost = plan.policy();
+    setting.outermost = plan;
   } catch (const c10::Error& error) {
     verdict.counts = false;
     const std::string message = error.what_without_backtrace();

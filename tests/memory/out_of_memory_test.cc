@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ac2/internal/report/shortage_note.h"
 #include "ac2/memory_budget.h"
 #include "ac2/names.h"
 #include "ac2/report.h"
@@ -288,14 +289,16 @@ TEST_F(OutOfMemoryTest, WhatIsHeldCanBeAskedForAtAnyTime) {
       count(explain_held(), "hold 8.00 KiB for backward that nobody else refers to, in 2 tensors, and share 4.00 KiB"),
       1)
       << explain_held();
-  EXPECT_EQ(explain_held("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes. Error code 12"),
+  EXPECT_EQ(internal::shortage_note(
+                "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes. Error code 12", nullptr),
             explain_held() +
                 "\nWith a memory_budget of 4096 bytes (4.00 KiB), which these regions share, there would "
                 "have been room for the 4.00 KiB that were asked for, unless malloc keeps what is dropped in pieces "
                 "that are smaller.\nRegions hold 8.00 KiB of results for 1 graph that a backward may still walk, "
                 "with 1 tensor from outside, of 4.00 KiB.");
-  EXPECT_EQ(
-      count(explain_held("CUDA out of memory. Tried to allocate 20.50 GiB. GPU 0"), "may not be enough: 20.50 GiB"), 1);
+  EXPECT_EQ(count(internal::shortage_note("CUDA out of memory. Tried to allocate 20.50 GiB. GPU 0", nullptr),
+                  "may not be enough: 20.50 GiB"),
+            1);
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "ac2/old_names.h"
 #include "ac2/plan.h"
 #include "tests/support/regions.h"
 #include "tests/support/warnings.h"
@@ -85,7 +86,7 @@ class PlanFileTest : public CleanTest {
     std::ostringstream sealed;
     sealed << body << ",\"crc32\":\"" << std::hex << std::setw(8) << std::setfill('0') << crc32_of(body) << "\"}\n";
     write(sealed.str());
-    const std::string error = error_of([this] { load_plan(path_); });
+    const std::string error = error_of([this] { Plan::load(path_); });
     write(good);
     return error;
   }
@@ -117,11 +118,11 @@ TEST_F(PlanFileTest, APlanThatWasReadReplaysAndHoldsWhatTheOneThatWasWrittenDoes
   const int64_t least = planner.smallest().summary().peak_bytes;
   for (const int64_t bytes : {least, 2 * least}) {
     const StepPlanner::Plan plan = planner.plan(bytes);
-    save_plan(plan.policy(), path_);
-    EXPECT_THAT(warnings_of([&] { EXPECT_EQ(run(load_plan(path_)), run(plan.policy())); }), ::testing::IsEmpty());
+    plan.save(path_);
+    EXPECT_THAT(warnings_of([&] { EXPECT_EQ(run(Plan::load(path_)), run(plan)); }), ::testing::IsEmpty());
     // The file of a plan that was read has every byte of the file that it was read from.
     const std::string first = text();
-    save_plan(load_plan(path_), path_);
+    Plan::load(path_).save(path_);
     EXPECT_EQ(text(), first);
   }
   EXPECT_EQ(files(), 1);
@@ -142,22 +143,21 @@ TEST_F(PlanFileTest, APlanThatWasReadSaysWhatTheOneThatWasWrittenSays) {
   EXPECT_TRUE(read.uses.empty());
 }
 
-TEST_F(PlanFileTest, APlanIsAPolicyAmongOthers) {
+TEST_F(PlanFileTest, ThePolicyOfAPlanIsSavedAndLoadedByTheOldNames) {
   const Plan plan = planner(inputs_).smallest();
-  const std::vector<Policy> policies = {plan, plan.policy()};
-  for (const Policy& policy : policies) {
-    EXPECT_EQ(policy.name(), plan.name());
-    save_plan(policy, path_);
-    EXPECT_EQ(Plan::load(path_).summary().peak_bytes, plan.summary().peak_bytes);
-  }
+  const Policy policy = plan;
+  save_plan(policy, path_);
+  const Policy loaded = load_plan(path_);
+  EXPECT_THAT(warnings_of([&] { EXPECT_EQ(run(loaded), run(plan)); }), ::testing::IsEmpty());
+  EXPECT_EQ(Plan::load(path_).summary().peak_bytes, plan.summary().peak_bytes);
 }
 
 TEST_F(PlanFileTest, APlanForAnotherStepWarnsAndStaysWithinItsBytes) {
   const int64_t bytes = planner(inputs_).smallest().summary().peak_bytes;
-  save_plan(planner(inputs_).plan(bytes).policy(), path_);
+  planner(inputs_).plan(bytes).save(path_);
   const at::Tensor x = sample({64});
   const auto warnings = warnings_of([&] {
-    PolicyScope scope(load_plan(path_));
+    PolicyScope scope(Plan::load(path_));
     x.sin().cos().sum().backward();
   });
   ASSERT_EQ(warnings.size(), 1);
@@ -169,35 +169,35 @@ TEST_F(PlanFileTest, APolicyThatIsNoPlanCannotBeSaved) {
               HasSubstr("was given the policy \"recompute_all\", which is no plan"));
   EXPECT_THAT(error_of([&] { save_plan(Policy([](const OpContext&) { return true; }), path_); }),
               HasSubstr("was given a policy without a name, which is no plan"));
-  const Policy plan = planner(inputs_).smallest().policy();
+  const Plan plan = planner(inputs_).smallest();
   const Policy with_names = plan.with_names([](const NamedTensor&) { return std::nullopt; });
   EXPECT_THAT(error_of([&] { save_plan(with_names, path_); }), HasSubstr("which is no plan"));
   EXPECT_EQ(files(), 0);
 }
 
 TEST_F(PlanFileTest, AFileThatCannotBeWrittenIsAnErrorAndTheOldOneStays) {
-  const Policy plan = planner(inputs_).smallest().policy();
+  const Plan plan = planner(inputs_).smallest();
   const std::string nowhere = directory_ + "/missing/plan.json";
-  EXPECT_THAT(error_of([&] { save_plan(plan, nowhere); }),
+  EXPECT_THAT(error_of([&] { plan.save(nowhere); }),
               ::testing::AllOf(HasSubstr("cannot be written to \"" + nowhere), HasSubstr("No such file or directory")));
   std::filesystem::create_directories(path_ + "/in_the_way");
-  EXPECT_THAT(error_of([&] { save_plan(plan, path_); }), HasSubstr("cannot be written to \"" + path_));
+  EXPECT_THAT(error_of([&] { plan.save(path_); }), HasSubstr("cannot be written to \"" + path_));
   EXPECT_EQ(files(), 1);
 }
 
 TEST_F(PlanFileTest, AFileThatIsNoPlanIsAnErrorThatSaysWhatIsWrong) {
-  EXPECT_THAT(error_of([&] { load_plan(path_); }),
+  EXPECT_THAT(error_of([&] { Plan::load(path_); }),
               ::testing::AllOf(HasSubstr(path_), HasSubstr("No such file or directory")));
   for (const char* const other : {"", "[]", "7", "{}", "{\"bytes\": 8}"}) {
     write(other);
-    EXPECT_THAT(error_of([&] { load_plan(path_); }), HasSubstr("The plan \"" + path_ + "\" cannot be read")) << other;
+    EXPECT_THAT(error_of([&] { Plan::load(path_); }), HasSubstr("The plan \"" + path_ + "\" cannot be read")) << other;
   }
-  save_plan(planner(inputs_).smallest().policy(), path_);
+  planner(inputs_).smallest().save(path_);
   const std::string good = text();
   // A file that ends early, wherever it ends.
   for (size_t length = 0; length < good.size() - 2; length += 7) {
     write(good.substr(0, length));
-    EXPECT_THAT(error_of([&] { load_plan(path_); }), HasSubstr("cannot be read")) << length;
+    EXPECT_THAT(error_of([&] { Plan::load(path_); }), HasSubstr("cannot be read")) << length;
   }
   write(good);
   EXPECT_THAT(error_with("\"ac2_plan\":5", "\"ac2_plan\":4"), HasSubstr("of version 4, and this ac2 reads version 5"));
@@ -220,34 +220,34 @@ TEST_F(PlanFileTest, AFileThatIsNoPlanIsAnErrorThatSaysWhatIsWrong) {
   EXPECT_THAT(error_with(",[0,", ",[0.5,"), HasSubstr("the operator of a call is 0.5; expected a whole number"));
   EXPECT_THAT(error_with(",[0,", ",[0,0,0,"), HasSubstr("expected an operator, a number of bytes, and a decision"));
   EXPECT_THAT(error_with("\"calls\":[", "\"calls\":{\"a\":["), HasSubstr("cannot be read"));
-  EXPECT_NO_THROW(load_plan(path_));  // the file is whole again
+  EXPECT_NO_THROW(Plan::load(path_));  // the file is whole again
 }
 
 TEST_F(PlanFileTest, AChangeOfAnyBitIsAnError) {
-  save_plan(planner(inputs_).smallest().policy(), path_);
+  planner(inputs_).smallest().save(path_);
   const std::string good = text();
   for (size_t i = 0; i < 8 * good.size(); ++i) {
     std::string bad = good;
     bad[i / 8] = static_cast<char>(bad[i / 8] ^ (1 << i % 8));
     write(bad);
-    EXPECT_THAT(error_of([&] { load_plan(path_); }), HasSubstr("cannot be read")) << "bit " << i;
+    EXPECT_THAT(error_of([&] { Plan::load(path_); }), HasSubstr("cannot be read")) << "bit " << i;
   }
   for (const std::string& bad : {good + "\n", good + " ", "\xef\xbb\xbf" + good, " " + good}) {
     write(bad);
-    EXPECT_THAT(error_of([&] { load_plan(path_); }), HasSubstr("it is damaged: its bytes do not have the checksum"));
+    EXPECT_THAT(error_of([&] { Plan::load(path_); }), HasSubstr("it is damaged: its bytes do not have the checksum"));
   }
   std::string bad = good;
   const size_t at = bad.find("\"bytes\":") + 8;
   bad[at] = bad[at] == '1' ? '2' : '1';
   write(bad);
-  EXPECT_THAT(error_of([&] { load_plan(path_); }), HasSubstr("it is damaged: its bytes do not have the checksum"));
+  EXPECT_THAT(error_of([&] { Plan::load(path_); }), HasSubstr("it is damaged: its bytes do not have the checksum"));
   write(good);
-  EXPECT_NO_THROW(load_plan(path_));
+  EXPECT_NO_THROW(Plan::load(path_));
 }
 
 // A list of entries that each new one is looked up in would take minutes for so many.
 TEST_F(PlanFileTest, AFileOfManyNamesIsReadAtOnce) {
-  save_plan(planner(inputs_).smallest().policy(), path_);
+  planner(inputs_).smallest().save(path_);
   std::string names = "\"unknown\":{\"\":0";
   for (int i = 0; i < 200'000; ++i) names += ",\"" + std::to_string(i) + "\":0";
   EXPECT_THAT(error_with("\"calls\":", names + "},\"calls\":null,\"calls \":"), HasSubstr("\"calls\" is no array"));
@@ -256,35 +256,35 @@ TEST_F(PlanFileTest, AFileOfManyNamesIsReadAtOnce) {
 TEST_F(PlanFileTest, ErrorsAreValidTextWhateverTheFileHas) {
   for (const char* const bytes : {"\xff\xfe", "{\"ac2_plan\":\"\xff\"}", "{\"ac2_plan\xff\":2}", "\x01"}) {
     write(bytes);
-    const std::string error = error_of([&] { load_plan(path_); });
-    EXPECT_THAT(error, HasSubstr("it is damaged, or was not written by save_plan"));
+    const std::string error = error_of([&] { Plan::load(path_); });
+    EXPECT_THAT(error, HasSubstr("it is damaged, or was not written by a plan's save()"));
     EXPECT_TRUE(std::all_of(error.begin(), error.end(), [](char byte) { return byte >= ' ' && byte <= '~'; })) << error;
   }
-  const std::string error = error_of([&] { load_plan(directory_ + "/\xff"); });
+  const std::string error = error_of([&] { Plan::load(directory_ + "/\xff"); });
   EXPECT_THAT(error, HasSubstr("plan_file_test/\xef\xbf\xbd\" cannot be read"));  // U+FFFD for what is no UTF-8
 }
 
 TEST_F(PlanFileTest, ADeviceIsNotRead) {
-  EXPECT_THAT(error_of([&] { load_plan("/dev/zero"); }), HasSubstr("it is a device, a pipe or a socket"));
+  EXPECT_THAT(error_of([&] { Plan::load("/dev/zero"); }), HasSubstr("it is a device, a pipe or a socket"));
 }
 
 TEST_F(PlanFileTest, ADirectoryIsNoPlan) {
-  EXPECT_THAT(error_of([&] { load_plan(directory_); }),
+  EXPECT_THAT(error_of([&] { Plan::load(directory_); }),
               ::testing::AllOf(HasSubstr("The plan \"" + directory_ + "\" cannot be read: it is a directory"),
-                               HasSubstr("Give load_plan a file that save_plan wrote")));
+                               HasSubstr("Give load() a file that a plan's save() wrote")));
 }
 
 TEST_F(PlanFileTest, ThreadsMayWriteAndReadOnePath) {
-  const Policy plan = planner(inputs_).smallest().policy();
-  save_plan(plan, path_);
+  const Plan plan = planner(inputs_).smallest();
+  plan.save(path_);
   std::vector<std::string> errors(4);
   std::vector<std::thread> threads;
   for (std::string& error : errors) {
     threads.emplace_back([&] {
       for (int i = 0; i < 200 && error.empty(); ++i) {
         error = error_or_nothing([&] {
-          save_plan(plan, path_);
-          load_plan(path_);
+          plan.save(path_);
+          Plan::load(path_);
         });
       }
     });
@@ -295,36 +295,35 @@ TEST_F(PlanFileTest, ThreadsMayWriteAndReadOnePath) {
 }
 
 TEST_F(PlanFileTest, ASymbolicLinkIsFollowedAndStays) {
-  const Policy plan = planner(inputs_).smallest().policy();
+  const Plan plan = planner(inputs_).smallest();
   std::filesystem::create_directory(directory_ + "/there");
   const std::string link = directory_ + "/link.json", target = directory_ + "/there/plan.json";
   std::filesystem::create_symlink("second.json", link);
   std::filesystem::create_symlink("there/plan.json", directory_ + "/second.json");
   for (int i = 0; i < 2; ++i) {  // the target does not exist at first, then it does
-    save_plan(plan, link);
+    plan.save(link);
     EXPECT_TRUE(std::filesystem::is_symlink(link));
     EXPECT_TRUE(std::filesystem::is_symlink(directory_ + "/second.json"));
     EXPECT_TRUE(std::filesystem::is_regular_file(std::filesystem::symlink_status(target)));
-    EXPECT_NO_THROW(load_plan(target));
+    EXPECT_NO_THROW(Plan::load(target));
     EXPECT_EQ(files(), 3);
   }
   std::filesystem::remove(link);
   std::filesystem::create_symlink("link.json", link);  // to itself
-  EXPECT_THAT(error_of([&] { save_plan(plan, link); }), HasSubstr("cannot be written to \"" + link));
+  EXPECT_THAT(error_of([&] { plan.save(link); }), HasSubstr("cannot be written to \"" + link));
   EXPECT_TRUE(std::filesystem::is_symlink(link));
 }
 
 TEST_F(PlanFileTest, WhatIsNoRegularFileIsAnErrorAndIsLeftAlone) {
-  const Policy plan = planner(inputs_).smallest().policy();
+  const Plan plan = planner(inputs_).smallest();
   ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
   const std::string link = directory_ + "/link.json";
   std::filesystem::create_symlink("plan.json", link);
   for (const std::string& path : {path_, link}) {
-    EXPECT_THAT(error_of([&] { save_plan(plan, path); }),
-                HasSubstr("cannot be written to \"" + path + "\": it is a pipe"));
+    EXPECT_THAT(error_of([&] { plan.save(path); }), HasSubstr("cannot be written to \"" + path + "\": it is a pipe"));
   }
   EXPECT_TRUE(std::filesystem::is_fifo(path_));
-  EXPECT_THAT(error_of([&] { save_plan(plan, directory_); }), HasSubstr("it is a directory"));
+  EXPECT_THAT(error_of([&] { plan.save(directory_); }), HasSubstr("it is a directory"));
   EXPECT_EQ(files(), 2);
 }
 

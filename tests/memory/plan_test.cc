@@ -116,7 +116,7 @@ class PlanTest : public CleanTest {
       EXPECT_GE(plan.summary().replay_cost, cost);
       cost = plan.summary().replay_cost;
       // Exactly as many bytes as the plan says are enough to follow it.
-      const Run run = this->run(network, inputs, plan.policy(), plan.summary().peak_bytes);
+      const Run run = this->run(network, inputs, plan, plan.summary().peak_bytes);
       EXPECT_EQ(run.held_after_forward, plan.summary().forward_bytes);
       EXPECT_EQ(run.backward.recomputed_ops, plan.summary().replayed_ops);
       EXPECT_EQ(run.backward.evicted_values, 0);
@@ -132,7 +132,7 @@ class PlanTest : public CleanTest {
     forget_gradients(inputs);
     const StepPlanner::Plan plan = planner.smallest();
     EXPECT_GE(plan.summary().peak_bytes, 8 * kBytes);
-    const Run run = this->run(network, inputs, plan.policy(), plan.summary().peak_bytes);
+    const Run run = this->run(network, inputs, plan, plan.summary().peak_bytes);
     EXPECT_EQ(run.backward.recomputed_ops, plan.summary().replayed_ops);
     EXPECT_EQ(run.backward.evicted_values, 0);
     expect_same_bits(run.gradients, expected, "gradients");
@@ -201,7 +201,7 @@ TEST_F(PlanTest, WhatOnlyBackwardKeepsAliveOfTensorsFromOutsideCounts) {
   Tensors inputs = {sample({kElements})};
   const StepPlanner::Plan plan = plan_of(constants, inputs, 24 * kBytes);
   forget_gradients(inputs);
-  const Run run = this->run(constants, inputs, plan.policy(), plan.summary().peak_bytes);
+  const Run run = this->run(constants, inputs, plan, plan.summary().peak_bytes);
   EXPECT_EQ(run.held_after_forward, plan.summary().forward_bytes);
   EXPECT_EQ(run.backward.recomputed_ops, plan.summary().replayed_ops);
   EXPECT_EQ(run.backward.evicted_values, 0);
@@ -249,7 +249,7 @@ TEST_F(PlanTest, OneByteLessThanThePlanSaysIsNotEnough) {
   const Network network = [](const Tensors& in) { return sines(in[0], 20); };
   const StepPlanner::Plan plan = plan_of(network, inputs, 9 * kBytes);
   EXPECT_EQ(plan.summary().peak_bytes, 9 * kBytes);
-  const Run run = this->run(network, inputs, plan.policy(), plan.summary().peak_bytes - 1);
+  const Run run = this->run(network, inputs, plan, plan.summary().peak_bytes - 1);
   EXPECT_GT(run.backward.evicted_values, 0);
 }
 
@@ -289,7 +289,7 @@ TEST_F(PlanTest, NothingIsReplayedWhileEverythingFits) {
   Tensors inputs = transformer_inputs();
   const StepPlanner::Plan plan = plan_of(transformer, inputs, 1 << 30);
   EXPECT_EQ(plan.summary().replayed_ops, 0);
-  EXPECT_EQ(run(transformer, inputs, plan.policy(), 1 << 30).backward.recomputed_ops, 0);
+  EXPECT_EQ(run(transformer, inputs, plan, 1 << 30).backward.recomputed_ops, 0);
 }
 
 // Each sum takes a result that is saved whatever the plan says, as that of a collective is, and that no backward wants.
@@ -319,11 +319,11 @@ TEST_F(PlanTest, APlanThatReplaysNothingHoldsWhatPlainTrainingHolds) {
   };
   const int64_t plain = bytes_of_tensors([&] { return sums_of_saved_results(inputs).sum(); });
   const int64_t planned = bytes_of_tensors([&] {
-    PolicyScope scope(plan.policy());
+    PolicyScope scope(plan);
     return sums_of_saved_results(inputs).sum();
   });
   EXPECT_EQ(planned, plain);
-  const Run run = this->run(sums_of_saved_results, inputs, plan.policy(), plan.summary().peak_bytes);
+  const Run run = this->run(sums_of_saved_results, inputs, plan, plan.summary().peak_bytes);
   EXPECT_EQ(run.held_after_forward, plan.summary().forward_bytes);
   EXPECT_EQ(run.backward.recomputed_ops, 0);
   EXPECT_EQ(run.backward.evicted_values, 0);
@@ -344,7 +344,7 @@ TEST_F(PlanTest, HoldsATensorFromOutsideThatOnlyReplaysTakeIfOneIsPlanned) {
   const StepPlanner::Plan plan = plan_of(network, inputs, 1 << 30);
   forget_gradients(inputs);
   EXPECT_EQ(plan.summary().forward_bytes, 24 * kBytes);
-  const Run run = this->run(network, inputs, plan.policy(), plan.summary().peak_bytes);
+  const Run run = this->run(network, inputs, plan, plan.summary().peak_bytes);
   EXPECT_EQ(run.held_after_forward, 24 * kBytes);
   EXPECT_EQ(run.backward.recomputed_ops, 0);
   expect_kept_promises(network, inputs);
@@ -360,7 +360,7 @@ TEST_F(PlanTest, MeasuredCostsAndAForwardAloneWillDo) {
   EXPECT_GT(plan.summary().forward_cost, 0);
   EXPECT_GT(plan.summary().replayed_ops, 0);
   for (const at::Tensor& input : inputs) EXPECT_FALSE(input.grad().defined());
-  const Run run = this->run(transformer, inputs, plan.policy(), 200 << 10);
+  const Run run = this->run(transformer, inputs, plan, 200 << 10);
   expect_same_bits(run.gradients, expected, "gradients");
   EXPECT_EQ(run.backward.evicted_values, 0);
 }
@@ -385,7 +385,7 @@ TEST_F(PlanTest, IsRecordedWithinItsBytes) {
 TEST_F(PlanTest, APolicyServesManyStepsAndTwoAtATime) {
   Tensors inputs = mlp_inputs();
   const Tensors expected = plain_gradients(mlp, inputs);
-  const Policy policy = plan_of(mlp, inputs, 24 << 10).policy();
+  const Policy policy = plan_of(mlp, inputs, 24 << 10);
   Warnings warnings;
   for (int step = 0; step < 3; ++step) {
     at::Tensor first, second;
@@ -422,7 +422,7 @@ TEST_F(PlanTest, DecisionsOfScopesInsideAndTagsArePlannedAround) {
   const StepPlanner::Plan plan = plan_of(network, {x}, 9 * kBytes);
   forget_gradients({x});
   const Tensors expected = plain_gradients([](const Tensors& in) { return sines(in[0], 20); }, {x});
-  const Run run = this->run(network, {x}, plan.policy(), plan.summary().peak_bytes);
+  const Run run = this->run(network, {x}, plan, plan.summary().peak_bytes);
   expect_same_bits(run.gradients, expected, "gradients");
   EXPECT_EQ(run.held_after_forward, plan.summary().forward_bytes);
   EXPECT_EQ(run.backward.recomputed_ops, plan.summary().replayed_ops);
@@ -437,7 +437,7 @@ TEST_F(PlanTest, AnotherPathFallsBackToTheBudgetAndWarnsOnce) {
   const Network more_ops = [](const Tensors& in) { return sines(in[0], 40); };
   const Network another_size = [](const Tensors& in) { return sines(in[0].repeat({2}), 23); };
   for (const Network& network : {another_op, more_ops, another_size}) {
-    const Policy policy = plan_of(planned, inputs, 8 * kBytes).policy();
+    const Policy policy = plan_of(planned, inputs, 8 * kBytes);
     forget_gradients(inputs);
     const Tensors expected = plain_gradients(network, inputs);
     Warnings warnings;
@@ -453,7 +453,7 @@ TEST_F(PlanTest, AnotherPathFallsBackToTheBudgetAndWarnsOnce) {
 
 TEST_F(PlanTest, TheBudgetOfTheScopeRulesIfItIsSmaller) {
   Tensors inputs = {sample({kElements})};
-  const Policy policy = plan_of([](const Tensors& in) { return sines(in[0], 24); }, inputs, 16 * kBytes).policy();
+  const Policy policy = plan_of([](const Tensors& in) { return sines(in[0], 24); }, inputs, 16 * kBytes);
   MemoryBudget budget(6 * kBytes);
   PolicyScope scope(policy, {.memory_budget = budget});
   EXPECT_EQ(budget.bytes(), 6 * kBytes);
@@ -536,7 +536,7 @@ TEST_F(PlanTest, AMetaModelIsPlannedAsTheRealOne) {
   // The plan made without data serves the model with data.
   const StepPlanner::Plan plan = on_meta.plan(24 << 10);
   forget_gradients(inputs);
-  const Run run = this->run(mlp, inputs, plan.policy(), 24 << 10);
+  const Run run = this->run(mlp, inputs, plan, 24 << 10);
   EXPECT_EQ(run.held_after_forward, plan.summary().forward_bytes);
   EXPECT_EQ(run.backward.evicted_values, 0);
 }

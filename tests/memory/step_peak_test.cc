@@ -154,11 +154,20 @@ TEST_F(StepPeakTest, IsNotKnownWhereNothingWasMeasured) {
     return StepPlanner(step, options).smallest().summary().step_peak_bytes;
   };
   EXPECT_EQ(peak(step, {}), std::nullopt);
-  EXPECT_EQ(peak(step, {.step_peak_on = at::kMeta}), std::nullopt);
-  EXPECT_EQ(peak(step, {.step_peak_on = at::kXPU}), std::nullopt);
   EXPECT_EQ(peak([&] { sines(x, 8).sum(); }, {.step_peak_on = at::kCPU}), std::nullopt) << "no backward";
   EXPECT_EQ(peak(step, {.recording_budget = 4 * kBytes, .step_peak_on = at::kCPU}), std::nullopt);
   EXPECT_NE(peak(step, {.recording_budget = 64 * kBytes, .step_peak_on = at::kCPU}), std::nullopt);
+}
+
+TEST_F(StepPeakTest, WhereItCouldNotBeMeasuredAskingForItIsAnError) {
+  const at::Tensor x = sample({kElements});
+  const auto step = [&] { sines(x, 8).sum().backward(); };
+  for (const auto& [device, name] : {std::pair(at::kMeta, "meta"), std::pair(at::kXPU, "xpu")}) {
+    expect_error([&] { StepPlanner(step, {.step_peak_on = device}); },
+                 {"PlanOptions::step_peak_on is ", name, "whose memory ac2 cannot measure"});
+  }
+  expect_error([&] { plan(step, 8 * kBytes, {.step_peak_on = at::kCPU}); },
+               {"PlanOptions::step_peak_on was given to ac2::plan()", "Use StepPlanner(step, options).plan(bytes)"});
 }
 
 TEST_F(StepPeakTest, IsFoundAgainAfterAStepThatThrew) {

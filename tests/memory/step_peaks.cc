@@ -32,7 +32,7 @@ std::vector<StepPeaks> step_peaks(const PlannedNetwork& network, c10::Device dev
     found.replayed_ops = plan.summary().replayed_ops;
     forget_gradients();
     found.real = peak_of([&] {
-      const PolicyScope scope(plan.policy());
+      const PolicyScope scope(plan);
       const at::Tensor loss = network.forward();
       loss.backward();
     });
@@ -40,7 +40,7 @@ std::vector<StepPeaks> step_peaks(const PlannedNetwork& network, c10::Device dev
     found.with_forward_alone = peak_of([&] {
       at::Tensor loss;
       {
-        const PolicyScope scope(plan.policy());
+        const PolicyScope scope(plan);
         loss = network.forward();
       }
       loss.backward();

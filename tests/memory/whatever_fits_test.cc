@@ -10,6 +10,7 @@
 #include "ac2/internal/allocator/retrying_allocator.h"
 #include "ac2/internal/budget/whatever_fits.h"
 #include "ac2/internal/eviction/step_store.h"
+#include "ac2/internal/report/shortage_note.h"
 #include "ac2/memory_budget.h"
 #include "ac2/policy.h"
 #include "ac2/report.h"
@@ -375,8 +376,8 @@ TEST_F(WhateverFitsTest, AnErrorNamesNoNumberOfBytesThatWouldDo) {
   at::Tensor x = sample({kElements});
   PolicyScope scope("must_save_all", {.memory_budget = whatever_fits(true)});
   const at::Tensor y = sines(x, 4);
-  const std::string error =
-      explain_held("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes. Error code 12");
+  const std::string error = internal::shortage_note(
+      "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes. Error code 12", nullptr);
   EXPECT_NE(error.find("A memory_budget would not have made room for the 4.00 KiB that were asked for"),
             std::string::npos)
       << error;

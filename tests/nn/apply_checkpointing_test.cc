@@ -15,13 +15,6 @@
 namespace ac2::test {
 namespace {
 
-using nn::apply_checkpointing;
-using nn::Checkpointed;
-using nn::CheckpointOptions;
-using nn::CheckpointSpec;
-using nn::find_checkpointing;
-using nn::ModuleSelector;
-using nn::remove_checkpointing;
 using torch::nn::Sequential;
 
 using ApplyCheckpointingTest = CleanTest;
@@ -204,15 +197,15 @@ TEST_F(ApplyCheckpointingTest, AppliedAgainItChangesTheSettings) {
 TEST_F(ApplyCheckpointingTest, ANumberOfBytesIsOneBudgetThatAllModulesShare) {
   Model model;
   CheckpointOptions options;
-  options.scope.memory_budget = 1 * MiB;
+  options.memory_budget = 1 * MiB;
   apply_checkpointing(model, {.modules = {ModuleSelector("blocks.*")}, .options = options});
-  const MemoryBudget budget = *find_checkpointing(*model, "blocks.0")->options().scope.memory_budget.budget();
+  const MemoryBudget budget = *find_checkpointing(*model, "blocks.0")->options().memory_budget.budget();
   at::Tensor y = model->blocks->forward(sample({3, 8}));
   const int64_t held = budget.held_bytes();
   EXPECT_GT(held, 0);
   y = model->block(1).forward(y);  // by its type, outside of regions
   EXPECT_EQ(budget.held_bytes(), held);
-  EXPECT_EQ(find_checkpointing(*model, "blocks.4")->options().scope.memory_budget.budget()->held_bytes(), held);
+  EXPECT_EQ(find_checkpointing(*model, "blocks.4")->options().memory_budget.budget()->held_bytes(), held);
 }
 
 TEST_F(ApplyCheckpointingTest, CanBeRemoved) {

@@ -16,7 +16,6 @@
 namespace ac2::test {
 namespace {
 
-using nn::sqrt_segments;
 using testing::CountingAllocator;
 using torch::nn::Sequential;
 

@@ -19,10 +19,6 @@
 namespace ac2::test {
 namespace {
 
-using nn::Checkpointed;
-using nn::CheckpointedModule;
-using nn::CheckpointOptions;
-
 using CheckpointedTest = CleanTest;
 
 // A user's module: several arguments, defaults that only its forward knows, and a result of its own.
@@ -365,15 +361,49 @@ TEST_F(CheckpointedTest, ArchivesGoBothWays) {
 
 TEST_F(CheckpointedTest, OptionsInBracesFollowTheModuleOrThePolicy) {
   const auto settings = [](auto wrapped) { return wrapped->checkpointing(); };
-  EXPECT_TRUE(settings(checkpoint_wrapper(Scaler(3), {.verify = true})).options().scope.verify);
+  EXPECT_TRUE(settings(checkpoint_wrapper(Scaler(3), {.verify = true})).options().verify);
   EXPECT_EQ(settings(checkpoint_wrapper(Scaler(3), {.verify = true})).policy().name(), "recompute_all");
   EXPECT_EQ(settings(checkpoint_wrapper(Scaler(3), {.memory_budget = 1 << 20})).policy().name(), "no policy");
   EXPECT_TRUE(settings(checkpoint_wrapper(Scaler(3), {.keep_output = true})).options().keep_output);
   EXPECT_TRUE(settings(checkpoint_wrapper(Scaler(3), "speed", {.keep_output = true})).options().keep_output);
-  EXPECT_TRUE(settings(checkpoint_wrapper(Scaler(3), "speed", {.verify = true})).options().scope.verify);
+  EXPECT_TRUE(settings(checkpoint_wrapper(Scaler(3), "speed", {.verify = true})).options().verify);
   EXPECT_EQ(settings(checkpoint_wrapper(Scaler(3), "speed", {.verify = true})).policy().name(), "speed");
-  EXPECT_FALSE(settings(checkpoint_wrapper(Scaler(3), "speed", {})).options().scope.verify);
+  EXPECT_FALSE(settings(checkpoint_wrapper(Scaler(3), "speed", {})).options().verify);
+  const CheckpointOptions both =
+      settings(checkpoint_wrapper(Scaler(3), "speed", {.verify = true, .off_in_eval = true})).options();
+  EXPECT_TRUE(both.verify && both.off_in_eval);
   EXPECT_FALSE(settings(checkpoint_wrapper(Scaler(3), {})).options().keep_output);
+}
+
+TEST_F(CheckpointedTest, TheOptionsOfAScopeAreOptionsOfAModule) {
+  const ScopeOptions options{.memory_budget = "1MiB",
+                             .modelled_costs = true,
+                             .verify = true,
+                             .timeline = true,
+                             .offload = OffloadOptions{.min_bytes = 7},
+                             .gather_units = [](const std::vector<at::Tensor>&) {},
+                             .keep_for_next_backward = true,
+                             .forms = {forms::one_bit()}};
+  const CheckpointOptions taken = checkpoint_wrapper(Scaler(3), "speed", options)->checkpointing().options();
+  EXPECT_EQ(taken.memory_budget.budget(true)->bytes(), 1 * MiB);
+  EXPECT_TRUE(taken.modelled_costs && taken.verify && taken.timeline && taken.keep_for_next_backward);
+  EXPECT_EQ(taken.offload->min_bytes, 7);
+  EXPECT_TRUE(taken.gather_units);
+  EXPECT_EQ(taken.forms.size(), 1);
+  const ScopeOptions given = internal::scope_options(taken);
+  EXPECT_EQ(given.memory_budget.budget(true)->bytes(), 1 * MiB);
+  EXPECT_TRUE(given.modelled_costs && given.verify && given.timeline && given.keep_for_next_backward);
+  EXPECT_EQ(given.offload->min_bytes, 7);
+  EXPECT_TRUE(given.gather_units);
+  EXPECT_EQ(given.forms.size(), 1);
+  EXPECT_EQ(checkpoint_wrapper(Scaler(3), options)->checkpointing().policy().name(), "no policy");
+}
+
+TEST_F(CheckpointedTest, TheOldNamespaceStillHasTheNames) {
+  static_assert(std::is_same_v<nn::Checkpointed<Scaler>, Checkpointed<Scaler>>);
+  static_assert(std::is_same_v<nn::CheckpointOptions, CheckpointOptions>);
+  nn::Checkpointed<torch::nn::Linear> linear(3, 3);
+  nn::checkpoint_wrapper(torch::nn::Linear(3, 3));
 }
 
 TEST_F(CheckpointedTest, ACloneIsTrainedIndependently) {

@@ -100,7 +100,7 @@ TEST_F(MixedFormsOnDeviceTest, APlanUsesTheHostPackingAndReplaysInOneStep) {
     std::shared_ptr<const Trace> trace;
     at::Tensor loss;
     {
-      PolicyScope scope(plan.policy(), {.memory_budget = budget});
+      PolicyScope scope(plan, {.memory_budget = budget});
       trace = scope.trace();
       loss = network(x_);
     }

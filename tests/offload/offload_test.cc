@@ -143,9 +143,9 @@ TORCH_MODULE(Twice);
 
 TEST_F(OffloadBytesTest, ACheckpointedModulesInputsLeave) {
   for (const bool offload : {false, true}) {
-    nn::CheckpointOptions options;
+    CheckpointOptions options;
     options.offload_inputs = offload;
-    options.scope.offload = all_sizes({.in_flight_bytes = 0});
+    options.offload = all_sizes({.in_flight_bytes = 0});
     auto module = checkpoint_wrapper(Twice(), "recompute_all", options);
     const at::Tensor y = module->forward(x_ * 2);
     trace_ = module->checkpointing().last_trace();

@@ -78,7 +78,7 @@ class PlannedCopiesTest : public OffloadTest {
     std::shared_ptr<const Trace> trace;
     at::Tensor y;
     {
-      PolicyScope scope(plan.policy(), {.memory_budget = budget});
+      PolicyScope scope(plan, {.memory_budget = budget});
       trace = scope.trace();
       y = network(x_).sum();
     }
@@ -91,9 +91,9 @@ class PlannedCopiesTest : public OffloadTest {
     EXPECT_EQ(budget.held_bytes(), 0);
   }
 
-  static std::string text_of(const Policy& plan) {
+  static std::string text_of(const Plan& plan) {
     const std::string path = ::testing::TempDir() + "planned_copies_test.json";
-    save_plan(plan, path);
+    plan.save(path);
     std::ostringstream text;
     text << std::ifstream(path).rdbuf();
     std::filesystem::remove(path);
@@ -183,7 +183,7 @@ TEST_F(PlannedCopiesTest, SlowCopiesGiveThePlanWithoutThem) {
   for (const int64_t part : {2, 3}) {
     const StepPlanner::Plan plan = slow.plan(all / part);
     EXPECT_EQ(use_of(plan.summary()).values, 0);
-    EXPECT_EQ(text_of(plan.policy()), text_of(without.plan(all / part).policy()));
+    EXPECT_EQ(text_of(plan), text_of(without.plan(all / part)));
   }
 }
 
@@ -199,7 +199,7 @@ TEST_F(PlannedCopiesTest, TheDeviceHoldsNoMoreThanThePlanSays) {
     fake_.reset_peaks();
     at::Tensor y;
     {
-      PolicyScope scope(plan.policy());
+      PolicyScope scope(plan);
       y = longer(x_);
     }
     // Beside what the region holds: the arguments and the result of an op, which the program has.
@@ -294,14 +294,14 @@ TEST_F(PlannedCopiesTest, APlanThatWasMadeOnMetaTensorsIsFollowedOnTheDevice) {
   const int64_t all = on_device.summarize([](const auto&) { return true; }).peak_bytes;
   const StepPlanner::Plan plan = on_meta.plan(all / 3);
   EXPECT_GT(use_of(plan.summary()).values, 0);
-  EXPECT_EQ(text_of(plan.policy()), text_of(on_device.plan(all / 3).policy()));
+  EXPECT_EQ(text_of(plan), text_of(on_device.plan(all / 3)));
   expect_kept_promises(&chain, plan);
 }
 
 TEST_F(PlannedCopiesTest, OnTheCpuAPlanThatCopiesWarnsOnceAndStaysWithinItsBytes) {
   StepPlanner planner = this->planner(copying(kFast));
   const int64_t all = planner.summarize([](const auto&) { return true; }).peak_bytes;
-  const Policy policy = planner.plan(all / 3).policy();
+  const Policy policy = planner.plan(all / 3);
   const at::Tensor x = sample({kSide, kSide});
   const at::Tensor expected = gradient_of_sum(chain(x).sum(), x);
   const auto warnings = warnings_of([&] {
@@ -329,8 +329,7 @@ TEST_F(PlannedCopiesTest, WithoutPinnedMemoryResultsStayOnTheDeviceAndTheErrorSa
   ASSERT_GT(use_of(plan.summary()).values, 0);
   fake_.finish();
   release_offload_memory();
-  const std::string error =
-      error_of([&] { step(&chain, plan.policy(), {.offload = OffloadOptions{.max_pinned_bytes = 0}}); });
+  const std::string error = error_of([&] { step(&chain, plan, {.offload = OffloadOptions{.max_pinned_bytes = 0}}); });
   EXPECT_THAT(error, HasSubstr("cannot be met"));
   EXPECT_THAT(error, HasSubstr("saved by decisions that a budget does not override"));
   expect_kept_promises(&chain, plan);
@@ -340,7 +339,7 @@ TEST_F(PlannedCopiesTest, AProgramThatLeavesThePlanWarnsOnceAndHasTheRightGradie
   const StepPlanner::Plan plan = planner(copying(kFast)).plan(kLength * kMatrix);
   const Network longer = [](const at::Tensor& x) { return chain(chain(x).sin()); };
   const auto warnings = warnings_of([&] {
-    for (int i = 0; i < 2; ++i) EXPECT_TRUE(same_bits(step(longer, plan.policy()).gradient, plain(longer)));
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(same_bits(step(longer, plan).gradient, plain(longer)));
   });
   ASSERT_EQ(warnings.size(), 1);
   EXPECT_THAT(warnings[0], HasSubstr("the program is not the one that was planned: op "));
@@ -349,7 +348,7 @@ TEST_F(PlannedCopiesTest, AProgramThatLeavesThePlanWarnsOnceAndHasTheRightGradie
 TEST_F(PlannedCopiesTest, APlanThatWasReadCopiesWhatTheOneThatWasWrittenDoes) {
   const StepPlanner::Plan plan = planner(copying(kFast)).plan(kLength * kMatrix);
   ASSERT_GT(use_of(plan.summary()).values, 0);
-  const std::string text = text_of(plan.policy());
+  const std::string text = text_of(plan);
   EXPECT_THAT(text, HasSubstr("\"ac2_plan\":5"));
   EXPECT_THAT(text, HasSubstr("\"copies\":{\"min_bytes\":0,\"in_flight_bytes\":"));
   const Plan again = plan_in(text);
@@ -359,7 +358,7 @@ TEST_F(PlannedCopiesTest, APlanThatWasReadCopiesWhatTheOneThatWasWrittenDoes) {
 }
 
 TEST_F(PlannedCopiesTest, APlanWithoutCopiesNamesNone) {
-  const std::string text = text_of(planner({.modelled_costs = true}).plan(kLength * kMatrix).policy());
+  const std::string text = text_of(planner({.modelled_costs = true}).plan(kLength * kMatrix));
   EXPECT_THAT(text, HasSubstr("\"ac2_plan\":5"));
   EXPECT_THAT(text, ::testing::Not(HasSubstr("copies")));
   EXPECT_EQ(text_of(plan_in(text)), text);

@@ -115,7 +115,7 @@ TEST_F(MixedFormsTest, APlanUsesSeveralFormsInOneStepWithinItsBytes) {
     const StepPlanner::Plan plan = planner.plan(all / part);
     most_forms = std::max(most_forms, plan.summary().uses.size());
     const MemoryBudget budget(plan.summary().peak_bytes, /*modelled_costs=*/true);
-    const Step followed = step(plan.policy(), {.memory_budget = budget});
+    const Step followed = step(plan, {.memory_budget = budget});
     EXPECT_TRUE(same_bits(followed.gradient, plain));
     EXPECT_EQ(followed.stats.recomputed_ops, plan.summary().replayed_ops);
     EXPECT_EQ(followed.stats.evicted_values, 0);
@@ -214,8 +214,8 @@ TEST_F(MixedFormsTest, AnOwnFormWithTheNameOfAReadyMadeOneIsNotWrittenToAFile) {
     at::Tensor unpack(const c10::IValue& packed) const override { return packed.toTensor(); }
   };
   StepPlanner planner([&] { forward(x_); }, {.modelled_costs = true, .forms = {std::make_shared<const Mine>()}});
-  const Policy plan = planner.smallest().policy();
-  expect_error([&] { save_plan(plan, ::testing::TempDir() + "mixed_forms_test.json"); },
+  const Plan plan = planner.smallest();
+  expect_error([&] { plan.save(::testing::TempDir() + "mixed_forms_test.json"); },
                {"has the name of a ready-made one, \"one bit\""});
 }
 
@@ -229,8 +229,8 @@ TEST_F(MixedFormsTest, ReadyMadeFormsAreFoundByTheirNames) {
   const StepPlanner::Plan plan = planner.smallest();
   ASSERT_FALSE(plan.summary().uses.empty());
   const std::string path = ::testing::TempDir() + "mixed_forms_test.json";
-  save_plan(plan.policy(), path);
-  const Step followed = step(load_plan(path), {});
+  plan.save(path);
+  const Step followed = step(Plan::load(path), {});
   EXPECT_EQ(followed.stats.recomputed_ops, plan.summary().replayed_ops);
   std::filesystem::remove(path);
 }

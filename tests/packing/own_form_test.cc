@@ -55,9 +55,9 @@ TEST_F(OwnFormTest, IsUsedByAPolicyABudgetAPlanAPlansFileAndTheReport) {
   const StepPlanner::Plan plan = planner.smallest();
   EXPECT_GT(use_of(plan.summary(), "as floats").values, 0);
   const std::string path = ::testing::TempDir() + "own_form_test.json";
-  save_plan(plan.policy(), path);
-  run(load_plan(path, {form}), {});
-  expect_error([&] { load_plan(path); }, {"the form \"as floats\", which this process does not have"});
+  plan.save(path);
+  run(Plan::load(path, {form}), {});
+  expect_error([&] { Plan::load(path); }, {"the form \"as floats\", which this process does not have"});
 }
 
 }  // namespace

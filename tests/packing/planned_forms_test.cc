@@ -78,7 +78,7 @@ class PlannedFormsTest : public CleanTest {
     std::shared_ptr<const Trace> trace;
     at::Tensor loss;
     {
-      PolicyScope scope(plan.policy(), {.memory_budget = budget});
+      PolicyScope scope(plan, {.memory_budget = budget});
       trace = scope.trace();
       loss = network(inputs_).sum();
     }
@@ -108,8 +108,8 @@ class PlannedFormsTest : public CleanTest {
   }
 
   static std::string path() { return ::testing::TempDir() + "planned_forms_test.json"; }
-  static std::string text_of(const Policy& plan) {
-    save_plan(plan, path());
+  static std::string text_of(const Plan& plan) {
+    plan.save(path());
     std::ostringstream text;
     text << std::ifstream(path()).rdbuf();
     return text.str();
@@ -186,7 +186,7 @@ TEST_F(PlannedFormsTest, OneByteLessThanThePlanSaysIsNotEnough) {
   bool fits = true;
   try {
     {
-      PolicyScope scope(plan.policy(), {.memory_budget = budget});
+      PolicyScope scope(plan, {.memory_budget = budget});
       trace = scope.trace();
       loss = products(inputs_).sum();
     }
@@ -228,7 +228,7 @@ TEST_F(PlannedFormsTest, AStepThatIsSoonComputedAgainHasThePlanWithoutForms) {
   for (const int64_t matrices : {12, 8, 6}) {
     const StepPlanner::Plan plan = with.plan(matrices * kMatrix);
     EXPECT_EQ(use_of(plan.summary()).values, 0);
-    EXPECT_EQ(text_of(plan.policy()), text_of(without.plan(matrices * kMatrix).policy()));
+    EXPECT_EQ(text_of(plan), text_of(without.plan(matrices * kMatrix)));
   }
 }
 
@@ -239,7 +239,7 @@ TEST_F(PlannedFormsTest, OnMetaTensorsAPlanHasTheBytesOfTheRealOne) {
   StepPlanner real = planner(packing(forms::quantized(8)));
   const StepPlanner::Plan plan = on_meta.plan(6 * kMatrix);
   EXPECT_GT(use_of(plan.summary()).values, 0);
-  EXPECT_EQ(text_of(plan.policy()), text_of(real.plan(6 * kMatrix).policy()));
+  EXPECT_EQ(text_of(plan), text_of(real.plan(6 * kMatrix)));
   follow(plan);
 }
 
@@ -252,7 +252,7 @@ TEST_F(PlannedFormsTest, ClocksWillDo) {
 TEST_F(PlannedFormsTest, APlanThatWasReadPacksWhatTheOneThatWasWrittenDoes) {
   const StepPlanner::Plan plan = planner(packing(forms::quantized(4, 7))).plan(6 * kMatrix);
   ASSERT_GT(use_of(plan.summary()).values, 0);
-  const std::string text = text_of(plan.policy());
+  const std::string text = text_of(plan);
   EXPECT_NE(text.find("\"ac2_plan\":5"), std::string::npos);
   EXPECT_NE(text.find("\"form\":\"quantized 4 bits, seed 7\""), std::string::npos);
   const Plan again = Plan::load(path());
@@ -262,8 +262,8 @@ TEST_F(PlannedFormsTest, APlanThatWasReadPacksWhatTheOneThatWasWrittenDoes) {
 }
 
 TEST_F(PlannedFormsTest, AFormOfFunctionsHasNoNameInAFile) {
-  const Policy plan = planner(packing(form_of(quarter()))).plan(6 * kMatrix).policy();
-  expect_error([&] { save_plan(plan, path()); },
+  const Plan plan = planner(packing(form_of(quarter()))).plan(6 * kMatrix);
+  expect_error([&] { plan.save(path()); },
                {"made of functions of the program's own, which has no name in a file", "forms::quantized"});
   EXPECT_FALSE(std::filesystem::exists(path()));
 }
@@ -282,7 +282,7 @@ TEST_F(PlannedFormsTest, AMustOfAScopeInsideIsNoConflict) {
   EXPECT_GT(use_of(plan.summary()).values, 0);
   at::Tensor loss;
   {
-    PolicyScope scope(plan.policy());
+    PolicyScope scope(plan);
     loss = network(inputs_).sum();
   }
   expect_same_bits(torch::autograd::grad({loss}, inputs_), plain(network), "gradients");
@@ -339,7 +339,7 @@ TEST_F(PlannedFormsTest, WhatIsChosenByNumbersIsNotChosenAgain) {
   ASSERT_GT(use_of(plan.summary()).values, 0);
   at::Tensor loss;
   {
-    const PolicyScope scope(plan.policy());
+    const PolicyScope scope(plan);
     loss = network(inputs_).sum();
   }
   const Tensors gradients = torch::autograd::grad({loss}, inputs_);

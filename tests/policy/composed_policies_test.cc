@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ac2/names.h"
+#include "ac2/plan.h"
 #include "ac2/policy_instance.h"
 #include "policies/policies.h"
 #include "tests/support/regions.h"
@@ -159,6 +160,19 @@ TEST_F(ComposedPoliciesTest, NamesAreResolvedAmongTheParts) {
   EXPECT_EQ(values_held(save_from_both_policies(recompute_these_names({"s"}), save_ops({"aten::cos"}))), 1);
   // Nobody knows what a callable said of the op, so the name changes nothing.
   EXPECT_EQ(values_held(save_from_both_policies(recompute_these_names({"s", "t"}), every_nth(1))), 2);
+}
+
+TEST_F(ComposedPoliciesTest, APlanIsNoPartOfAnotherPolicy) {
+  const at::Tensor x = sample({8, 8});
+  const Plan made = plan([&] { x.sin().cos().sum().backward(); }, "1MiB", {.modelled_costs = true});
+  const auto opening = [&](const Policy& policy) { return [policy] { PolicyScope scope(policy); }; };
+  for (const Policy& composed : {first_of({save_ops({"aten::mm"}), made}), save_from_both_policies(made, "speed"),
+                                 per_op_override(made, {{"aten::sin", CheckpointPolicy::MUST_SAVE}})}) {
+    expect_error(opening(composed), {"A plan was made a part of another policy", "Give it to a scope by itself"});
+  }
+  EXPECT_NO_THROW(opening(made)());
+  EXPECT_NO_THROW(opening(made.with_names([](const NamedTensor&) { return std::nullopt; }))());
+  EXPECT_NO_THROW(opening(made.named("mine"))());
 }
 
 }  // namespace

@@ -52,7 +52,4 @@ AutomaticSettings settings_of(const Variables& variables);
 
 BudgetSetting parse_budget(std::string_view text, std::string_view name);
 
-// "65536", "64MiB", "1.5 GiB": a positive number of bytes.
-int64_t parse_bytes(std::string_view text, std::string_view name);
-
 }  // namespace ac2::internal

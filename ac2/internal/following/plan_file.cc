@@ -67,23 +67,22 @@ void write_plan(const PlannedStep& plan, const std::string& path) {
                                type == std::filesystem::file_type::not_found ||
                                type == std::filesystem::file_type::none;  // an error, which opening it will name
   if (!may_be_replaced) {
-    cannot_write(path,
-                 absl::StrCat("it is ", kind_of(type), ". Give save_plan the path of a regular file, or of none."));
+    cannot_write(path, absl::StrCat("it is ", kind_of(type), ". Give save() the path of a regular file, or of none."));
   }
   std::string text = plan_to_json(plan).dump();
   text.pop_back();  // the bracket, which the seal has
   text += seal(text);
   const std::filesystem::path target = behind_links(path);
   if (std::filesystem::is_symlink(std::filesystem::symlink_status(target, unused))) {
-    cannot_write(path, "its symbolic links lead in a circle. Give save_plan the path of a file.");
+    cannot_write(path, "its symbolic links lead in a circle. Give save() the path of a file.");
   }
   PartFile part(target);
   if (!part.write(text)) {
-    cannot_write(
-        path, absl::StrCat(error_text(), ". Give save_plan a path in a directory that exists and may be written to."));
+    cannot_write(path,
+                 absl::StrCat(error_text(), ". Give save() a path in a directory that exists and may be written to."));
   }
   if (const std::error_code error = part.finish()) {
-    cannot_write(path, absl::StrCat(error.message(), ". Give save_plan the path of a file."));
+    cannot_write(path, absl::StrCat(error.message(), ". Give save() the path of a file."));
   }
 }
 
@@ -94,11 +93,12 @@ std::shared_ptr<const PlannedStep> read_plan(const std::string& path, const Form
   std::ostringstream text;
   const std::filesystem::file_status status = std::filesystem::status(path, unused);
   if (std::filesystem::is_directory(status)) {
-    problem = "it is a directory. Give load_plan a file that save_plan wrote.";
+    problem = "it is a directory. Give load() a file that a plan's save() wrote.";
   } else if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    problem = "it is a device, a pipe or a socket, which might never end. Give load_plan a file that save_plan wrote.";
+    problem =
+        "it is a device, a pipe or a socket, which might never end. Give load() a file that a plan's save() wrote.";
   } else if (file.open(path); !file) {
-    problem = absl::StrCat(error_text(), ". Give load_plan a file that save_plan wrote.");
+    problem = absl::StrCat(error_text(), ". Give load() a file that a plan's save() wrote.");
   } else {
     text << file.rdbuf();
   }
@@ -111,10 +111,10 @@ std::shared_ptr<const PlannedStep> read_plan(const std::string& path, const Form
       return plan_from_json(json, own);
     } catch (const nlohmann::json::parse_error& error) {
       // Its text has bytes of the file, which need not be text.
-      problem = absl::StrCat("it is damaged, or was not written by save_plan (it is no JSON at byte ", error.byte,
+      problem = absl::StrCat("it is damaged, or was not written by a plan's save() (it is no JSON at byte ", error.byte,
                              "). Plan again.");
     } catch (const nlohmann::json::exception& error) {
-      problem = absl::StrCat("it is damaged, or was not written by save_plan (", error.what(), "). Plan again.");
+      problem = absl::StrCat("it is damaged, or was not written by a plan's save() (", error.what(), "). Plan again.");
     } catch (const c10::Error& error) {
       problem = error.what_without_backtrace();
     }

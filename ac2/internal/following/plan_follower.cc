@@ -9,6 +9,7 @@
 #include "ac2/internal/libtorch/for_each_tensor.h"
 #include "ac2/internal/libtorch/tensor_bytes.h"
 #include "ac2/internal/libtorch/warn_in_op.h"
+#include "ac2/internal/policy_names/plan_policy.h"
 #include "ac2/policy_instance.h"
 
 namespace ac2::internal {
@@ -19,8 +20,6 @@ namespace {
 class PlanFollower {
  public:
   explicit PlanFollower(std::shared_ptr<const PlannedStep> plan) : plan_(std::move(plan)) {}
-
-  const std::shared_ptr<const PlannedStep>& plan() const { return plan_; }
 
   PolicyDecision operator()(const OpContext& op) {
     if (lost_) {
@@ -80,23 +79,13 @@ class PlanFollower {
 }  // namespace
 
 Policy follow(std::shared_ptr<const PlannedStep> plan) {
-  return policy_per_region([plan = std::move(plan)] {
+  return policy_of_plan(plan, [plan] {
     PolicyInstance instance;
     instance.fn = PlanFollower(plan);
     instance.may_drop_tensors = false;
-    instance.memory_budget = plan->bytes;
-    instance.modelled_costs = plan->costs == CostSource::kModelled;
-    instance.offload = plan->copies;
     instance.is_inexact = plan->is_inexact;
     return instance;
   });
-}
-
-std::shared_ptr<const PlannedStep> plan_of(const Policy& policy) {
-  const PolicyInstance instance = enter_policy(policy);
-  const auto* follower = instance.fn.target<PlanFollower>();
-  // A name policy says something of its own, which is not the plan's.
-  return follower != nullptr && !instance.by_name ? follower->plan() : nullptr;
 }
 
 }  // namespace ac2::internal

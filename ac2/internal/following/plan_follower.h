@@ -4,7 +4,7 @@
 //
 // Each region has its own way along the plan. A region that runs another op than the planned one, one whose results
 // have another size, or more ops than were planned has left the plan: all that it computes from then on is PREFER_SAVE,
-// under the budget of the plan, which the policy brings with it. The first region that does so warns.
+// under the budget of the plan. The first region that does so warns.
 //
 // A result that the plan packs is saved with the functions of the plan's form, or as a copy if the form does not take
 // it.
@@ -21,8 +21,5 @@
 namespace ac2::internal {
 
 Policy follow(std::shared_ptr<const PlannedStep> plan);
-
-// The plan that the policy follows; null for any other policy, one that is composed of a plan's among them.
-std::shared_ptr<const PlannedStep> plan_of(const Policy& policy);
 
 }  // namespace ac2::internal

@@ -94,16 +94,16 @@ int64_t whole_number(const ReadJson& json, const char* what, int64_t least, int6
 std::string name_of(const Form& form) {
   TORCH_CHECK(
       as_functions(form) == nullptr,
-      "save_plan was given a plan that packs results in a form made of functions of the program's own, which "
+      "save() was called of a plan that packs results in a form made of functions of the program's own, which "
       "has no name in a file. Plan with a form that has one (",
       spelled("forms::quantized(8), or a subclass of ac2::Form", "ac2.forms.quantized(8), or a subclass of ac2.Form"),
       "), or plan again in each job.");
   std::string name = form.name();
   const FormPtr ready_made = ready_made_form(name);
   TORCH_CHECK(ready_made == nullptr || typeid(*ready_made) == typeid(form),
-              "save_plan was given a plan with a form of the "
+              "save() was called of a plan with a form of the "
               "program's own that has the name of a ready-made one, \"",
-              name, "\", which load_plan would take in its place. Give the form another name.");
+              name, "\", which load() would take in its place. Give the form another name.");
   return name;
 }
 
@@ -111,10 +111,9 @@ std::string name_of(const Form& form) {
 FormPtr form_of(const std::string& name, const Forms& own) {
   const auto found = std::find_if(own.begin(), own.end(), [&](const FormPtr& form) { return form->name() == name; });
   FormPtr form = found != own.end() ? *found : ready_made_form(name);
-  TORCH_CHECK(
-      form, "it packs results in the form ", quoted(name),
-      ", which this process does not have. Give load_plan the form if it is the program's own, link the program "
-      "with //policies if it is one of ac2::forms, or plan again with this ac2.");
+  TORCH_CHECK(form, "it packs results in the form ", quoted(name),
+              ", which this process does not have. Give load() the form if it is the program's own, link the program "
+              "with //policies if it is one of ac2::forms, or plan again with this ac2.");
   return form;
 }
 

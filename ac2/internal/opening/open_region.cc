@@ -9,22 +9,23 @@
 #include <utility>
 #include <vector>
 
+#include "ac2/internal/budget/budget.h"
+#include "ac2/internal/following/planned_step.h"
 #include "ac2/internal/libtorch/managed_tensors.h"
 #include "ac2/internal/libtorch/out_of_memory.h"
 #include "ac2/internal/libtorch/set_data_watch.h"
 #include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/libtorch/tensor_meta.h"
 #include "ac2/internal/opening/region_observers.h"
+#include "ac2/internal/policy_names/plan_policy.h"
 #include "ac2/internal/record/held_arguments.h"
 #include "ac2/internal/record/interceptor.h"
 #include "ac2/internal/record/left_storage.h"
 #include "ac2/internal/record/write_watch.h"
-#include "ac2/internal/region/budget_access.h"
 #include "ac2/internal/region/engine.h"
 #include "ac2/internal/region/region.h"
 #include "ac2/internal/replay/saved_tensor_hook.h"
 #include "ac2/internal/report/shortage_note.h"
-#include "ac2/memory_budget.h"
 #include "ac2/policy_instance.h"
 
 namespace ac2::internal {
@@ -122,13 +123,13 @@ std::shared_ptr<ScopeState> open_region(Policy policy, OpeningOptions options) {
   set_out_of_memory_note([](const c10::Error& error, const FailedCall* call) {
     return shortage_note(error.what_without_backtrace(), call);
   });
-  PolicyInstance instance = enter_policy(policy);
-  if (const auto budget = BudgetOption(instance.memory_budget).budget(instance.modelled_costs)) {
-    region.plan_budget = BudgetAccess::budget(*budget);
-  }
+  PolicyInstance instance = enter_for_region(policy);
   region.is_inexact = instance.is_inexact;
-  if (instance.offload) {
-    region.offload = as_planned(*instance.offload, options.offload);
+  if (const std::shared_ptr<const PlannedStep>& plan = planned_step_of(policy)) {
+    region.plan_budget = std::make_shared<Budget>(plan->bytes, plan->costs);
+    if (plan->copies) {
+      region.offload = as_planned(*plan->copies, options.offload);
+    }
   }
   check_that_options_count(region);
   return ThreadRegions::here().open(std::move(instance), region);

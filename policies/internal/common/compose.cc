@@ -53,11 +53,6 @@ Policy compose(std::vector<Policy> policies, Fold fold) {
       entered->push_back(enter_policy(policy));
       composed.may_drop_tensors |= entered->back().may_drop_tensors;
       composed.is_inexact |= entered->back().is_inexact;
-      // The budget is that of the first policy that has one.
-      if (!composed.memory_budget) {
-        composed.memory_budget = entered->back().memory_budget;
-        composed.modelled_costs = entered->back().modelled_costs;
-      }
     }
     const std::shared_ptr<const Instances> instances = std::move(entered);
     const auto all = [&](auto is) { return std::all_of(instances->begin(), instances->end(), is); };

@@ -12,7 +12,7 @@
 #include "ac2/nn/internal/calls/default_arguments.h"
 #include "ac2/nn/internal/calls/forward_of.h"
 
-namespace ac2::nn {
+namespace ac2 {
 
 // A forward of M's without a single signature (an overload set or a template) is called through Base's. The second
 // parameter is there for the specialisations.
@@ -155,4 +155,4 @@ class Checkpointed<M, R(A, B, C, D, E, F, G, H)> : public internal::Checkpointed
   }
 };
 
-}  // namespace ac2::nn
+}  // namespace ac2

@@ -23,7 +23,7 @@
 #include "ac2/nn/internal/calls/default_arguments.h"
 #include "ac2/nn/internal/calls/forward_of.h"
 
-namespace ac2::nn {
+namespace ac2 {
 
 template <class M, class Forward>
 class Checkpointed;
@@ -176,4 +176,4 @@ template <class M>
 using CheckpointedCalls = typename CallsOf<M, ForwardOf<M>, HasOneForward<M>>::type;
 
 }  // namespace internal
-}  // namespace ac2::nn
+}  // namespace ac2

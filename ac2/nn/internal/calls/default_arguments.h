@@ -17,13 +17,13 @@
 
 #include "ac2/nn/internal/calls/forward_of.h"
 
-namespace ac2::nn::internal {
+namespace ac2::internal {
 struct ReadsDefaultArguments;
 }
 
 // AnyModuleHolder is what Module, and FORWARD_HAS_DEFAULT_ARGS in any module, let ask.
 template <>
-struct torch::nn::AnyModuleHolder<ac2::nn::internal::ReadsDefaultArguments> {
+struct torch::nn::AnyModuleHolder<ac2::internal::ReadsDefaultArguments> {
   // By position. A parameter that has no default gets a value of no meaning. Empty if none were declared.
   static std::vector<AnyValue> read(Module& module) {
     if (!module._forward_has_default_args()) return {};
@@ -32,7 +32,7 @@ struct torch::nn::AnyModuleHolder<ac2::nn::internal::ReadsDefaultArguments> {
   }
 };
 
-namespace ac2::nn::internal {
+namespace ac2::internal {
 
 template <class M>
 class DefaultArguments {
@@ -58,4 +58,4 @@ class DefaultArguments {
   static inline std::vector<torch::nn::AnyValue> values_;
 };
 
-}  // namespace ac2::nn::internal
+}  // namespace ac2::internal

@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace ac2::nn::internal {
+namespace ac2::internal {
 
 template <class Pointer>
 struct SignatureOf {
@@ -68,4 +68,4 @@ constexpr bool forward_takes_first(std::index_sequence<kIndices...>) {
 template <class M, class Args, size_t kCount>
 inline constexpr bool kForwardTakesFirst = forward_takes_first<M, Args>(std::make_index_sequence<kCount>());
 
-}  // namespace ac2::nn::internal
+}  // namespace ac2::internal

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace ac2::nn::internal {
+namespace ac2::internal {
 
 template <class T>
 concept TensorLike = std::is_convertible_v<const T&, const at::Tensor&>;
@@ -69,4 +69,4 @@ void for_each_tensor(const T& value, const Fn& fn) {
   }
 }
 
-}  // namespace ac2::nn::internal
+}  // namespace ac2::internal

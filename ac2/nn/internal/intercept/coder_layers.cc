@@ -9,7 +9,7 @@
 #include <typeinfo>
 #include <utility>
 
-namespace ac2::nn::internal {
+namespace ac2::internal {
 namespace {
 
 using torch::nn::AnyValue;
@@ -66,4 +66,4 @@ AnyValue forward_coder(torch::nn::Module& coder, std::vector<AnyValue>& argument
       [&all](auto& layer, const at::Tensor& x) { return layer.forward(x, all[1], all[2], all[3], all[4], all[5]); });
 }
 
-}  // namespace ac2::nn::internal
+}  // namespace ac2::internal

@@ -14,7 +14,7 @@
 
 #include "ac2/nn/checkpointing.h"
 
-namespace ac2::nn::internal {
+namespace ac2::internal {
 
 // The layers of exactly TransformerEncoder or TransformerDecoder; null for any other module.
 torch::nn::ModuleListImpl* coder_layers(torch::nn::Module& module);
@@ -23,4 +23,4 @@ torch::nn::ModuleListImpl* coder_layers(torch::nn::Module& module);
 torch::nn::AnyValue forward_coder(torch::nn::Module& coder, std::vector<torch::nn::AnyValue>& arguments,
                                   std::map<size_t, Checkpointing>& layers);
 
-}  // namespace ac2::nn::internal
+}  // namespace ac2::internal

@@ -6,7 +6,7 @@
 
 #include "ac2/nn/internal/intercept/coder_layers.h"
 
-namespace ac2::nn::internal {
+namespace ac2::internal {
 namespace {
 
 using torch::nn::AnyModule;
@@ -72,4 +72,4 @@ AnyValue InterceptedModule::forward_inside(Arguments& arguments) {
   return call_any(inner_, arguments, std::make_index_sequence<kMostArguments + 1>());
 }
 
-}  // namespace ac2::nn::internal
+}  // namespace ac2::internal

@@ -24,7 +24,7 @@
 
 #include "ac2/nn/checkpointing.h"
 
-namespace ac2::nn::internal {
+namespace ac2::internal {
 
 // By position among the coder's layers.
 using LayerCheckpointing = std::map<size_t, Checkpointing>;
@@ -54,14 +54,14 @@ class InterceptedModule : public torch::nn::Module {
   torch::nn::AnyModule inner_;
 };
 
-}  // namespace ac2::nn::internal
+}  // namespace ac2::internal
 
 // The holder inside of AnyModule. LibTorch's own takes a number of arguments fixed at compile time; this takes any
 // number.
 template <>
-struct torch::nn::AnyModuleHolder<ac2::nn::internal::InterceptedModule, std::vector<torch::nn::AnyValue>>
+struct torch::nn::AnyModuleHolder<ac2::internal::InterceptedModule, std::vector<torch::nn::AnyValue>>
     : public AnyModulePlaceholder {
-  using Intercepted = ac2::nn::internal::InterceptedModule;
+  using Intercepted = ac2::internal::InterceptedModule;
 
   explicit AnyModuleHolder(std::shared_ptr<Intercepted>&& intercepted)
       : AnyModulePlaceholder(typeid(Intercepted)), module(std::move(intercepted)) {}

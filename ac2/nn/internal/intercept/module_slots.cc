@@ -8,7 +8,7 @@
 
 #include "ac2/nn/internal/intercept/coder_layers.h"
 
-namespace ac2::nn::internal {
+namespace ac2::internal {
 namespace {
 
 using torch::nn::AnyModule;
@@ -74,4 +74,4 @@ Access access(const std::vector<Submodule>& all, size_t index) {
   return {};
 }
 
-}  // namespace ac2::nn::internal
+}  // namespace ac2::internal

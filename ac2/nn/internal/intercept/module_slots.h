@@ -10,7 +10,7 @@
 
 #include "ac2/nn/checkpointing.h"
 
-namespace ac2::nn::internal {
+namespace ac2::internal {
 
 // A submodule, the model itself first. `parent` is a position in the list that this is in, that of the model its own.
 struct Submodule {
@@ -37,4 +37,4 @@ struct Access {
 };
 Access access(const std::vector<Submodule>& all, size_t index);
 
-}  // namespace ac2::nn::internal
+}  // namespace ac2::internal

@@ -1,0 +1,16 @@
+// A number of bytes that a person has written: "65536", "64MiB", "1.5 GiB". Without LibTorch, because a program that
+// starts another one reads its options before there is any.
+//
+// Threads: any.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace ac2::internal {
+
+// Throws std::invalid_argument unless the text is a positive number of bytes below 2^63. The message begins with
+// `name`, which says whose text it is.
+int64_t parse_bytes(std::string_view text, std::string_view name);
+
+}  // namespace ac2::internal
