@@ -35,8 +35,8 @@ What the declarations do not say:
 - **MUST under a budget:** what a policy says MUST_SAVE of is never dropped, and counts. `save_ops`, `save_compute_intensive`, `speed` and
   `memory` say so of what they save. A budget without a policy may drop everything.
 - **What a budget counts** is `MemoryBudget.held_bytes()`. `TraceStats.saved_bytes` has the program's parameters and inputs besides.
-- **Bytes** as a text, in Python: a number with KiB, MiB, GiB or TiB, `"1.5GiB"`. In C++ `2 * ac2::GiB`, or `2_GiB` with `using namespace
-  ac2::literals`.
+- **Bytes** are a number, or a text: a number with KiB, MiB, GiB or TiB, `"1.5GiB"`. In C++ also `2 * ac2::GiB`, or `2_GiB` with `using
+  namespace ac2::literals`.
 - **Ops by name:** `"aten::add.Tensor"`; without an overload, `"aten::mm"`, all overloads. Python takes PyTorch's op objects too.
 - **Modules by pattern:** `*` is anything within one part of a name and `**` any number of parts, so that `"blocks.*"` is `blocks.0` and not
   `blocks.0.up`, which is `"blocks.*.up"` or `"**.up"`. Of the rules of `by_module` the first that matches counts.
@@ -48,6 +48,7 @@ What the declarations do not say:
 - **`ac2.checkpoint`** as a decorator needs parentheses: `@ac2.checkpoint()`.
 - **In one language only:** in Python `report`, `last_trace`, `managed_elsewhere`, `patch_torch_checkpoint`,
   `create_selective_checkpoint_contexts`; in C++ `find_checkpointing`, `ModuleSelector`, `Policy::with_names` and `Policy::factory`.
+- **`ac2/old_names.h`** has names of older programs, until 0.2: `ac2::nn::`, `save_plan`, `load_plan`.
 """
 
 

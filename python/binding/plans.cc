@@ -150,6 +150,8 @@ void add_planner(py::module_& module) {
       "A plan for a step, and what it comes to. A scope takes it in a policy's place, and its budget "
       "with it.")
       .def_property_readonly("summary", &Plan::summary)
+      .def_property_readonly(
+          "policy", [](py::object self) { return self; }, "The plan itself: an old name, which goes with 0.2.")
       .def(
           "save",
           [](const Plan& plan, const py::object& given) {

@@ -59,9 +59,11 @@ def test_a_summary_says_what_the_whole_step_peaks_at_where_that_is_measured():
     assert smallest.step_start_bytes + smallest.peak_bytes < smallest.step_peak_bytes < everything.step_peak_bytes
     assert f"step_peak_bytes={smallest.step_peak_bytes}, " in repr(smallest)
 
-    for unmeasured in (None, "meta", torch.device("meta")):
-        summary = ac2.StepPlanner(step, step_peak_on=unmeasured).smallest().summary
-        assert summary.step_peak_bytes is None and summary.step_start_bytes is None
+    summary = ac2.StepPlanner(step).smallest().summary
+    assert summary.step_peak_bytes is None and summary.step_start_bytes is None
+    for unmeasured in ("meta", torch.device("meta")):
+        with pytest.raises(RuntimeError, match="step_peak_on is meta, whose memory ac2 cannot measure"):
+            ac2.StepPlanner(step, step_peak_on=unmeasured)
     with pytest.raises(RuntimeError, match="abacus"):
         ac2.StepPlanner(step, step_peak_on="abacus")
 

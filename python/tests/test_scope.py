@@ -1004,3 +1004,34 @@ def test_an_unknown_policy_is_an_error_that_begins_with_the_nearest():
     with pytest.raises(ValueError, match='^"sped" is no policy: did you mean "speed"') as caught:
         ac2.PolicyScope("sped")
     assert "::" not in str(caught.value)
+
+
+class _Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(64, 256), torch.nn.Linear(256, 64)
+
+    def forward(self, x):
+        return x + self.second(torch.nn.functional.gelu(self.first(x)))
+
+
+def test_explain_goes_by_module_and_prints_a_policy_that_keeps_what_a_budget_kept():
+    model = torch.nn.ModuleDict({"layers": torch.nn.Sequential(*[_Block() for _ in range(4)])})
+    x = torch.randn(32, 64, requires_grad=True)
+
+    def forward(**options):
+        with ac2.PolicyScope(timeline=True, **options) as scope:
+            loss = model["layers"](x).sum()
+        loss.backward()
+        return scope.trace
+
+    text = ac2.explain(forward(memory_budget="180KiB", modelled_costs=True))
+    assert "By module, held when most was held:" in text
+    assert re.search(r"layers\.\*\.first \(4 modules\)", text), text
+    printed = re.search(r"A policy that keeps what the budget kept: (ac2\.policies\.by_module\(\{.*?\}\))\n  It saves (.*?) of the ", text, re.S)
+    assert printed, text
+    kept = forward(policy=eval(printed.group(1)))  # ready to paste
+    assert kept.stats().peak_bytes <= forward(policy="must_save_all").stats().peak_bytes
+    assert kept.stats().recomputed_ops > 0
+    # Without a budget there is nothing to keep as one did.
+    assert "A policy that keeps" not in ac2.explain(forward(policy="must_save_all"))

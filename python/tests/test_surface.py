@@ -17,7 +17,7 @@ def _struct(header, name):
     """The members of a struct of options as (type, name, default), in their order."""
     text = re.sub(r"//.*$", "", (_ROOT / header).read_text(), flags=re.M)
     body = re.search(rf"^struct {name} \{{(.*?)^\}};", text, re.M | re.S).group(1)
-    members = re.findall(r"^  ([\w:][\w:<>()&, ]*?) (\w+)\s*=\s*(.*?);$", body, re.M | re.S)
+    members = re.findall(r"^  ([\w:][\w:<>()&, ]*?) (\w+)\s*=\s*(.*?);[ \t]*$", body, re.M | re.S)
     assert members, f"{name} was not read from {header}"
     return members
 

@@ -11,6 +11,7 @@
 #include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/report/explain_budget.h"
 #include "ac2/internal/report/explain_held.h"
+#include "ac2/internal/report/explain_modules.h"
 #include "ac2/internal/report/explain_replays.h"
 #include "ac2/internal/report/holdings.h"
 #include "ac2/internal/report/units.h"
@@ -36,7 +37,9 @@ class Explanation {
         stats.evicted_values > 0 ? ", " + count_text(stats.evicted_values, "value") + " dropped for a budget" : "",
         stats.packed_values > 0 ? ", " + count_text(stats.packed_values, "value") + " packed for a budget" : "", "."));
     section(held_lines(log_, holdings_));
+    section(module_lines(log_, holdings_));
     section(budget_lines(log_));
+    section(keeping_policy_lines(log_));
     section(whole_lines(log_, holdings_));
     explain_decisions();
     explain_verified();

@@ -8,7 +8,9 @@
 
 #include "absl/strings/str_replace.h"
 #include "ac2/internal/report/budget_effects.h"
+#include "ac2/internal/report/holdings.h"
 #include "ac2/internal/report/long_replays.h"
+#include "ac2/internal/report/module_groups.h"
 #include "ac2/policy.h"
 
 namespace ac2::internal {
@@ -46,7 +48,8 @@ class RegionJson {
             {"replays", replays()},
             {"events", events()},
             {"backwards", backwards()},
-            {"long_replays", long_replays()}};
+            {"long_replays", long_replays()},
+            {"modules", modules()}};
   }
 
  private:
@@ -169,6 +172,14 @@ class RegionJson {
     Table table{.columns = {"value", "ops", "first"}};
     for (const LongReplay& replay : internal::long_replays(log_)) {
       table.rows.push_back({replay.value, replay.ops, replay.first});
+    }
+    return to_json(std::move(table));
+  }
+
+  Json modules() const {
+    Table table{.columns = {"pattern", "modules", "ops", "held_bytes", "replays"}};
+    for (const ModuleGroup& group : module_groups(log_, Holdings(log_))) {
+      table.rows.push_back({group.pattern, group.modules, group.ops, group.held_bytes, group.replays});
     }
     return to_json(std::move(table));
   }

@@ -40,6 +40,11 @@ const char* const kBody = R"html(</style>
 </div>
 <div class="scroll"><table><thead id="table-head"></thead><tbody id="table-body"></tbody></table></div>
 </section>
+<section id="modules" hidden>
+<h2>Modules</h2>
+<p class="note">By the modules whose parameters ops take; numbers in paths are one group. An op without parameters counts to the block around the last op that took one. Bytes of results are those held when most was held, or now.</p>
+<div class="scroll"><table><thead><tr><th>Modules</th><th class="number">How many</th><th class="number">Ops</th><th class="number">Held</th><th class="number">Replays</th></tr></thead><tbody id="modules-body"></tbody></table></div>
+</section>
 <section id="long" hidden>
 <h2>Replays that reach far back</h2>
 <p class="note" id="long-note"></p>
@@ -81,7 +86,7 @@ function unpack(table) {
 }
 const regions = data.regions.map((region, number) => {
   const r = {...region, number};
-  for (const name of ["scopes", "ops", "values", "replays", "events", "backwards", "long_replays", "limits", "effects"]) r[name] = unpack(region[name]);
+  for (const name of ["scopes", "ops", "values", "replays", "events", "backwards", "long_replays", "limits", "effects", "modules"]) r[name] = unpack(region[name]);
   for (const op of r.ops) { op.region = r; op.replayNs = 0; op.evictions = 0; }
   for (const event of r.events) if (event.change === "evict" && r.values[event.value].op >= 0) ++r.ops[r.values[event.value].op].evictions;
   for (const replay of r.replays) if (replay.op >= 0) r.ops[replay.op].replayNs += replay.end - replay.begin;
@@ -157,8 +162,8 @@ std::string report_page(const std::string& data) {
     page += part;
   }
   page += data;
-  for (const char* part :
-       {kScript, kReportCommon, kReportBudget, kReportMemory, kReportTable, kReportLongReplays, kReportGraph, kEnd}) {
+  for (const char* part : {kScript, kReportCommon, kReportBudget, kReportMemory, kReportTable, kReportModules,
+                           kReportLongReplays, kReportGraph, kEnd}) {
     page += part;
   }
   return page;

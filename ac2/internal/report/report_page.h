@@ -11,6 +11,7 @@ extern const char* const kReportCommon;  // the data, and what all sections use
 extern const char* const kReportBudget;  // functions that kReportMemory calls
 extern const char* const kReportMemory;
 extern const char* const kReportTable;
+extern const char* const kReportModules;
 extern const char* const kReportLongReplays;
 extern const char* const kReportGraph;
 
