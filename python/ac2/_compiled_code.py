@@ -13,6 +13,8 @@ its module is imported after that.
 """
 
 import functools
+import re
+import sys
 import warnings
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -32,10 +34,14 @@ def watch() -> None:
 def _wrap(module: Any) -> None:
     graph = module.CompiledFxGraph
     original = graph.__call__
+    if hasattr(graph, "post_compile"):
+        graph.post_compile = _noting_the_budget(graph.post_compile)
 
     @functools.wraps(original)
     def __call__(self: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        if _C.is_checkpoint_enabled() and not args and not kwargs and _can_be_an_op(self):
+        in_region = _C.is_checkpoint_enabled()
+        _look_for_numbers_drawn_anew(self, in_region)
+        if in_region and not args and not kwargs and _can_be_an_op(self):
             return _call_as_an_op(functools.partial(original, self), self, inputs)
         for position in _written(self):
             if isinstance(inputs[position], torch.Tensor):
@@ -151,6 +157,60 @@ def _laid_out(tensor: torch.Tensor, layout: _Layout) -> torch.Tensor:
         tensor = tensor.as_strided(layout.size, layout.stride, layout.offset)
         tensor = tensor.conj() if layout.is_conj else tensor
         return torch._neg_view(tensor) if layout.is_neg else tensor
+
+
+def _noting_the_budget(post_compile: Callable[..., Any]) -> Callable[..., Any]:
+    """What runs when code was compiled or has come out of a cache, of which the budget is a key."""
+
+    @functools.wraps(post_compile)
+    def noting(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self._ac2_budget = _budget()
+        return post_compile(self, *args, **kwargs)
+
+    return noting
+
+
+def _budget() -> float:
+    # No import: the module is there where code was compiled, and who has not imported it has not set it.
+    config = sys.modules.get("torch._functorch.config")
+    return float(getattr(config, "activation_memory_budget", 1.0))
+
+
+# What Inductor's code calls to draw, seeds for its kernels included: in Python, and with cpp_wrapper in C++. Not what a checkpoint
+# inside of the code calls, run_with_rng_state(..., torch.ops.aten.rand.default, ...), which draws the numbers of before.
+_DRAWERS = "rand|randn|randint|randperm|bernoulli|native_dropout|multinomial|normal|uniform|exponential|rrelu_with_noise"
+_DRAWS = re.compile(rf"\baten\.(?:{_DRAWERS})_?(?:_like)?(?:\.\w+)?\(|\baoti_torch_(?:cpu|cuda|xpu|mps)_(?:{_DRAWERS})\w*\(")
+
+
+def _draws(graph: Any) -> bool:
+    draws: Optional[bool] = getattr(graph, "_ac2_draws", None)
+    if draws is None:
+        draws = graph._ac2_draws = bool(_DRAWS.search(getattr(graph, "source_code", None) or ""))
+    return draws
+
+
+_in_regions = {"drawn under a budget": False}  # by the forward of code, ever
+
+
+def _look_for_numbers_drawn_anew(graph: Any, in_region: bool) -> None:
+    """Derivatives draw nothing themselves. One that does, where forward did under a budget below 1, draws forward's anew."""
+    if (getattr(graph, "fx_kwargs", None) or {}).get("is_backward"):
+        if _in_regions["drawn under a budget"] and _draws(graph):
+            _warn_of_numbers_drawn_anew()
+    elif in_region and min(getattr(graph, "_ac2_budget", 1.0), _budget()) < 1 and _draws(graph):
+        _in_regions["drawn under a budget"] = True
+
+
+@functools.cache
+def _warn_of_numbers_drawn_anew() -> None:
+    warnings.warn(
+        "A region of ac2 called code that torch.compile has compiled with torch._functorch.config.activation_memory_budget below 1, and "
+        "the derivative of that code draws random numbers: Inductor computes dropout and the like again there, with other numbers than "
+        "forward's (github.com/pytorch/pytorch/issues/190758). Its gradients are wrong, with a region and without. Leave "
+        "activation_memory_budget at 1 and give the region a policy or a memory_budget, or have nothing random in what is compiled. This "
+        "is said once.",
+        stacklevel=4,
+    )
 
 
 @functools.cache

@@ -1,13 +1,15 @@
 """Code that Inductor has compiled, in a region: one op, which policies and budgets decide of and a replay runs again."""
 
 import contextlib
+import warnings
 
 import pytest
 import torch
+import torch._functorch.config
 import torch._inductor.compile_fx  # noqa: F401  Here and not in a test, so that the collector leaves it out: conftest.py.
 
 import ac2
-from ac2 import CheckpointPolicy
+from ac2 import CheckpointPolicy, _compiled_code
 from support import same_bits
 
 WIDTH, ROWS = 16, 8
@@ -162,3 +164,49 @@ def test_complex_numbers_are_saved_as_compiled_code_saves_them(name):
         with ac2.PolicyScope(policy):
             y = call(z)
         assert same_bits(torch.autograd.grad(y.sum(), z)[0], expected[0]), policy
+
+
+def noisy(x, w):
+    return torch.nn.functional.dropout((x @ w).sin(), 0.5).sin() @ w
+
+
+def quiet(x, w):
+    return (x @ w).sin().exp() @ w
+
+
+def kept_by_a_checkpoint(x, w):
+    return torch.utils.checkpoint.checkpoint(noisy, x, w, use_reentrant=False)
+
+
+def warnings_of_steps(function, budget, region=POLICIES["recompute_all"], backward=None):
+    """What two steps of the function say that is compiled and called under the budget, with another one in backward."""
+    _compiled_code._warn_of_numbers_drawn_anew.cache_clear()
+    _compiled_code._in_regions["drawn under a budget"] = False
+    torch._dynamo.reset()
+    call, config = torch.compile(function), torch._functorch.config
+    x, w = torch.randn(ROWS, WIDTH, requires_grad=True), torch.randn(WIDTH, WIDTH, requires_grad=True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            with config.patch(activation_memory_budget=budget), region():
+                y = call(x, w)
+            with config.patch(activation_memory_budget=budget if backward is None else backward):
+                y.sum().backward()
+    return [str(warning.message) for warning in caught if "activation_memory_budget" in str(warning.message)]
+
+
+@pytest.mark.parametrize("budget", [0.0, 0.5])
+def test_a_region_around_code_whose_derivative_draws_anew_says_so_once(budget):
+    (text,) = warnings_of_steps(noisy, budget)
+    assert "pytorch/issues/190758" in text and "Leave activation_memory_budget at 1" in text
+
+
+def test_the_budget_counts_under_which_forward_was_compiled():
+    assert len(warnings_of_steps(noisy, 0.5, backward=1.0)) == 1
+
+
+def test_code_that_draws_nothing_anew_is_not_spoken_of():
+    assert warnings_of_steps(noisy, 1.0) == []
+    assert warnings_of_steps(quiet, 0.0) == []
+    assert warnings_of_steps(kept_by_a_checkpoint, 0.5) == []
+    assert warnings_of_steps(noisy, 0.5, region=in_plain) == []
