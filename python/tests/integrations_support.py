@@ -1,8 +1,8 @@
 """What the tests of ac2.integrations share: libraries or their stand-ins, a process group of one, a small model, and
 training that leaves what is compared.
 
-A library that is not installed is skipped. Of torchtitan, DeepSpeed and Megatron there are stand-ins
-(library_stand_ins.py). A test file imports the fixtures that it needs, and ``uninstalls`` always.
+A library that is not installed is skipped. Of torchtitan, torch_remat, TransformerEngine, DeepSpeed and Megatron there are
+stand-ins (library_stand_ins.py). A test file imports the fixtures that it needs, and ``uninstalls`` always.
 """
 
 import gc
@@ -26,8 +26,10 @@ REPLACED = {
     "lightning": ("lightning.fabric.strategies.fsdp", None, "_setup_activation_checkpointing"),
     "megatron": ("megatron.core.tensor_parallel.random", None, "checkpoint"),
     "timm": ("timm.models._manipulate", None, "checkpoint_seq"),
+    "torch_remat": ("torch_remat", None, "region"),
     "torchtitan": ("torchtitan.distributed.activation_checkpoint", None, "ptd_checkpoint_wrapper"),
     "torchtune": ("torchtune.training.memory", None, "apply_activation_checkpointing"),
+    "transformer_engine": ("transformer_engine.pytorch.distributed", None, "checkpoint"),
     "transformers": ("transformers.modeling_utils", "PreTrainedModel", "_set_gradient_checkpointing"),
     "trl": ("trl.models.activation_offloading", None, "get_act_offloading_ctx_manager"),
 }
@@ -35,7 +37,7 @@ PACKAGES = {"lightning": ("lightning", "pytorch_lightning", "lightning_fabric")}
 
 
 def integration(library: str) -> Any:
-    if library in ("deepspeed", "megatron", "torchtitan"):
+    if library in library_stand_ins.LIBRARIES:
         library_stand_ins.provide(library)
     else:
         pytest.importorskip(REPLACED[library][0], reason=f"{library} is not installed", exc_type=ImportError)

@@ -194,13 +194,83 @@ def _torchtitan() -> Dict[str, Dict[str, Any]]:
             contexts = torch_checkpoint.create_selective_checkpoint_contexts
             return self._wrap(module, context_fn=lambda: contexts(make_policy()))
 
+    class RegionAC(ActivationCheckpointing):
+        """Of pull requests 4497 and 4614, after their texts: a release that has it is not out."""
+
+        @dataclasses.dataclass(kw_only=True, slots=True)
+        class Config(ActivationCheckpointing.Config):
+            save_regions: list = dataclasses.field(default_factory=list)
+
+        def _wrap_block(self, module: torch.nn.Module, *, base_fqn: Any = None) -> torch.nn.Module:
+            provide("torch_remat")
+            remat = sys.modules["torch_remat"]
+            module.saved = self.config.save_regions
+            module.forward = remat.checkpoint(region_name=base_fqn, preserve_rng_state=False)(module.forward)
+            return module
+
     members = {
         "ptd_checkpoint_wrapper": ptd_checkpoint_wrapper,
         "ActivationCheckpointing": ActivationCheckpointing,
         "FullAC": FullAC,
         "SelectiveAC": SelectiveAC,
+        "RegionAC": RegionAC,
     }
     return {"torchtitan": {}, "torchtitan.distributed": {}, "torchtitan.distributed.activation_checkpoint": members}
 
 
-_STAND_INS = {"deepspeed": _deepspeed, "megatron": _megatron, "torchtitan": _torchtitan}
+def _torch_remat() -> Dict[str, Dict[str, Any]]:
+    """torch_remat 0.2.2: _api.py. A region with recompute=False is computed again here, too."""
+
+    def checkpoint(
+        *,
+        region_name: Any = None,
+        determinism_check: str = "none",
+        preserve_rng_state: bool = False,
+        saved_tensors_hooks: Any = None,
+        recompute_state_hooks: Any = (),
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        if preserve_rng_state:
+            raise NotImplementedError("torch_remat.checkpoint does not preserve torch's RNG state")
+
+        def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+            def checkpointed(*args: Any, **kwargs: Any) -> Any:
+                return torch_checkpoint.checkpoint(function, *args, use_reentrant=False, **kwargs)
+
+            return checkpointed
+
+        return decorate
+
+    def region(function: Callable[..., Any], name: str, *, recompute: bool) -> Callable[..., Any]:
+        if not name:
+            raise ValueError("region name must not be empty")
+        return function
+
+    members = {"checkpoint": checkpoint, "region": region, "recompute_needs_tensor": lambda *tensors: None}
+    return {"torch_remat": members, "torch_remat._api": members}
+
+
+def _transformer_engine() -> Dict[str, Dict[str, Any]]:
+    """TransformerEngine 2.20: pytorch/distributed.py. Of functions without its modules it makes PyTorch's checkpoint."""
+
+    def checkpoint(function: Any, *args: Any, **kwargs: Any) -> Any:
+        use_reentrant = kwargs.pop("use_reentrant", True)
+        for name in ("distribute_saved_activations", "tp_group", "get_rng_state_tracker"):
+            kwargs.pop(name, None)
+        return torch_checkpoint.checkpoint(function, *args, use_reentrant=use_reentrant, **kwargs)
+
+    members = {"checkpoint": checkpoint}
+    return {
+        "transformer_engine": {"__version__": "2.20"},
+        "transformer_engine.pytorch": members,
+        "transformer_engine.pytorch.distributed": members,
+    }
+
+
+_STAND_INS = {
+    "deepspeed": _deepspeed,
+    "megatron": _megatron,
+    "torch_remat": _torch_remat,
+    "torchtitan": _torchtitan,
+    "transformer_engine": _transformer_engine,
+}
+LIBRARIES = tuple(_STAND_INS)
