@@ -10,6 +10,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "ac2/internal/bytes/parse_bytes.h"
+
 namespace ac2::internal {
 namespace {
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "ac2/plan.h"
+#include "ac2/scope.h"
 #include "tests/support/regions.h"
 
 namespace ac2::test {
