@@ -11,6 +11,9 @@
 //   op_scopes.h             single calls decided otherwise
 //   in_chunks.h             one op that is too large, a few rows at a time
 //   linear_cross_entropy.h  the loss of a large vocabulary, likewise
+//   tiled_mlp.h             an MLP over many tokens, likewise
+//   query_chunked_attention.h
+//                           attention over many queries, likewise
 //   replayable.h            kernels of the program's as ops
 //   names.h                 names for values, which policies may look at
 //   expose.h                tensors to which code writes that no dispatcher sees
@@ -26,25 +29,27 @@
 
 // The headers, in the order in which they are read.
 // clang-format off
-#include "ac2/policy.h"                // IWYU pragma: export
-#include "ac2/form.h"                  // IWYU pragma: export
-#include "ac2/bytes.h"                 // IWYU pragma: export
-#include "ac2/memory_budget.h"         // IWYU pragma: export
-#include "ac2/budget_option.h"         // IWYU pragma: export
-#include "ac2/offload.h"               // IWYU pragma: export
-#include "ac2/scope.h"                 // IWYU pragma: export
-#include "ac2/op_scopes.h"             // IWYU pragma: export
-#include "ac2/in_chunks.h"             // IWYU pragma: export
-#include "ac2/linear_cross_entropy.h"  // IWYU pragma: export
-#include "ac2/replayable.h"            // IWYU pragma: export
-#include "ac2/names.h"                 // IWYU pragma: export
-#include "ac2/expose.h"                // IWYU pragma: export
-#include "ac2/current_decision.h"      // IWYU pragma: export
-#include "ac2/trace.h"                 // IWYU pragma: export
-#include "ac2/report.h"                // IWYU pragma: export
-#include "ac2/plan.h"                  // IWYU pragma: export
-#include "ac2/policy_instance.h"       // IWYU pragma: export
-#include "ac2/nn/nn.h"                 // IWYU pragma: export
-#include "ac2/version.h"               // IWYU pragma: export
-#include "ac2/old_names.h"             // IWYU pragma: export
+#include "ac2/policy.h"                   // IWYU pragma: export
+#include "ac2/form.h"                     // IWYU pragma: export
+#include "ac2/bytes.h"                    // IWYU pragma: export
+#include "ac2/memory_budget.h"            // IWYU pragma: export
+#include "ac2/budget_option.h"            // IWYU pragma: export
+#include "ac2/offload.h"                  // IWYU pragma: export
+#include "ac2/scope.h"                    // IWYU pragma: export
+#include "ac2/op_scopes.h"                // IWYU pragma: export
+#include "ac2/in_chunks.h"                // IWYU pragma: export
+#include "ac2/linear_cross_entropy.h"     // IWYU pragma: export
+#include "ac2/tiled_mlp.h"                // IWYU pragma: export
+#include "ac2/query_chunked_attention.h"  // IWYU pragma: export
+#include "ac2/replayable.h"               // IWYU pragma: export
+#include "ac2/names.h"                    // IWYU pragma: export
+#include "ac2/expose.h"                   // IWYU pragma: export
+#include "ac2/current_decision.h"         // IWYU pragma: export
+#include "ac2/trace.h"                    // IWYU pragma: export
+#include "ac2/report.h"                   // IWYU pragma: export
+#include "ac2/plan.h"                     // IWYU pragma: export
+#include "ac2/policy_instance.h"          // IWYU pragma: export
+#include "ac2/nn/nn.h"                    // IWYU pragma: export
+#include "ac2/version.h"                  // IWYU pragma: export
+#include "ac2/old_names.h"                // IWYU pragma: export
 // clang-format on

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "ac2/internal/libtorch/tensor_bytes.h"
+#include "ac2/internal/operators/row_watch.h"
 #include "ac2/policy.h"
 #include "ac2/scope.h"
 
@@ -53,9 +55,31 @@ void check_rows(const Tensors& tensors, int64_t dim) {
   }
 }
 
+// Of all chunks but a single one.
+int64_t least_rows(const ChunkOptions& options) {
+  return options.exact ? 2 : 1;
+}
+
+void check_exact(const Tensors& tensors, const ChunkOptions& options) {
+  if (!options.exact || options.chunks.value_or(2) == 1 || tensors[0].size(options.dim) < 2 * least_rows(options)) {
+    return;
+  }
+  TORCH_CHECK(options.reduce.empty(), "in_chunks with exact: reduce is \"", options.reduce,
+              "\", and a sum over chunks is added up in another order than that of one call. Concatenate the results, "
+              "and add them up after the call, or leave out exact.");
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      TORCH_CHECK(!tensors[i].requires_grad() || !tensors[i].is_same(tensors[j]), "in_chunks with exact: tensors ", j,
+                  " and ", i,
+                  " are the same, whose gradient may be added up in another order than that of one call. "
+                  "Give it once.");
+    }
+  }
+}
+
 // Sizes that differ by one at most.
-std::vector<int64_t> even_sizes(int64_t rows, int64_t chunks) {
-  std::vector<int64_t> sizes(std::clamp<int64_t>(chunks, 1, std::max<int64_t>(rows, 1)));
+std::vector<int64_t> even_sizes(int64_t rows, int64_t chunks, int64_t least) {
+  std::vector<int64_t> sizes(std::clamp<int64_t>(chunks, 1, std::max<int64_t>(rows / least, 1)));
   const auto count = static_cast<int64_t>(sizes.size());
   for (int64_t i = 0; i < count; ++i) {
     sizes[i] = rows / count + (i < rows % count ? 1 : 0);
@@ -152,41 +176,51 @@ Policy recomputing() {
 void check_chunks(const Tensors& tensors, const ChunkOptions& options) {
   check_options(tensors, options);
   check_rows(tensors, options.dim);
+  check_exact(tensors, options);
 }
 
 Tensors in_chunks(const ChunkFunction& fn, const Tensors& tensors, const ChunkOptions& options) {
   check_chunks(tensors, options);
-  const int64_t rows = tensors[0].size(options.dim);
+  const int64_t rows = tensors[0].size(options.dim), least = least_rows(options);
   Results results(options, rows);
   const auto run = [&](const Tensors& slices, Policy policy) {
     Tensors of_chunk;
     {
       const PolicyScope scope(std::move(policy));
+      std::optional<RowWatch> watch;
+      if (options.exact && slices[0].size(options.dim) < rows) {
+        watch.emplace(slices, options.dim);
+      }
       of_chunk = fn(slices);
+      if (watch) {
+        watch->check(of_chunk, options.dim);
+      }
     }
     results.add(std::move(of_chunk), slices[0].size(options.dim));
   };
   Tensors rest = tensors;
   int64_t rows_left = rows, chunks = options.chunks.value_or(1);
   if (options.bytes) {
-    const int64_t first = std::max<int64_t>(rows / kMeasuredShare, 1);
-    std::vector<Tensors> parts = cut(tensors, {std::min(first, rows), std::max<int64_t>(rows - first, 0)}, options.dim);
+    const int64_t measured = std::max<int64_t>(rows / kMeasuredShare, least);
+    const int64_t first = rows - measured < least ? rows : measured;
+    std::vector<Tensors> parts = cut(tensors, {first, rows - first}, options.dim);
     int64_t made = 0;
     run(parts[0], Policy([&made](const OpContext& op) {
                     made += made_by(op);
                     return CheckpointPolicy::PREFER_RECOMPUTE;
                   }).named("in_chunks"));
-    rows_left -= std::min(first, rows);
+    rows_left -= first;
     if (rows_left == 0) {
       return results.take();
     }
     const double rows_that_fit = static_cast<double>(*options.bytes) / static_cast<double>(std::max<int64_t>(made, 1)) *
                                  static_cast<double>(first);
-    const auto size = static_cast<int64_t>(std::clamp(rows_that_fit, 1.0, static_cast<double>(rows_left)));
+    const auto size =
+        static_cast<int64_t>(std::clamp(rows_that_fit, static_cast<double>(least), static_cast<double>(rows_left)));
     chunks = (rows_left + size - 1) / size;
     rest = std::move(parts[1]);
   }
-  for (const Tensors& slices : cut(rest, even_sizes(rows_left, chunks), options.dim)) {
+  for (const Tensors& slices : cut(rest, even_sizes(rows_left, chunks, least), options.dim)) {
     run(slices, recomputing());
   }
   return results.take();

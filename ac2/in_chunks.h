@@ -18,11 +18,13 @@
 // memory budget a chunk's results are the first to go, when there is no room, and not before.
 //
 // Bits: concatenated results and the gradients of the tensors that are cut have the bits of one call wherever the
-// function's ops compute each row by itself, with the same numbers however many rows they get. That holds for
-// elementwise ops, and for norms and softmax over other dimensions. A product of matrices may add in another order for
-// another number of rows. What is added up over chunks, the gradients of weights and "sum" and "mean", differs from one
-// call by the order of additions; sums are kept in the type of what is added. Ops that draw random numbers draw chunk
-// by chunk.
+// function's ops compute each row by itself, with the same numbers however many rows they get. That holds for most
+// elementwise ops, and for layer norm and softmax over the last dimension. sigmoid, silu, gelu and some others may
+// differ in the last bit on the CPU, where kernels compute the ends of stretches of memory by other code; which end
+// where depends on the number of rows. A product of matrices may add in another order for another number of rows. What
+// is added up over chunks, the gradients of weights and "sum" and "mean", differs from one call by the order of
+// additions; sums are kept in the type of what is added. Ops that draw random numbers draw chunk by chunk. With `exact`
+// all of these are errors.
 //
 // Threads: as PolicyScope.
 #pragma once
@@ -53,6 +55,13 @@ struct ChunkOptions {
   // weighted by their number; or the function returns two results, a sum and a count of what was added, and the one
   // result is the sum of the sums by the sum of the counts (a cross entropy that ignores some targets).
   std::string reduce = "";
+  // What might not have the bits of one call is an error, after the first chunk at the latest. It names the op, or what
+  // is a sum over chunks: `reduce`, and gradients of tensors that are not cut. Ops are taken to be exact that are in
+  // the list of ac2/internal/operators/row_ops.cc, where others have been compared and left out; an op that is not
+  // there is refused, and so is a torch::autograd::Function. Each chunk has two rows at least, because ops on one row
+  // may add in another order. Not seen are kernels that take raw pointers, and numbers that the function reads from
+  // sizes.
+  bool exact = false;
 };
 
 namespace internal {

@@ -43,6 +43,7 @@ What the declarations do not say:
 - **`replayable`:** a name has letters, digits and underscores. Its op is `replayable::NAME`, has no derivative unless it
   is made of a `torch.autograd.Function`, and belongs into the forward of one otherwise.
 - **`in_chunks`** needs one of `chunks` and `bytes`. `reduce` is `"sum"`, `"mean"` or nothing: results are concatenated.
+- **`query_chunked_attention`** takes in Python the arguments of `F.scaled_dot_product_attention`, and in C++ the same as options.
 - **`checkpoint_wrapper` and `apply_checkpointing`** take as options, in Python, all of `PolicyScope` by name, `off_in_eval` and
   `off_under_no_grad`. `keep_output` and `offload_inputs` are C++'s alone.
 - **`ac2.checkpoint`** as a decorator needs parentheses: `@ac2.checkpoint()`.

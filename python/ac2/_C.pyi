@@ -154,8 +154,28 @@ class Plan(Policy):
     def save(self, path: Union[str, "os.PathLike[str]"]) -> None: ...
 
 def in_chunks(
-    fn: Callable[..., Any], tensors: List[torch.Tensor], dim: int, chunks: Optional[int], bytes: Optional[int], reduce: str
+    fn: Callable[..., Any],
+    tensors: List[torch.Tensor],
+    dim: int,
+    chunks: Optional[int],
+    bytes: Optional[int],
+    reduce: str,
+    exact: bool,
 ) -> Any: ...
+
+def tiled_mlp(mlp: Callable[[torch.Tensor], torch.Tensor], hidden: torch.Tensor, chunks: Optional[int]) -> torch.Tensor: ...
+
+def query_chunked_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: Optional[torch.Tensor],
+    dropout_p: float,
+    is_causal: bool,
+    scale: Optional[float],
+    enable_gqa: bool,
+    chunks: Optional[int],
+) -> torch.Tensor: ...
 
 def linear_cross_entropy(
     input: torch.Tensor,

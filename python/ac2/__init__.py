@@ -48,7 +48,7 @@ if not _is_launching:
         checkpoint_sequential,
         create_selective_checkpoint_contexts,
     )
-    from ac2._chunks import in_chunks, linear_cross_entropy
+    from ac2._chunks import in_chunks, linear_cross_entropy, query_chunked_attention, tiled_mlp
     from ac2._form import Form
     from ac2._modules import apply_checkpointing, checkpoint_wrapper, last_trace, remove_checkpointing
     from ac2._notebook import load_ipython_extension, unload_ipython_extension
@@ -123,12 +123,14 @@ __all__ = [
     "patch_torch_checkpoint",
     "plan",
     "policies",
+    "query_chunked_attention",
     "release_offload_memory",
     "remove_checkpointing",
     "replayable",
     "report",
     "sqrt_segments",
     "tag_with_policy",
+    "tiled_mlp",
     "to_chrome_trace",
     "to_dot",
     "unload_ipython_extension",

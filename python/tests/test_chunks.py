@@ -58,6 +58,32 @@ def test_a_cross_entropy_that_ignores_targets_has_its_mean():
         torch.testing.assert_close(found, expected)
 
 
+# docs/guide.md says these bounds. `further`: how much further from the sums in double those of the chunks may be.
+@pytest.mark.parametrize("dtype, bound, further", [(torch.float32, 4e-7, 1.25), (torch.bfloat16, 0.02, 2)])
+@pytest.mark.parametrize("chunks", [4, 16, 64])
+def test_sums_over_chunks_are_within_a_few_roundings_of_plain_ones(dtype, bound, further, chunks):
+    def distance(a, b):
+        return ((a - b).norm() / b.norm()).item()
+
+    for seed in range(3):
+        torch.manual_seed(seed)
+        numbers = torch.randn(1024, 64).to(dtype), torch.randn(WORDS, 64).to(dtype)
+        target = torch.randint(WORDS, (1024,))
+
+        def found(dtype, chunks):
+            hidden, words = (tensor.to(dtype).requires_grad_() for tensor in numbers)
+
+            def loss_of(hidden, target):
+                return F.cross_entropy(hidden @ words.T, target, reduction="sum")
+
+            loss = ac2.in_chunks(loss_of, hidden, target, chunks=chunks, reduce="sum")
+            return loss.detach().double(), torch.autograd.grad(loss, words)[0].double()
+
+        exact, plain, ours = found(torch.float64, 1), found(dtype, 1), found(dtype, chunks)
+        assert all(distance(mine, its) <= bound for mine, its in zip(ours, plain))
+        assert distance(ours[1], exact[1]) <= further * distance(plain[1], exact[1])
+
+
 def test_a_tuple_comes_back_as_a_tuple():
     x = leaf(ROWS, COLUMNS)
     both = ac2.in_chunks(lambda x: (x.sin(), x.cos()), x, chunks=3)
@@ -114,3 +140,47 @@ def test_wrong_use_of_linear_cross_entropy_is_an_error_that_says_what_was_expect
     ]:
         with pytest.raises(kind, match=match):
             call()
+
+
+@pytest.mark.parametrize("chunks", [None, 1, 5])
+def test_a_tiled_mlp_is_plain_but_for_the_order_of_additions(chunks):
+    mlp = torch.nn.Sequential(torch.nn.Linear(COLUMNS, WORDS), torch.nn.GELU(), torch.nn.Linear(WORDS, 3))
+    x = leaf(2, 100, COLUMNS)
+    y, plain = ac2.tiled_mlp(mlp, x, chunks=chunks), mlp(x)
+    torch.testing.assert_close(y, plain)
+    leaves = (x, *mlp.parameters())
+    for found, expected in zip(torch.autograd.grad(y.sum(), leaves), torch.autograd.grad(plain.sum(), leaves)):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("given", [{}, {"is_causal": True}, {"mask": True}, {"scale": 0.3, "enable_gqa": True}])
+def test_attention_over_queries_is_plain_but_for_the_order_of_additions(given):
+    query, key, value = leaf(2, 4, 70, 8), leaf(2, 4, 70, 8), leaf(2, 4, 70, 8)
+    if given.get("enable_gqa"):
+        key, value = leaf(2, 2, 70, 8), leaf(2, 2, 70, 8)
+    leaves = [query, key, value]
+    if given.pop("mask", False):
+        leaves.append(leaf(4, 70, 70))
+        given["attn_mask"] = leaves[3]
+    y = ac2.query_chunked_attention(query, key, value, **given, chunks=4)
+    plain = F.scaled_dot_product_attention(query, key, value, **given)
+    torch.testing.assert_close(y, plain)
+    for found, expected in zip(torch.autograd.grad(y.sum(), leaves), torch.autograd.grad(plain.sum(), leaves)):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_wrong_use_of_the_ready_ones_is_an_error_that_says_what_was_expected():
+    x = torch.ones(2, 8, 4)
+    for kind, match, call in [
+        (TypeError, "expected a function of tokens", lambda: ac2.tiled_mlp(3, x)),
+        (TypeError, "hidden is 3; expected a tensor", lambda: ac2.tiled_mlp(torch.sin, 3)),
+        (TypeError, "chunks is 1.5", lambda: ac2.tiled_mlp(torch.sin, x, chunks=1.5)),
+        (TypeError, "the function returned 3", lambda: ac2.tiled_mlp(lambda x: 3, x)),
+        (RuntimeError, "whose first dimension is the tokens", lambda: ac2.tiled_mlp(lambda x: x.t(), x)),
+        (ZeroDivisionError, "", lambda: ac2.tiled_mlp(lambda x: 1 // 0, x)),
+        (TypeError, "key is None; expected a tensor", lambda: ac2.query_chunked_attention(x, None, x)),
+        (RuntimeError, "both is_causal and attn_mask", lambda: ac2.query_chunked_attention(x, x, x, x[0, :1, :1], is_causal=True)),
+    ]:
+        with pytest.raises(kind, match=match):
+            call()
+    assert ac2.live_node_count() == 0 and not ac2.is_checkpoint_enabled()
