@@ -27,6 +27,8 @@ namespace ac2 {
 // also says what each policy decided and for how many ops, what was recomputed and for whom, and what recomputing the
 // largest saved values would save and cost. Names are those of name_tensor(), and in Python those of the modules whose
 // parameters ops take.
+// One op is named whose result, with what surrounds it, is more than all else that the region held, if it could run a
+// few rows at a time; with the number of chunks for in_chunks().
 // If nothing is held now, the text is about the moment when most was held. With a timeline costs are times of forward,
 // without one they are numbers of ops. Bytes are of whole storages.
 std::string explain(const Trace& trace);

@@ -21,7 +21,8 @@ def _trace(trace: Any, function: str) -> "_C.Trace":
 
 def explain(trace: "_C.Trace") -> str:
     """At most about 60 lines: what the region holds, where in the model, why, for whom, and what was recomputed. Under a
-    memory budget also how much of it counts, and what was dropped, when and at what cost.
+    memory budget also how much of it counts, and what was dropped, when and at what cost. An op is named whose result, with
+    what surrounds it, is more than all else that the region held, if it could run a few rows at a time (in_chunks).
 
     With ``PolicyScope(timeline=True)`` costs are times of forward; without, they are numbers of ops.
     """

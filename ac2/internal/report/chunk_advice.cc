@@ -28,15 +28,19 @@ constexpr ByRows kByRows[] = {{"aten::mm", 0},          {"aten::addmm", 1},     
                               {"aten::baddbmm", 1},     {"aten::linear", 0},      {"aten::matmul", 0},
                               {"aten::convolution", 0}, {"aten::_softmax", 0, 1}, {"aten::_log_softmax", 0, 1}};
 
+const ByRows* find_by_rows(std::string_view op) {
+  const auto* const found =
+      std::find_if(std::begin(kByRows), std::end(kByRows), [&](const ByRows& by_rows) { return by_rows.op == op; });
+  return found == std::end(kByRows) ? nullptr : found;
+}
+
 // The logits, their logarithms and the gradient of both are there at once in backward.
 constexpr int64_t kAtOnce = 3;
 
 // The tensor whose rows are computed apart; undefined if there is none, or rows may be mixed.
 at::Tensor cut_by_rows(const FailedCall& call) {
-  const auto* const found = std::find_if(std::begin(kByRows), std::end(kByRows),
-                                         [&](const ByRows& by_rows) { return by_rows.op == call.op; });
-  if (found == std::end(kByRows) || found->argument >= call.arguments.size() ||
-      !call.arguments[found->argument].isTensor()) {
+  const ByRows* const found = find_by_rows(call.op);
+  if (found == nullptr || found->argument >= call.arguments.size() || !call.arguments[found->argument].isTensor()) {
     return {};
   }
   at::Tensor tensor = call.arguments[found->argument].toTensor();
@@ -68,10 +72,18 @@ std::string chunk_advice(const FailedCall& call, int64_t asked) {
   }
   const int64_t needed = tensor.is_cpu() ? kAtOnce * asked / std::max<int64_t>(room_on_cpu(), 1) + 1 : 2;
   const int64_t chunks = std::clamp<int64_t>(needed, 2, rows);
+  return chunk_sentence(chunks, "it would ask for ", asked / chunks);
+}
+
+std::string chunk_sentence(int64_t chunks, const char* then, int64_t bytes) {
   return absl::StrCat("Each row of its result is computed by itself: in ", chunks, " chunks of rows, by ",
-                      spelled("ac2::in_chunks", "ac2.in_chunks"),
-                      " around this op and those after it, it would ask for ", bytes_text(asked / chunks),
-                      " at a time.");
+                      spelled("ac2::in_chunks", "ac2.in_chunks"), " around this op and those after it, ", then,
+                      bytes_text(bytes), " at a time.");
+}
+
+bool is_product_by_rows(std::string_view op) {
+  const ByRows* const found = find_by_rows(op.substr(0, op.find('.')));
+  return found != nullptr && found->mixes_along == ByRows::kNothing;
 }
 
 }  // namespace ac2::internal

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "ac2/internal/libtorch/out_of_memory.h"
 
@@ -14,5 +15,11 @@ namespace ac2::internal {
 // theirs are the largest results of most models; it is empty for all other ops, and for those of one row. `asked` is
 // how many bytes the op asked for. On accelerators, which do not say what they have left, the number is 2.
 std::string chunk_advice(const FailedCall& call, int64_t asked);
+
+// The same words for others. `then` goes before the bytes: "it would ask for ".
+std::string chunk_sentence(int64_t chunks, const char* then, int64_t bytes);
+// A matrix product or a convolution, "aten::mm" or "aten::linear.out": of its first argument, or the second of addmm
+// and baddbmm, each row makes a row of the result.
+bool is_product_by_rows(std::string_view op);
 
 }  // namespace ac2::internal

@@ -14,6 +14,7 @@
 #include "ac2/internal/report/explain_modules.h"
 #include "ac2/internal/report/explain_replays.h"
 #include "ac2/internal/report/holdings.h"
+#include "ac2/internal/report/large_op.h"
 #include "ac2/internal/report/units.h"
 #include "ac2/policy.h"
 
@@ -38,6 +39,7 @@ class Explanation {
         stats.packed_values > 0 ? ", " + count_text(stats.packed_values, "value") + " packed for a budget" : "", "."));
     section(held_lines(log_, holdings_));
     section(module_lines(log_, holdings_));
+    section(large_op_lines(log_));
     section(budget_lines(log_));
     section(keeping_policy_lines(log_));
     section(whole_lines(log_, holdings_));
