@@ -7,14 +7,16 @@ and said at the end, by the runtime (ac2/internal/automatic/process_record.h), a
 
 import multiprocessing
 import os
+import sys
 import threading
 import warnings
-from typing import List, Optional, Set
+from typing import Any, List, Optional, Set
 
 import torch
 
 from ac2 import _C, _holdings, _out_of_memory, _start
 from ac2._budgets import note_memory_fraction
+from ac2._compiled import when_imported
 from ac2._form import Form
 from ac2._policy import as_policy
 from ac2._scope import PolicyScope, _warn_of_ops, watch_python
@@ -26,6 +28,7 @@ _open: Set["_C.Scope"] = set()
 _of_parent: List["_C.Scope"] = []  # of threads that a fork has left behind: these scopes are never closed
 _record: Optional["_C.ProcessRecord"] = None
 _made_forms: Optional[List[Form]] = None
+_chunks_losses = False  # AC2_CHUNKED_LOSS was seen to
 _ended_in: Optional[int] = None  # the id of the process that has said its last
 
 
@@ -67,11 +70,41 @@ def _forms(text: str) -> List[Form]:
         raise SystemExit(2) from None
 
 
+def _chunk_losses() -> None:
+    """Of models of transformers, once that is imported."""
+    global _chunks_losses
+    chunked_loss = os.environ.get(_start.CHUNKED_LOSS, "").strip()
+    with _lock:
+        if _chunks_losses or not chunked_loss:
+            return
+        _chunks_losses = True
+
+    def install(_: Any) -> None:
+        from ac2.integrations import transformers
+
+        transformers.install(chunked_loss=chunked_loss)
+
+    when_imported("transformers", install)
+
+
+def _words_about_losses() -> str:
+    """Empty where losses were computed in chunks, or were not to be."""
+    if not _chunks_losses:
+        return ""
+    integration = sys.modules.get("ac2.integrations.transformers")
+    if integration is None:
+        return "ac2: --chunked-loss did nothing: the program did not import transformers.\n"
+    if not integration.has_chunked_losses():
+        return "ac2: --chunked-loss did nothing: no causal language model of transformers enabled gradient checkpointing.\n"
+    return ""
+
+
 def open_here() -> None:
     """Opens the region of this thread, if it has none."""
     if getattr(_local, "scope", None) is not None:
         return
     watch_python()
+    _chunk_losses()
     note_memory_fraction()
     record = _the_record()
     options = PolicyScope(
@@ -179,5 +212,7 @@ def end() -> None:
         if multiprocessing.parent_process() is not None:  # not known when a spawned process begins
             _record.note_child()
         words = _record.end()
+        if os.environ.get(_start.QUIET) != "1" and multiprocessing.parent_process() is None:
+            words += _words_about_losses()
         if words:
             _start.say(words)

@@ -23,12 +23,20 @@ cheapest to compute again is dropped, and the program goes on. The program needs
 program; all that follows is the program's."""
 
 _EPILOG = """The same by environment, for programs that start others (torchrun, accelerate launch, Slurm): AC2_MEMORY_BUDGET,
-AC2_POLICY, AC2_FORMS, AC2_REPORT, AC2_VERIFY=1, AC2_QUIET=1. An option wins over its variable."""
+AC2_POLICY, AC2_FORMS, AC2_CHUNKED_LOSS, AC2_REPORT, AC2_VERIFY=1, AC2_QUIET=1. An option wins over its variable."""
 
 
 def _budget(text: str) -> str:
     try:
         _start.check_budget(text, "the budget")
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def _chunked_loss(text: str) -> str:
+    try:
+        _start.check_chunked_loss(text, "the loss's chunk")
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     return text
@@ -60,13 +68,20 @@ def _parser() -> argparse.ArgumentParser:
         help="ways in which the budget may hold values besides computing them again: one_bit, file:FOLDER, quantized:8, "
         "narrow:bfloat16, host_memory, with commas between them",
     )
+    parser.add_argument(
+        "--chunked-loss",
+        type=_chunked_loss,
+        metavar="BYTES",
+        help="auto, or the bytes of a chunk, such as 256MiB: causal language models of transformers that enable gradient "
+        "checkpointing compute their logits and their loss a few tokens at a time; sums are added up in another order",
+    )
     parser.add_argument("--report", metavar="PAGE.html", help="writes a page about the memory over time at the end")
     parser.add_argument("--verify", action="store_true", help="compares each replayed value with what forward computed; slow")
     parser.add_argument("--quiet", action="store_true", help="says nothing at the end")
     return parser
 
 
-_VALUES = ("--memory-budget", "--policy", "--forms", "--report")
+_VALUES = ("--memory-budget", "--policy", "--forms", "--chunked-loss", "--report")
 
 
 def _split(arguments: List[str]) -> Tuple[List[str], str, List[str]]:
@@ -92,6 +107,7 @@ def _settle(options: argparse.Namespace) -> None:
         (_start.BUDGET, options.memory_budget),
         (_start.POLICY, options.policy),
         (_start.FORMS, options.forms),
+        (_start.CHUNKED_LOSS, options.chunked_loss),
         (_start.REPORT, options.report and os.path.abspath(options.report)),
         (_start.VERIFY, "1" if options.verify else None),
         (_start.QUIET, "1" if options.quiet else None),

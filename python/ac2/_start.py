@@ -19,6 +19,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 BUDGET, POLICY, FORMS = "AC2_MEMORY_BUDGET", "AC2_POLICY", "AC2_FORMS"
 REPORT, VERIFY, QUIET = "AC2_REPORT", "AC2_VERIFY", "AC2_QUIET"
+CHUNKED_LOSS = "AC2_CHUNKED_LOSS"
 
 _BUDGET_TEXT = re.compile(r"\s*(?:auto|(?:(?:peak|soft):)?\s*(\d+)(\.\d+)?\s*(?:([KMGT])iB)?)\s*")
 
@@ -41,6 +42,21 @@ def check_budget(text: str, name: str) -> None:
             f'{name} is "{text}"; expected "auto", or a number of bytes as in "8GiB", "peak:20GiB" or "soft:1GiB" (KiB, MiB, GiB '
             "and TiB are powers of 1024)."
         )
+    _check_bytes(match, text, name)
+
+
+def check_chunked_loss(text: str, name: str) -> None:
+    """Raises ValueError for what ac2.integrations.transformers.install(chunked_loss=...) would not take."""
+    match = None if ":" in text else _BUDGET_TEXT.fullmatch(text)
+    if match is None:
+        raise ValueError(
+            f'{name} is "{text}"; expected "auto", or the bytes of a chunk as in "256MiB" (KiB, MiB, GiB and TiB are powers of '
+            "1024)."
+        )
+    _check_bytes(match, text, name)
+
+
+def _check_bytes(match: "re.Match[str]", text: str, name: str) -> None:
     whole, fraction, unit = match.groups()
     if whole is not None:
         scale = 1024 ** " KMGT".index(unit or " ")
@@ -52,6 +68,8 @@ def check_environment() -> None:
     """Raises ValueError that names the variable."""
     if os.environ.get(BUDGET):
         check_budget(os.environ[BUDGET], BUDGET)
+    if os.environ.get(CHUNKED_LOSS):
+        check_chunked_loss(os.environ[CHUNKED_LOSS], CHUNKED_LOSS)
     for name in (VERIFY, QUIET):
         if os.environ.get(name, "") not in ("", "0", "1"):
             raise ValueError(f'{name} is "{os.environ[name]}"; expected 1 or 0.')

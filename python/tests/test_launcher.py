@@ -168,6 +168,9 @@ def test_a_program_that_is_not_there_is_pythons_error(tmp_path):
         (["--memory-budget", "8GB", "x.py"], {}, 'argument --memory-budget: the budget is "8GB"; expected "auto", or'),
         (["--memory-budget=hard:1GiB", "x.py"], {}, 'the budget is "hard:1GiB"'),
         (["x.py"], {"AC2_MEMORY_BUDGET": "all"}, 'AC2_MEMORY_BUDGET is "all"; expected "auto", or'),
+        (["--chunked-loss", "soft:1MiB", "x.py"], {}, 'argument --chunked-loss: the loss\'s chunk is "soft:1MiB"; expected "auto", or'),
+        (["--chunked-loss", "0", "x.py"], {}, "expected a positive number of bytes"),
+        (["x.py"], {"AC2_CHUNKED_LOSS": "1MB"}, 'AC2_CHUNKED_LOSS is "1MB"; expected "auto", or'),
         (["x.py"], {"AC2_VERIFY": "yes"}, 'AC2_VERIFY is "yes"; expected 1 or 0.'),
         (["x.py"], {"AC2_QUIET": "2"}, 'AC2_QUIET is "2"; expected 1 or 0.'),
     ],
@@ -182,7 +185,7 @@ def test_a_wrong_option_is_named(options, variables, expected):
 def test_help_names_every_option_and_variable():
     ended = launch("--help")
     assert ended.returncode == 0
-    for word in ["--memory-budget", "--policy", "--report", "--verify", "--quiet", "-m", "-c", *ENVIRONMENT]:
+    for word in ["--memory-budget", "--policy", "--report", "--verify", "--quiet", "-m", "-c", "--chunked-loss", _start.CHUNKED_LOSS, *ENVIRONMENT]:
         assert word in ended.stdout
 
 
@@ -428,6 +431,44 @@ def test_forms_are_used_by_the_budget_and_a_wrong_list_is_named(tmp_path):
     wrong = launch("--forms", "gzip", "-c", "import torch; print('goes on')")
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert wrong.stderr.startswith('ac2: error: AC2_FORMS, or --forms: has "gzip"; expected some of one_bit')
+
+
+LANGUAGE_MODEL = """
+    import torch
+    import transformers
+
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4, vocab_size=512
+    )
+    model = transformers.LlamaForCausalLM(config).train()
+    if {enables}:
+        model.gradient_checkpointing_enable()
+    ids = torch.arange(60).view(3, 20)
+    outputs = model(ids, labels=ids, use_cache=False)
+    outputs.loss.backward()
+    print(type(outputs.logits).__name__, round(outputs.loss.item(), 3))
+"""
+
+
+@pytest.mark.parametrize("options, variables", [(["--chunked-loss", "auto"], {}), ([], {"AC2_CHUNKED_LOSS": "64KiB"})])
+def test_losses_are_computed_in_chunks_where_a_model_enables_checkpointing(tmp_path, options, variables):
+    pytest.importorskip("transformers.loss.loss_utils")
+    program = write(tmp_path / "program.py", LANGUAGE_MODEL.replace("{enables}", "True"))
+    kind, loss = launch(program).stdout.split()
+    ended = launch(*options, program, **variables)
+    assert (ended.returncode, kind, ended.stdout.split()) == (0, "Tensor", ["DeferredLogits", loss])
+    assert "chunked-loss" not in ended.stderr
+
+
+def test_chunks_of_losses_that_came_to_nothing_are_told(tmp_path):
+    ended = launch("--chunked-loss", "auto", "-c", "import torch")
+    assert "ac2: --chunked-loss did nothing: the program did not import transformers.\n" in ended.stderr
+    assert "chunked-loss" not in launch("--chunked-loss", "auto", "--quiet", "-c", "import torch").stderr
+    pytest.importorskip("transformers.loss.loss_utils")
+    ended = launch("--chunked-loss", "auto", write(tmp_path / "program.py", LANGUAGE_MODEL.replace("{enables}", "False")))
+    assert "did nothing: no causal language model of transformers enabled gradient checkpointing" in ended.stderr
+    assert ended.stdout.startswith("Tensor")
 
 
 def test_an_error_about_memory_ends_with_what_is_held(tmp_path):

@@ -225,9 +225,14 @@ class ChunkedLoss:
         head.forward = types.MethodType(_deferring_forward, head)
         self._head = head
 
+    @property
+    def is_on(self) -> bool:
+        """False for a model that was left as it is."""
+        return bool(self._hooks)
+
     def remove_from(self, model: Any) -> None:
         """What others have put in the place of ours stays, and gets what the model does by itself."""
-        if not self._hooks:  # the model was left as it is
+        if not self.is_on:
             return
         for hook in self._hooks:
             hook.remove()

@@ -59,6 +59,11 @@ def install(policy: PolicyLike = None, *, chunked_loss: BudgetLike = None, **opt
     _chunked_loss = chunked_loss
 
 
+def has_chunked_losses() -> bool:
+    """Whether a model has had its loss computed in chunks since the import."""
+    return _has_chunked
+
+
 def uninstall() -> None:
     """transformers' own checkpointing again, of models that have it enabled too. It may be off."""
     _switch.uninstall()
@@ -72,6 +77,7 @@ _regions_before: "weakref.WeakKeyDictionary[torch.nn.Module, Regions]" = weakref
 
 # _chunked_loss is what install() was given, and _chunked the models that have been switched on since.
 _chunked_loss: BudgetLike = None
+_has_chunked = False
 _chunked: "weakref.WeakKeyDictionary[Any, ChunkedLoss]" = weakref.WeakKeyDictionary()
 
 
@@ -148,6 +154,8 @@ def _setter(original: Callable[..., None]) -> Callable[..., None]:
         _enabled[self] = its_own
         if _chunked_loss is not None:
             _chunked[self] = ChunkedLoss(self, _chunked_loss)
+            global _has_chunked
+            _has_chunked |= _chunked[self].is_on
 
     return set_gradient_checkpointing
 
