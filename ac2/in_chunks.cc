@@ -33,8 +33,8 @@ void check_options(const Tensors& tensors, const ChunkOptions& options) {
               options.chunks ? "both." : "neither.");
   TORCH_CHECK(!options.chunks || *options.chunks > 0, "in_chunks: chunks must be a positive number, but is ",
               *options.chunks, ".");
-  TORCH_CHECK(!options.bytes || *options.bytes > 0, "in_chunks: bytes must be a positive number, but is ",
-              *options.bytes, ".");
+  TORCH_CHECK(!options.bytes || options.bytes->count() > 0, "in_chunks: bytes must be a positive number, but is ",
+              options.bytes->count(), ".");
   TORCH_CHECK(options.reduce.empty() || options.reduce == "sum" || options.reduce == "mean", "in_chunks: reduce is \"",
               options.reduce, "\"; expected \"sum\", \"mean\", or nothing, for results that are concatenated.");
 }
@@ -213,8 +213,8 @@ Tensors in_chunks(const ChunkFunction& fn, const Tensors& tensors, const ChunkOp
     if (rows_left == 0) {
       return results.take();
     }
-    const double rows_that_fit = static_cast<double>(*options.bytes) / static_cast<double>(std::max<int64_t>(made, 1)) *
-                                 static_cast<double>(first);
+    const double rows_that_fit = static_cast<double>(options.bytes->count()) /
+                                 static_cast<double>(std::max<int64_t>(made, 1)) * static_cast<double>(first);
     const auto size =
         static_cast<int64_t>(std::clamp(rows_that_fit, static_cast<double>(least), static_cast<double>(rows_left)));
     chunks = (rows_left + size - 1) / size;

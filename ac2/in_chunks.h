@@ -41,6 +41,8 @@
 #include <utility>
 #include <vector>
 
+#include "ac2/bytes.h"
+
 namespace ac2 {
 
 struct ChunkOptions {
@@ -50,7 +52,7 @@ struct ChunkOptions {
   // the results of all ops of a chunk together take no more in forward, unless those of a single row do. How much a row
   // takes is measured on a first chunk of a 64th of the rows.
   std::optional<int64_t> chunks = std::nullopt;
-  std::optional<int64_t> bytes = std::nullopt;
+  std::optional<Bytes> bytes = std::nullopt;
   // "": results are concatenated. "sum": they are added up. "mean": each result is a mean over its chunk's rows, and is
   // weighted by their number; or the function returns two results, a sum and a count of what was added, and the one
   // result is the sum of the sums by the sum of the counts (a cross entropy that ignores some targets).

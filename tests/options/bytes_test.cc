@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "ac2/in_chunks.h"
 #include "ac2/plan.h"
 #include "ac2/scope.h"
 #include "tests/support/regions.h"
@@ -57,6 +58,9 @@ TEST_F(BytesTest, BudgetsScopesAndPlansTakeTexts) {
   EXPECT_EQ(planner.plan("4KiB").summary().peak_bytes, planner.plan(4096).summary().peak_bytes);
   EXPECT_EQ(planner.budget("4KiB").peak_bytes, planner.budget(4096).peak_bytes);
   EXPECT_THROW(planner.plan(0), c10::Error);
+
+  const auto doubled = [](const at::Tensor& rows) { return rows * 2; };
+  EXPECT_TRUE(same_bits(in_chunks(doubled, {x}, {.bytes = "64KiB"}), x * 2));
 }
 
 }  // namespace
