@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ac2/policy_instance.h"
+#include "policies/internal/common/idle_hooks.h"
 #include "policies/internal/common/op_names.h"
 #include "policies/internal/common/wanted.h"
 
@@ -52,6 +53,7 @@ Policy per_op_override(Policy policy, const std::vector<std::pair<std::string, P
         };
         return overridden;
       });
+  overriding = internal::watch_hooks(std::move(overriding), "per_op_override");
   return internal::watch_ops(std::move(overriding), "per_op_override", names, internal::Complain::kOfEach)
       .named("per_op_override");
 }

@@ -8,6 +8,7 @@
 
 #include "ac2/internal/region/harmless_policy.h"
 #include "ac2/policy_instance.h"
+#include "policies/internal/common/idle_hooks.h"
 #include "python/binding/call_arguments.h"
 #include "python/binding/decisions.h"
 #include "python/binding/errors.h"
@@ -19,6 +20,8 @@ namespace ac2::python {
 namespace py = pybind11;
 
 namespace {
+
+constexpr const char* kCaller = "A policy";
 
 std::string answer_for(const c10::OperatorHandle& op) {
   const c10::OperatorName& name = op.operator_name();
@@ -63,7 +66,7 @@ py::object callable_policy(const py::object& functions) {
       return to_decision(answer, answer_for(op.op()));
     });
   };
-  return holding(internal::harmless(std::move(policy)), functions);
+  return holding(internal::harmless(policies::internal::watch_hooks(std::move(policy), kCaller)), functions);
 }
 
 py::object by_operator_policy(const py::object& functions) {
@@ -75,7 +78,7 @@ py::object by_operator_policy(const py::object& functions) {
       return to_decision(functions.attr("policy_fn")(context, op_overload(op)), answer_for(op));
     });
   });
-  return holding(internal::harmless(std::move(policy)), functions);
+  return holding(internal::harmless(policies::internal::watch_hooks(std::move(policy), kCaller)), functions);
 }
 
 py::object constant_policy(const py::object& decision) {
@@ -89,7 +92,7 @@ py::object constant_policy(const py::object& decision) {
     const py::gil_scoped_acquire gil;
     return calling_python_in_op([&] { return to_decision(weak.get(), where); });
   });
-  return holding(internal::harmless(std::move(policy)), decision);
+  return holding(internal::harmless(policies::internal::watch_hooks(std::move(policy), kCaller)), decision);
 }
 
 py::object operator_decisions(const py::object& policy) {

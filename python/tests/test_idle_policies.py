@@ -98,6 +98,63 @@ def test_names_and_overrides_that_came_to_nothing_are_told_of():
     assert "per_op_override" in text and '"aten::mm"' in text
 
 
+def hooks():
+    return ac2.SaveWithHooks(lambda tensor: tensor.clone(), lambda packed: packed)
+
+
+def warnings_of(policy, last):
+    """Of a step of a sine, which backward needs, and of `last`, whose result it does not. A text is said once a process."""
+    x = torch.ones(4, requires_grad=True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with ac2.PolicyScope(policy):
+            y = getattr(x.sin(), last)()
+        y.sum().backward()
+    return [str(warning.message) for warning in caught]
+
+
+def of_the_op(name, decision):
+    def policy(ctx, op, *args, **kwargs):
+        return decision if name in str(op) else RECOMPUTE
+
+    return policy
+
+
+@pytest.mark.parametrize(
+    ("last", "make"),
+    [
+        ("cos", lambda name: of_the_op(name, hooks())),
+        ("sinh", lambda name: ac2.by_operator(of_the_op(name, hooks()))),
+        ("cosh", lambda name: ac2.policies.per_op_override("recompute_all", {f"aten::{name}": hooks()})),
+        ("atan", lambda name: ac2.policies.by_module({f"** :: aten.{name}": hooks()})),
+    ],
+    ids=["function", "by_operator", "per_op_override", "by_module"],
+)
+def test_hooks_that_never_packed_are_told_of(last, make):
+    assert warnings_of(make("sin.") if last in ("cos", "sinh") else make("sin"), last) == []
+    (text,) = warnings_of(make(last), last)
+    assert "pack was not called until the end of the first backward" in text and f'"aten::{last}"' in text
+
+
+def test_hooks_given_as_the_policy_are_told_of():
+    x = torch.ones(4, requires_grad=True)
+    with ac2.PolicyScope(hooks()):
+        y = x.asinh()
+    with pytest.warns(UserWarning, match='A policy decided .* pack was not called .* results of "aten::asinh"'):
+        y.sum().backward()
+    assert warnings_of(hooks(), "cos") == []
+
+
+def test_hooks_are_told_of_once_and_nothing_of_them_is_kept():
+    pair = hooks()
+    gone = weakref.ref(pair.pack)
+    assert len(warnings_of(of_the_op("log1p", pair), "log1p")) == 1
+    assert warnings_of(of_the_op("log1p", pair), "log1p") == []
+    del pair
+    gc.collect()
+    assert gone() is None
+
+
 def test_a_watched_function_is_freed_with_its_policy():
     def policy(ctx, op, *args, **kwargs):
         return op == aten.mm

@@ -132,5 +132,39 @@ TEST_F(IdlePoliciesTest, PoliciesThatAreMadeAnewEachStepAreSpokenOfOnceAProcess)
   EXPECT_THAT(warnings_of_step(each_step()), IsEmpty());
 }
 
+SaveWithHooks hooks_that_count(int* packs) {
+  return {.pack =
+              [packs](const at::Tensor& tensor) {
+                ++*packs;
+                return c10::IValue(tensor);
+              },
+          .unpack = [](const c10::IValue& packed) { return packed.toTensor(); }};
+}
+
+TEST_F(IdlePoliciesTest, HooksThatNeverPackedAreSpokenOfWithTheOpsThatThereWere) {
+  int packs = 0;
+  const SaveWithHooks hooks = hooks_that_count(&packs);
+  // Backward needs the result of sin, for cos, and not that of cos.
+  EXPECT_THAT(warnings_of_step(per_op_override("recompute_all", {{"aten::sin", hooks}})), IsEmpty());
+  EXPECT_EQ(packs, 1);
+  EXPECT_THAT(
+      warnings_of_step(per_op_override("recompute_all", {{"aten::cos", hooks}})),
+      ElementsAre(AllOf(HasSubstr("per_op_override decided for a SaveWithHooks whose pack was not called until the end "
+                                  "of the first backward"),
+                        HasSubstr("results of \"aten::cos\","))));
+  EXPECT_THAT(warnings_of_step(by_module({{"**", hooks}})), IsEmpty());
+  EXPECT_THAT(warnings_of_step(by_module({{"** :: aten.cos", hooks}})),
+              ElementsAre(AllOf(HasSubstr("by_module decided for a SaveWithHooks"), HasSubstr("\"aten::cos\""))));
+}
+
+TEST_F(IdlePoliciesTest, HooksThatTwoPoliciesDecideForAreSpokenOfOnceAndAgree) {
+  int packs = 0;
+  const PolicyDecision hooks = hooks_that_count(&packs);
+  const auto each = [&] { return per_op_override("recompute_all", {{"aten::cos", hooks}}); };
+  EXPECT_EQ(warnings_of_step(each()).size(), 1U);
+  EXPECT_THAT(warnings_of_step(each()), IsEmpty());
+  EXPECT_THAT(warnings_of_step(first_of({each(), each()})), IsEmpty());
+}
+
 }  // namespace
 }  // namespace ac2::test

@@ -1,10 +1,8 @@
 #include "policies/internal/common/wanted.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -13,46 +11,17 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "ac2/internal/libtorch/after_backward.h"
-#include "ac2/internal/libtorch/warn_in_op.h"
 #include "ac2/internal/locks/mutex.h"
 #include "ac2/internal/operators/nearest_names.h"
 #include "ac2/policy_instance.h"
+#include "policies/internal/common/first_backward.h"
 #include "policies/internal/common/op_names.h"
 
 namespace ac2::policies::internal {
 
 namespace {
 
-constexpr size_t kMostNamed = 12;
-
-std::string quoted(const std::string& name) {
-  return absl::StrCat("\"", name, "\"");
-}
-
-template <class Names>
-std::string list_of(const Names& names) {
-  std::vector<std::string> shown;
-  for (const std::string& name : names) {
-    if (shown.size() == kMostNamed) {
-      shown.push_back(absl::StrCat("and ", names.size() - kMostNamed, " more"));
-      break;
-    }
-    shown.push_back(quoted(name));
-  }
-  return absl::StrJoin(shown, ", ");
-}
-
-// Whether nobody has said the text in this process.
-bool is_news(const std::string& text) {
-  static auto* mutex = new ac2::internal::Mutex;
-  static auto* said ABSL_PT_GUARDED_BY(*mutex) = new std::set<std::string>;
-  const ac2::internal::MutexLock lock(*mutex);
-  return said->insert(text).second || c10::WarningUtils::get_warnAlways();
-}
-
-class Wanted : public std::enable_shared_from_this<Wanted> {
+class Wanted final : public FirstBackward {
  public:
   struct Words {
     std::string caller;
@@ -65,24 +34,6 @@ class Wanted : public std::enable_shared_from_this<Wanted> {
   Wanted(Words words, std::vector<std::string> entries, Complain complain)
       : words_(std::move(words)), entries_(std::move(entries)), complain_(complain), came_(entries_.size(), false) {}
 
-  void region_begins() {
-    const ac2::internal::MutexLock lock(mutex_);
-    ++open_;
-  }
-  void region_ends() {
-    {
-      const ac2::internal::MutexLock lock(mutex_);
-      if (--open_ > 0 || waits_ || is_over()) {
-        return;
-      }
-      waits_ = true;
-    }
-    // Keeps this alive: most programs give a policy to a scope and keep none themselves.
-    ac2::internal::after_backward([self = shared_from_this()] { return self->tell(); });
-  }
-
-  // Enough has come, or has been said.
-  bool is_over() const { return is_over_.load(std::memory_order_relaxed); }
   // Something had the name. `matches(i)` says whether the entry i means it.
   void saw(const std::string& name, const std::function<bool(size_t)>& matches) {
     if (is_over()) {
@@ -97,32 +48,12 @@ class Wanted : public std::enable_shared_from_this<Wanted> {
     }
     if (std::all_of(came_.begin(), came_.end(), [](bool came) { return came; }) ||
         (complain_ == Complain::kIfNoneCame && std::find(came_.begin(), came_.end(), true) != came_.end())) {
-      is_over_.store(true, std::memory_order_relaxed);
+      end();
     }
   }
 
  private:
-  // False while a region of the policy's is open.
-  bool tell() {
-    std::string text;
-    {
-      const ac2::internal::MutexLock lock(mutex_);
-      if (open_ > 0) {
-        return false;
-      }
-      if (is_over()) {
-        return true;
-      }
-      is_over_.store(true, std::memory_order_relaxed);
-      text = complaint();
-    }
-    if (is_news(text)) {
-      ac2::internal::warn_in_op(text);
-    }
-    return true;
-  }
-
-  std::string complaint() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  std::string complaint() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) override {
     std::vector<std::string> missing;
     for (size_t i = 0; i < entries_.size(); ++i) {
       if (!came_[i]) {
@@ -144,33 +75,25 @@ class Wanted : public std::enable_shared_from_this<Wanted> {
   const Words words_;
   const std::vector<std::string> entries_;
   const Complain complain_;
-  std::atomic<bool> is_over_{false};  // relaxed: a look that comes too late is made with the lock
-  ac2::internal::Mutex mutex_;
-  int64_t open_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool waits_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<bool> came_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> there_ ABSL_GUARDED_BY(mutex_);
 };
 
-// A region that has entered the policy.
-class WatchedRegion {
+// The operators that run in a region that has entered the policy.
+class RegionWithOps {
  public:
-  explicit WatchedRegion(std::shared_ptr<Wanted> wanted) : wanted_(std::move(wanted)) { wanted_->region_begins(); }
-  ~WatchedRegion() { wanted_->region_ends(); }
-  WatchedRegion(const WatchedRegion&) = delete;
-  WatchedRegion& operator=(const WatchedRegion&) = delete;
+  explicit RegionWithOps(std::shared_ptr<Wanted> wanted) : region_(std::move(wanted)) {}
 
-  Wanted& wanted() const { return *wanted_; }
   // `op` runs. One call at a time, as a region asks its policy.
   void saw(const c10::OperatorHandle& op, const std::vector<OpNameSet>& entries) {
-    if (!wanted_->is_over() && seen_.insert(&op.operator_name()).second) {
-      wanted_->saw(c10::toString(op.operator_name()),
-                   [&](size_t i) { return entries[i].contains(op.operator_name()); });
+    if (!region_.seen().is_over() && seen_.insert(&op.operator_name()).second) {
+      region_.seen().saw(c10::toString(op.operator_name()),
+                         [&](size_t i) { return entries[i].contains(op.operator_name()); });
     }
   }
 
  private:
-  const std::shared_ptr<Wanted> wanted_;
+  const WatchedRegion<Wanted> region_;
   absl::flat_hash_set<const c10::OperatorName*> seen_;
 };
 
@@ -189,9 +112,9 @@ Policy watch_names(Policy policy, std::string caller, const std::vector<std::str
                                names, Complain::kOfEach);
   return policy_per_region([policy = std::move(policy), wanted, names] {
     PolicyInstance instance = enter_policy(policy);
-    instance.by_name = [region = std::make_shared<WatchedRegion>(wanted), names,
+    instance.by_name = [region = std::make_shared<const WatchedRegion<Wanted>>(wanted), names,
                         by_name = std::move(instance.by_name)](const NamedTensor& tensor) {
-      region->wanted().saw(std::string(tensor.name), [&](size_t i) { return names[i] == tensor.name; });
+      region->seen().saw(std::string(tensor.name), [&](size_t i) { return names[i] == tensor.name; });
       return by_name(tensor);
     };
     return instance;
@@ -213,7 +136,7 @@ Policy watch_ops(Policy policy, std::string caller, const std::vector<std::strin
   return policy_per_region([policy = std::move(policy), wanted,
                             entries = std::make_shared<const std::vector<OpNameSet>>(std::move(entries))] {
     PolicyInstance instance = enter_policy(policy);
-    const auto region = std::make_shared<WatchedRegion>(wanted);
+    const auto region = std::make_shared<RegionWithOps>(wanted);
     if (instance.fn) {
       instance.fn = [region, entries, fn = std::move(instance.fn)](const OpContext& op) {
         region->saw(op.op(), *entries);

@@ -4,9 +4,8 @@
 //   return watch_names(policy, "save_only_these_names", names);
 //   return watch_ops(policy, "save_ops", ops, Complain::kIfNoneCame);
 //
-// Looked for are names that name_tensor() gives and operators that run in a region of the policy's. A step with several
-// regions is seen as a whole. While a region of the policy's is open, nothing is said: a backward inside of it has not
-// seen the rest.
+// Looked for are names that name_tensor() gives and operators that run in a region of the policy's. first_backward.h says
+// when they are told of.
 //
 // Threads: a policy may be entered on many at once.
 #pragma once
