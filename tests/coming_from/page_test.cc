@@ -141,7 +141,7 @@ TEST(ComingFromPageTest, HasEntriesForEachFramework) {
   }
   EXPECT_THAT(names, ElementsAre("torch.utils.checkpoint", "Selective policies of torch.utils.checkpoint",
                                  "Saved-tensor hooks and memory budgets of PyTorch", "The Python AC2", "fairscale",
-                                 "DeepSpeed", "JAX and Flax", "MindSpore", "OneFlow"));
+                                 "DeepSpeed", "JAX and Flax", "MindSpore", "PaddlePaddle", "OneFlow"));
 }
 
 TEST(ComingFromPageTest, CodeMayBeBrokenIntoLinesInTheTest) {
