@@ -8,6 +8,7 @@ from typing import Any, Callable, ContextManager, Dict, List, Optional, Sequence
 
 import torch
 import torch.utils._pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ac2 import _C, _compiled
 
@@ -134,6 +135,11 @@ def _on(device: torch.device) -> ContextManager[Any]:
     return contextlib.nullcontext() if torch.get_default_device() == device else device
 
 
+def _without_modes() -> ContextManager[Any]:
+    """Forward runs below the dispatch modes that see the call. A replay would find those that are on in backward."""
+    return _disable_current_modes() if torch._C._len_torch_dispatch_stack() > 0 else contextlib.nullcontext()
+
+
 def call(name: str, function: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
     rest, tensors, generators = _without_parts((args, kwargs))
     of_forward: List[Any] = []  # emptied below: replays have no need of it
@@ -142,7 +148,7 @@ def call(name: str, function: Callable[..., Any], args: Tuple[Any, ...], kwargs:
 
     def run(tensors: List[torch.Tensor], generators: List[torch.Generator]) -> List[torch.Tensor]:
         args, kwargs = _with_parts(rest, tensors, generators)
-        with _on(default_device):
+        with _on(default_device), _without_modes():
             result_rest, made, made_generators = _without_parts(function(*args, **kwargs))
         if not made:
             raise TypeError(

@@ -1,5 +1,6 @@
 """ac2.replayable: functions, methods and autograd functions of Python's as ops of regions."""
 
+import contextlib
 import copy
 import ctypes
 import functools
@@ -372,3 +373,28 @@ def test_a_compiled_caller_runs_it_outside_of_its_graph(x, weight):
     with ac2.PolicyScope("recompute_all"):
         y = torch.compile(step, backend="eager")(x)
     assert same_bits(torch.autograd.grad(y.sum(), weight)[0], torch.autograd.grad(step(x).sum(), weight)[0])
+
+
+def test_a_mode_that_is_on_in_backward_does_not_see_a_replay():
+    """Nor does it in forward, which runs below the modes that see the call."""
+
+    class Sine(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            result = func(*args, **(kwargs or {}))
+            return result.sin() if func is torch.ops.aten.cos.default else result
+
+    @ac2.replayable
+    def by_pointer(x):
+        result = x * 2
+        result.numpy()[...] *= x.cos().numpy()
+        return result
+
+    def gradient(region):
+        w = torch.linspace(0, 1, 8).requires_grad_()
+        with Sine():
+            with region:
+                loss = (by_pointer(w.detach() + 1) * w).exp().sum()
+            loss.backward()
+        return w.grad
+
+    assert torch.equal(gradient(ac2.PolicyScope("recompute_all", verify=True)), gradient(contextlib.nullcontext()))
