@@ -9,8 +9,14 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <stdexcept>
+#include <tuple>
+#include <utility>
+#include <vector>
 
+#include "ac2/internal/modules/module_stack.h"
+#include "ac2/replayable.h"
 #include "ac2/scope.h"
 #include "tests/fuzz/regions_switch.h"
 #include "tests/support/regions.h"
@@ -238,6 +244,98 @@ at::Tensor by_kernel(const at::Tensor& x, const Regions& regions) {
     numbers[i] = numbers[i] * 0.5f + 0.25f;
   }
   return y;
+}
+
+namespace {
+
+const auto& fused_op() {
+  static const auto& op = *new auto(ac2::replayable("fuzz_fused", [](const at::Tensor& x, const at::Tensor& w, double scale) {
+    at::Tensor y = at::mul(x, scale).contiguous();
+    if (!y.device().is_cpu()) return y.mul_(w.cos());
+    const at::Tensor cosine = w.cos().contiguous();
+    float* numbers = y.mutable_data_ptr<float>();
+    const float* factors = cosine.const_data_ptr<float>();
+    for (int64_t i = 0; i < y.numel(); ++i) {
+      numbers[i] *= factors[i];
+    }
+    return y;
+  }));
+  return op;
+}
+
+const auto& noisy_op() {
+  static const auto& op = *new auto(ac2::replayable("fuzz_noisy", [](const Tensors& x) {
+    return std::make_tuple(Tensors{x[0] + at::rand_like(x[0]), x[1].exp() / 9}, int64_t{2});
+  }));
+  return op;
+}
+
+const auto& bend_op() {
+  static const auto& op = *new auto(ac2::replayable(
+      "fuzz_bend", [](const at::Tensor& x, const at::Tensor& w) { return std::make_pair(x.sin() * w.cos(), x.sin()); }));
+  return op;
+}
+
+class Bend : public torch::autograd::Function<Bend> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& w) {
+    const auto [y, sine] = bend_op()(x, w);
+    context->save_for_backward({x, w, sine});
+    return y;
+  }
+  static Tensors backward(torch::autograd::AutogradContext* context, const Tensors& gradients) {
+    const Tensors saved = context->get_saved_variables();
+    const at::Tensor& x = saved[0];
+    const at::Tensor& w = saved[1];
+    // Of what forward computed nothing but the sign of its square: its own derivative is zero.
+    const at::Tensor one = (saved[2].detach().square() + 1).sign();
+    return {gradients[0] * x.cos() * w.cos() * one, -gradients[0] * x.sin() * w.sin()};
+  }
+};
+
+// While it lives, this thread is in the module.
+class InModule {
+ public:
+  explicit InModule(const char* class_name)
+      : depth_(internal::ModuleStack::here().enter(
+            std::make_shared<const internal::CalledModule>(class_name, std::vector<internal::ModuleName>(), nullptr))) {}
+  ~InModule() { internal::ModuleStack::here().leave(depth_); }
+  InModule(const InModule&) = delete;
+  InModule& operator=(const InModule&) = delete;
+
+ private:
+  const size_t depth_;
+};
+
+at::Tensor floats(const at::Tensor& tensor) {
+  return whole(tensor).to(at::kFloat);
+}
+
+}  // namespace
+
+at::Tensor fused(const at::Tensor& x, const at::Tensor& w, double scale) {
+  return fused_op()(floats(x), floats(w), scale);
+}
+
+Tensors noisy_pair(const at::Tensor& x) {
+  const auto [pair, count] = noisy_op()(Tensors{whole(x), whole(x).cos()});
+  TORCH_CHECK(count == 2, "it is given back as it was");
+  return pair;
+}
+
+at::Tensor bend(const at::Tensor& x, const at::Tensor& w) {
+  return Bend::apply(floats(x), floats(w));
+}
+
+at::Tensor in_modules(const at::Tensor& x, const at::Tensor& w) {
+  const InModule layer("Layer");
+  const at::Tensor h = whole(x).sin() * whole(w);
+  at::Tensor inner;
+  {
+    const InModule module("Inner");
+    inner = (h.cos() * h).tanh();
+  }
+  return inner.exp() / 9 + h;
 }
 
 at::Tensor damped_gradient(const at::Tensor& gradient) {

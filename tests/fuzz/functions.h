@@ -5,10 +5,12 @@
 #include <ATen/core/grad_mode.h>
 
 #include <memory>
+#include <vector>
 
 namespace ac2::test {
 
 class Regions;
+using Tensors = std::vector<at::Tensor>;
 
 // 4 by 4 of its elements, whatever its sizes: itself, a view or a copy. Integers become floats.
 at::Tensor whole(const at::Tensor& tensor);
@@ -81,6 +83,16 @@ void clamp_through_alias(const at::Tensor& t);
 
 // The cosine of whole(x), over which a kernel that is no op has written on the CPU before anybody reads it.
 at::Tensor by_kernel(const at::Tensor& x, const Regions& regions);
+
+// x * scale * cos(w), by whole() of both, by a function that is an op by ac2::replayable: on the CPU it computes through
+// pointers. It takes nothing that requires a gradient.
+at::Tensor fused(const at::Tensor& x, const at::Tensor& w, double scale);
+// Two tensors, by another one, which draws from the default generator.
+Tensors noisy_pair(const at::Tensor& x);
+// sin(x) * cos(w), by a function of the user's whose forward is such an op. Saves x, w and what the op returned.
+at::Tensor bend(const at::Tensor& x, const at::Tensor& w);
+// Ops in modules, for policies by module: of the classes Layer, and Inner in it.
+at::Tensor in_modules(const at::Tensor& x, const at::Tensor& w);
 
 // For register_hook().
 at::Tensor damped_gradient(const at::Tensor& gradient);

@@ -1,11 +1,14 @@
 #include "tests/fuzz/regions_switch.h"
 
 #include <array>
+#include <utility>
 
 #include "ac2/expose.h"
+#include "ac2/internal/modules/module_stack.h"
 #include "ac2/internal/region/resting.h"
 #include "ac2/names.h"
 #include "ac2/policy_instance.h"
+#include "policies/by_module.h"
 
 namespace ac2::test {
 
@@ -86,11 +89,23 @@ Policy Regions::given_policy(uint32_t policy) const {
   if (policy == 0) return "recompute_all";
   if (policy == 1) return Policy::constant(decision_of(0));
   if (policy == 2) return Policy::constant(decision_of(1));
+  if (setting_->modules) return policy_by_module(policy);
   std::vector<PolicyDecision> decisions;
   for (uint32_t i = 0; i < 5; ++i) decisions.push_back(decision_of((policy * 7 + i * i) % 5));
   return [policy, decisions](const OpContext& op) {
     return decisions[(static_cast<uint32_t>(op.index()) * 2654435761U + policy * 40503U) >> 13 & 3U];
   };
+}
+
+Policy Regions::policy_by_module(uint32_t policy) const {
+  static constexpr std::array kPatterns = {"Layer :: aten.mul", "Inner", "** :: aten.sin", "Layer", "** :: aten.mul", "**"};
+  // in_modules() may not have run when the first region ends.
+  for (const char* name : {"Layer", "Inner"}) internal::note_class(name);
+  std::vector<std::pair<std::string, PolicyDecision>> rules;
+  for (size_t i = 0; i < kPatterns.size(); ++i) {
+    if ((policy >> i & 1U) != 0 || rules.empty()) rules.emplace_back(kPatterns[i], decision_of((policy / 3 + i) % 3));
+  }
+  return policies::by_module(rules);
 }
 
 // By what is written in the name.

@@ -43,6 +43,7 @@ struct Setting {
   bool keeps = false;  // for the next backward, what one replays that leaves gradients out
   // All policies drop what last_use() has, as those of names and pack functions always do.
   bool drops = false;
+  bool modules = false;  // policies that decide op by op are by_module, and decide by the module and the operator
   bool rests = false;  // regions record nothing while grad mode is off
   // Of all programs that run at once; without one each has a budget of its own.
   std::optional<MemoryBudget> shared_budget = std::nullopt;
@@ -105,6 +106,7 @@ class Regions {
   // 0 to 2 decide the same for all ops, the others by the op's index.
   Policy policy_of(uint32_t policy) const;
   Policy given_policy(uint32_t policy) const;
+  Policy policy_by_module(uint32_t policy) const;
   Policy with_names(const Policy& policy) const;
   Forms room_forms() const;
 

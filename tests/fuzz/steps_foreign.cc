@@ -33,6 +33,19 @@ void grid_step(Machine& machine, Dice& dice) {
   }
 }
 
+// Functions of the program's that are ops.
+void replayable_step(Machine& machine, Dice& dice) {
+  const Variable v = machine.pick(dice), w = machine.pick(dice);
+  if (dice.roll(2) == 0) {
+    const double scale = 0.25 * (1 + dice.roll(4));
+    return machine.let("whole(" + v.name + ") * fused(" + v.name + ".detach(), " + w.name + ".detach(), " +
+                           std::to_string(scale) + ")",
+                       [&] { return whole(v.tensor) * fused(v.tensor.detach(), w.tensor.detach(), scale); });
+  }
+  if (!machine.may_draw()) return;
+  machine.let_several("noisy_pair(" + v.name + ".detach())", [&] { return noisy_pair(v.tensor.detach()); });
+}
+
 }  // namespace
 
 void write_grid_step(Machine& machine, Dice& dice) {
@@ -50,7 +63,7 @@ void foreign_step(Machine& machine, Dice& dice) {
   const Variable v = machine.pick(dice);
   Buffer& buffer = machine.buffer();
   const int filler = dice.roll(4);
-  switch (dice.roll(9)) {
+  switch (dice.roll(11)) {
     case 0:
       return machine.let("whole(" + v.name + ") + buffer.floats().to(on)",
                          [&] { return whole(v.tensor) + buffer.floats().to(on); });
@@ -72,6 +85,9 @@ void foreign_step(Machine& machine, Dice& dice) {
     case 7:
       return machine.run("buffer.floats().copy_(whole(" + v.name + ".detach()))",
                          [&] { buffer.floats().copy_(whole(v.tensor.detach())); });
+    case 8:
+    case 9:
+      return replayable_step(machine, dice);
     default:
       if (!machine.may_write(v)) return;
       return machine.run("clamp_through_alias(" + v.name + ")", [&] { clamp_through_alias(v.tensor); });

@@ -23,6 +23,8 @@ constexpr Layer kLayers[] = {
     {"turned", turned},
     {"inferred", inferred},
     {"aside", aside},
+    {"bend", bend},
+    {"in_modules", in_modules},
 };
 
 }  // namespace

@@ -21,6 +21,7 @@ Way Way::draw(uint32_t seed) {
   way.setting.keeps = way.setting.budget == 0 && dice.roll(2) == 0;
   way.setting.packs = way.setting.budget != 0 && dice.roll(3) == 0;
   way.setting.rests = dice.roll(4) == 0;
+  way.setting.modules = dice.roll(4) == 0;
   return way;
 }
 
@@ -65,6 +66,7 @@ std::string Way::source() const {
   if (setting.timeline) text << ", .timeline = true";
   if (setting.keeps) text << ", .keeps = true";
   if (setting.drops) text << ", .drops = true";
+  if (setting.modules) text << ", .modules = true";
   if (setting.rests) text << ", .rests = true";
   text << "}, .backward = Backward::" << kNames[static_cast<int>(backward)];
   if (!device.is_cpu()) text << ", .device = device";
