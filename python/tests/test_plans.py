@@ -358,6 +358,7 @@ _OTHERWISE = {
     "Checkpointing": "the wrapped module itself",
     "CheckpointSpec": "keyword arguments",
     "LinearCrossEntropyOptions": "keyword arguments",
+    "QueryChunkOptions": "keyword arguments",
     "ModuleSelector": "modules= and check_fn=",
     "NamedTensor": "policies by name are those of ac2.policies",
     "OpContext": "policy_fn(ctx, op, *args, **kwargs)",
