@@ -13,7 +13,7 @@ namespace ac2 {
 namespace {
 
 // In a chunk of which nobody has said how large it is: ops on fewer rows take as long.
-constexpr int64_t kLeastQueries = 64;
+constexpr int64_t kLeastQueries = 256;
 
 void check_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                      const QueryChunkOptions& options) {

@@ -28,7 +28,7 @@ struct QueryChunkOptions {
   bool is_causal = false;              // query i attends to keys 0 to i; a chunk computes no scores behind its last one
   std::optional<double> scale = {};    // unset: 1 by the root of the features
   bool enable_gqa = false;             // fewer heads of keys and values than of queries
-  std::optional<int64_t> chunks = {};  // unset: of as many queries as one has features, at least 64
+  std::optional<int64_t> chunks = {};  // unset: of as many queries as one has features, at least 256
 };
 
 // `query` is [..., queries, features], `key` and `value` [..., keys, features]. Returns [..., queries, features of a

@@ -164,7 +164,7 @@ def query_chunked_attention(
         is_causal: query i attends to keys 0 to i; a chunk computes no scores behind its last one.
         scale: None: 1 by the root of the features.
         enable_gqa: fewer heads of keys and values than of queries.
-        chunks: how many. None: of as many queries as one has features, and at least 64.
+        chunks: how many. None: of as many queries as one has features, and at least 256.
 
     Raises:
         TypeError: what should be a tensor is none.

@@ -32,8 +32,8 @@ def install(policy: PolicyLike = None, *, chunked_loss: BudgetLike = None, **opt
     """Makes ``gradient_checkpointing`` and ``activation_offloading`` of trl's trainers use ac2 from now on.
 
     Args:
-        policy, chunked_loss, **options: as for ac2.integrations.transformers.install(), which is called. The token accuracy
-            of trl's SFTTrainer reads all logits.
+        policy, chunked_loss, **options: as for ac2.integrations.transformers.install(), which is called. SFTTrainer of
+            trl 1.16 computes its loss in chunks by itself; the token accuracy of earlier ones reads all logits.
 
     Raises what that raises, and RuntimeError if trl has not what is replaced.
     """
