@@ -68,8 +68,9 @@ def _before_sharing(storage: torch.UntypedStorage) -> None:
 
 
 def watch_exchange() -> None:
-    """Replaces DLPack's table of C functions, which libraries ask for once. So this comes at import, and again with the first
-    region: libraries give a torch that has no such table one of their own."""
+    """Changes DLPack's table of C functions, whose address libraries ask for once, maybe before they meet ac2; a table that
+    cannot be written to is replaced. So this comes at import, and again with the first region: libraries give a torch that has
+    no such table one of their own."""
     capsule = _C.telling_exchange_api(getattr(torch.Tensor, _EXCHANGE, None))
     if capsule is not None:
         setattr(torch.Tensor, _EXCHANGE, capsule)

@@ -3,8 +3,14 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <array>
+#include <cinttypes>
+#include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <exception>
+#include <fstream>
+#include <string>
 
 #include "ac2/internal/record/handed_out.h"
 #include "ac2/trace.h"
@@ -29,8 +35,12 @@ struct ExchangeApi {
   void* stream;
 };
 
-// PyTorch's, and the one in its place.
-ExchangeApi& original() {
+// What stood in a table before, and the table in the place of one that cannot be written to.
+ExchangeApi& before_change() {
+  static ExchangeApi table{};
+  return table;
+}
+ExchangeApi& before_copy() {
   static ExchangeApi table{};
   return table;
 }
@@ -54,27 +64,57 @@ bool tell(PyObject* object) noexcept {
   }
 }
 
+template <ExchangeApi& (*original)()>
 int managed_tensor_of(void* object, void** managed) {
   return tell(static_cast<PyObject*>(object)) ? original().managed_tensor_of(object, managed) : -1;
 }
 
+template <ExchangeApi& (*original)()>
 int tensor_of(void* object, void* tensor) {
   return tell(static_cast<PyObject*>(object)) ? original().tensor_of(object, tensor) : -1;
 }
 
+template <ExchangeApi& (*original)()>
+void make_telling(ExchangeApi& table) {
+  original() = table;
+  table.managed_tensor_of = &managed_tensor_of<original>;
+  table.tensor_of = table.tensor_of != nullptr ? &tensor_of<original> : nullptr;
+}
+
+// Whether the process may write there, as the system says. PyTorch's table is a variable; another library's may be a
+// constant.
+bool is_writable(const void* at, size_t bytes) {
+  std::ifstream maps("/proc/self/maps");
+  const auto begin = reinterpret_cast<uintptr_t>(at);
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t from = 0, to = 0;
+    std::array<char, 5> rights{};
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %4s", &from, &to, rights.data()) == 3 && from <= begin &&
+        begin < to) {
+      return rights[0] == 'r' && rights[1] == 'w' && begin + bytes <= to;
+    }
+  }
+  return false;
+}
+
+// The capsule to be put in the place of the given one; None if nothing is to be put there.
 py::object telling_exchange_api(const py::object& capsule) {
   constexpr uint32_t kMajor = 1;
   if (PyCapsule_IsValid(capsule.ptr(), kName) == 0) {
     return py::none();
   }
-  const auto* found = static_cast<const ExchangeApi*>(PyCapsule_GetPointer(capsule.ptr(), kName));
-  if (found == &telling() || found->major != kMajor) {
+  auto* found = static_cast<ExchangeApi*>(PyCapsule_GetPointer(capsule.ptr(), kName));
+  if (found == &telling() || found->major != kMajor ||
+      found->managed_tensor_of == &managed_tensor_of<&before_change>) {
     return py::none();
   }
-  original() = *found;
+  // Libraries that have asked for the table already keep its address. A second such table would call the first.
+  if (before_change().managed_tensor_of == nullptr && is_writable(found, sizeof(ExchangeApi))) {
+    make_telling<&before_change>(*found);
+    return py::none();
+  }
   telling() = *found;
-  telling().managed_tensor_of = &managed_tensor_of;
-  telling().tensor_of = found->tensor_of != nullptr ? &tensor_of : nullptr;
+  make_telling<&before_copy>(telling());
   return py::reinterpret_steal<py::object>(PyCapsule_New(&telling(), kName, nullptr));
 }
 

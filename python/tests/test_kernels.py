@@ -564,6 +564,32 @@ def test_a_write_through_the_table_of_dlpack_is_what_backward_sees(options):
 
 
 @pytest.mark.skipif(not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"), reason="torch before 2.11 has no such table")
+def test_a_library_that_has_asked_for_the_table_before_ac2_was_there_is_seen():
+    program = """
+import contextlib, ctypes, torch
+get = ctypes.pythonapi.PyCapsule_GetPointer
+get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+table = (ctypes.c_void_p * 7).from_address(get(torch.Tensor.__dlpack_c_exchange_api__, b"dlpack_exchange_api"))
+import ac2
+def gradient(region):
+    x = torch.linspace(0, 1, 8).requires_grad_()
+    with region:
+        y = x.sin() * 2
+        before = y.cos().exp()
+        view = (ctypes.c_void_p * 16)()
+        assert ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(table[5])(y.detach(), view) == 0
+        ctypes.memset(view[0], 0, 32)
+        loss = (before * y.detach().exp() * x).sum()
+    del y, before
+    loss.backward()
+    return x.grad
+plain = gradient(contextlib.nullcontext())
+assert torch.equal(gradient(ac2.PolicyScope("recompute_all")), plain)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.skipif(not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"), reason="torch before 2.11 has no such table")
 def test_an_owning_tensor_of_that_table_too(options):
     owning = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(ctypes.c_void_p))(exchange_api()[3])
 
