@@ -133,9 +133,8 @@ TEST_F(MindSporeTest, OpsOfCellsAreRecomputedByTheirNames) {
 TEST_F(MindSporeTest, OpsAreRecomputedInEachCellThatAPatternMatches) {
   torch::nn::Sequential model = two_layers();
   const torch::OrderedDict<std::string, at::Tensor> parameters = model->named_parameters();
-  const Policy policy =
-      ac2::policies::by_module({{"layer* :: aten.sin", ac2::CheckpointPolicy::PREFER_RECOMPUTE}, {"**", true}},
-                               parameters);
+  const Policy policy = ac2::policies::by_module(
+      {{"layer* :: aten.sin", ac2::CheckpointPolicy::PREFER_RECOMPUTE}, {"**", true}}, parameters);
   EXPECT_EQ(recomputed_ops_of(model, x, policy), 2);
 }
 

@@ -56,9 +56,12 @@ class Hooks final : public FirstBackward {
       return "";
     }
     return absl::StrCat(
-        caller_, " decided for a SaveWithHooks whose pack was not called until the end of the first backward. It decided "
-                 "so for results of ", list_of(ops),
-        ", of which nothing was needed for backward, or another decision held: that of a tag, of a name, or of a policy "
+        caller_,
+        " decided for a SaveWithHooks whose pack was not called until the end of the first backward. It decided "
+        "so for results of ",
+        list_of(ops),
+        ", of which nothing was needed for backward, or another decision held: that of a tag, of a name, or of a "
+        "policy "
         "that insists.");
   }
 
