@@ -249,17 +249,18 @@ at::Tensor by_kernel(const at::Tensor& x, const Regions& regions) {
 namespace {
 
 const auto& fused_op() {
-  static const auto& op = *new auto(ac2::replayable("fuzz_fused", [](const at::Tensor& x, const at::Tensor& w, double scale) {
-    at::Tensor y = at::mul(x, scale).contiguous();
-    if (!y.device().is_cpu()) return y.mul_(w.cos());
-    const at::Tensor cosine = w.cos().contiguous();
-    float* numbers = y.mutable_data_ptr<float>();
-    const float* factors = cosine.const_data_ptr<float>();
-    for (int64_t i = 0; i < y.numel(); ++i) {
-      numbers[i] *= factors[i];
-    }
-    return y;
-  }));
+  static const auto& op =
+      *new auto(ac2::replayable("fuzz_fused", [](const at::Tensor& x, const at::Tensor& w, double scale) {
+        at::Tensor y = at::mul(x, scale).contiguous();
+        if (!y.device().is_cpu()) return y.mul_(w.cos());
+        const at::Tensor cosine = w.cos().contiguous();
+        float* numbers = y.mutable_data_ptr<float>();
+        const float* factors = cosine.const_data_ptr<float>();
+        for (int64_t i = 0; i < y.numel(); ++i) {
+          numbers[i] *= factors[i];
+        }
+        return y;
+      }));
   return op;
 }
 
@@ -271,8 +272,9 @@ const auto& noisy_op() {
 }
 
 const auto& bend_op() {
-  static const auto& op = *new auto(ac2::replayable(
-      "fuzz_bend", [](const at::Tensor& x, const at::Tensor& w) { return std::make_pair(x.sin() * w.cos(), x.sin()); }));
+  static const auto& op = *new auto(ac2::replayable("fuzz_bend", [](const at::Tensor& x, const at::Tensor& w) {
+    return std::make_pair(x.sin() * w.cos(), x.sin());
+  }));
   return op;
 }
 
@@ -297,8 +299,8 @@ class Bend : public torch::autograd::Function<Bend> {
 class InModule {
  public:
   explicit InModule(const char* class_name)
-      : depth_(internal::ModuleStack::here().enter(
-            std::make_shared<const internal::CalledModule>(class_name, std::vector<internal::ModuleName>(), nullptr))) {}
+      : depth_(internal::ModuleStack::here().enter(std::make_shared<const internal::CalledModule>(
+            class_name, std::vector<internal::ModuleName>(), nullptr))) {}
   ~InModule() { internal::ModuleStack::here().leave(depth_); }
   InModule(const InModule&) = delete;
   InModule& operator=(const InModule&) = delete;

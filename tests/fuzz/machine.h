@@ -42,6 +42,7 @@ struct Limits {
   bool dtypes = true;        // another default dtype in forward, which is the process's
   bool kernels = true;       // that are no ops and write to results
   bool grids = true;         // sparse and quantised tensors
+  bool functions = true;     // of the program's that are ops
   // To what an earlier region may have taken, while checkpointing is disabled, and between the last region and
   // backward.
   bool writes_outside = false;
@@ -92,6 +93,7 @@ class Machine {
   bool may_take_gradients() const { return limits_.slopes; }
   bool may_run_kernels() const { return limits_.kernels; }
   bool may_have_grids() const { return limits_.grids; }
+  bool may_call_functions() const { return limits_.functions; }
   bool may_use_last() const { return limits_.last_uses; }
   bool is_input(const Variable& v) const;
   // To another storage: neither what plain autograd has saved nor a view, which would no longer be one.

@@ -98,7 +98,8 @@ Policy Regions::given_policy(uint32_t policy) const {
 }
 
 Policy Regions::policy_by_module(uint32_t policy) const {
-  static constexpr std::array kPatterns = {"Layer :: aten.mul", "Inner", "** :: aten.sin", "Layer", "** :: aten.mul", "**"};
+  static constexpr std::array kPatterns = {"Layer :: aten.mul", "Inner", "** :: aten.sin", "Layer",
+                                           "** :: aten.mul",    "**"};
   // in_modules() may not have run when the first region ends.
   for (const char* name : {"Layer", "Inner"}) internal::note_class(name);
   std::vector<std::pair<std::string, PolicyDecision>> rules;

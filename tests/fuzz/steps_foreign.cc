@@ -35,6 +35,7 @@ void grid_step(Machine& machine, Dice& dice) {
 
 // Functions of the program's that are ops.
 void replayable_step(Machine& machine, Dice& dice) {
+  if (!machine.may_call_functions()) return;
   const Variable v = machine.pick(dice), w = machine.pick(dice);
   if (dice.roll(2) == 0) {
     const double scale = 0.25 * (1 + dice.roll(4));

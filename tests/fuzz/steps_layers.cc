@@ -23,8 +23,8 @@ constexpr Layer kLayers[] = {
     {"turned", turned},
     {"inferred", inferred},
     {"aside", aside},
-    {"bend", bend},
     {"in_modules", in_modules},
+    {"bend", bend},  // the last: an op by ac2::replayable
 };
 
 }  // namespace
@@ -32,7 +32,8 @@ constexpr Layer kLayers[] = {
 // The layers that networks are made of.
 void layer_step(Machine& machine, Dice& dice) {
   const Variable v = machine.pick(dice), w = machine.pick(dice);
-  const Layer& layer = kLayers[dice.roll(std::size(kLayers))];
+  const Layer& layer =
+      kLayers[dice.roll(static_cast<int>(std::size(kLayers)) - (machine.may_call_functions() ? 0 : 1))];
   v.freeze();
   w.freeze();
   machine.let(
