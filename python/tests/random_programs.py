@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import ac2
 from device import DEVICE, there
-from random_subclasses import Closed, Loud, One, Scaled, Square, quiet, set_data, stored, unwrapped, wrapped  # which the programs call
+from random_subclasses import WRAPPERS, Closed, Loud, One, Scaled, Square, quiet, set_data, stored, unwrapped, wrapped  # which the programs call
 
 VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
 aten = torch.ops.aten
@@ -126,6 +126,96 @@ def _(tensor: torch.Tensor) -> torch.Tensor:
 
 def mapped(row, other):
     return row.sin() * other
+
+
+# Functions that are ops by ac2.replayable. They write past every dispatcher, to what they have made; one of them draws.
+@ac2.replayable
+def fused(tensor, other, scale=1.0):
+    result = tensor * scale
+    if tensor.device.type == "cpu":
+        result.numpy()[...] *= other.cos().numpy()
+    else:
+        result.mul_(other.cos())
+    return result
+
+
+@ac2.replayable
+def split(tensors):
+    return [tensor.exp() / 9 for tensor in tensors], {"noise": torch.rand_like(tensors[0])}
+
+
+class Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, other):
+        result = tensor.sin()
+        ctx.save_for_backward(tensor, other, result)
+        return result * other
+
+    @staticmethod
+    def backward(ctx, grad):
+        tensor, other, sine = ctx.saved_tensors
+        return grad * other * tensor.cos(), grad * sine
+
+
+ReplayableProduct = ac2.replayable(Product)
+
+
+# Modules, by whose calls by_module decides.
+class Leaf(torch.nn.Module):
+    def forward(self, tensor, other):
+        return tensor.sin() * other
+
+
+class Branch(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.norm = Leaf(), torch.nn.Softmax(1)
+
+    def forward(self, tensor, other):
+        return self.norm(self.inner(tensor, other).cos()) + other.tanh()
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = Branch(), Branch()
+
+    def forward(self, tensor, other):
+        return self.second(self.first(tensor, other) * tensor, other)
+
+
+NET = Net()
+PATTERNS = [
+    "first", "second", "**.inner", "first.inner :: aten.sin", "** :: aten.mul", "Leaf", "Softmax", "second.*", "** :: aten.exp", "**",
+]  # fmt: skip
+
+
+def module_rules(seed: int) -> List[Tuple[str, Any]]:
+    dice = random.Random(seed)
+    decisions = DECISIONS[:2] if ac2.is_checkpoint_enabled() else DECISIONS
+    return [(pattern, dice.choice(decisions)) for pattern in dice.sample(PATTERNS, dice.randint(1, 5))]
+
+
+# Compiled once a process, of numbers in one type and layout, so that few of their calls compile them again.
+def _activation(tensor, other):
+    return (tensor.sin() * other).softmax(1).mm(other)
+
+
+def _noise(tensor, other):
+    return torch.nn.functional.dropout(tensor, 0.3) * other.cos()
+
+
+def _pair(tensor, other):
+    return tensor.exp() / 9, (tensor * other).tanh()
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    while isinstance(tensor, WRAPPERS):
+        tensor = unwrapped(tensor)
+    return tensor.as_subclass(torch.Tensor).float().clone(memory_format=torch.contiguous_format)
+
+
+activation, noise, pair = (torch.compile(function, dynamic=False) for function in (_activation, _noise, _pair))
 
 
 HEAD = """\
@@ -302,10 +392,17 @@ LATE_WRITES = [
 ]  # fmt: skip
 # By an op that does not say that it draws.
 DRAWS = ["{t} = torch.ops.random_programs.noisy(stored({u}).detach().float()) * {v}", "{t} = torch.ops.random_programs.noisy(z) + {u}"]
+REPLAYABLE = [
+    "{t} = fused(stored({u}).detach().float(), stored({v}).detach().float()) * {w}", "{t} = fused(z.detach(), stored({u}).detach().float(), scale=0.5) + {v}",
+    "({t}, {o}), found = split([stored({u}).detach(), stored({v}).detach()])\n{t} = {t} * {u} + found['noise']",
+    "{t} = ReplayableProduct.apply({u}, {v})", "{t} = ReplayableProduct.apply({u}.cos(), {v}.sin()).exp()",
+]  # fmt: skip
+MODULES = ["{t} = NET({u}, {v})", "{t} = NET.first({u}, {v})", "{t} = NET.second.inner({u}, {v}).exp() / 9", "{t} = NET.first.norm({u}) * {v}"]
+COMPILED = ["{t} = activation(plain({u}), plain({v}))", "{t} = noise(plain({u}), plain({v})) * {w}", "{t}, {o} = pair(plain({u}), plain({v}))"]
 KINDS = ["One", "Scaled", "Closed", "Loud"]
 REGION = [
     (PURE, 8), (WRITES, 4), (VIEWS, 3), (MODAL, 4), (FOREIGN, 4), (TYPES, 3), (DROPPED, 3),
-    (READS_Z, 2), (MOVES, 2), (DATA, 1), (KERNELS, 2),
+    (READS_Z, 2), (MOVES, 2), (DATA, 1), (KERNELS, 2), (REPLAYABLE, 3), (MODULES, 3),
 ]  # fmt: skip
 AFTER = [
     (DATA, 4), (TYPES[:2], 2),
@@ -328,6 +425,8 @@ def draw(seed: int) -> Program:
     dice = random.Random(seed)
     region = REGION + [(HIGHER, 6)] * (dice.random() < 0.08)  # each of them takes as long as a hundred other steps
     inputs, after = 0, AFTER
+    if seed % 16 == 6:  # as for the next ones
+        region = region + [(COMPILED, 6)]
     if seed % 4 == 0:  # not drawn, so that the others stay what they were
         region = region + [(INNER, 5)]
     if seed % 4 == 1:

@@ -28,6 +28,7 @@ WAYS = [
     "ac2.PolicyScope(RandomPolicy({seed}))",
     "ac2.PolicyScope(RandomPolicy({seed} + 1), memory_budget=1000)",
     "ac2.PolicyScope(memory_budget=200)",
+    "ac2.PolicyScope(ac2.policies.by_module(module_rules({seed})))",
     "ac2.PolicyScope('recompute_all', verify=True)",
 ]
 
