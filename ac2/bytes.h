@@ -6,11 +6,12 @@
 //   ac2::PolicyScope scope({.memory_budget = 2_GiB});
 //
 // KiB, MiB, GiB and TiB are powers of 1024.
+//
+// Threads: any.
 #pragma once
 
 #include <concepts>
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <type_traits>
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <typeinfo>
@@ -20,12 +22,28 @@
 
 namespace ac2 {
 
+namespace internal {
+
+class PolicyAccess {
+ public:
+  static const std::function<PolicyInstance()>& enter_of(const Policy& policy) { return policy.enter_; }
+  static const std::shared_ptr<const PlannedStep>& plan_of(const Policy& policy) { return policy.plan_; }
+  static Policy make(std::function<PolicyInstance()> enter, std::shared_ptr<const PlannedStep> plan = nullptr) {
+    Policy policy = Policy(std::move(enter));
+    policy.plan_ = std::move(plan);
+    return policy;
+  }
+};
+
+}  // namespace internal
+
 namespace {
 
 using internal::as_functions;
 using internal::FormAccess;
 using internal::FunctionsForm;
 using internal::NamedPolicy;
+using internal::PolicyAccess;
 
 // In every program, with or without policies/.
 const std::vector<NamedPolicy>& own_policies() {
@@ -47,6 +65,33 @@ bool are_ready_made_policies_linked() {
 
 const std::vector<NamedPolicy>& known_policies() {
   return are_ready_made_policies_linked() ? internal::ready_made_policies() : own_policies();
+}
+
+// A policy whose regions `enter` enters, watched for a SaveWithHooks whose pack is never called. Only a program that
+// has made a SaveWithHooks pays for a look at each decision, in its first step.
+class WatchedPolicy {
+ public:
+  explicit WatchedPolicy(std::function<PolicyInstance()> enter) : enter_(std::move(enter)) {}
+
+  PolicyInstance enter() {
+    if (!FormAccess::any_may_drop_tensors()) {
+      return enter_();
+    }
+    std::call_once(once_, [this] { watched_ = internal::watched_hooks(PolicyAccess::make(enter_), "A policy"); });
+    return enter_policy(*watched_);
+  }
+
+ private:
+  const std::function<PolicyInstance()> enter_;
+  std::once_flag once_;
+  std::optional<Policy> watched_;
+};
+
+std::function<PolicyInstance()> watched(std::function<PolicyInstance()> enter) {
+  if (!are_ready_made_policies_linked()) {
+    return enter;
+  }
+  return [policy = std::make_shared<WatchedPolicy>(std::move(enter))] { return policy->enter(); };
 }
 
 [[noreturn]] void refuse_name(const std::string& found) {
@@ -161,16 +206,16 @@ Policy Policy::named(std::string name) const {
 std::function<PolicyInstance()> Policy::share(PolicyFn fn) {
   TORCH_CHECK(fn, "A policy needs a function, but was given an empty std::function.");
   auto shared = std::make_shared<PolicyFn>(std::move(fn));
-  return [shared] {
+  return watched([shared] {
     PolicyInstance instance;
     instance.fn = [shared](const OpContext& op) { return (*shared)(op); };
     return instance;
-  };
+  });
 }
 
 Policy Policy::factory(std::function<PolicyFn()> make) {
   TORCH_CHECK(make, "Policy::factory needs a function, but was given an empty std::function.");
-  return Policy(std::function<PolicyInstance()>([make = std::move(make)] {
+  return Policy(watched([make = std::move(make)] {
     PolicyFn fn = make();
     TORCH_CHECK(fn, "The function given to Policy::factory returned an empty PolicyFn.");
     PolicyInstance instance;
@@ -180,16 +225,18 @@ Policy Policy::factory(std::function<PolicyFn()> make) {
 }
 
 Policy Policy::constant(PolicyDecision decision) {
-  return Policy(std::function<PolicyInstance()>([decision = std::move(decision)] {
+  const bool packs = decision.save_with_hooks() != nullptr;
+  std::function<PolicyInstance()> enter = [decision = std::move(decision)] {
     PolicyInstance instance;
     instance.constant = decision;
     return instance;
-  }));
+  };
+  return Policy(packs ? watched(std::move(enter)) : std::move(enter));
 }
 
 Policy Policy::by_operator(OperatorPolicyFn fn) {
   TORCH_CHECK(fn, "Policy::by_operator needs a function, but was given an empty std::function.");
-  return Policy(std::function<PolicyInstance()>([fn = std::move(fn)] {
+  return Policy(watched([fn = std::move(fn)] {
     PolicyInstance instance;
     instance.by_operator = fn;
     return instance;
@@ -217,17 +264,6 @@ Policy Policy::with_names(NamePolicyFn fn) const {
 }
 
 namespace internal {
-
-class PolicyAccess {
- public:
-  static const std::function<PolicyInstance()>& enter_of(const Policy& policy) { return policy.enter_; }
-  static const std::shared_ptr<const PlannedStep>& plan_of(const Policy& policy) { return policy.plan_; }
-  static Policy make(std::function<PolicyInstance()> enter, std::shared_ptr<const PlannedStep> plan = nullptr) {
-    Policy policy = Policy(std::move(enter));
-    policy.plan_ = std::move(plan);
-    return policy;
-  }
-};
 
 Policy policy_of_plan(std::shared_ptr<const PlannedStep> plan, std::function<PolicyInstance()> enter) {
   return PolicyAccess::make(std::move(enter), std::move(plan));

@@ -9,6 +9,7 @@
 #include "ac2/internal/policy_names/policy_names.h"
 #include "ac2/policy.h"
 #include "policies/all_or_nothing.h"
+#include "policies/internal/common/idle_hooks.h"
 #include "policies/jax_names.h"
 #include "policies/strategies.h"
 
@@ -53,6 +54,10 @@ FormPtr form_named(const std::string& name) {
   }
   // A name may have more to it than was read.
   return form != nullptr && form->name() == name ? form : nullptr;
+}
+
+Policy watched_hooks(const Policy& policy, const std::string& caller) {
+  return policies::internal::watch_hooks(policy, caller);
 }
 
 }  // namespace ac2::internal

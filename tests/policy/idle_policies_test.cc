@@ -166,5 +166,32 @@ TEST_F(IdlePoliciesTest, HooksThatTwoPoliciesDecideForAreSpokenOfOnceAndAgree) {
   EXPECT_THAT(warnings_of_step(first_of({each(), each()})), IsEmpty());
 }
 
+TEST_F(IdlePoliciesTest, HooksThatAreThePolicyOrThatAFunctionReturnsAreSpokenOfToo) {
+  int packs = 0;
+  const SaveWithHooks hooks = hooks_that_count(&packs);
+  EXPECT_THAT(warnings_of_step(hooks), IsEmpty());
+  EXPECT_GT(packs, 0);
+  const auto returns_them_for = [hooks](const char* name) {
+    return [hooks, name](const OpContext& op) {
+      return op.is(name) ? PolicyDecision(hooks) : PolicyDecision(CheckpointPolicy::PREFER_RECOMPUTE);
+    };
+  };
+  EXPECT_THAT(warnings_of_step(returns_them_for("aten::sin")), IsEmpty());
+  const auto no_pack = AllOf(HasSubstr("A policy decided for a SaveWithHooks whose pack was not called"),
+                             HasSubstr("results of \"aten::cos\","));
+  EXPECT_THAT(warnings_of_step(returns_them_for("aten::cos")), ElementsAre(no_pack));
+
+  const SaveWithHooks idle = hooks_that_count(&packs);
+  std::vector<std::string> said = warnings_of([&] {
+    at::Tensor loss;
+    {
+      PolicyScope scope(idle);
+      loss = sample({4}).add(1).sum();  // whose backward needs no value
+    }
+    loss.backward();
+  });
+  EXPECT_THAT(said, ElementsAre(HasSubstr("A policy decided for a SaveWithHooks whose pack was not called")));
+}
+
 }  // namespace
 }  // namespace ac2::test

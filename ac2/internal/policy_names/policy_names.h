@@ -1,4 +1,5 @@
-// The table of the ready-made policies that have no parameters, by name; and the forms that a plan's file names.
+// What the library looks for in policies/: the table of the ready-made policies that have no parameters, by name; the
+// forms that a plan's file names; and the watch over functions that never pack.
 //
 // Policy("speed") must find what policies/ defines, although the library does not depend on policies/. So the library
 // declares the table, and policies/by_name.cc defines it. In Bazel a program may link the library alone; the
@@ -42,6 +43,14 @@ __attribute__((weak))
 // The form of this name (Form::name()), such as "quantized 8 bits, seed 0"; null if none of ac2::forms has it.
 std::shared_ptr<const Form>
 form_named(const std::string& name);
+
+#ifndef AC2_HAS_POLICIES
+__attribute__((weak))
+#endif
+// `policy`. If it decides for a SaveWithHooks whose pack is not called until the end of the first backward, a warning
+// that begins with `caller` says so once.
+Policy
+watched_hooks(const Policy& policy, const std::string& caller);
 
 }  // namespace internal
 }  // namespace ac2
