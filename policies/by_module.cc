@@ -13,6 +13,7 @@
 #include "ac2/internal/libtorch/warn_in_op.h"
 #include "ac2/internal/locks/mutex.h"
 #include "ac2/internal/modules/module_stack.h"
+#include "ac2/policy_instance.h"
 #include "policies/internal/common/idle_hooks.h"
 #include "policies/internal/common/module_policy.h"
 #include "policies/internal/common/module_rules.h"
@@ -191,8 +192,12 @@ class InRegion {
 Policy policy_of(ModuleRules rules, int64_t model, std::unique_ptr<const ParameterModules> parameters) {
   ac2::internal::want_modules();
   auto shared = std::make_shared<Shared>(std::move(rules), model, std::move(parameters));
-  Policy policy = Policy::factory([shared]() -> PolicyFn {
-    return [in_region = std::make_shared<InRegion>(shared)](const OpContext& op) { return in_region->decide(op); };
+  Policy policy = policy_per_region([shared] {
+    PolicyInstance instance;
+    instance.fn = [in_region = std::make_shared<InRegion>(shared)](const OpContext& op) {
+      return in_region->decide(op);
+    };
+    return instance;
   });
   return internal::ready_made("by_module", internal::watch_hooks(std::move(policy), "by_module"));
 }

@@ -186,7 +186,9 @@ TEST_F(IdlePoliciesTest, HooksThatAreThePolicyOrThatAFunctionReturnsAreSpokenOfT
     at::Tensor loss;
     {
       PolicyScope scope(idle);
-      loss = sample({4}).add(1).sum();  // whose backward needs no value
+      const at::Tensor sine = sample({4}).sin();
+      tag_with_policy(sine, CheckpointPolicy::MUST_SAVE);  // the one result that backward needs
+      loss = sine.cos().sum();
     }
     loss.backward();
   });
