@@ -2,11 +2,16 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/record_function.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "ac2/internal/libtorch/tensor_bytes.h"
 #include "ac2/internal/operators/row_watch.h"
@@ -76,6 +81,52 @@ void check_exact(const Tensors& tensors, const ChunkOptions& options) {
     }
   }
 }
+
+// Finds BatchNorm in training among the ops that its thread calls while it lives.
+class BatchNormWatch {
+ public:
+  BatchNormWatch() : enabled_(true), outer_(std::exchange(current_, this)) {
+    callback_ = at::addThreadLocalCallback(
+        at::RecordFunctionCallback(&look).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
+  }
+  ~BatchNormWatch() {
+    at::removeCallback(callback_);
+    current_ = outer_;
+  }
+  BatchNormWatch(const BatchNormWatch&) = delete;
+  BatchNormWatch& operator=(const BatchNormWatch&) = delete;
+
+  void check() const {
+    TORCH_CHECK(found_.empty(), "in_chunks: the function runs ", found_,
+                " in training, which normalises by the statistics of all rows of its call, and each chunk has its own. "
+                "Call eval() on the module, or keep it out of the function. The first chunk has updated the running "
+                "statistics, if there are any.");
+  }
+
+ private:
+  // What a callback throws is lost.
+  static std::unique_ptr<at::ObserverContext> look(const at::RecordFunction& call) {
+    BatchNormWatch* const watch = current_;
+    if (watch == nullptr || std::string_view(call.name()).find("batch_norm") == std::string_view::npos) {
+      return nullptr;
+    }
+    const auto schema = call.operator_schema();
+    const auto training = schema ? schema->argumentIndexWithName("training") : std::nullopt;
+    const auto inputs = call.inputs();
+    if (training && static_cast<size_t>(*training) < inputs.size() && inputs[*training].isBool() &&
+        inputs[*training].toBool() && watch->found_.empty()) {
+      watch->found_ = call.name();
+    }
+    return nullptr;
+  }
+
+  static thread_local BatchNormWatch* current_;
+  at::RecordFunctionGuard enabled_;
+  at::CallbackHandle callback_;
+  BatchNormWatch* const outer_;
+  std::string found_;
+};
+thread_local BatchNormWatch* BatchNormWatch::current_ = nullptr;
 
 // Sizes that differ by one at most.
 std::vector<int64_t> even_sizes(int64_t rows, int64_t chunks, int64_t least) {
@@ -183,17 +234,25 @@ Tensors in_chunks(const ChunkFunction& fn, const Tensors& tensors, const ChunkOp
   check_chunks(tensors, options);
   const int64_t rows = tensors[0].size(options.dim), least = least_rows(options);
   Results results(options, rows);
+  bool is_first = true;
   const auto run = [&](const Tensors& slices, Policy policy) {
+    const bool is_a_part = slices[0].size(options.dim) < rows;
     Tensors of_chunk;
     {
       const PolicyScope scope(std::move(policy));
       std::optional<RowWatch> watch;
-      if (options.exact && slices[0].size(options.dim) < rows) {
+      std::optional<BatchNormWatch> batch_norm;
+      if (options.exact && is_a_part) {
         watch.emplace(slices, options.dim);
+      } else if (is_a_part && std::exchange(is_first, false)) {
+        batch_norm.emplace();
       }
       of_chunk = fn(slices);
       if (watch) {
         watch->check(of_chunk, options.dim);
+      }
+      if (batch_norm) {
+        batch_norm->check();
       }
     }
     results.add(std::move(of_chunk), slices[0].size(options.dim));

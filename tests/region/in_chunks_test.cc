@@ -184,5 +184,21 @@ TEST_F(InChunksTest, WrongUseIsAnErrorThatSaysWhatWasExpected) {
   expect_error([&] { in_chunks(fails, hidden_, {.chunks = 2}); }, {"an error of the function's"});
 }
 
+TEST_F(InChunksTest, BatchNormInTrainingIsRefusedByNameAndInEvaluationIsNot) {
+  const at::Tensor mean = at::zeros({256}), variance = at::ones({256});
+  const auto normalised = [&](bool training) {
+    return [&, training](const at::Tensor& x) {
+      return at::batch_norm(x, {}, {}, mean, variance, training, 0.1, 1e-5, false);
+    };
+  };
+  const std::vector<ChunkOptions> ways = {{.chunks = 3}, {.bytes = 1 << 12}};
+  for (const ChunkOptions& options : ways) {
+    expect_error([&] { in_chunks(normalised(true), hidden_, options); },
+                 {"in_chunks: the function runs aten::batch_norm in training", "Call eval() on the module"});
+    EXPECT_TRUE(same_bits(in_chunks(normalised(false), hidden_, options), normalised(false)(hidden_)));
+  }
+  EXPECT_NO_THROW(in_chunks(normalised(true), hidden_, {.chunks = 1}));
+}
+
 }  // namespace
 }  // namespace ac2::test
