@@ -1147,3 +1147,56 @@ def test_frozen_weights_that_lose_their_data_after_each_unit(policy):
     assert_same(gradients, expected)
     assert held <= plain - LAYERS * WIDTH * WIDTH * 4  # the frozen weights, which plain training holds
     assert ac2.live_node_count() == 0
+
+
+# --- Chunks ----------------------------------------------------------------------------------------------------------
+
+
+class ChunkedHead(nn.Module):
+    """The loss of a vocabulary that all chunks share."""
+
+    def __init__(self, chunks):
+        super().__init__()
+        self.words, self.chunks = nn.Linear(WIDTH, 32), chunks
+
+    def forward(self, x, target):
+        def loss_of(x, target):
+            return nn.functional.cross_entropy(self.words(x), target, reduction="sum")
+
+        return ac2.in_chunks(loss_of, x, target, chunks=self.chunks, reduce="sum")
+
+
+def train_in_chunks(kind, chunks):
+    torch.manual_seed(0)
+    model = ChunkedHead(chunks)
+    if kind == "ddp":
+        model = nn.parallel.DistributedDataParallel(model)
+    else:
+        from torch.distributed.fsdp import fully_shard
+
+        fully_shard(model)
+    target = torch.arange(BATCH) % 32
+
+    def step():
+        model(inputs(0), target).backward()
+
+    step()  # the first one makes buffers
+    model.zero_grad()
+    communicated = communication_of(step)[0]
+    return communicated, {name: local(parameter.grad) for name, parameter in model.named_parameters()}
+
+
+def chunks_communicate_as_one_call(kind):
+    expected_communication, expected = train_in_chunks(kind, 1)
+    assert expected_communication
+    for chunks in (2, 4):
+        communicated, gradients = train_in_chunks(kind, chunks)
+        assert communicated == expected_communication
+        for name, gradient in gradients.items():
+            torch.testing.assert_close(gradient, expected[name])
+    assert ac2.live_node_count() == 0
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_a_weight_that_chunks_share_is_gathered_and_reduced_once(ranks, kind):
+    ranks.run(chunks_communicate_as_one_call, kind)

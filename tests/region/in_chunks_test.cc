@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "tests/support/allocation_log.h"
@@ -198,6 +199,18 @@ TEST_F(InChunksTest, BatchNormInTrainingIsRefusedByNameAndInEvaluationIsNot) {
     EXPECT_TRUE(same_bits(in_chunks(normalised(false), hidden_, options), normalised(false)(hidden_)));
   }
   EXPECT_NO_THROW(in_chunks(normalised(true), hidden_, {.chunks = 1}));
+}
+
+TEST_F(InChunksTest, NoRowsAreOneChunkAndThereAreNoMoreChunksThanRows) {
+  int calls = 0;
+  const auto fn = [&](const at::Tensor& x) {
+    ++calls;
+    return x.neg();
+  };
+  EXPECT_EQ(in_chunks(fn, hidden_.slice(0, 0, 0), {.chunks = 3}).sizes(), (at::IntArrayRef{0, hidden_.size(1)}));
+  EXPECT_EQ(std::exchange(calls, 0), 1);
+  EXPECT_TRUE(same_bits(in_chunks(fn, hidden_.slice(0, 0, 2), {.chunks = 3}), hidden_.slice(0, 0, 2).neg()));
+  EXPECT_EQ(calls, 2);
 }
 
 }  // namespace
