@@ -30,23 +30,44 @@ What the declarations do not say:
   [stability.md](stability.md) says what a version promises.
 - **A policy** is a name (`"speed"`), a `CheckpointPolicy`, a form, one of `ac2::policies`, or a function. In C++ the function takes an
   `OpContext`; in Python it is `policy_fn(ctx, op, *args, **kwargs)`, as for PyTorch's selective checkpointing, and a list of ops to save is
-  a policy too. The function returns a `CheckpointPolicy`, a bool (true saves), a form, or `SaveWithHooks`. `by_operator` marks a function
-  that looks at the operator alone; in Python it is called with `(ctx, op)`.
-- **MUST under a budget:** what a policy says MUST_SAVE of is never dropped, and counts. `save_ops`, `save_compute_intensive`, `speed` and
-  `memory` say so of what they save. A budget without a policy may drop everything.
+  a policy too. The function returns a `CheckpointPolicy`, a bool (true is MUST_SAVE, false is PREFER_RECOMPUTE), a form, or
+  `SaveWithHooks`. `by_operator` marks a function that looks at the operator alone; in Python it is called with `(ctx, op)`.
+- **MUST and PREFER:** of the policies of nested scopes, from the outermost to the innermost, a later PREFER replaces an earlier one, and a
+  MUST replaces any PREFER and is replaced by none. Two different MUSTs for one op are an error. `tag_with_policy` decides for one tensor,
+  whatever policies say.
+- **MUST under a budget:** what a policy says MUST_SAVE of is never dropped, and counts. A `true`, a form, a list of ops, `save_ops`,
+  `save_compute_intensive`, `speed` and `memory` say so of what they save. A budget without a policy may drop everything, and with
+  `recompute_all` recomputes nothing while there is room.
+- **A plan** is for one scope around each step, made anew for each step; a `memory_budget` beside it holds if it is smaller.
 - **What a budget counts** is `MemoryBudget.held_bytes()`. `TraceStats.saved_bytes` has the program's parameters and inputs besides.
-- **Bytes** are a number, or a text: a number with KiB, MiB, GiB or TiB, `"1.5GiB"`. In C++ also `2 * ac2::GiB`, or `2_GiB` with `using
-  namespace ac2::literals`.
+- **Bytes** of budgets, plans and chunks are a number, or a text: a number with KiB, MiB, GiB or TiB, `"1.5GiB"`. In C++ also
+  `2 * ac2::GiB`, or `2_GiB` with `using namespace ac2::literals`.
 - **Ops by name:** `"aten::add.Tensor"`; without an overload, `"aten::mm"`, all overloads. Python takes PyTorch's op objects too.
 - **Modules by pattern:** `*` is anything within one part of a name and `**` any number of parts, so that `"blocks.*"` is `blocks.0` and not
-  `blocks.0.up`, which is `"blocks.*.up"` or `"**.up"`. Of the rules of `by_module` the first that matches counts.
+  `blocks.0.up`, which is `"blocks.*.up"` or `"**.up"`. Of the rules of `by_module` the first that matches counts, and a rule covers all
+  that runs inside the module. In C++ `by_module` knows wrapped modules, or, with the second argument, those of `named_parameters()`.
+- **`expose(tensor)`** before code writes there that no dispatcher sees: backward then sees what was written, as plain PyTorch does.
+- **A form's costs** (`estimate`) are in nanoseconds of an imagined machine, whose copy of a tensor takes a nanosecond for 5 bytes. Without
+  an estimate packing is timed.
 - **`replayable`:** a name has letters, digits and underscores. Its op is `replayable::NAME`, has no derivative unless it
   is made of a `torch.autograd.Function`, and belongs into the forward of one otherwise.
-- **`in_chunks`** needs one of `chunks` and `bytes`. `reduce` is `"sum"`, `"mean"` or nothing: results are concatenated.
+- **`in_chunks`** needs one of `chunks` and `bytes`. `reduce` is `"sum"`, `"mean"` or nothing: results are concatenated. `exact` is an
+  error for whatever might not have the bits of one call: products of matrices, sums over rows, gradients of what is not cut. In C++ the
+  function takes as many tensors as it is given, or a `std::vector` of them.
 - **`query_chunked_attention`** takes in Python the arguments of `F.scaled_dot_product_attention`, and in C++ the same as options.
+- **Options of a scope:** `verify` compares what is computed again with forward, for trying ops of one's own; `timeline` keeps the log that
+  `explain` and `write_report` go by; `offload` says how what policies offload leaves; `gather_units` has parameters that FSDP has let go of
+  gathered for replays; `keep_for_next_backward` is for a backward in two halves; `forms` are what a budget may use besides dropping. Of
+  modules: `keep_output` saves what forward returns, `offload_inputs` offloads its arguments, `off_in_eval` and `off_under_no_grad` open no
+  region there.
+- **A wrapped module** (`auto b = ac2::checkpoint_wrapper(Block(8), "speed", {.verify = true})`) is used as the plain one is.
+  `b->checkpointing()` has its policy, options and last trace. A member is declared as `ac2::Checkpointed<Block> b{nullptr}`.
 - **`checkpoint_wrapper` and `apply_checkpointing`** take as options, in Python, all of `PolicyScope` by name, `off_in_eval` and
   `off_under_no_grad`. `keep_output` and `offload_inputs` are C++'s alone.
 - **`ac2.checkpoint`** as a decorator needs parentheses: `@ac2.checkpoint()`.
+- **In both languages:** options stand in braces in C++, `{.verify = true}`, and are keyword arguments in Python. A policy is no option but
+  the argument before them; in C++ `apply_checkpointing` takes `{.modules = …, .policy = …, .options = {…}}`. Python's list below has a line
+  for each name, which holds for C++ too.
 - **In one language only:** in Python `report`, `last_trace`, `managed_elsewhere`, `patch_torch_checkpoint`,
   `create_selective_checkpoint_contexts`; in C++ `find_checkpointing`, `ModuleSelector`, `Policy::with_names` and `Policy::factory`.
 - **`ac2/old_names.h`** has names of older programs, until 0.2: `ac2::nn::`, `save_plan`, `load_plan`.
@@ -69,7 +90,7 @@ def _included(root, header):
 
 # What says nothing to somebody who looks for a name.
 _LEFT_OUT = re.compile(
-    r"\s*(?:public:|friend |static_assert|.*\binternal::|.*operator=\(|(?:virtual )?~\w+\(|(\w+)\((?:const )?\1&(?: \w+)?\) = |"
+    r"\s*(?:public:|friend |static_assert|.*\bCalls\*|.*\binternal::|.*operator=\(|(?:virtual )?~\w+\(|(\w+)\((?:const )?\1&(?: \w+)?\) = |"
     r"(?:class|struct) \w+;$|(?:inline )?namespace (?:ac2 )?\{$)"
 )
 
@@ -109,7 +130,7 @@ def declarations(text):
         line = re.sub(r"(\)(?: const| noexcept)*)(?: : [\w_]+\(.*\))?(?: \{.*\}|;)$", r"\1;", line)
         lines.append(line.rstrip())
     text = re.sub(r"\n{2,}", "\n", "\n".join(lines)).strip("\n")
-    return re.sub(r"^ *template <[^\n]*>\n(?= *(?:template|\}|$))", "", text, flags=re.M)
+    return re.sub(r"^ *template <[^\n]*>(?:\n(?= *(?:template|\}|$))|\Z)", "", text, flags=re.M).rstrip("\n")
 
 
 def signature(name, thing):
@@ -189,8 +210,17 @@ def item(name, thing, indent=""):
     return "\n".join(textwrap.wrap(text, COLUMNS, subsequent_indent=indent + "  ", break_long_words=False, break_on_hyphens=False))
 
 
+def ready_made(root):
+    """The table of the ready-made policies, and the notes under it, from the banner of policies/policies.h."""
+    banner = (root / "policies" / "policies.h").read_text().split("#pragma once")[0]
+    lines = [line[2:].strip() for line in banner.split("\n") if line.startswith("//")]
+    first = next(i for i, line in enumerate(lines) if line.startswith("|"))
+    text = "\n".join(lines[first:]).partition("The headers, each")[0].strip()
+    return re.sub(r"^\| (\w+\(.*?\))(?= *\|)", r"| `\1`", text, flags=re.M)
+
+
 def page(root, ac2):
-    parts = [INTRODUCTION, "## C++\n"]
+    parts = [INTRODUCTION, "## The ready-made policies\n", ready_made(root) + "\n", "## C++\n"]
     for header in public_headers(root):
         code = declarations((root / header).read_text())
         if code:

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "ac2/internal/modules/module_stack.h"
+#include "ac2/internal/policy_names/plan_policy.h"
 #include "ac2/nn/internal/intercept/intercepted_module.h"
 #include "ac2/nn/internal/intercept/module_slots.h"
 
@@ -117,6 +118,11 @@ std::vector<std::string> apply_checkpointing(torch::nn::Module& model, const Che
     reached.push_back(access);
     names.push_back(all[index].name);
   }
+  TORCH_CHECK(
+      reached.size() < 2 || internal::planned_step_of(spec.policy) == nullptr,
+      "apply_checkpointing was given a plan for ", reached.size(),
+      " modules, of which each would follow it from its beginning and hold its bytes. A plan is for the whole of "
+      "a step: open one PolicyScope(plan) around it, and give modules a policy or a memory_budget.");
   CheckpointOptions options = spec.options;
   if (const auto budget = options.memory_budget.budget(options.modelled_costs)) {
     options.memory_budget = *budget;  // of a number all modules share one

@@ -181,6 +181,12 @@ def apply_checkpointing(
                 )
             chosen.update(called)
         picked = [name for name, _ in named if name in chosen]
+    if isinstance(policy, _C.Plan) and len(picked) > 1:
+        raise ValueError(
+            f"apply_checkpointing was given a plan for {len(picked)} modules, of which each would follow it from its beginning and hold "
+            "its bytes. A plan is for the whole of a step: open one PolicyScope(plan) around it, and give modules a policy or a "
+            "memory_budget."
+        )
     settings = settings_from("apply_checkpointing", policy, with_one_budget(options))
     for name in picked:
         _check_module(f"apply_checkpointing, at {name!r},", by_name[name])

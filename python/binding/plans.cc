@@ -112,6 +112,11 @@ py::list uses_of(const PlanSummary& summary) {
   return uses;
 }
 
+py::tuple fields_of(const PlanSummary& summary) {
+  return py::make_tuple(summary.forward_bytes, summary.peak_bytes, summary.replayed_ops, summary.replay_cost,
+                        summary.forward_cost, uses_of(summary), summary.step_peak_bytes, summary.step_start_bytes);
+}
+
 Plan load(const py::object& given, const py::sequence& own) {
   const std::string path = path_of(given, "load_plan");
   const Forms forms = to_forms(own);
@@ -136,6 +141,9 @@ void add_planner(py::module_& module) {
                     "None where that was not measured.")
       .def_readonly("step_start_bytes", &PlanSummary::step_start_bytes,
                     "Of step_peak_bytes, what was there when the step began.")
+      .def(
+          "__eq__", [](const PlanSummary& a, const PlanSummary& b) { return fields_of(a).equal(fields_of(b)); },
+          py::is_operator())
       .def("__repr__", [](const PlanSummary& summary) {
         const auto or_none = [](std::optional<int64_t> bytes) { return bytes ? std::to_string(*bytes) : "None"; };
         return c10::str("PlanSummary(forward_bytes=", summary.forward_bytes, ", peak_bytes=", summary.peak_bytes,

@@ -68,6 +68,18 @@ def test_a_summary_says_what_the_whole_step_peaks_at_where_that_is_measured():
         ac2.StepPlanner(step, step_peak_on="abacus")
 
 
+def test_a_plan_is_for_a_step_and_not_for_each_of_several_modules(tmp_path):
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
+    x = torch.randn(4, 8)
+    made = ac2.plan(lambda: model(x).tanh().sum().backward(), "64KiB", modelled_costs=True)
+    with pytest.raises(ValueError, match=r"was given a plan for 2 modules.*open one PolicyScope\(plan\) around it"):
+        ac2.apply_checkpointing(model, modules="*", policy=made)
+    assert ac2.remove_checkpointing(model) == []
+    made.save(tmp_path / "plan.json")
+    assert ac2.load_plan(tmp_path / "plan.json").summary == made.summary
+    assert made.summary != ac2.plan(lambda: model(x).sum().backward(), "64KiB", modelled_costs=True).summary
+
+
 def test_plan_is_the_planners_policy():
     x, w = _inputs()
     policy = ac2.plan(lambda: _step(x, w), "12KiB", modelled_costs=True)

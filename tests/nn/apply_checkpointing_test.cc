@@ -194,6 +194,15 @@ TEST_F(ApplyCheckpointingTest, AppliedAgainItChangesTheSettings) {
   EXPECT_EQ(model->regions(), (std::vector<int>{1, 0, 0, 0, 0}));
 }
 
+TEST_F(ApplyCheckpointingTest, APlanIsForAStepAndNotForEachOfSeveralModules) {
+  Model model;
+  const at::Tensor x = sample({3, 8});
+  const Plan made = plan([&] { model->blocks->forward(x).sum().backward(); }, "1MiB", {.modelled_costs = true});
+  expect_error([&] { apply_checkpointing(model, {.modules = {ModuleSelector("blocks.*")}, .policy = made}); },
+               {"apply_checkpointing was given a plan for", "open one PolicyScope(plan) around it"});
+  EXPECT_EQ(find_checkpointing(*model, "blocks.0"), nullptr);
+}
+
 TEST_F(ApplyCheckpointingTest, ANumberOfBytesIsOneBudgetThatAllModulesShare) {
   Model model;
   CheckpointOptions options;

@@ -139,16 +139,18 @@ std::optional<Budget::Shortage> Budget::excess(int64_t bytes) {
 void Budget::exceed(const Shortage& shortage, c10::function_ref<std::string()> at, int64_t enough) {
   bool is_first = false;
   const std::optional<int64_t> strict = go_over(shortage.least, is_first);
-  TORCH_CHECK(!strict, "The memory budget of ", *strict, " bytes cannot be met: at ", at(), ", ", shortage.least,
-              " bytes must be held at once (", shortage.fixed,
-              " of them saved by decisions that a budget does not override, or not to be computed again, as what the "
-              "region took from outside; the rest is what ops take and make that must run again). Nothing else that "
-              "could be dropped is there. The smallest budget that would have done is ",
-              std::max(enough, shortage.least),
-              " bytes; what comes after may need more. What all of a step needs is known from a run of it (",
-              spelled("StepPlanner(step).smallest()", "ac2.StepPlanner(step).smallest()"),
-              "). Give the budget enough, let policies save less, or make it soft (", soft_name(),
-              "), so that more is held where there is no other way.");
+  TORCH_CHECK(
+      !strict, "The memory budget of ", *strict, " bytes cannot be met: at ", at(), ", ", shortage.least,
+      " bytes must be held at once (", shortage.fixed,
+      " of them saved by decisions that a budget does not override, or not to be computed again, as what the "
+      "region took from outside; the rest is what ops take and make that must run again). Nothing else that "
+      "could be dropped is there. The smallest budget that would have done is ",
+      std::max(enough, shortage.least),
+      " bytes; what comes after may need more. What all of a step needs is known from a run of it (",
+      spelled("StepPlanner(step).smallest()", "ac2.StepPlanner(step).smallest()"),
+      "). Give the budget enough, let policies save less (PREFER_SAVE in place of MUST_SAVE or true), or make it soft "
+      "(",
+      soft_name(), "), so that more is held where there is no other way.");
   if (is_first) {
     warn_in_op(c10::str(
         "The soft memory budget of ", shortage.budget, " bytes is exceeded: at ", at(), ", ", shortage.least,

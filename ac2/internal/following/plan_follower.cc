@@ -44,7 +44,9 @@ class PlanFollower {
                    c10::toString(op.op().operator_name()), " with results of ", bytes, " bytes, where ", planned,
                    " planned. The rest of the region keeps within the plan's ", plan_->bytes,
                    " bytes by dropping results as it goes. Plan again for the program as it is now, and open the scope "
-                   "where the planned step began. This is said once for each plan."));
+                   "where the planned step began. (In C++ zero_grad() in a step runs ops only once there are "
+                   "gradients: plan after a "
+                   "first step.) This is said once for each plan."));
     }
     return CheckpointPolicy::PREFER_SAVE;
   }
