@@ -1026,7 +1026,7 @@ class _Blocks(torch.nn.Module):
         return x
 
 
-def test_explain_goes_by_module_and_prints_a_policy_that_keeps_what_a_budget_kept():
+def test_explain_goes_by_module_and_prints_a_policy_that_keeps_what_a_budget_kept(tmp_path):
     model = _Blocks()
     x = torch.randn(32, 64, requires_grad=True)
 
@@ -1048,5 +1048,9 @@ def test_explain_goes_by_module_and_prints_a_policy_that_keeps_what_a_budget_kep
     everything, nothing = step(policy="must_save_all")[1], step(policy="recompute_all")[1]
     assert nothing < held < everything
     assert 0 < kept.stats().recomputed_ops < step(policy="recompute_all")[0].stats().recomputed_ops
+    page = tmp_path / "report.html"
+    ac2.write_report(step(memory_budget="180KiB", modelled_costs=True)[0], page)
+    assert printed.group(1).splitlines()[1].strip().replace('"', '\\"') in page.read_text()
+    assert '"pattern","modules","ops","held_bytes","replays"' in page.read_text()
     # Without a budget there is nothing to keep as one did.
     assert "A policy that keeps" not in ac2.explain(step(policy="must_save_all")[0])

@@ -6,8 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "ac2/internal/report/budget_effects.h"
+#include "ac2/internal/report/explain_modules.h"
 #include "ac2/internal/report/holdings.h"
 #include "ac2/internal/report/long_replays.h"
 #include "ac2/internal/report/module_groups.h"
@@ -49,7 +51,8 @@ class RegionJson {
             {"events", events()},
             {"backwards", backwards()},
             {"long_replays", long_replays()},
-            {"modules", modules()}};
+            {"modules", modules()},
+            {"keeping_policy", absl::StrJoin(keeping_policy_lines(log_), "\n")}};
   }
 
  private:

@@ -12,6 +12,10 @@ const moduleRows = regions.flatMap(r => r.modules.map(group => [
 byId("modules").hidden = moduleRows.length === 0;
 byId("modules-body").replaceChildren(...moduleRows.map(([name, ...numbers]) => element("tr", {},
   element("td", {class: "name"}, element("code", {}, name)), ...numbers.map(number => element("td", {class: "number"}, number)))));
+
+const keepingPolicies = regions.map(r => r.keeping_policy).filter(text => text);
+byId("keeping-policy").hidden = keepingPolicies.length === 0;
+byId("keeping-policy").textContent = keepingPolicies.join("\n\n");
 )js";
 
 }  // namespace ac2::internal

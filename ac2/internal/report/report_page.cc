@@ -44,6 +44,7 @@ const char* const kBody = R"html(</style>
 <h2>Modules</h2>
 <p class="note">By the modules whose parameters ops take; numbers in paths are one group. An op without parameters counts to the block around the last op that took one. Bytes of results are those held when most was held, or now.</p>
 <div class="scroll"><table><thead><tr><th>Modules</th><th class="number">How many</th><th class="number">Ops</th><th class="number">Held</th><th class="number">Replays</th></tr></thead><tbody id="modules-body"></tbody></table></div>
+<pre id="keeping-policy" hidden></pre>
 </section>
 <section id="long" hidden>
 <h2>Replays that reach far back</h2>
