@@ -153,6 +153,15 @@ TEST_F(GuideTest, OneOpThatIsTooLarge) {
   mean.backward();
 }
 
+TEST_F(GuideTest, TwoReadyOnesInChunks) {
+  const at::Tensor hidden = torch::randn({16, 8}).requires_grad_(), weight = torch::randn({8, 8});
+  const auto mlp = [&](const at::Tensor& tokens) { return at::linear(tokens, weight).relu(); };
+  EXPECT_TRUE(at::allclose(ac2::tiled_mlp(mlp, hidden, 4), mlp(hidden)));
+  const at::Tensor query = torch::randn({2, 16, 8}), key = torch::randn({2, 16, 8}), value = torch::randn({2, 16, 8});
+  EXPECT_TRUE(at::allclose(ac2::query_chunked_attention(query, key, value, {.chunks = 4}),
+                           at::scaled_dot_product_attention(query, key, value), 1e-4, 1e-5));
+}
+
 TEST_F(GuideTest, AKernelOfYourOwn) {
   const at::Tensor x = torch::randn({16}).contiguous();
   const auto scaled = ac2::replayable("scaled", [](const at::Tensor& x, float by) {

@@ -186,7 +186,7 @@ TEST_F(InChunksTest, WrongUseIsAnErrorThatSaysWhatWasExpected) {
 }
 
 TEST_F(InChunksTest, BatchNormInTrainingIsRefusedByNameAndInEvaluationIsNot) {
-  const at::Tensor mean = at::zeros({256}), variance = at::ones({256});
+  const at::Tensor mean = at::zeros({kColumns}), variance = at::ones({kColumns});
   const auto normalised = [&](bool training) {
     return [&, training](const at::Tensor& x) {
       return at::batch_norm(x, {}, {}, mean, variance, training, 0.1, 1e-5, false);
