@@ -104,7 +104,7 @@ class BatchNormWatch {
   }
 
  private:
-  // What a callback throws is lost.
+  // LibTorch drops what a callback throws.
   static std::unique_ptr<at::ObserverContext> look(const at::RecordFunction& call) {
     BatchNormWatch* const watch = current_;
     if (watch == nullptr || std::string_view(call.name()).find("batch_norm") == std::string_view::npos) {

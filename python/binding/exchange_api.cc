@@ -104,8 +104,7 @@ py::object telling_exchange_api(const py::object& capsule) {
     return py::none();
   }
   auto* found = static_cast<ExchangeApi*>(PyCapsule_GetPointer(capsule.ptr(), kName));
-  if (found == &telling() || found->major != kMajor ||
-      found->managed_tensor_of == &managed_tensor_of<&before_change>) {
+  if (found == &telling() || found->major != kMajor || found->managed_tensor_of == &managed_tensor_of<&before_change>) {
     return py::none();
   }
   // Libraries that have asked for the table already keep its address. A second such table would call the first.

@@ -84,8 +84,8 @@ void clamp_through_alias(const at::Tensor& t);
 // The cosine of whole(x), over which a kernel that is no op has written on the CPU before anybody reads it.
 at::Tensor by_kernel(const at::Tensor& x, const Regions& regions);
 
-// x * scale * cos(w), by whole() of both, by a function that is an op by ac2::replayable: on the CPU it computes through
-// pointers. It takes nothing that requires a gradient.
+// x * scale * cos(w), by whole() of both, by a function that is an op by ac2::replayable: on the CPU it computes
+// through pointers. It takes nothing that requires a gradient.
 at::Tensor fused(const at::Tensor& x, const at::Tensor& w, double scale);
 // Two tensors, by another one, which draws from the default generator.
 Tensors noisy_pair(const at::Tensor& x);

@@ -44,7 +44,7 @@ struct Setting {
   // All policies drop what last_use() has, as those of names and pack functions always do.
   bool drops = false;
   bool modules = false;  // policies that decide op by op are by_module, and decide by the module and the operator
-  bool rests = false;  // regions record nothing while grad mode is off
+  bool rests = false;    // regions record nothing while grad mode is off
   // Of all programs that run at once; without one each has a budget of its own.
   std::optional<MemoryBudget> shared_budget = std::nullopt;
   // Called for each region after forward and after each backward.

@@ -1,5 +1,6 @@
 #include "ac2/internal/automatic/settings.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cstddef>
 #include <cstdlib>
@@ -23,12 +24,8 @@ std::string_view trimmed(std::string_view text) {
   return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(kSpaces) - first + 1);
 }
 
-size_t count_digits(std::string_view text) {
-  size_t count = 0;
-  while (count < text.size() && std::isdigit(static_cast<unsigned char>(text[count])) != 0) {
-    ++count;
-  }
-  return count;
+bool is_digit(unsigned char letter) {
+  return std::isdigit(letter) != 0;
 }
 
 std::string value_of(const Variables& variables, const char* name) {
@@ -48,7 +45,7 @@ bool flag_of(const Variables& variables, const char* name) {
 int count_of(const Variables& variables, const char* name) {
   const std::string text = value_of(variables, name);
   constexpr size_t kDigits = 9;
-  const bool is_number = !text.empty() && text.size() <= kDigits && count_digits(text) == text.size();
+  const bool is_number = !text.empty() && text.size() <= kDigits && std::all_of(text.begin(), text.end(), is_digit);
   return is_number ? std::atoi(text.c_str()) : 0;
 }
 
@@ -62,7 +59,7 @@ BudgetSetting parse_budget(std::string_view text, std::string_view name) {
   }
   const size_t colon = given.find(':');
   if (colon == std::string_view::npos) {
-    if (count_digits(given) == 0) {
+    if (given.empty() || !is_digit(given.front())) {
       reject(name, text, "\"auto\", or a number of bytes as in \"8GiB\", \"peak:20GiB\" or \"soft:1GiB\".");
     }
     return {Kind::kStrict, parse_bytes(given, name)};

@@ -39,14 +39,13 @@ class PlanFollower {
       const std::string planned = call != nullptr ? c10::str(c10::toString(call->op.operator_name()),
                                                              " with results of ", call->result_bytes, " bytes was")
                                                   : "nothing was";
-      warn_in_op(
-          c10::str("ac2::plan: the program is not the one that was planned: op ", index, " of its region is ",
-                   c10::toString(op.op().operator_name()), " with results of ", bytes, " bytes, where ", planned,
-                   " planned. The rest of the region keeps within the plan's ", plan_->bytes,
-                   " bytes by dropping results as it goes. Plan again for the program as it is now, and open the scope "
-                   "where the planned step began. (In C++ zero_grad() in a step runs ops only once there are "
-                   "gradients: plan after a "
-                   "first step.) This is said once for each plan."));
+      warn_in_op(c10::str(
+          "ac2::plan: the program is not the one that was planned: op ", index, " of its region is ",
+          c10::toString(op.op().operator_name()), " with results of ", bytes, " bytes, where ", planned,
+          " planned. The rest of the region keeps within the plan's ", plan_->bytes,
+          " bytes by dropping results as it goes. Plan again for the program as it is now, and open the scope "
+          "where the planned step began. (In C++ zero_grad() in a step runs ops only once there are gradients: plan "
+          "after a first step.) This is said once for each plan."));
     }
     return CheckpointPolicy::PREFER_SAVE;
   }

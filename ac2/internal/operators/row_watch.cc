@@ -13,6 +13,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "ac2/internal/libtorch/for_each_tensor.h"
 #include "ac2/internal/operators/op_facts.h"
 
 namespace ac2::internal {
@@ -22,12 +23,10 @@ namespace {
 thread_local RowWatch* current_watch = nullptr;
 
 template <class Visit>
-void visit_tensors(const c10::IValue& value, const Visit& visit) {
-  if (value.isTensor()) {
-    if (value.toTensor().defined()) visit(value.toTensor());
-  } else if (value.isList()) {
-    for (const c10::IValue& each : value.toListRef()) visit_tensors(each, visit);
-  }
+void visit_defined(const c10::IValue& value, const Visit& visit) {
+  for_each_tensor_at(value, [&](const at::Tensor& tensor, int32_t) {
+    if (tensor.defined()) visit(tensor);
+  });
 }
 
 std::string described(const at::Tensor& tensor) {
@@ -122,7 +121,7 @@ void RowWatch::note_call(const at::RecordFunction& call, Call& judged) {
   std::vector<RowArgument> tensors;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const bool is_written = std::find(facts.written.begin(), facts.written.end(), i) != facts.written.end();
-    visit_tensors(inputs[i], [&](const at::Tensor& tensor) {
+    visit_defined(inputs[i], [&](const at::Tensor& tensor) {
       const auto found = made_.find(tensor.unsafeGetTensorImpl());
       tensors.push_back({tensor, found == made_.end() ? kNoRows : found->second.dim});
       if (found != made_.end()) {
@@ -153,7 +152,7 @@ void RowWatch::note_results(const at::RecordFunction& call, const Call& judged) 
     return;
   }
   for (const c10::IValue& output : call.outputs()) {
-    visit_tensors(output, [&](const at::Tensor& tensor) {
+    visit_defined(output, [&](const at::Tensor& tensor) {
       make(tensor, judged.has_rows ? judged.rule.dim_of(tensor, rows_) : kNoRows);
     });
   }
