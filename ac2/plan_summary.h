@@ -37,9 +37,10 @@ struct PlanSummary {
   // On the CPU, tensors count that were allocated while the step was recorded, or that an op of the step takes. Memory
   // that kernels take past LibTorch's allocator does not count.
   //
-  // Empty without the option, if the device's allocator has no statistics (the meta device, and accelerators before
-  // LibTorch 2.9), if the step ran no backward, if the plan uses a form, if the recording had to drop results for
-  // its budget, and if another step was measured at the same time.
+  // Empty without the option, if the step ran no backward, if the plan uses a form, if the recording had to drop
+  // results for its budget, and of StepPlanner::budget(). Where the memory of the device cannot be measured, the
+  // StepPlanner's constructor throws: on the meta device, on an accelerator whose allocator has no statistics (any
+  // before LibTorch 2.9), and while another step is measured.
   std::optional<int64_t> step_peak_bytes = std::nullopt;
   // Of these, the bytes that were there when the step began.
   std::optional<int64_t> step_start_bytes = std::nullopt;
