@@ -1,5 +1,5 @@
-// What ScopeOptions::memory_budget may be given. A type of its own, because a std::optional would take neither a text
-// nor a budget in braces, and because a number must not become a budget before the scope is opened.
+// BudgetOption, the type of ScopeOptions::memory_budget. It is a type of its own, because a std::optional would take
+// neither a text nor a budget in braces, and because a number must not become a budget before the scope is opened.
 //
 // Threads: a value.
 #pragma once

@@ -32,7 +32,7 @@ consteval int64_t operator""_GiB(unsigned long long count) {
 }
 }  // namespace literals
 
-// What functions that want a number of bytes take: a number, or a text. The text has a number, with a fraction or not,
+// A number of bytes that a function is given, as a number or as a text. The text has a number, with a fraction or not,
 // and after it one of KiB, MiB, GiB and TiB, or nothing: "65536", "64MiB", "1.5 GiB".
 class Bytes {
  public:

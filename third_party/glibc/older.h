@@ -1,4 +1,4 @@
-// What makes GCC's headers of C++ use glibc 2.28 alone. The compiler is told to include it first
+// This header makes GCC's headers of C++ use glibc 2.28 alone. The compiler is told to include it first
 // (cmake/manylinux.cmake).
 #pragma once
 #include <bits/c++config.h>

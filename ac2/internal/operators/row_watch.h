@@ -1,11 +1,11 @@
-// Finds in the ops of a chunk, and in the graph that they leave, what would not have the bits of one call.
+// A RowWatch finds in the ops of a chunk, and in the graph that they leave, what would not have the bits of one call.
 //
 //   RowWatch watch(slices, dim);
 //   results = fn(slices);
 //   watch.check(results, dim);   // throws
 //
 // Every op that the dispatcher runs on this thread is looked at (at::RecordFunction), in a region and outside of one.
-// What passes it by is not seen: kernels that take raw pointers, and numbers that the function reads from sizes.
+// Kernels that take raw pointers are not seen, nor are numbers that the function reads from sizes.
 //
 // Threads: one; nests.
 #pragma once

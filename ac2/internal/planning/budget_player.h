@@ -1,4 +1,5 @@
-// What a memory budget makes of a recorded step: which bytes are held, and which ops are run again.
+// BudgetPlayer computes what a memory budget makes of a recorded step: which bytes are held, and which ops are run
+// again.
 //
 //   const BudgetOutcome outcome = BudgetPlayer(graph).play(64 << 20);
 //   if (outcome.missing_bytes == 0) … outcome.replays …

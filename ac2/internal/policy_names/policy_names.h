@@ -1,10 +1,11 @@
-// What the library looks for in policies/: the table of the ready-made policies that have no parameters, by name; the
-// forms that a plan's file names; and the watch over functions that never pack.
+// Three functions that the library looks for in policies/: ready_made_policies() has the table of the ready-made
+// policies without parameters, by name; form_named() makes the forms that a plan's file names; watched_hooks() watches
+// for functions that never pack.
 //
 // Policy("speed") must find what policies/ defines, although the library does not depend on policies/. So the library
-// declares the table, and policies/by_name.cc defines it. In Bazel a program may link the library alone; the
-// declaration is weak there, and the function's address is null in such a program. CMake puts both into one archive and
-// defines AC2_HAS_POLICIES: the reference is an ordinary one then, which makes the linker take by_name.cc out of the
+// declares the functions, and policies/by_name.cc defines them. In Bazel a program may link the library alone; the
+// declarations are weak there, and a function's address is null in such a program. CMake puts both into one archive and
+// defines AC2_HAS_POLICIES: each reference is an ordinary one then, which makes the linker take by_name.cc out of the
 // archive.
 //
 // Rejected: objects that register their names when the program starts. A linker drops them from an archive, and a

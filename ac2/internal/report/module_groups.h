@@ -1,4 +1,4 @@
-// What a region holds and computes again, by module.
+// ModuleGroups say what a region holds and computes again, by module.
 //
 // Modules are those whose parameters ops take (TraceLog::Op::where). Modules whose paths differ in numbers alone are
 // one group, "layers.*.mlp". An op that takes no parameter counts to the group of the block around the last op that

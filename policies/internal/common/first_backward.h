@@ -1,8 +1,9 @@
-// What a policy has seen by the end of the first backward after its regions, told of once if it came to nothing.
+// A FirstBackward notes what a policy has seen by the end of the first backward after its regions, and warns once if
+// that came to nothing.
 //
 // A step with several regions is seen as a whole. While a region of the policy's is open, nothing is said: a backward
-// inside of it has not seen the rest. The object lives until then by itself: most programs give a policy to a scope and
-// keep none.
+// inside of it has not seen the rest. A FirstBackward lives until then by itself: most programs give a policy to a
+// scope and keep none.
 //
 // Threads: a policy may be entered on many at once. `mutex_` guards what a subclass has seen.
 #pragma once
