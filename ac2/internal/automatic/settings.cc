@@ -18,12 +18,6 @@ namespace {
   throw std::invalid_argument(std::string(name) + " is \"" + std::string(text) + "\"; expected " + expected);
 }
 
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kSpaces = " \t\n\r\f\v";
-  const size_t first = text.find_first_not_of(kSpaces);
-  return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(kSpaces) - first + 1);
-}
-
 bool is_digit(unsigned char letter) {
   return std::isdigit(letter) != 0;
 }
@@ -53,7 +47,7 @@ int count_of(const Variables& variables, const char* name) {
 
 BudgetSetting parse_budget(std::string_view text, std::string_view name) {
   using Kind = BudgetSetting::Kind;
-  const std::string_view given = trimmed(text);
+  const std::string_view given = without_spaces(text);
   if (given == "auto") {
     return {};
   }
@@ -80,7 +74,7 @@ AutomaticSettings settings_of(const Variables& variables) {
   settings.quiet = flag_of(variables, variables::kQuiet);
   if (const std::string budget = value_of(variables, variables::kBudget); !budget.empty()) {
     settings.budget = parse_budget(budget, variables::kBudget);
-    settings.budget_text = trimmed(budget);
+    settings.budget_text = without_spaces(budget);
   } else if (!settings.policy.empty()) {
     settings.budget.reset();
     settings.budget_text.clear();

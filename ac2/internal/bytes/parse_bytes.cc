@@ -23,12 +23,6 @@ constexpr std::array<std::pair<std::string_view, int64_t>, 5> kUnits{{
 }};
 constexpr double kTooMany = 0x1p63;
 
-std::string_view without_spaces(std::string_view text) {
-  constexpr std::string_view kSpaces = " \t\n\r\f\v";
-  const size_t first = text.find_first_not_of(kSpaces);
-  return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(kSpaces) - first + 1);
-}
-
 size_t digits_at_front(std::string_view text) {
   size_t count = 0;
   while (count < text.size() && std::isdigit(static_cast<unsigned char>(text[count])) != 0) {
@@ -76,6 +70,12 @@ std::optional<int64_t> bytes_in(const std::string& number, int64_t unit) {
 }
 
 }  // namespace
+
+std::string_view without_spaces(std::string_view text) {
+  constexpr std::string_view kSpaces = " \t\n\r\f\v";
+  const size_t first = text.find_first_not_of(kSpaces);
+  return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(kSpaces) - first + 1);
+}
 
 int64_t parse_bytes(std::string_view text, std::string_view name) {
   const std::string_view given = without_spaces(text);
