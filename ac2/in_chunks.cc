@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "ac2/internal/libtorch/tensor_bytes.h"
+#include "ac2/internal/operators/op_callbacks.h"
 #include "ac2/internal/operators/row_watch.h"
 #include "ac2/policy.h"
 #include "ac2/scope.h"
@@ -85,16 +86,7 @@ void check_exact(const Tensors& tensors, const ChunkOptions& options) {
 // Finds BatchNorm in training among the ops that its thread calls while it lives.
 class BatchNormWatch {
  public:
-  BatchNormWatch() : enabled_(true), outer_(std::exchange(current_, this)) {
-    callback_ = at::addThreadLocalCallback(
-        at::RecordFunctionCallback(&look).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
-  }
-  ~BatchNormWatch() {
-    at::removeCallback(callback_);
-    current_ = outer_;
-  }
-  BatchNormWatch(const BatchNormWatch&) = delete;
-  BatchNormWatch& operator=(const BatchNormWatch&) = delete;
+  BatchNormWatch() : callbacks_(*this, at::RecordFunctionCallback(&look).needsInputs(true)) {}
 
   void check() const {
     TORCH_CHECK(found_.empty(), "in_chunks: the function runs ", found_,
@@ -104,9 +96,8 @@ class BatchNormWatch {
   }
 
  private:
-  // LibTorch drops what a callback throws.
   static std::unique_ptr<at::ObserverContext> look(const at::RecordFunction& call) {
-    BatchNormWatch* const watch = current_;
+    BatchNormWatch* const watch = OpCallbacks<BatchNormWatch>::innermost();
     if (watch == nullptr || std::string_view(call.name()).find("batch_norm") == std::string_view::npos) {
       return nullptr;
     }
@@ -120,13 +111,9 @@ class BatchNormWatch {
     return nullptr;
   }
 
-  static thread_local BatchNormWatch* current_;
-  at::RecordFunctionGuard enabled_;
-  at::CallbackHandle callback_;
-  BatchNormWatch* const outer_;
   std::string found_;
+  const OpCallbacks<BatchNormWatch> callbacks_;
 };
-thread_local BatchNormWatch* BatchNormWatch::current_ = nullptr;
 
 // Sizes that differ by one at most.
 std::vector<int64_t> even_sizes(int64_t rows, int64_t chunks, int64_t least) {

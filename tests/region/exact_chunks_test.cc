@@ -147,6 +147,14 @@ TEST_F(ExactChunksTest, ChunksHaveTwoRowsAtLeast) {
   EXPECT_EQ(rows, (std::vector<int64_t>{3}));
 }
 
+TEST_F(ExactChunksTest, WithinAChunkOtherRowsAreCutJustAsExactly) {
+  const auto scaled_by = [&](const Fn& fn) {
+    return [&, fn](const at::Tensor& x) { return x * in_chunks(fn, shared_, {.chunks = 3, .exact = true}); };
+  };
+  expect_exact(scaled_by([](const at::Tensor& rows) { return rows.sin().abs(); }));
+  expect_error([&] { scaled_by([](const at::Tensor& rows) { return rows.sigmoid(); })(x_); }, {"aten::sigmoid"});
+}
+
 TEST_F(ExactChunksTest, AroundARegionAndWithoutGradientsTheSameIsRefused) {
   const at::NoGradGuard no_grad;
   expect_refused([](const at::Tensor& x) { return x.sigmoid(); }, {"aten::sigmoid"});

@@ -11,7 +11,6 @@
 #include <string_view>
 #include <typeinfo>
 #include <unordered_set>
-#include <utility>
 
 #include "ac2/internal/libtorch/for_each_tensor.h"
 #include "ac2/internal/operators/op_facts.h"
@@ -19,8 +18,6 @@
 namespace ac2::internal {
 
 namespace {
-
-thread_local RowWatch* current_watch = nullptr;
 
 template <class Visit>
 void visit_defined(const c10::IValue& value, const Visit& visit) {
@@ -50,19 +47,13 @@ struct RowWatch::Call : at::ObserverContext {
 };
 
 RowWatch::RowWatch(const std::vector<at::Tensor>& slices, int64_t dim)
-    : slices_(slices), rows_(slices[0].size(dim)), enabled_(true), outer_(std::exchange(current_watch, this)) {
+    : slices_(slices),
+      rows_(slices[0].size(dim)),
+      callbacks_(*this,
+                 at::RecordFunctionCallback(&RowWatch::begin, &RowWatch::end).needsInputs(true).needsOutputs(true)) {
   for (const at::Tensor& slice : slices) {
     make(slice, at::maybe_wrap_dim(dim, slice.dim()));
   }
-  callback_ = at::addThreadLocalCallback(at::RecordFunctionCallback(&RowWatch::begin, &RowWatch::end)
-                                             .needsInputs(true)
-                                             .needsOutputs(true)
-                                             .scopes({at::RecordScope::FUNCTION}));
-}
-
-RowWatch::~RowWatch() {
-  at::removeCallback(callback_);
-  current_watch = outer_;
 }
 
 void RowWatch::make(const at::Tensor& tensor, int64_t dim) {
@@ -75,10 +66,10 @@ void RowWatch::refuse(const std::string& why) {
   }
 }
 
-// LibTorch takes what a callback throws for a fault of the callback, and goes on.
+// What is thrown here would be lost.
 std::unique_ptr<at::ObserverContext> RowWatch::begin(const at::RecordFunction& call) {
   auto judged = std::make_unique<Call>();
-  RowWatch* const watch = current_watch;
+  RowWatch* const watch = OpCallbacks<RowWatch>::innermost();
   if (watch == nullptr) {
     return judged;
   }
@@ -96,7 +87,7 @@ std::unique_ptr<at::ObserverContext> RowWatch::begin(const at::RecordFunction& c
 }
 
 void RowWatch::end(const at::RecordFunction& call, at::ObserverContext* context) {
-  RowWatch* const watch = current_watch;
+  RowWatch* const watch = OpCallbacks<RowWatch>::innermost();
   if (watch == nullptr || context == nullptr) {
     return;
   }

@@ -4,7 +4,7 @@
 //   results = fn(slices);
 //   watch.check(results, dim);   // throws
 //
-// Every op that the dispatcher runs on this thread is looked at (at::RecordFunction), in a region and outside of one.
+// Every op that the dispatcher runs on this thread is looked at (op_callbacks.h), in a region and outside of one.
 // Kernels that take raw pointers are not seen, nor are numbers that the function reads from sizes.
 //
 // Threads: one; nests.
@@ -21,6 +21,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ac2/internal/operators/op_callbacks.h"
 #include "ac2/internal/operators/row_ops.h"
 
 namespace ac2::internal {
@@ -29,7 +30,6 @@ class RowWatch {
  public:
   // The slices have two rows or more along `dim`.
   RowWatch(const std::vector<at::Tensor>& slices, int64_t dim);
-  ~RowWatch();
   RowWatch(const RowWatch&) = delete;
   RowWatch& operator=(const RowWatch&) = delete;
 
@@ -58,9 +58,7 @@ class RowWatch {
   std::unordered_map<const c10::TensorImpl*, Made> made_;  // by the ops so far, and the slices
   int inside_ = 0;                                         // of calls within a call that was looked at
   std::string refusal_;                                    // the first one
-  at::RecordFunctionGuard enabled_;
-  at::CallbackHandle callback_;
-  RowWatch* const outer_;
+  const OpCallbacks<RowWatch> callbacks_;
 };
 
 }  // namespace ac2::internal
