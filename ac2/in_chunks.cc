@@ -217,6 +217,11 @@ void check_chunks(const Tensors& tensors, const ChunkOptions& options) {
   check_exact(tensors, options);
 }
 
+int64_t chunks_for(int64_t rows, int64_t features, int64_t least_rows) {
+  const int64_t in_chunk = std::max(features, least_rows);
+  return std::max<int64_t>((rows + in_chunk - 1) / in_chunk, 1);
+}
+
 Tensors in_chunks(const ChunkFunction& fn, const Tensors& tensors, const ChunkOptions& options) {
   check_chunks(tensors, options);
   const int64_t rows = tensors[0].size(options.dim), least = least_rows(options);

@@ -73,6 +73,9 @@ std::vector<at::Tensor> in_chunks(const ChunkFunction& fn, const std::vector<at:
                                   const ChunkOptions& options);
 // Throws what in_chunks() throws before it calls anything.
 void check_chunks(const std::vector<at::Tensor>& tensors, const ChunkOptions& options);
+// The number of chunks into which `rows` are cut if nobody has given one: a chunk has as many rows as a row has
+// `features`, and no fewer than `least_rows`, because ops on fewer rows take as long.
+int64_t chunks_for(int64_t rows, int64_t features, int64_t least_rows);
 
 // How many tensors a function may take, if it does not take a list.
 inline constexpr size_t kMostSlices = 8;

@@ -12,8 +12,7 @@ namespace ac2 {
 
 namespace {
 
-// In a chunk of which nobody has said how large it is: ops on fewer rows take as long.
-constexpr int64_t kLeastQueries = 256;
+constexpr int64_t kLeastQueries = 256;  // in a chunk
 
 void check_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                      const QueryChunkOptions& options) {
@@ -69,8 +68,7 @@ at::Tensor query_chunked_attention(const at::Tensor& query, const at::Tensor& ke
   if (cuts_mask) {
     cut.push_back(options.attn_mask);
   }
-  const int64_t in_chunk = std::max(query.size(-1), kLeastQueries);
-  const int64_t chunks = options.chunks.value_or(std::max<int64_t>((queries + in_chunk - 1) / in_chunk, 1));
+  const int64_t chunks = options.chunks.value_or(internal::chunks_for(queries, query.size(-1), kLeastQueries));
   return in_chunks(of_chunk, cut, {.dim = -2, .chunks = chunks});
 }
 

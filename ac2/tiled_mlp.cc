@@ -2,7 +2,6 @@
 
 #include <c10/util/Exception.h>
 
-#include <algorithm>
 #include <vector>
 
 #include "ac2/in_chunks.h"
@@ -11,8 +10,7 @@ namespace ac2 {
 
 namespace {
 
-// In a chunk of which nobody has said how large it is: ops on fewer rows take as long.
-constexpr int64_t kLeastTokens = 64;
+constexpr int64_t kLeastTokens = 64;  // in a chunk
 
 }  // namespace
 
@@ -23,8 +21,7 @@ at::Tensor tiled_mlp(const std::function<at::Tensor(const at::Tensor& tokens)>& 
               hidden.defined() ? c10::str("is ", hidden.sizes()) : "is undefined", "; expected [..., features].");
   TORCH_CHECK(!chunks || *chunks > 0, "tiled_mlp: chunks must be a positive number, but is ", *chunks, ".");
   const at::Tensor tokens = hidden.flatten(0, -2);
-  const int64_t in_chunk = std::max(hidden.size(-1), kLeastTokens);
-  const int64_t count = chunks.value_or(std::max<int64_t>((tokens.size(0) + in_chunk - 1) / in_chunk, 1));
+  const int64_t count = chunks.value_or(internal::chunks_for(tokens.size(0), hidden.size(-1), kLeastTokens));
   const at::Tensor result = in_chunks(
       [&](const at::Tensor& slice) {
         at::Tensor of_slice = mlp(slice);
