@@ -3,15 +3,12 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
-#include <array>
-#include <cinttypes>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <exception>
-#include <fstream>
-#include <string>
+#include <vector>
 
+#include "ac2/internal/libtorch/process_mappings.h"
 #include "ac2/internal/record/handed_out.h"
 #include "ac2/trace.h"
 
@@ -84,17 +81,10 @@ void make_telling(ExchangeApi& table) {
 // Whether the process may write there, as the system says. PyTorch's table is a variable; another library's may be a
 // constant.
 bool is_writable(const void* at, size_t bytes) {
-  std::ifstream maps("/proc/self/maps");
   const auto begin = reinterpret_cast<uintptr_t>(at);
-  for (std::string line; std::getline(maps, line);) {
-    uintptr_t from = 0, to = 0;
-    std::array<char, 5> rights{};
-    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %4s", &from, &to, rights.data()) == 3 && from <= begin &&
-        begin < to) {
-      return rights[0] == 'r' && rights[1] == 'w' && begin + bytes <= to;
-    }
-  }
-  return false;
+  const std::vector<internal::Mapping> mappings = internal::read_mappings();
+  const internal::Mapping* const mapping = internal::find_mapping(mappings, begin, begin + bytes);
+  return mapping != nullptr && mapping->readable && mapping->writable;
 }
 
 // The capsule to be put in the place of the given one; None if nothing is to be put there.

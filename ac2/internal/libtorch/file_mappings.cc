@@ -4,77 +4,19 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <array>
-#include <cinttypes>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <optional>
-#include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "ac2/internal/libtorch/process_mappings.h"
 #include "ac2/internal/locks/fork_locks.h"
 #include "ac2/internal/locks/mutex.h"
 
 namespace ac2::internal {
 
 namespace {
-
-struct Mapping {
-  uintptr_t begin = 0;
-  uintptr_t end = 0;
-  bool file = false;  // on a disk
-  bool writable = false;
-  bool is_private = false;
-};
-
-// False for memory that processes share, and for memory without a file.
-bool is_file_on_disk(const std::string& path, uint64_t inode) {
-  return inode != 0 && !path.starts_with("/dev/") && !path.starts_with("/memfd:") && !path.starts_with("/SYSV");
-}
-
-// The mappings of this process, in the order of their addresses.
-std::vector<Mapping> read_mappings() {
-  std::vector<Mapping> mappings;
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);) {
-    // 7f10a4000000-7f10a4021000 rw-p 00000000 08:01 1048602    /home/me/weights.bin
-    Mapping mapping;
-    std::array<char, 8> permissions{};
-    uint64_t inode = 0;
-    int path = 0;
-    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %4s %*s %*s %" SCNu64 " %n", &mapping.begin, &mapping.end,
-                    permissions.data(), &inode, &path) < 4) {
-      continue;
-    }
-    mapping.file = is_file_on_disk(line.substr(path), inode);
-    mapping.writable = permissions[1] == 'w';
-    mapping.is_private = permissions[3] == 'p';
-    mappings.push_back(mapping);
-  }
-  return mappings;
-}
-
-// The list of mappings as it was read last. Mappings may have been replaced since.
-class LastMappings {
- public:
-  // The mapping that contains all of [begin, end), or null.
-  const Mapping* find(uintptr_t begin, uintptr_t end) const {
-    auto after = std::upper_bound(mappings_.begin(), mappings_.end(), begin,
-                                  [](uintptr_t address, const Mapping& mapping) { return address < mapping.begin; });
-    if (after == mappings_.begin() || std::prev(after)->end < end) {
-      return nullptr;
-    }
-    return &*std::prev(after);
-  }
-  void read() { mappings_ = read_mappings(); }
-
- private:
-  std::vector<Mapping> mappings_;
-};
 
 bool stays(const Mapping* mapping, const void* data, bool may_be_written) {
   if (mapping == nullptr || !mapping->file) {
@@ -126,7 +68,8 @@ constexpr size_t kLittle = size_t{64} << 10;
 bool is_file_that_stays(c10::StorageImpl& storage, bool may_be_written) {
   // Leaked: tensors with static lifetime may be asked about after main().
   static auto& mutex = ForkLocks::make_last();
-  static auto* last ABSL_PT_GUARDED_BY(mutex) = new LastMappings;
+  // The list as it was read last. Mappings may have been replaced since.
+  static auto* last ABSL_PT_GUARDED_BY(mutex) = new std::vector<Mapping>;
   static auto* known ABSL_PT_GUARDED_BY(mutex) = new KnownStorages;
   const void* data = storage._mutable_data_ptr_no_checks().get();
   const auto begin = reinterpret_cast<uintptr_t>(data);
@@ -136,12 +79,12 @@ bool is_file_that_stays(c10::StorageImpl& storage, bool may_be_written) {
     return *before;
   }
   // The old list may give the answer false for a small storage. The answer true always comes from a new list.
-  const Mapping* before = storage.nbytes() < kLittle ? last->find(begin, end) : nullptr;
+  const Mapping* before = storage.nbytes() < kLittle ? find_mapping(*last, begin, end) : nullptr;
   if (before != nullptr && !stays(before, data, may_be_written)) {
     return false;
   }
-  last->read();
-  const bool now = stays(last->find(begin, end), data, may_be_written);
+  *last = read_mappings();
+  const bool now = stays(find_mapping(*last, begin, end), data, may_be_written);
   known->add(&storage, data, now);
   return now;
 }
