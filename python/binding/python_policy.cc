@@ -21,8 +21,6 @@ namespace py = pybind11;
 
 namespace {
 
-constexpr const char* kCaller = "A policy";
-
 std::string answer_for(const c10::OperatorHandle& op) {
   const c10::OperatorName& name = op.operator_name();
   return "What the policy returned for " + name.name + (name.overload_name.empty() ? "" : "." + name.overload_name);
@@ -42,6 +40,12 @@ class Functions {
  private:
   HeldObject weak_;
 };
+
+// The object of a policy that asks `held`. Its SaveWithHooks are watched here: a Policy watches itself only once C++
+// code has made a form that may drop tensors, and those of Python drop none.
+py::object watched_policy(Policy policy, const py::object& held) {
+  return holding(internal::harmless(policies::internal::watch_hooks(std::move(policy), "A policy")), held);
+}
 
 }  // namespace
 
@@ -66,7 +70,7 @@ py::object callable_policy(const py::object& functions) {
       return to_decision(answer, answer_for(op.op()));
     });
   };
-  return holding(internal::harmless(policies::internal::watch_hooks(std::move(policy), kCaller)), functions);
+  return watched_policy(std::move(policy), functions);
 }
 
 py::object by_operator_policy(const py::object& functions) {
@@ -78,7 +82,7 @@ py::object by_operator_policy(const py::object& functions) {
       return to_decision(functions.attr("policy_fn")(context, op_overload(op)), answer_for(op));
     });
   });
-  return holding(internal::harmless(policies::internal::watch_hooks(std::move(policy), kCaller)), functions);
+  return watched_policy(std::move(policy), functions);
 }
 
 py::object constant_policy(const py::object& decision) {
@@ -92,7 +96,7 @@ py::object constant_policy(const py::object& decision) {
     const py::gil_scoped_acquire gil;
     return calling_python_in_op([&] { return to_decision(weak.get(), where); });
   });
-  return holding(internal::harmless(policies::internal::watch_hooks(std::move(policy), kCaller)), decision);
+  return watched_policy(std::move(policy), decision);
 }
 
 py::object operator_decisions(const py::object& policy) {
