@@ -29,7 +29,7 @@ MemoryBudget MemoryBudget::peak(Bytes bytes, bool modelled_costs) {
 }
 
 MemoryBudget::MemoryBudget(Bytes bytes, bool modelled_costs, bool soft) {
-  budget_ = std::make_shared<internal::Budget>(internal::Budget::Limit{.bytes = checked(bytes), .soft = soft},
+  budget_ = std::make_shared<internal::Budget>(internal::BudgetLimit{.bytes = checked(bytes), .soft = soft},
                                                internal::cost_source(modelled_costs));
 }
 

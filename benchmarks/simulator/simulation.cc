@@ -25,15 +25,15 @@ Simulation::Simulation(const RecordedStep& step, const StepStructure& structure,
       structure_(structure),
       options_(options),
       foresight_(evictor_, options.step_known && options.by_next_use ? structure.cost() : 0),
-      evictor_({.budget = options.budget,
-                .rule = options.rule,
-                .foresight = options.store != nullptr ? static_cast<const Foresight*>(&memory_) : &foresight_,
-                .copies = &copies_}),
+      evictor_({.budget = options.budget, .rule = options.rule}),
       memory_(evictor_, options.store != nullptr ? *options.store : StepStore::process(),
               StepMemory::Wants::kPerhapsLonger),
       copies_(evictor_, options.store != nullptr ? static_cast<const Foresight&>(memory_) : foresight_),
       values_(step.values.size()),
-      tensors_(step.tensors.size()) {}
+      tensors_(step.tensors.size()) {
+  evictor_.consult({.foresight = options.store != nullptr ? static_cast<const Foresight*>(&memory_) : &foresight_,
+                    .copies = &copies_});
+}
 
 StepResult Simulation::run() {
   run_until(step_.events.size());

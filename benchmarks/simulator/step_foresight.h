@@ -2,7 +2,7 @@
 // a search makes dearer or cheaper to drop than the rule takes them to be.
 //
 //   StepForesight foresight(evictor, step_length);   // 0: next uses are not known
-//   Evictor evictor({.budget = bytes, .foresight = &foresight});
+//   evictor.consult({.foresight = &foresight});
 //   foresight.set_next_use(value, time);
 //   evictor.foresight_changed(value);
 //

@@ -702,13 +702,12 @@ class RacingTape : public internal::BudgetedTape {
                                                    c10::function_ref<bool()>) override {
     return nullptr;
   }
-  std::optional<internal::Packed> pack_for_room(internal::Value*, uint8_t, c10::function_ref<bool()>) override {
-    return std::nullopt;
-  }
   void drop_packed(internal::Value*, c10::function_ref<bool()>) override {}
-  void drop_for_room(internal::Value* value, c10::function_ref<bool()> may_drop) override {
+  std::optional<internal::Packed> free_for_room(internal::Value* value, std::optional<uint8_t>,
+                                                c10::function_ref<bool()> may_free) override {
     before_lock();
-    if (may_drop()) dropped.push_back(value);
+    if (may_free()) dropped.push_back(value);
+    return std::nullopt;
   }
   Freed free_in_time(internal::Value*, std::optional<c10::Device>, c10::function_ref<bool()>) override { return {}; }
   bool start_tracking_in_time() override { return true; }
@@ -731,14 +730,14 @@ TEST_F(BudgetTest, WhatAnotherThreadHasPinnedOrSavedSinceItWasChosenIsNotDropped
     Node node;
     node.cost = 1;
     node.outputs.push_back({.value = &value});
-    budget->add_call(tape, node);
-    budget->set_place(value, Place::kHeld);
-    budget->add_hook(value);
+    budget->held()->add_call(tape, node);
+    budget->held()->set_place(value, Place::kHeld);
+    budget->held()->add_hook(value);
     tape->before_lock = [&] {
       if (pins) {
-        budget->pin(value);
+        budget->held()->pin(value);
       } else {
-        budget->set_retention(value, internal::Retention::kMustSave);
+        budget->held()->set_retention(value, internal::Retention::kMustSave);
       }
     };
     expect_error([&] { budget->make_room(50, [] { return "aten::mm"; }); }, {"aten::mm", "150 bytes must be held"});

@@ -267,7 +267,8 @@ class KnownStep final : public Foresight {
 
 TEST(EvictorTest, DropsTheValueWhoseNextUseIsFarthestIfTheStepIsKnown) {
   KnownStep step(/*length=*/100);
-  Program program({.budget = 1000, .foresight = &step});
+  Program program;
+  program.evictor.consult({.foresight = &step});
   const ValueId near = program.run(10, {program.input}, 10);
   const ValueId far = program.run(10, {program.input}, 10);
   step.next_uses = {{near, 30}, {far, 90}};
@@ -281,7 +282,8 @@ TEST(EvictorTest, DropsTheValueWhoseNextUseIsFarthestIfTheStepIsKnown) {
 
 TEST(EvictorTest, AFactorMakesAValueDearerOrCheaperThanItsCost) {
   KnownStep step(/*length=*/0);
-  Program program({.budget = 1000, .foresight = &step});
+  Program program;
+  program.evictor.consult({.foresight = &step});
   const ValueId one = program.run(10, {program.input}, 10);
   const ValueId two = program.run(20, {program.input}, 10);
   program.pass_time(1e9);

@@ -25,6 +25,7 @@ class Program {
   enum class Speed { kKnown, kUnknown };
 
   explicit Program(Speed speed = Speed::kKnown) {
+    evictor.consult({.foresight = &foresight, .copies = &copies});
     if (speed == Speed::kKnown) {
       copies.set_speed(1);
     }
@@ -58,7 +59,7 @@ class Program {
   }
 
   StepForesight foresight{evictor, 0};
-  Evictor evictor{{.budget = 10'000, .foresight = &foresight, .copies = &copies}};
+  Evictor evictor{{.budget = 10'000}};
   HostCopies copies{evictor, foresight};
   const ValueId input = evictor.add_outside(10, Place::kElsewhere);
 };

@@ -17,6 +17,7 @@ constexpr PackingForms::Packed kInQuarter = {.bytes = kBytes / 4, .pack_cost = 7
 // An evictor whose values may all be packed, to a quarter, at a cost of 100 for 100 bytes.
 struct Program {
   explicit Program(bool knows_cost = true) {
+    evictor.consult({.packing = &forms});
     if (knows_cost) forms.expect(kQuarter, kBytes, kInQuarter);
   }
 
@@ -34,7 +35,7 @@ struct Program {
   }
   bool packs(ValueId value) { return forms.better_than_dropping(value).has_value(); }
 
-  Evictor evictor{{.budget = 10'000, .packing = &forms}};
+  Evictor evictor{{.budget = 10'000}};
   PackingForms forms{evictor};
   const ValueId input = evictor.add_outside(10, Place::kElsewhere);
 };

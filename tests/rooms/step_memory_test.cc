@@ -164,7 +164,9 @@ TEST(StepStoreTest, ThreadsMayUseIt) {
 // A program whose ops are a chain; backward takes the results in the opposite order.
 class Program {
  public:
-  explicit Program(StepStore& store) : memory(evictor, store, StepMemory::Wants::kUntilTaken) {}
+  explicit Program(StepStore& store) : memory(evictor, store, StepMemory::Wants::kUntilTaken) {
+    evictor.consult({.foresight = &memory});
+  }
 
   ValueId run(uint64_t signature) {
     const std::vector<ValueId> inputs(values.empty() ? std::vector<ValueId>() : std::vector<ValueId>{values.back()});
@@ -193,7 +195,7 @@ class Program {
     memory.step_ended();
   }
 
-  Evictor evictor{{.budget = kBudget, .foresight = &memory}};
+  Evictor evictor{{.budget = kBudget}};
   StepMemory memory;
   std::vector<ValueId> values;
 };

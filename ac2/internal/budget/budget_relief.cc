@@ -11,25 +11,12 @@
 
 namespace ac2::internal {
 
-std::shared_ptr<Budget> Budget::without_number(CostSource costs) {
-  auto budget = std::make_shared<Budget>(Limit{LearnedLimit::kNone, /*soft=*/true}, costs);
-  budget->learned_.emplace();
-  return budget;
-}
-
-std::shared_ptr<Budget> Budget::for_peak(int64_t peak, CostSource costs) {
-  std::shared_ptr<Budget> budget = without_number(costs);
-  budget->peak_ = std::make_unique<PeakBound>(peak);
-  return budget;
-}
-
 void Budget::exceeded(c10::Device device, int64_t bytes) {
   bool is_first = false;
   int64_t held = 0;
   {
     const MutexLock lock(mutex_);
-    is_first = times_over_++ == 0;
-    most_bytes_over_ = std::max(most_bytes_over_, bytes);
+    is_first = limits_.exceed_peak(bytes);
     held = held_by_all_tapes();
   }
   if (is_first) {
@@ -48,32 +35,32 @@ bool Budget::start_tracking_in_time() {
   return track([](BudgetedTape& tape) { return tape.start_tracking_in_time(); });
 }
 
-bool Budget::relieve_once(std::optional<c10::Device> device, Freed& freed, std::vector<Spared>& spared) {
-  ValueId id = kNoId;
-  Entry entry;
+bool Budget::relieve_once(std::optional<c10::Device> device, Relief& relief) {
+  std::optional<Entry> victim;
   {
     const MutexLock lock(mutex_);
-    id = next_victim(/*spare_last=*/false);
-    if (id == kNoId) {
-      return false;
-    }
-    entry = entries_[id];
+    victim = register_.choose();
+  }
+  if (!victim) {
+    return false;
   }
   const auto may_drop = [&] {
     const MutexLock lock(mutex_);
-    return may_still_drop(id, entry.serial);
+    return register_.may_still_drop(*victim);
   };
-  BudgetedTape::Freed dropped;
-  std::shared_ptr<BudgetedTape> tape = entry.tape.lock();
+  BudgetedTape::Freed freed;
+  std::shared_ptr<BudgetedTape> tape = victim->tape.lock();
   if (tape) {
-    dropped = tape->free_in_time(entry.value, device, may_drop);
-    freed.add(dropped);
+    freed = tape->free_in_time(victim->value, device, may_drop);
+    relief.add(freed);
   }
   const MutexLock lock(mutex_);
-  has_several_devices_ |= dropped.is_elsewhere;
-  if (dropped.bytes == 0 && may_still_drop(id, entry.serial)) {
-    evictor_.pin(id);
-    spared.push_back({id, entry.serial});
+  if (freed.is_elsewhere) {
+    limits_.note_several_devices();
+  }
+  if (freed.bytes == 0 && register_.may_still_drop(*victim)) {
+    register_.spare(*victim);
+    relief.spared.push_back(*victim);
   }
   if (tape.use_count() == 1) {
     // Objects of the program may die with the tape.
@@ -87,51 +74,47 @@ int64_t Budget::relieve(std::optional<c10::Device> device, int64_t bytes, Need n
     return 0;
   }
   const SpentTime::Span span(dropping_time_);
-  LearnedLimit::Shortage shortage;
+  BudgetLimits::Shortage shortage;
   {
     const MutexLock lock(mutex_);
-    shortage.held = held();
+    shortage.held = register_.bytes();
     note_held(shortage.held);
-    if (need == Need::kMayExceed && eased_.bytes() > 0) {
-      bytes = std::min(bytes, shortage.held - eased_.bytes());
+    if (need == Need::kMayExceed && limits_.eased() > 0) {
+      bytes = std::min(bytes, shortage.held - limits_.eased());
       if (bytes <= 0) {
         return 0;
       }
     }
     shortage.most_held = most_held_.load(std::memory_order_relaxed);
     // The cost of a value depends on the bytes that there is room for.
-    evictor_.set_budget(std::clamp<int64_t>(shortage.held - bytes, 1, evictor_.budget()));
+    register_.set_limit(std::clamp<int64_t>(shortage.held - bytes, 1, register_.limit()));
   }
-  Freed freed;
-  std::vector<Spared> spared;
-  while (freed.bytes < bytes && relieve_once(device, freed, spared)) {
+  Relief relief;
+  while (relief.bytes < bytes && relieve_once(device, relief)) {
   }
-  shortage.freed = freed.bytes;
   const MutexLock lock(mutex_);
-  for (const Spared& value : spared) {
-    if (entries_[value.id].serial == value.serial) {
-      evictor_.unpin(value.id);
-    }
+  for (const Entry& entry : relief.spared) {
+    register_.stop_sparing(entry);
   }
-  if (freed.bytes == 0) {
-    set_limit();
+  if (relief.bytes == 0) {
+    apply_limits();
     return 0;
   }
   hurried_drops_.fetch_add(1, std::memory_order_relaxed);
-  if (!std::exchange(was_short_, true)) {
-    least_of_step_ = std::max<int64_t>(shortage.held / 4 * (freed.accelerator ? 2 : 3), 1);
-  }
-  shortage.least = least_of_step_;
-  if (freed.accelerator) {
-    short_accelerator_.store(*freed.accelerator, std::memory_order_relaxed);
+  if (relief.accelerator) {
+    short_accelerator_.store(*relief.accelerator, std::memory_order_relaxed);
     accelerator_was_short_.store(true, std::memory_order_relaxed);
   }
-  if (!freed.accelerator || !device || learned_->backwards() >= HeldValues::kFirstSteps) {
-    learn(shortage);
-  } else {
-    apply_learned();  // the allocation's size was a guess
+  shortage.freed = relief.bytes;
+  shortage.frees_accelerator = relief.accelerator.has_value();
+  // In the first steps the size of an accelerator's allocation is not known.
+  shortage.is_guess = relief.accelerator && device && limits_.backwards() < HeldValues::kFirstSteps;
+  const bool is_first_limit = limits_.ran_out(shortage);
+  apply_limits();
+  if (is_first_limit) {
+    register_.note_all_needs();
   }
-  return freed.bytes;
+  return relief.bytes;
 }
 
 HeldValues Budget::values_in_time() {
@@ -139,32 +122,8 @@ HeldValues Budget::values_in_time() {
     return {};
   }
   const MutexLock lock(mutex_, std::adopt_lock);
-  return {.bytes = untracked_bytes_.load(std::memory_order_relaxed) + evictor_.held_bytes(),
-          .backwards = learned_->backwards()};
-}
-
-void Budget::learn(const LearnedLimit::Shortage& shortage) {
-  const bool knew_none = learned_->bytes() == LearnedLimit::kNone;
-  // The shortage of a single device says nothing of the bytes that all devices hold together.
-  if (!has_several_devices_) {
-    learned_->ran_out(shortage);
-  }
-  apply_learned();
-  if (knew_none && learned_->bytes() != LearnedLimit::kNone) {
-    evictor_.note_all_needs(fixed_bytes());
-  }
-}
-
-void Budget::apply_learned() {
-  limits_.erase(limits_.find(learned_limit_));
-  learned_limit_.bytes = learned_->bytes();
-  limits_.insert(learned_limit_);
-  set_limit();
-}
-
-int64_t Budget::most_held_bytes() const {
-  const MutexLock lock(mutex_);
-  return untracked_bytes_.load(std::memory_order_relaxed) + evictor_.held_bytes() + fixed_bytes_ + outside_.last_ours();
+  return {.bytes = untracked_bytes_.load(std::memory_order_relaxed) + register_.droppable_bytes(),
+          .backwards = limits_.backwards()};
 }
 
 std::optional<int64_t> Budget::settle_accelerator() {
@@ -183,35 +142,6 @@ std::optional<int64_t> Budget::settle_accelerator() {
     return room ? std::optional(std::max<int64_t>(room->untouched - room->least(), 0)) : std::nullopt;
   } catch (const c10::Error&) {
     return std::nullopt;  // The device does not say.
-  }
-}
-
-void Budget::backward_ended(int graph_task) {
-  {
-    const MutexLock lock(mutex_);
-    memory_.step_ended();
-    eased_.backward_ended();
-    if (!has_no_number() || learned_->last_backward() == graph_task) {
-      return;
-    }
-  }
-  const std::optional<int64_t> spare = settle_accelerator();
-  const MutexLock lock(mutex_);
-  const bool is_limited = most_held_.load(std::memory_order_relaxed) >= learned_->bytes() / 8 * 7;
-  learned_->backward_ended(graph_task, spare && !is_limited ? 0 : spare,
-                           {.replays = std::exchange(replays_of_step_, 0), .bytes = eased_.size()});
-  was_short_ = false;
-  apply_learned();
-  most_held_.store(held_by_all_tapes(), std::memory_order_relaxed);
-}
-
-void Budget::start_limit_anew() {
-  if (has_no_number()) {
-    const MutexLock lock(mutex_);
-    learned_->start_anew();
-    most_held_.store(held_by_all_tapes(), std::memory_order_relaxed);
-    has_several_devices_ = false;
-    apply_learned();
   }
 }
 

@@ -3,7 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -15,47 +15,20 @@ namespace ac2::internal {
 
 namespace {
 
-// After how many replays a limit that cannot be eased is looked at again.
-constexpr int64_t kSeldom = 1 << 16;
-
-// The largest int64_t if there is none. `limits` are in order.
-template <class Limits>
-int64_t least_strict(const Limits& limits) {
-  const auto strict = std::find_if(limits.begin(), limits.end(), [](const auto& limit) { return !limit.soft; });
-  return strict != limits.end() ? strict->bytes : std::numeric_limits<int64_t>::max();
-}
-
 std::string soft_name() {
   return spelled("MemoryBudget::soft", "ac2.MemoryBudget.soft");
 }
 
 }  // namespace
 
-void Budget::drop(ValueId id, const Entry& entry) {
+void Budget::drop(const Entry& entry) {
   if (const std::shared_ptr<BudgetedTape> tape = entry.tape.lock()) {
     // Another thread may have dropped, pinned or saved the value since it was chosen.
-    tape->drop_for_room(entry.value, [&] {
+    tape->free_for_room(entry.value, /*form=*/std::nullopt, [&] {
       const MutexLock lock(mutex_);
-      return may_still_drop(id, entry.serial);
+      return register_.may_still_drop(entry);
     });
   }
-}
-
-bool Budget::drop_next(c10::function_ref<ValueId()> choose, bool may_pack) {
-  ValueId id = kNoId;
-  Entry entry;
-  std::optional<uint8_t> form;
-  {
-    const MutexLock lock(mutex_);
-    id = choose();
-    if (id == kNoId) {
-      return false;
-    }
-    entry = entries_[id];
-    form = may_pack ? form_for(id) : std::nullopt;
-  }
-  form ? pack(id, entry, *form) : drop(id, entry);
-  return true;
 }
 
 C10_ALWAYS_INLINE bool Budget::is_short_of(int64_t bytes) {
@@ -71,9 +44,9 @@ C10_ALWAYS_INLINE bool Budget::is_short_of(int64_t bytes) {
 
 Budget::RaisedLimit::RaisedLimit(Budget& budget, int64_t enough) {
   const MutexLock lock(budget.mutex_);
-  const int64_t raised = std::min(std::max(enough, budget.eased_.bytes()), least_strict(budget.limits_));
-  if (raised > budget.evictor_.budget()) {
-    budget.evictor_.set_budget(raised);
+  const int64_t raised = budget.limits_.for_replay(enough);
+  if (raised > budget.register_.limit()) {
+    budget.register_.set_limit(raised);
     budget_ = &budget;
   }
 }
@@ -81,7 +54,7 @@ Budget::RaisedLimit::RaisedLimit(Budget& budget, int64_t enough) {
 Budget::RaisedLimit::~RaisedLimit() {
   if (budget_ != nullptr) {
     const MutexLock lock(budget_->mutex_);
-    budget_->set_limit();
+    budget_->apply_limits();
   }
 }
 
@@ -95,8 +68,8 @@ bool Budget::find_room_to_replay(int64_t bytes, c10::function_ref<std::string()>
     return false;
   }
   if (raised.is_raised()) {
-    if (const std::optional<Shortage> shortage = excess(bytes)) {
-      exceed(*shortage, at, 0);
+    if (const std::optional<Excess> more = excess(bytes)) {
+      exceed(*more, at, 0);
     }
   }
   return true;
@@ -112,48 +85,53 @@ void Budget::make_room(int64_t bytes, c10::function_ref<std::string()> at, int64
   if (!is_short_of(bytes)) {
     return;
   }
-  std::optional<Shortage> shortage = drop_until_room(bytes, /*spare_last=*/false);
-  if (shortage && anchors_for_room()) {
+  std::optional<Excess> more = drop_until_room(bytes, /*spare_last=*/false);
+  if (more && is_time_to_anchor()) {
     for_each_tape([](BudgetedTape& tape) { tape.anchor_for_room(); });
-    shortage = drop_until_room(bytes, /*spare_last=*/false);
+    more = drop_until_room(bytes, /*spare_last=*/false);
   }
-  if (shortage && drop_packed()) {
-    shortage = drop_until_room(bytes, /*spare_last=*/false);
+  if (more && drop_packed()) {
+    more = drop_until_room(bytes, /*spare_last=*/false);
   }
-  if (!shortage && raised.is_raised()) {
-    shortage = excess(bytes);
+  if (!more && raised.is_raised()) {
+    more = excess(bytes);
   }
-  if (shortage) {
-    exceed(*shortage, at, enough);
+  if (more) {
+    exceed(*more, at, enough);
   }
 }
 
-std::optional<Budget::Shortage> Budget::excess(int64_t bytes) {
+bool Budget::is_time_to_anchor() const {
   const MutexLock lock(mutex_);
-  const int64_t limit = limits_.begin()->bytes;
-  const int64_t fixed = fixed_bytes_ + outside_.ours();
-  const int64_t held = evictor_.held_bytes() + fixed + bytes;
-  return held > limit ? std::optional(Shortage{.budget = limit, .least = held, .fixed = fixed}) : std::nullopt;
+  return limits_.is_time_to_anchor();
 }
 
-void Budget::exceed(const Shortage& shortage, c10::function_ref<std::string()> at, int64_t enough) {
-  bool is_first = false;
-  const std::optional<int64_t> strict = go_over(shortage.least, is_first);
+std::optional<Budget::Excess> Budget::excess(int64_t bytes) {
+  const MutexLock lock(mutex_);
+  return register_.excess(bytes, limits_.ruling().bytes);
+}
+
+void Budget::exceed(const Excess& excess, c10::function_ref<std::string()> at, int64_t enough) {
+  BudgetLimits::Exceeded exceeded;
+  {
+    const MutexLock lock(mutex_);
+    exceeded = limits_.exceed(excess.least);
+  }
   TORCH_CHECK(
-      !strict, "The memory budget of ", *strict, " bytes cannot be met: at ", at(), ", ", shortage.least,
-      " bytes must be held at once (", shortage.fixed,
+      !exceeded.strict, "The memory budget of ", *exceeded.strict, " bytes cannot be met: at ", at(), ", ",
+      excess.least, " bytes must be held at once (", excess.fixed,
       " of them saved by decisions that a budget does not override, or not to be computed again, as what the "
       "region took from outside; the rest is what ops take and make that must run again). Nothing else that "
       "could be dropped is there. The smallest budget that would have done is ",
-      std::max(enough, shortage.least),
+      std::max(enough, excess.least),
       " bytes; what comes after may need more. What all of a step needs is known from a run of it (",
       spelled("StepPlanner(step).smallest()", "ac2.StepPlanner(step).smallest()"),
       "). Give the budget enough, let policies save less (PREFER_SAVE in place of MUST_SAVE or true), or make it soft "
       "(",
       soft_name(), "), so that more is held where there is no other way.");
-  if (is_first) {
+  if (exceeded.is_first) {
     warn_in_op(c10::str(
-        "The soft memory budget of ", shortage.budget, " bytes is exceeded: at ", at(), ", ", shortage.least,
+        "The soft memory budget of ", excess.limit, " bytes is exceeded: at ", at(), ", ", excess.least,
         " bytes must be held at once, or would have to be computed again very often. This is said once for a "
         "budget; ",
         spelled("MemoryBudget::times_over() and most_bytes_over()", "MemoryBudget.times_over() and most_bytes_over()"),
@@ -161,37 +139,9 @@ void Budget::exceed(const Shortage& shortage, c10::function_ref<std::string()> a
   }
 }
 
-int64_t Budget::replays_before_easing(int64_t nodes) {
-  const MutexLock lock(mutex_);
-  return eased_.backward_begins(nodes, evictor_.graph().bytes());
-}
-
-int64_t Budget::ease() {
-  const MutexLock lock(mutex_);
-  const Limit limit = *limits_.begin();
-  if (!limit.soft) {
-    if (!std::exchange(has_many_replays_, true)) {
-      is_to_tell_of_them_.store(true, std::memory_order_relaxed);
-    }
-    return kSeldom;
-  }
-  const bool is_known = limit.bytes != LearnedLimit::kNone;
-  if (!is_known && !peak_) {
-    return kSeldom;  // the memory itself is short
-  }
-  const int64_t next = eased_.ease(is_known ? limit.bytes : held(), held());
-  // Where memory has run out in this step, there is no more. Where an accelerator's is cut into pieces, more than was
-  // learned may be an error.
-  if (has_no_number() && !was_short_ && short_accelerator_.load(std::memory_order_relaxed) < 0) {
-    learned_->rise_to(eased_.bytes());
-    apply_learned();
-  }
-  return next;
-}
-
 void Budget::warn_of_many_replays() {
-  if (C10_UNLIKELY(is_to_tell_of_them_.load(std::memory_order_relaxed)) &&
-      is_to_tell_of_them_.exchange(false, std::memory_order_relaxed)) {
+  if (C10_UNLIKELY(is_to_tell_of_many_replays_.load(std::memory_order_relaxed)) &&
+      is_to_tell_of_many_replays_.exchange(false, std::memory_order_relaxed)) {
     warn_in_op(c10::str(
         "Under the memory budget of ", limit().bytes,
         " bytes, a backward has run the ops of a region again many times on average: each replay drops what the "
@@ -200,111 +150,57 @@ void Budget::warn_of_many_replays() {
   }
 }
 
-bool Budget::anchors_for_room() const {
-  const MutexLock lock(mutex_);
-  // A program that goes over a soft budget all the time asks all tapes only now and then.
-  return (times_short_ & (times_short_ - 1)) == 0;
-}
-
-std::optional<int64_t> Budget::go_over(int64_t held, bool& is_first) {
-  const MutexLock lock(mutex_);
-  if (const int64_t strict = least_strict(limits_); strict < held) {
-    return strict;
-  }
-  ++times_short_;
-  if (has_no_number()) {
-    return std::nullopt;  // the learned limit is a guess
-  }
-  is_first = times_over_++ == 0;
-  most_bytes_over_ = std::max(most_bytes_over_, held - limits_.begin()->bytes);
-  return std::nullopt;
-}
-
-int64_t Budget::enough_to_replay(const Value& value) {
-  const MutexLock lock(mutex_);
-  const int64_t replay = value.budget().id != kNoId ? evictor_.bytes_to_replay(value.budget().id) : 0;
-  return evictor_.unevictable_bytes() + fixed_bytes_ + outside_.ours() + replay;
-}
-
-std::vector<Value*> Budget::order_to_replay(const Value& value) {
-  const MutexLock lock(mutex_);
-  std::vector<Value*> order;
-  if (value.budget().id == kNoId) {
-    return order;
-  }
-  for (const ValueId id : evictor_.order_to_replay(value.budget().id)) {
-    if (entries_[id].value != nullptr) {
-      order.push_back(entries_[id].value);
-    }
-  }
-  return order;
-}
-
-std::optional<Budget::Shortage> Budget::drop_until_room(int64_t bytes, bool spare_last) {
-  std::optional<Shortage> shortage;
+std::optional<Budget::Excess> Budget::drop_until_room(int64_t bytes, bool spare_last) {
   std::optional<SpentTime::Span> span;
-  const auto choose = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> ValueId {
-    const int64_t room = evictor_.budget() - evictor_.held_bytes() - fixed_bytes_ - bytes;
-    if (outside_.most() <= room) {
-      note_held(evictor_.held_bytes() + fixed_bytes());
-      return kNoId;
+  while (true) {
+    HeldRegister::Choice choice;
+    {
+      const MutexLock lock(mutex_);
+      choice = register_.choose_for_room(bytes, spare_last);
+      note_held(choice.held);
     }
-    const int64_t outside = outside_.ours();
-    note_held(evictor_.held_bytes() + fixed_bytes_ + outside);
-    if (outside <= room) {
-      return kNoId;
+    if (!choice.victim) {
+      return choice.excess;
     }
-    ValueId victim = next_victim(spare_last);
-    if (copies_.is_worth_waiting_for(victim)) {
-      victim = copies_.wait_for_first();
-    }
-    if (victim != kNoId && !span) {
+    if (!span) {
       span.emplace(dropping_time_);
     }
-    if (victim == kNoId) {
-      const int64_t fixed = fixed_bytes_ + outside;
-      shortage = {.budget = evictor_.budget(), .least = evictor_.unevictable_bytes() + fixed + bytes, .fixed = fixed};
-    }
-    return victim;
-  };
-  while (drop_next(choose, /*may_pack=*/true)) {
-  }
-  return shortage;
-}
-
-void Budget::for_each_tape(c10::function_ref<void(BudgetedTape&)> call) {
-  std::vector<std::weak_ptr<BudgetedTape>> tapes;
-  {
-    const MutexLock lock(mutex_);
-    tapes = tapes_;
-  }
-  for (const std::weak_ptr<BudgetedTape>& weak : tapes) {
-    if (const std::shared_ptr<BudgetedTape> tape = weak.lock()) {
-      call(*tape);
-    }
+    const auto& [entry, form] = *choice.victim;
+    form ? pack(entry, *form) : drop(entry);
   }
 }
 
 bool Budget::drop_all_and_lower() {
   const SpentTime::Span span(dropping_time_);
   start_tracking();
-  bool dropped = false;
-  const auto choose = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> ValueId {
-    const ValueId victim = next_victim(/*spare_last=*/false);
-    if (victim != kNoId && !std::exchange(dropped, true)) {
-      limits_.insert({.bytes = std::max<int64_t>(1, held() / 4 * 3), .soft = limits_.begin()->soft});
-      set_limit();
+  for (bool dropped = false;; dropped = true) {
+    std::optional<Entry> victim;
+    {
+      const MutexLock lock(mutex_);
+      victim = register_.choose();
+      if (victim && !dropped) {
+        limits_.lower(register_.bytes());
+        apply_limits();
+      }
     }
-    return victim;
-  };
-  while (drop_next(choose)) {
+    if (!victim) {
+      return dropped;
+    }
+    drop(*victim);
   }
-  return dropped;
 }
 
 void Budget::drop_unneeded() {
-  const auto choose = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return evictor_.take_unneeded(); };
-  while (drop_next(choose)) {
+  while (true) {
+    std::optional<Entry> unneeded;
+    {
+      const MutexLock lock(mutex_);
+      unneeded = register_.choose_unneeded();
+    }
+    if (!unneeded) {
+      return;
+    }
+    drop(*unneeded);
   }
 }
 

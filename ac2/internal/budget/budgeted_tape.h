@@ -49,21 +49,20 @@ class BudgetedTape {
 
   // Tells the budget all that the tape knows, and from now on every change. Does nothing the second time.
   virtual void start_tracking() = 0;
-  // Begins to copy the bytes of `value` to the host if `may_copy`, which is asked as below, says that they are there.
-  // Null, and nothing has changed, if they cannot be copied.
+  // Begins to copy the bytes of `value` to the host if `may_copy`, which is asked with the tape's lock taken, says that
+  // they are there. Null, and nothing has changed, if they cannot be copied.
   virtual std::shared_ptr<HostCopy> copy_to_host(Value* value, const ProgramClock& clock,
                                                  c10::function_ref<bool()> may_copy) = 0;
-  // Packs the bytes of `value` into the form of this number, which takes their place, if `may_pack`, which is asked as
-  // below, says that they are there and need not stay. Null, and nothing has changed, if they cannot be packed, or if
-  // that frees nothing. Throws what the form throws.
-  virtual std::optional<Packed> pack_for_room(Value* value, uint8_t form, c10::function_ref<bool()> may_pack) = 0;
+  // Frees the bytes of `value` if `may_free`, which is asked with the tape's lock taken, says that they are there and
+  // need not stay. Without a form they are dropped: when the value is wanted again, it will be copied back if it has a
+  // copy on the host, unpacked if it was packed, and replayed if it has neither. A packed form that is there alone is
+  // dropped. With the number of a form they are packed into that, which takes their place; null, and nothing has
+  // changed, if they cannot be packed, or if that frees nothing. Throws what the form throws.
+  virtual std::optional<Packed> free_for_room(Value* value, std::optional<uint8_t> form,
+                                              c10::function_ref<bool()> may_free) = 0;
   // Drops what `value` was packed into if its bytes are there beside it.
   virtual void drop_packed(Value* value, c10::function_ref<bool()> is_known) = 0;
-  // Drops the bytes of `value` if `may_drop`, which is asked with the tape's lock taken, says that they are there and
-  // need not stay. When the value is wanted again, it will be copied back if it has a copy on the host, unpacked if it
-  // was packed, and replayed if it has neither. A packed form that is there alone is dropped.
-  virtual void drop_for_room(Value* value, c10::function_ref<bool()> may_drop) = 0;
-  // The same in the middle of an allocation: the bytes, or those of the form, are dropped if nobody else has them, so
+  // Drops in the middle of an allocation: the bytes, or those of the form, are dropped if nobody else has them, so
   // that they are free then, if they are on `device`, if that is given, and if no code of the program runs when they
   // are freed. Waits for the lock for some milliseconds at most.
   virtual Freed free_in_time(Value* value, std::optional<c10::Device> device, c10::function_ref<bool()> may_drop) = 0;

@@ -7,23 +7,14 @@
 
 namespace ac2::internal {
 
-Evictor::Evictor(const Options& options)
-    : rule_(options.rule, options.budget),
-      budget_(options.budget),
-      foresight_(options.foresight),
-      copies_(options.copies),
-      packing_(options.packing) {
+Evictor::Evictor(const Options& options) : rule_(options.rule, options.budget), budget_(options.budget) {
   evictor_check(options.budget > 0, "a budget must be positive");
 }
 
 void Evictor::take_over(const Evictor& other) {
-  const Foresight* const foresight = foresight_;
-  const CopyCosts* const copies = copies_;
-  const CopyCosts* const packing = packing_;
+  const Advisers advisers = advisers_;
   *this = other;
-  foresight_ = foresight;
-  copies_ = copies;
-  packing_ = packing;
+  advisers_ = advisers;
 }
 
 void Evictor::set_budget(int64_t budget) {

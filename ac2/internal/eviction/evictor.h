@@ -71,17 +71,18 @@ class Evictor {
   struct Options {
     int64_t budget = std::numeric_limits<int64_t>::max();  // bytes
     RuleConstants rule = {};
-    // The knowledge of the step beforehand, or null. The foresight must outlive the evictor.
-    const Foresight* foresight = nullptr;
-    // The costs of values that have a copy on the host, or null. They must outlive the evictor.
-    const CopyCosts* copies = nullptr;
-    // The costs of values that were packed, or may be, or null. They must outlive the evictor.
-    const CopyCosts* packing = nullptr;
   };
 
   explicit Evictor(const Options& options);
+  // Whom the evictor asks; each may be null. They must outlive its last use, and may be made after it.
+  struct Advisers {
+    const Foresight* foresight = nullptr;  // knows the step beforehand
+    const CopyCosts* copies = nullptr;     // the costs of values that have a copy on the host
+    const CopyCosts* packing = nullptr;    // the costs of values that were packed, or may be
+  };
+  void consult(const Advisers& advisers) { advisers_ = advisers; }
   // The same as if this evictor had been told all that `other` was told: the graph, the events, the budget and the
-  // rule. The foresight and the costs of copies stay those that this evictor was made with.
+  // rule. The advisers stay those of this evictor.
   void take_over(const Evictor& other);
 
   // --- the graph ---
@@ -198,7 +199,7 @@ class Evictor {
 
   static bool counts(Place place) { return place == Place::kHeld || place == Place::kPacked; }
 
-  bool knows_uses() const { return foresight_ != nullptr && foresight_->knows_uses(); }
+  bool knows_uses() const { return advisers_.foresight != nullptr && advisers_.foresight->knows_uses(); }
   bool is_evictable(ValueId id) const;
   bool is_candidate(ValueId id) const;
   // Whether the value's bytes are there, and stay as long as there is anything else to evict.
@@ -247,9 +248,7 @@ class Evictor {
   ValueId cursor_ = 0;  // of refresh_some()
 
   int64_t budget_;
-  const Foresight* foresight_;
-  const CopyCosts* copies_;
-  const CopyCosts* packing_;
+  Advisers advisers_;
   bool is_pressed_ = false;  // next_victim() has been called; nothing is indexed before
   double time_ = 0;
   double pressed_since_ = 0;  // the last time at which every needed value had its bytes

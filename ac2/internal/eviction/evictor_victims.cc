@@ -70,13 +70,13 @@ void Evictor::mark_neighbours_stale(ValueId id) {
 
 double Evictor::cost_of_dropping(ValueId id) {
   double cost = rule_.cost_of_dropping(graph_, id);
-  if (foresight_ != nullptr) {
-    cost *= foresight_->cost_factor(id);
+  if (advisers_.foresight != nullptr) {
+    cost *= advisers_.foresight->cost_factor(id);
   }
-  if (copies_ != nullptr) {
-    cost = std::min(cost, copies_->cost_of_return(id));
+  if (advisers_.copies != nullptr) {
+    cost = std::min(cost, advisers_.copies->cost_of_return(id));
   }
-  return packing_ != nullptr ? std::min(cost, packing_->cost_of_return(id)) : cost;
+  return advisers_.packing != nullptr ? std::min(cost, advisers_.packing->cost_of_return(id)) : cost;
 }
 
 double Evictor::score(ValueId id) {
@@ -127,16 +127,16 @@ double Evictor::key(ValueId id) const {
   if (states_[id].kept_last) {
     return static_cast<double>(needs_.age(graph_.value(id).producer));
   }
-  return knows_uses() ? -foresight_->next_use(id) : states_[id].last_use;
+  return knows_uses() ? -advisers_.foresight->next_use(id) : states_[id].last_use;
 }
 
 double Evictor::weight(double key) const {
-  const double distance = knows_uses() ? -key - foresight_->now() : time_ - key;
+  const double distance = knows_uses() ? -key - advisers_.foresight->now() : time_ - key;
   return rule_.weight(std::max(0.0, distance), weighed_time());
 }
 
 double Evictor::weighed_time() const {
-  return knows_uses() ? foresight_->step_length() : time_ - pressed_since_;
+  return knows_uses() ? advisers_.foresight->step_length() : time_ - pressed_since_;
 }
 
 ValueId Evictor::best_of(CandidateIndex& index) {

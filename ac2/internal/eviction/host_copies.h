@@ -1,7 +1,7 @@
 // Values that are copied to the host's memory before there is no room for them, so that they may be dropped without
 // being computed again.
 //
-//   HostCopies copies(evictor, foresight);          // also Evictor::Options::copies
+//   HostCopies copies(evictor, foresight);          // also Evictor::Advisers::copies
 //   copies.set_speed(bytes_per_cost);               // as soon as it is known
 //   copies.may_copy(value);                         // once its bytes are held
 //   // Room is about to get scarce:

@@ -1,6 +1,6 @@
 // Values that may be packed in place of being dropped, in which of several forms, and what that costs.
 //
-//   PackingForms forms(evictor);                    // also Evictor::Options::packing
+//   PackingForms forms(evictor);                    // also Evictor::Advisers::packing
 //   forms.may_pack(value, {0, 2});                  // once its bytes are held: in the forms 0 and 2
 //   // There is no room:
 //   ValueId victim = evictor.next_victim();

@@ -314,7 +314,7 @@ class Value {
   friend class ValueBytes;    // all that changes state_; original_, versions_, form_; was_let_go_ and its reference
   friend class Decisions;     // decided_, is_tagged_, form_
   friend class KeptValues;    // decided_, budget_
-  friend class Budget;        // budget_: its evictor gives the value an id, and notes that it knows the value
+  friend class HeldRegister;  // budget_: its evictor gives the value an id, and notes that it knows the value
   friend class BudgetShare;   // budget_
   friend class Lifetimes;     // producer_, refs_, users_, and counts_on_replay_, with which a node's inputs come to be
                               // used, or cease to be

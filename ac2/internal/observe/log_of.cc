@@ -99,7 +99,7 @@ class ReachableLog {
 
 TraceLog::Bound bound_of(const Budget& budget) {
   using Kind = TraceLog::Bound::Kind;
-  const Budget::Limit limit = budget.limit();
+  const BudgetLimit limit = budget.limit();
   if (budget.peak()) {
     return {Kind::PEAK, budget.peak()->bytes(), &budget};
   }

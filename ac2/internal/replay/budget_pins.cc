@@ -5,7 +5,7 @@ namespace ac2::internal {
 void BudgetPins::add(Value* value) {
   if (value != nullptr && value->budget().id != kNoId) {
     values_.push_back(value);
-    budget_->pin(*value);
+    budget_->held()->pin(*value);
   }
 }
 
@@ -32,7 +32,7 @@ BudgetPins::~BudgetPins() {
   }
   const Tape::Lock lock(tape_);
   for (const Value* value : values_) {
-    budget_->unpin(*value);
+    budget_->held()->unpin(*value);
   }
 }
 

@@ -133,7 +133,7 @@ void tell_budget(Tape& tape, const Node& node) {
     lock->budget().replayed(node);
     for (const NodeInput& input : node.inputs) {
       if (input.value != nullptr) {
-        budget->used(*input.value);
+        budget->held()->used(*input.value);
       }
     }
   }

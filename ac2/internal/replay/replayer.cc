@@ -54,7 +54,7 @@ struct Step {
 bool computes_instead(LockedTape& tape, Value& value) {
   Budget* budget = tape.budget().get();
   if (C10_LIKELY(!value.is_offloaded() || !value.budget().copyable || budget == nullptr) ||
-      offloaded_of(value)->is_near() || !budget->is_cheaper_to_compute(value)) {
+      offloaded_of(value)->is_near() || !budget->held()->is_cheaper_to_compute(value)) {
     return false;
   }
   tape.kept().compute_instead(&value);

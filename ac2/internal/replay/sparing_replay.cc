@@ -74,7 +74,7 @@ SparingStep next_sparing_step(Tape& tape, Wanted& wanted) {
   }
   if (wanted.node == nullptr) {
     wanted.node = wanted.value->producer();
-    wanted.order = tape.budget()->order_to_replay(*wanted.value);
+    wanted.order = tape.budget()->held()->order_to_replay(*wanted.value);
   }
   Value* input = gather_next(wanted);
   if (input == nullptr) {
@@ -89,7 +89,7 @@ void realize_sparingly(Tape& tape, Value* target) {
   int64_t enough = 0;
   {
     const Tape::Lock locked(tape);
-    enough = tape.budget()->enough_to_replay(*target);
+    enough = tape.budget()->held()->enough_to_replay(*target);
   }
   std::vector<Wanted> stack;
   stack.emplace_back(tape, target);

@@ -30,21 +30,21 @@ void BudgetShare::recount(Value* value) {
 void BudgetShare::set_retention(Value& value, Retention retention) {
   value.budget_.retention = retention;
   if (value.budget().tracked) {
-    budget_->set_retention(value, retention);
+    budget_->held()->set_retention(value, retention);
   }
 }
 
 void BudgetShare::tell_place(const Value& value) {
   const bool holds = value.is_held_in_a_storage() || value.is_replayed();
   if (C10_UNLIKELY(value.is_packed_for_room())) {
-    budget_->set_place(value, holds ? Place::kHeld : Place::kPacked, value.held_bytes());
+    budget_->held()->set_place(value, holds ? Place::kHeld : Place::kPacked, value.held_bytes());
     return;
   }
   const bool elsewhere = value.is_there() || value.is_packed() || value.original_is_alive();
-  budget_->set_place(value, holds                                                       ? Place::kHeld
-                            : value.is_offloaded() && value.decided() == Decided::kKeep ? Place::kOnHost
-                            : elsewhere                                                 ? Place::kElsewhere
-                                                                                        : Place::kNowhere);
+  budget_->held()->set_place(value, holds                                                       ? Place::kHeld
+                                    : value.is_offloaded() && value.decided() == Decided::kKeep ? Place::kOnHost
+                                    : elsewhere                                                 ? Place::kElsewhere
+                                                                                                : Place::kNowhere);
 }
 
 void BudgetShare::count_held_bytes(Value& value) {
@@ -57,7 +57,7 @@ void BudgetShare::count_held_bytes(Value& value) {
     return;
   } else if (tracking_ && value.producer() == nullptr && value.is_held_by_reference()) {
     value.budget_.held = Counted::kOutside;
-    budget_->add_outside(value.held_storage());
+    budget_->held()->add_outside(value.held_storage());
   } else {
     count(value.budget_.held, value.bytes());
   }
@@ -69,12 +69,16 @@ void BudgetShare::uncount_held_bytes(Value& value) {
     return;
   }
   value.budget_.held = Counted::kNot;
-  budget_->remove_outside(value.held_storage());
+  budget_->held()->remove_outside(value.held_storage());
 }
 
 void BudgetShare::count(Counted& counted, int64_t bytes) {
   counted = tracking_ ? Counted::kFixed : Counted::kUntracked;
-  tracking_ ? budget_->add_fixed(bytes) : budget_->add_untracked(bytes);
+  if (tracking_) {
+    budget_->held()->add_fixed(bytes);
+  } else {
+    budget_->add_untracked(bytes);
+  }
 }
 
 void BudgetShare::uncount(Counted& counted, int64_t bytes) {
@@ -82,7 +86,7 @@ void BudgetShare::uncount(Counted& counted, int64_t bytes) {
     case Counted::kUntracked:
       return budget_->add_untracked(-bytes);
     case Counted::kFixed:
-      return budget_->add_fixed(-bytes);
+      return budget_->held()->add_fixed(-bytes);
     case Counted::kNot:
     case Counted::kOutside:
       return;

@@ -24,7 +24,7 @@ class BudgetShare {
   // To be called by the recording thread, before anything is recorded that shall count.
   void set(std::shared_ptr<Budget> budget, std::weak_ptr<BudgetedTape> tape);
   // The smaller of the two rules for as long as the tape lives.
-  void limit(Budget::Limit limit) {
+  void limit(BudgetLimit limit) {
     int64_t& smallest = limit.soft ? soft_limit_ : limit_;
     if (limit.bytes < smallest) {
       smallest = limit.bytes;
@@ -40,22 +40,22 @@ class BudgetShare {
   // A finished node whose results can all be computed again.
   void add_call(Node& node) {
     if (tracking_) {
-      budget_->add_call(tape_, node);
+      budget_->held()->add_call(tape_, node);
     }
   }
   void add_hook(const Value& value) {
     if (value.budget().tracked) {
-      budget_->add_hook(value);
+      budget_->held()->add_hook(value);
     }
   }
   void remove_hook(const Value& value) {
     if (value.budget().tracked) {
-      budget_->remove_hook(value);
+      budget_->held()->remove_hook(value);
     }
   }
   void took(const Value& value) {
     if (value.budget().id != kNoId) {
-      budget_->took(value);
+      budget_->held()->took(value);
     }
   }
   void set_retention(Value& value, Retention retention);
@@ -76,14 +76,14 @@ class BudgetShare {
   // The value dies.
   void forget(Value& value) {
     if (value.budget().id != kNoId) {
-      budget_->forget(value);
+      budget_->held()->forget(value);
     }
   }
 
   // The value cannot be computed again from now on. The tape holds no bytes of it.
   void make_outside(Value& value) {
     if (value.budget().tracked) {
-      budget_->make_outside(value);
+      budget_->held()->make_outside(value);
     }
     value.set_droppable(false);
   }

@@ -75,6 +75,15 @@ void Tape::start_tracking() {
   locked->start_tracking();
 }
 
+std::optional<Packed> Tape::free_for_room(Value* value, std::optional<uint8_t> form,
+                                          c10::function_ref<bool()> may_free) {
+  if (form) {
+    return pack_for_room(value, *form, may_free);
+  }
+  drop_for_room(value, may_free);
+  return std::nullopt;
+}
+
 void Tape::drop_for_room(Value* value, c10::function_ref<bool()> may_drop) {
   c10::intrusive_ptr<OffloadedValue> left;
   {

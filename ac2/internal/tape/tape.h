@@ -129,9 +129,9 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
   void start_tracking() override;
   std::shared_ptr<HostCopy> copy_to_host(Value* value, const ProgramClock& clock,
                                          c10::function_ref<bool()> may_copy) override;
-  std::optional<Packed> pack_for_room(Value* value, uint8_t form, c10::function_ref<bool()> may_pack) override;
+  std::optional<Packed> free_for_room(Value* value, std::optional<uint8_t> form,
+                                      c10::function_ref<bool()> may_free) override;
   void drop_packed(Value* value, c10::function_ref<bool()> is_known) override;
-  void drop_for_room(Value* value, c10::function_ref<bool()> may_drop) override;
   Freed free_in_time(Value* value, std::optional<c10::Device> device, c10::function_ref<bool()> may_drop) override;
   bool start_tracking_in_time() override;
   void anchor_for_room() override;
@@ -147,6 +147,8 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
   // thread's alone.
   const LockedTape& unlocked() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return locked_; }
   void tidy();
+  void drop_for_room(Value* value, c10::function_ref<bool()> may_drop);
+  std::optional<Packed> pack_for_room(Value* value, uint8_t form, c10::function_ref<bool()> may_pack);
   // False also if this thread holds it already.
   bool lock_for_shortage() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true, mutex_);
   C10_ALWAYS_INLINE void begin_use(std::optional<Trash>& trash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
