@@ -202,15 +202,13 @@ class Value {
   // Its producer is replayed when it is needed and not there. Else it is saved: held while it has users.
   bool counts_on_replay() const { return counts_on_replay_; }
 
-  // Null if it has no such form.
+  // Null if it has no such form. A value with a packed form is packed, or may come to be.
   const PackedForm* packed_form() const { return std::get_if<PackedForm>(form_.get()); }
   const OpaqueForm* opaque_form() const { return std::get_if<OpaqueForm>(form_.get()); }
   const ManagedForm* managed_form() const { return std::get_if<ManagedForm>(form_.get()); }
 
   bool is_opaque() const { return opaque_form() != nullptr; }
   bool is_managed() const { return managed_form() != nullptr; }
-  // The value is packed, or will be when it is held.
-  bool has_packed_form() const { return packed_form() != nullptr; }
   bool is_packed() const { return state_.held == Held::kPacked; }
   bool is_offloaded() const { return is_packed() && packed_form()->is_offload; }
   // The value is kept under a budget, and was packed into one of the forms that are offered instead of dropped.
@@ -283,7 +281,7 @@ class Value {
   // A replay that has so many of the pins may write into the replayed bytes themselves: nobody else waits for them. A
   // value with a packed form is not written into, because unpack may have returned the very tensor that pack returned.
   bool may_be_overwritten_in_place(int64_t own_pins) const {
-    return !is_held_in_a_storage() && is_replayed() && !has_packed_form() && is_pinned_only_by(own_pins);
+    return !is_held_in_a_storage() && is_replayed() && packed_form() == nullptr && is_pinned_only_by(own_pins);
   }
   // The value is held for what autograd saved, and for nothing else.
   bool is_held_for_hooks_alone() const { return !counts_on_replay_ && is_held_by_reference() && users_ == hooks_; }

@@ -35,7 +35,7 @@ bool is_at_risk(const Value& value) {
     return false;
   }
   return (value.is_lost_by_a_write() && value.is_used_by_ops()) || value.is_packed() ||
-         (value.has_packed_form() && value.counts_on_replay());
+         (value.packed_form() != nullptr && value.counts_on_replay());
 }
 
 // The value for which the region, open or over, takes the storage of `tensor`; null if it does not know the storage.

@@ -13,7 +13,7 @@ constexpr int kMostHooks = 1024;
 
 // A budget and some observers know values by their producers, and backward kernels may write to clobbered values.
 bool may_hand_on(LockedTape& tape, const Value& old) {
-  return old.has_hooks() && !old.is_pinned() && !old.has_packed_form() && !is_clobbered(old) &&
+  return old.has_hooks() && !old.is_pinned() && old.packed_form() == nullptr && !is_clobbered(old) &&
          tape.budget().get() == nullptr &&
          !tape.observers().any([](const Observer& observer) { return observer.tells_values_apart(); });
 }
@@ -64,7 +64,8 @@ bool hand_on_hooks(LockedTape& tape, Value* old, const at::Tensor& tensor, const
 
 void hand_on_recomputed(LockedTape& tape, Value* old, Value* next, const at::Tensor& tensor,
                         const TensorMeta& written) {
-  if (!old->counts_on_replay() || !next->counts_on_replay() || next->has_packed_form() || !may_hand_on(tape, *old)) {
+  if (!old->counts_on_replay() || !next->counts_on_replay() || next->packed_form() != nullptr ||
+      !may_hand_on(tape, *old)) {
     return;
   }
   if (const Hooks hooks = hooks_beside(tape, *old, written); !hooks.empty()) {

@@ -3,7 +3,7 @@
 namespace ac2::internal {
 
 bool follows_unseen_writes(const Value& old) {
-  return old.producer() == nullptr && old.is_held_by_reference() && !old.has_packed_form() &&
+  return old.producer() == nullptr && old.is_held_by_reference() && old.packed_form() == nullptr &&
          old.is_known_to_index_and_hooks_alone();
 }
 
