@@ -1,4 +1,4 @@
-// The table of how a value's state changes, row by row.
+// The tables of how a value's state and that of its packed form change, row by row.
 #include "ac2/internal/graph/value_state.h"
 
 #include <gtest/gtest.h>
@@ -98,6 +98,63 @@ TEST(ValueStateTest, WhatIsThereCanBeDropped) {
 TEST(ValueStateTest, TheRowsStandInTheOrderOfTheChanges) {
   for (size_t i = 0; i < kStateTable.size(); ++i) {
     EXPECT_EQ(static_cast<size_t>(kStateTable[i].change), i);
+  }
+}
+
+// The expected states of a form, written down apart from the table: the next one for each reason and state.
+using FormAfter = std::map<std::pair<FormReason, FormState>, FormState>;
+
+void expect_form_row(FormChange change, const FormAfter& after) {
+  using enum FormReason;
+  for (const FormReason reason : {kPolicy, kOffload, kRoom, kRoomOnHost}) {
+    using enum FormState;
+    for (const FormState state : {kNotMade, kBeingMade, kBeside, kAlone}) {
+      const auto found = after.find({reason, state});
+      const std::optional<FormState> expected = found != after.end() ? std::optional(found->second) : std::nullopt;
+      EXPECT_TRUE(form_state_after(state, reason, change) == expected)
+          << "change " << static_cast<int>(change) << ", reason " << static_cast<int>(reason) << ", state "
+          << static_cast<int>(state);
+    }
+  }
+}
+
+TEST(FormStateTest, WhatIsToBeSavedInAFormBeginsToBePackedOnce) {
+  expect_form_row(FormChange::kBeginPacking, {{{FormReason::kPolicy, FormState::kNotMade}, FormState::kBeingMade},
+                                              {{FormReason::kOffload, FormState::kNotMade}, FormState::kBeingMade}});
+}
+
+TEST(FormStateTest, PackingEndsWhereItHasBegun) {
+  expect_form_row(FormChange::kEndPacking, {{{FormReason::kPolicy, FormState::kBeingMade}, FormState::kNotMade},
+                                            {{FormReason::kOffload, FormState::kBeingMade}, FormState::kNotMade}});
+}
+
+TEST(FormStateTest, OnlyACopyOnTheHostForRoomIsPutBesideTheStorage) {
+  expect_form_row(FormChange::kPutBeside, {{{FormReason::kRoomOnHost, FormState::kNotMade}, FormState::kBeside}});
+}
+
+TEST(FormStateTest, WhatIsNotMadeYetOrIsBesideTheStorageTakesItsPlace) {
+  FormAfter after;
+  for (const FormReason reason :
+       {FormReason::kPolicy, FormReason::kOffload, FormReason::kRoom, FormReason::kRoomOnHost}) {
+    after[{reason, FormState::kNotMade}] = FormState::kAlone;
+    after[{reason, FormState::kBeside}] = FormState::kAlone;
+  }
+  expect_form_row(FormChange::kHoldAlone, after);
+}
+
+TEST(FormStateTest, WhatIsMadeCanBeThrownAway) {
+  FormAfter after;
+  for (const FormReason reason :
+       {FormReason::kPolicy, FormReason::kOffload, FormReason::kRoom, FormReason::kRoomOnHost}) {
+    after[{reason, FormState::kBeside}] = FormState::kNotMade;
+    after[{reason, FormState::kAlone}] = FormState::kNotMade;
+  }
+  expect_form_row(FormChange::kThrowAway, after);
+}
+
+TEST(FormStateTest, TheRowsStandInTheOrderOfTheChanges) {
+  for (size_t i = 0; i < kFormTable.size(); ++i) {
+    EXPECT_EQ(static_cast<size_t>(kFormTable[i].change), i);
   }
 }
 

@@ -52,21 +52,26 @@ struct OfferedForms {
   bool host_memory = false;  // may be used too; such a form is not in `forms`
 };
 
-// The bytes as a form has packed them, be it that a policy decided so, that the value is offloaded, or that a budget
-// had no room for it.
+// The bytes as a form has packed them, or may pack them. value_state.h has the reasons for that, and the states.
 struct PackedForm {
-  FormPtr form;     // null while forms are only offered
-  TensorMeta meta;  // of the tensor that pack is given
-  // The result of pack, set while Held::kPacked. If is_for_room, the result may also be set while the value is held in
-  // a storage. The result is then a copy on the host, which takes the place of the storage where there is no room.
-  c10::IValue packed;
+  explicit PackedForm(FormReason reason) : reason_(reason) {}
+
+  FormReason reason() const { return reason_; }
+  FormState state() const { return state_; }
+
+  FormPtr form;        // null while forms are only offered
+  TensorMeta meta;     // of the tensor that pack is given
+  c10::IValue packed;  // the result of pack, while there is one
   int64_t packed_bytes = 0;
-  bool is_being_packed = false;                 // without the tape's lock
-  bool is_offload = false;                      // the form is that of offloading; see tape/offloading.h
-  bool is_for_room = false;                     // the value is kept under a budget that has no room for it
-  std::shared_ptr<const OfferedForms> offered;  // for room; null if the value may only be copied to the host
+  std::shared_ptr<const OfferedForms> offered;  // FormReason::kRoom alone has them
   uint32_t refused = 0;                         // a bit for each of these that did not take the value
   c10::StreamId packed_on = kNoStream;          // the stream whose work pack's was
+
+ private:
+  friend class ValueBytes;  // state_
+
+  FormReason reason_;
+  FormState state_ = FormState::kNotMade;
 };
 
 // A tensor without plain storage, held whole or by its parts.
@@ -210,20 +215,17 @@ class Value {
   bool is_opaque() const { return opaque_form() != nullptr; }
   bool is_managed() const { return managed_form() != nullptr; }
   bool is_packed() const { return state_.held == Held::kPacked; }
-  bool is_offloaded() const { return is_packed() && packed_form()->is_offload; }
+  bool is_offloaded() const { return is_packed() && contains(kOnHost, packed_form()->reason()); }
   // The value is kept under a budget, and was packed into one of the forms that are offered instead of dropped.
-  bool is_packed_for_room() const { return is_packed() && packed_form()->is_for_room && !packed_form()->is_offload; }
+  bool is_packed_for_room() const { return is_packed() && packed_form()->reason() == FormReason::kRoom; }
   // The same may be done to the storage that is held.
   bool may_be_packed_for_room() const {
-    return is_held_in_a_storage() && packed_form() != nullptr && packed_form()->offered != nullptr &&
-           !packed_form()->is_offload;
+    return is_held_in_a_storage() && packed_form() != nullptr && packed_form()->reason() == FormReason::kRoom;
   }
   // The value is not at hand, and is not replayed for that: it is copied or unpacked where its original is gone.
-  bool is_brought_back() const { return is_offloaded() || is_packed_for_room(); }
+  bool is_brought_back() const { return is_packed() && packed_form()->reason() != FormReason::kPolicy; }
   // Beside the storage that is held there is a copy of it on the host.
-  bool has_host_copy() const {
-    return is_held_in_a_storage() && packed_form() != nullptr && !packed_form()->packed.isNone();
-  }
+  bool has_host_copy() const { return packed_form() != nullptr && packed_form()->state() == FormState::kBeside; }
 
   // Somebody whom ac2 does not see has written to it since its versions were noted.
   bool changed_outside() const {

@@ -7,9 +7,10 @@
 // Held and There change together or alone, by one of the StateChanges. kStateTable says which change is possible where,
 // and what it leads to. ValueBytes makes the changes; nothing else does.
 //
-// Two things are no states: a copy on the host beside the storage that is held, which only takes the storage's place
-// once there is no room (kHoldPacked), and that a pack function is running without the lock
-// (ValueBytes::begin_packing()). Neither changes what is held.
+// A value with a packed form has two more answers: FormReason says why it has the form, and FormState what there is of
+// it. A FormChange changes the latter, by kFormTable, and ValueBytes makes these changes too. kHoldAlone is part of the
+// StateChange kHoldPacked. kThrowAway is part of kHoldCopy and kDropHeld where there is something to throw away. The
+// other FormChanges change nothing of what is held.
 //
 // Example:
 //   if (std::optional<ValueState> next = state_after(value.state(), StateChange::kHoldCopy)) …
@@ -136,6 +137,62 @@ constexpr bool changes_held(StateChange change) {
 }
 constexpr bool changes_there(StateChange change) {
   return kStateTable[static_cast<size_t>(change)].to_there.has_value();
+}
+
+// Why a value has a packed form, from the form's beginning to its end.
+enum class FormReason : uint8_t {
+  kPolicy,      // a policy or a tag says that the value is saved in the form
+  kOffload,     // a policy, a tag or an option says that the value is saved in the host's memory
+  kRoom,        // forms are offered for a value that is kept, for where the budget has no room for it
+  kRoomOnHost,  // a value that is kept has been copied to the host, for where the budget has no room for it
+};
+inline constexpr size_t kFormReasons = 4;
+
+// What there is of a packed form.
+enum class FormState : uint8_t {
+  kNotMade,    // nothing: it is to be made when the value is held, is only offered, or was thrown away
+  kBeingMade,  // nothing yet: the pack function runs, without the tape's lock
+  kBeside,     // a copy on the host, beside the storage that is held
+  kAlone,      // all that is held: Held::kPacked
+};
+inline constexpr size_t kFormStates = 4;
+
+enum class FormChange : uint8_t {
+  kBeginPacking,
+  kEndPacking,  // the function has returned, or thrown; what it returned is not held yet
+  kPutBeside,
+  kHoldAlone,
+  kThrowAway,
+};
+inline constexpr size_t kFormChanges = 5;
+
+// A change is possible if the state and the reason are in its sets.
+struct FormRow {
+  FormChange change;
+  uint8_t from;
+  uint8_t reasons;
+  FormState to;
+};
+
+inline constexpr uint8_t kAnyReason = (1U << kFormReasons) - 1;
+inline constexpr uint8_t kToBeSaved = set_of(FormReason::kPolicy, FormReason::kOffload);
+inline constexpr uint8_t kForRoom = set_of(FormReason::kRoom, FormReason::kRoomOnHost);
+inline constexpr uint8_t kOnHost = set_of(FormReason::kOffload, FormReason::kRoomOnHost);
+
+// The rows are in the order of FormChange.
+inline constexpr std::array<FormRow, kFormChanges> kFormTable = {{
+    // Tape::pack_for_room() packs without these two, and sees afterwards whether the value is as it was.
+    {FormChange::kBeginPacking, set_of(FormState::kNotMade), kToBeSaved, FormState::kBeingMade},
+    {FormChange::kEndPacking, set_of(FormState::kBeingMade), kToBeSaved, FormState::kNotMade},
+    {FormChange::kPutBeside, set_of(FormState::kNotMade), set_of(FormReason::kRoomOnHost), FormState::kBeside},
+    {FormChange::kHoldAlone, set_of(FormState::kNotMade, FormState::kBeside), kAnyReason, FormState::kAlone},
+    {FormChange::kThrowAway, set_of(FormState::kBeside, FormState::kAlone), kAnyReason, FormState::kNotMade},
+}};
+
+// Nothing if the change is not possible in `state`, or for `reason`.
+constexpr std::optional<FormState> form_state_after(FormState state, FormReason reason, FormChange change) {
+  const FormRow& row = kFormTable[static_cast<size_t>(change)];
+  return contains(row.from, state) && contains(row.reasons, reason) ? std::optional(row.to) : std::nullopt;
 }
 
 }  // namespace ac2::internal

@@ -49,12 +49,13 @@ Packing begin_packing(Tape& tape, Value* value) {
 c10::IValue call_pack(Tape& tape, const Value& value, const Packing& packing) {
   tape.observers().tell([&](Observer& observer) { observer.before_pack(value, packing.tensor); });
   const Unrecorded guard;
-  const bool takes = value.packed_form()->is_offload || packing.form->takes(form_input_of(packing.tensor));
+  const bool takes =
+      value.packed_form()->reason() == FormReason::kOffload || packing.form->takes(form_input_of(packing.tensor));
   return takes ? packing.form->pack(packing.tensor) : c10::IValue();
 }
 
 void end_packing(LockedTape& tape, Value* value, const Packing& packing, c10::IValue packed) {
-  const bool is_offload = value->packed_form()->is_offload;
+  const bool is_offload = value->packed_form()->reason() == FormReason::kOffload;
   tape.bytes().end_packing(value, is_offload ? kNoStream : current_stream(packing.tensor.storage()));
   if (packed.isNone() && as_functions(*packing.form) == nullptr) {
     tape.decisions().leave_unpacked(value);

@@ -6,8 +6,8 @@ void ByteLedger::tell_change(const Value& value, StateChange what, ValueState ol
                              const CountedBytes& now) const {
   const ValueState state = value.state();
   const auto counts_as_saved = [&](Held held) {
-    const bool is_offload = held == Held::kPacked && value.packed_form()->is_offload;
-    return held != Held::kNot && held != Held::kWhole && !is_offload;
+    const bool is_on_host = held == Held::kPacked && contains(kOnHost, value.packed_form()->reason());
+    return held != Held::kNot && held != Held::kWhole && !is_on_host;
   };
   // The sums as each event leaves them.
   int64_t saved = saved_bytes_ - (now.saved - before.saved);

@@ -73,11 +73,9 @@ std::shared_ptr<HostCopy> Tape::copy_to_host(Value* value, const ProgramClock& c
       !value->held_storage().is_alias_of(storage)) {
     return nullptr;
   }
-  PackedForm packed;
+  PackedForm packed(FormReason::kRoomOnHost);
   packed.form = form;
   packed.meta = TensorMeta(*bytes.unsafeGetTensorImpl());
-  packed.is_offload = true;
-  packed.is_for_room = true;
   locked->bytes().note_host_copy(value, std::move(packed), c10::IValue::make_capsule(std::move(offloaded)));
   return copy;
 }

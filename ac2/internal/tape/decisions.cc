@@ -96,7 +96,7 @@ void Decisions::save_replayed(Value* value) {
   bytes_.hold_replayed(value);
 }
 
-void Decisions::set_form(Value* value, FormPtr form, const at::Tensor& tensor) {
+void Decisions::set_form_for(FormReason reason, Value* value, FormPtr form, const at::Tensor& tensor) {
   if (value->is_opaque() || value->is_managed() || (form == nullptr && value->packed_form() == nullptr)) {
     // An opaque tensor is held whole: there is no form that views of it could be rebuilt from. A managed one is
     // others'.
@@ -106,7 +106,7 @@ void Decisions::set_form(Value* value, FormPtr form, const at::Tensor& tensor) {
   bytes_.drop_held(value);
   value->clear_form();
   if (form != nullptr) {
-    PackedForm packed;
+    PackedForm packed(reason);
     packed.form = std::move(form);
     packed.meta = meta_of_storage(tensor, value->nbytes());
     value->set_form(std::move(packed));
@@ -114,11 +114,6 @@ void Decisions::set_form(Value* value, FormPtr form, const at::Tensor& tensor) {
   if (!value->counts_on_replay() && value->is_used()) {
     bytes_.hold(value);
   }
-}
-
-void Decisions::set_offload_form(Value* value, FormPtr form, const at::Tensor& tensor) {
-  set_form(value, std::move(form), tensor);
-  value->changeable_packed_form()->is_offload = true;
 }
 
 void Decisions::leave_unpacked(Value* value) {

@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <utility>
 
 #include "ac2/internal/graph/node.h"
 #include "ac2/internal/tape/lifetimes.h"
@@ -32,13 +33,19 @@ class Decisions {
 
   // Sets the form in which a saved value is held; null: by reference. `tensor` lies in the value's storage. Pack will
   // see it if it covers all of the storage, else a flat view of the storage.
-  void set_form(Value* value, FormPtr form, const at::Tensor& tensor);
+  void set_form(Value* value, FormPtr form, const at::Tensor& tensor) {
+    set_form_for(FormReason::kPolicy, value, std::move(form), tensor);
+  }
   // The same for offloading.
-  void set_offload_form(Value* value, FormPtr form, const at::Tensor& tensor);
+  void set_offload_form(Value* value, FormPtr form, const at::Tensor& tensor) {
+    set_form_for(FormReason::kOffload, value, std::move(form), tensor);
+  }
   // `value`, which its form does not take, stays as it is, as a saved value like any other.
   void leave_unpacked(Value* value);
 
  private:
+  void set_form_for(FormReason reason, Value* value, FormPtr form, const at::Tensor& tensor);
+
   Lifetimes& lifetimes_;
   ValueBytes& bytes_;
   const Observers& observers_;

@@ -46,10 +46,9 @@ void KeptValues::offer_forms(Value* value, const at::Tensor& tensor) {
   if (value->decided() != Decided::kKeep || value->has_form()) {
     return;
   }
-  PackedForm form;
+  PackedForm form(FormReason::kRoom);
   form.offered = offered_;
   form.meta = meta_of_storage(tensor, value->nbytes());
-  form.is_for_room = true;
   bytes_.note_offered(value, std::move(form));
 }
 
@@ -131,8 +130,7 @@ void KeptValues::hold_in_form(Value* value, FormPtr form, c10::IValue packed, in
   // As in evict_for_room().
   const bool original_goes = value->is_held_by_reference() && value->is_held_by_us_alone();
   ledger_.packed_for_room();
-  bytes_.choose_form(value, std::move(form));
-  bytes_.end_packing(value, stream);
+  bytes_.choose_form(value, std::move(form), stream);
   bytes_.hold_packed(value, std::move(packed), packed_bytes);
   bytes_.drop_there(value);
   pins_.need_again(value, original_goes);

@@ -1,7 +1,8 @@
 // The form in which the values of one tape leave their device.
 //
-// The tape marks values of the form by PackedForm::is_offload. The pack runs without the lock when a value is first
-// held, and the unpack when a backward needs the value. Where pack returns None the value stays where it is.
+// Values have the form for the reasons FormReason::kOffload and kRoomOnHost (graph/value_state.h). For the former the
+// pack runs without the lock when a value is first held, and the unpack when a backward needs the value. Where pack
+// returns None the value stays where it is.
 //
 // Threads: pack and poll() run without the tape's lock, the former on the region's thread. set_options() is for that
 // thread too.

@@ -26,6 +26,10 @@ at::Tensor alias_to_hold(const at::Tensor& tensor) {
   }
 }
 
+bool may_change(const PackedForm& form, FormChange what) {
+  return form_state_after(form.state(), form.reason(), what).has_value();
+}
+
 }  // namespace
 
 C10_ALWAYS_INLINE void ValueBytes::tell_before(Value& value, StateChange what) {
@@ -63,6 +67,14 @@ C10_ALWAYS_INLINE void ValueBytes::change(Value* value, StateChange what, Move&&
   tell_after(*value, what);
 }
 
+void ValueBytes::change(PackedForm& form, FormChange what) {
+  const std::optional<FormState> next = form_state_after(form.state(), form.reason(), what);
+  TORCH_INTERNAL_ASSERT(next.has_value(), "a packed form in the state ", static_cast<int>(form.state()),
+                        " for the reason ", static_cast<int>(form.reason()), " cannot change by ",
+                        static_cast<int>(what));
+  form.state_ = *next;
+}
+
 C10_ALWAYS_INLINE void ValueBytes::throw_held_away(Value& value) {
   if (value.held_) {
     trash_.put(value.held_);
@@ -73,8 +85,10 @@ C10_ALWAYS_INLINE void ValueBytes::throw_held_away(Value& value) {
   if (OpaqueForm* form = value.changeable_opaque_form()) {
     trash_.put(form->held);
     trash_.put(form->parts);
-  } else if (PackedForm* packed = value.changeable_packed_form(); packed != nullptr && !packed->packed.isNone()) {
+  } else if (PackedForm* packed = value.changeable_packed_form();
+             packed != nullptr && may_change(*packed, FormChange::kThrowAway)) {
     trash_.put(packed->packed);
+    change(*packed, FormChange::kThrowAway);
   }
 }
 
@@ -119,7 +133,7 @@ void ValueBytes::hold_with_form(Value* value, const c10::Storage* original) {
     return;
   }
   hold_origin(value, original);
-  if (!value->packed_form()->is_being_packed && !value->packed_form()->is_for_room) {
+  if (may_change(*value->packed_form(), FormChange::kBeginPacking)) {
     pending_packs_.push_back(value);
     ++value->refs_;
   }
@@ -184,7 +198,7 @@ void ValueBytes::drop_what_is_held(Value* value) {
     note_let_go(value);
     throw_held_away(*value);
   });
-  if (const PackedForm* form = value->packed_form(); form != nullptr && form->is_for_room) {
+  if (const PackedForm* form = value->packed_form(); form != nullptr && contains(kForRoom, form->reason())) {
     value->clear_form();  // if the value is held again, it stays on its device
   }
 }
@@ -197,32 +211,44 @@ void ValueBytes::hold_packed(Value* value, c10::IValue packed, int64_t packed_by
   }
   change(value, StateChange::kHoldPacked, [&] {
     note_let_go(value);
-    throw_held_away(*value);
-    value->changeable_packed_form()->packed = std::move(packed);
-    value->changeable_packed_form()->packed_bytes = packed_bytes;
+    trash_.put(value->held_);
+    PackedForm& form = *value->changeable_packed_form();
+    form.packed = std::move(packed);
+    form.packed_bytes = packed_bytes;
+    change(form, FormChange::kHoldAlone);
   });
 }
 
 bool ValueBytes::begin_packing(Value* value) {
   PackedForm* form = value->changeable_packed_form();
-  return value->is_held_in_a_storage() && form != nullptr && !std::exchange(form->is_being_packed, true);
+  if (!value->is_held_in_a_storage() || form == nullptr || !may_change(*form, FormChange::kBeginPacking)) {
+    return false;
+  }
+  change(*form, FormChange::kBeginPacking);
+  return true;
 }
 
 void ValueBytes::end_packing(Value* value, c10::StreamId stream) {
-  if (PackedForm* form = value->changeable_packed_form()) {
-    form->is_being_packed = false;
-    form->packed_on = stream;
+  PackedForm* form = value->changeable_packed_form();
+  if (form == nullptr) {
+    return;
   }
+  // A tag may have given the value another form meanwhile.
+  if (may_change(*form, FormChange::kEndPacking)) {
+    change(*form, FormChange::kEndPacking);
+  }
+  form->packed_on = stream;
 }
 
 void ValueBytes::note_host_copy(Value* value, PackedForm form, c10::IValue copy) {
   form.packed = std::move(copy);
+  change(form, FormChange::kPutBeside);
   value->set_form(std::move(form));
   budget_.update_place(*value);  // the copy takes the place of the forms that were offered
 }
 
 void ValueBytes::note_refused(Value* value, size_t place) {
-  if (PackedForm* form = value->changeable_packed_form(); form != nullptr && form->offered != nullptr) {
+  if (PackedForm* form = value->changeable_packed_form(); form != nullptr && form->reason() == FormReason::kRoom) {
     form->refused |= uint32_t{1} << place;
   }
 }

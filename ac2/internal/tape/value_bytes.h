@@ -1,8 +1,9 @@
 // Where the bytes of values are, and every way in which they come and go: held for backward, packed, made by a replay.
 //
 // Each of them is a StateChange, which only change() makes. change() looks the next state up, moves the bytes, and
-// tells the ledger, the budget and the observers. Nothing is freed before the lock is released. The fate of an original
-// is no StateChange: lose_original() and original_died() tell the budget of it.
+// tells the ledger, the budget and the observers. Nothing is freed before the lock is released. What there is of a
+// packed form changes by a FormChange, which change() makes as well. The fate of an original is no StateChange:
+// lose_original() and original_died() tell the budget of it.
 //
 // The ledger adds the difference in bytes. An observer hears of the end of the old state and of the beginning of the
 // new one, because it writes both down (a copy takes the place of a storage: one is released, the other is held). So
@@ -71,14 +72,19 @@ class ValueBytes {
   void hold_packed(Value* value, c10::IValue packed, int64_t packed_bytes);
   // The value, which has no form, may be held in one of those that `form` offers, under a budget.
   void note_offered(Value* value, PackedForm form) { value->set_form(std::move(form)); }
-  // The budget has chosen this one of them, and the value is about to be held in it.
-  void choose_form(Value* value, FormPtr form) { value->changeable_packed_form()->form = std::move(form); }
+  // The budget has chosen this one of them, whose work is on `stream`, and the value is about to be held in it.
+  void choose_form(Value* value, FormPtr form, c10::StreamId stream) {
+    PackedForm& packed = *value->changeable_packed_form();
+    packed.form = std::move(form);
+    packed.packed_on = stream;
+  }
   // The offered form of this place did not take the value.
   void note_refused(Value* value, size_t place);
   // The value has come to have bytes that nothing computes again, so it is no longer packed for room. One that is
   // packed already stays as it is.
   void forget_offered_form(Value* value) {
-    if (const PackedForm* form = value->packed_form(); form != nullptr && form->is_for_room && form->packed.isNone()) {
+    const PackedForm* form = value->packed_form();
+    if (form != nullptr && contains(kForRoom, form->reason()) && form->state() == FormState::kNotMade) {
       value->clear_form();
     }
   }
@@ -131,6 +137,7 @@ class ValueBytes {
   // `move` puts the bytes where the new state has them, and what was there before into the trash.
   template <class Move>
   void change(Value* value, StateChange what, Move&& move);
+  static void change(PackedForm& form, FormChange what);
   void tell_before(Value& value, StateChange what);
   void tell_after(Value& value, StateChange what);
   void drop_what_is_held(Value* value);
