@@ -157,7 +157,7 @@ def note_error(error: BaseException) -> None:
     """An error ends the program. What is held is looked up while its frames hold it."""
     if _record is not None:
         text = str(error.args[0]) if error.args else ""
-        is_about_memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in text
+        is_about_memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or _C.is_about_hosts_memory(text)
         _record.note_error(text, is_about_memory, _line_of_program(error))
 
 

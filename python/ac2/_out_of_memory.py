@@ -55,7 +55,7 @@ def _completing(backward: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return backward(*args, **kwargs)
         except RuntimeError as error:
-            if error.args and "can't allocate memory" in str(error.args[0]):
+            if error.args and _C.is_about_hosts_memory(str(error.args[0])):
                 error.args = (_completed(error.args[0]), *error.args[1:])
             raise
 

@@ -4,9 +4,12 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <exception>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "ac2/internal/libtorch/out_of_memory.h"
+#include "ac2/internal/libtorch/told_shortage.h"
 
 namespace py = pybind11;
 
@@ -17,6 +20,12 @@ namespace {
 // torch.OutOfMemoryError. Leaked, as all that the process needs to its end.
 PyObject* accelerators_error = nullptr;
 
+// Errors about the host's memory have no type of their own.
+bool is_about_hosts_memory(std::string_view text) {
+  const std::optional<internal::ToldShortage> told = internal::told_shortage(text);
+  return told && told->on_host;
+}
+
 bool is_memory_error(const std::exception& error) {
   const auto* raised = dynamic_cast<const python_error*>(&error);
   if (raised == nullptr || raised->type == nullptr) {
@@ -25,13 +34,13 @@ bool is_memory_error(const std::exception& error) {
   const py::gil_scoped_acquire gil;
   return PyErr_GivenExceptionMatches(raised->type, PyExc_MemoryError) != 0 ||
          PyErr_GivenExceptionMatches(raised->type, accelerators_error) != 0 ||
-         (PyErr_GivenExceptionMatches(raised->type, PyExc_RuntimeError) != 0 &&
-          std::string_view(raised->what()).find("can't allocate memory") != std::string_view::npos);
+         (PyErr_GivenExceptionMatches(raised->type, PyExc_RuntimeError) != 0 && is_about_hosts_memory(raised->what()));
 }
 
 }  // namespace
 
-void recognise_memory_errors() {
+void add_memory_errors(py::module_& module) {
+  module.def("is_about_hosts_memory", [](const std::string& text) { return is_about_hosts_memory(text); });
   accelerators_error = py::object(py::module_::import("torch").attr("OutOfMemoryError")).release().ptr();
   internal::set_foreign_memory_errors(&is_memory_error);
 }

@@ -40,7 +40,7 @@ PYBIND11_MODULE(_C, module) {
   ac2::python::add_automatic(module);
   ac2::python::install_subclass_codec();
   ac2::python::install_python_lock();
-  ac2::python::recognise_memory_errors();
+  ac2::python::add_memory_errors(module);
   // The torch that it was compiled with, for the check at import.
   module.attr("torch_version") = TORCH_VERSION;
 }

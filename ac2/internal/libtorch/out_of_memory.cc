@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <typeinfo>
 #include <vector>
 
 #include "absl/strings/str_split.h"
+#include "ac2/internal/libtorch/told_shortage.h"
 
 namespace ac2::internal {
 
@@ -35,8 +37,9 @@ bool is_out_of_memory(const std::exception& error) {
     return true;
   }
   if (const auto* c10_error = dynamic_cast<const c10::Error*>(&error)) {
-    return std::string_view(c10_error->what_without_backtrace()).find("can't allocate memory") !=
-           std::string_view::npos;
+    // An accelerator's error has a type of its own.
+    const std::optional<ToldShortage> told = told_shortage(c10_error->what_without_backtrace());
+    return told && told->on_host;
   }
   if (is_of_onednn(error)) {
     return true;

@@ -7,9 +7,9 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "ac2/internal/libtorch/told_shortage.h"
 #include "ac2/internal/report/units.h"
 
 namespace ac2::internal {
@@ -118,33 +118,6 @@ std::string budget_text(int64_t droppable, int64_t asked, bool on_host) {
 
 }  // namespace
 
-std::optional<int64_t> bytes_asked_for(std::string_view error) {
-  constexpr std::string_view kBefore = "ried to allocate ";
-  const size_t found = error.find(kBefore);
-  if (found == std::string_view::npos) {
-    constexpr std::string_view kOurs = "can't allocate memory: ";
-    const size_t ours = error.find(kOurs);
-    int64_t bytes = 0;
-    const std::string_view number = ours == std::string_view::npos ? "" : error.substr(ours + kOurs.size());
-    return absl::SimpleAtoi(std::string(number.substr(0, number.find(' '))), &bytes) ? std::optional(bytes)
-                                                                                     : std::nullopt;
-  }
-  const std::string_view rest = error.substr(found + kBefore.size());
-  const size_t space = rest.find(' ');
-  double number = 0;
-  if (space == std::string_view::npos || !absl::SimpleAtod(std::string(rest.substr(0, space)), &number)) {
-    return std::nullopt;
-  }
-  double unit = 1;
-  for (const char* name : {"KiB", "MiB", "GiB", "TiB"}) {
-    unit *= 1024;
-    if (rest.substr(space + 1, 3) == name) {
-      return static_cast<int64_t>(number * unit);
-    }
-  }
-  return static_cast<int64_t>(number);
-}
-
 std::vector<HeldPlace> largest_places(const std::vector<HeldValue>& held, size_t count) {
   std::vector<HeldPlace> all;
   for (const auto& [device, holdings] : by_device(held)) {
@@ -165,13 +138,17 @@ std::string held_text(const std::vector<HeldValue>& held) {
   return texts.empty() ? "ac2's regions hold nothing." : absl::StrJoin(texts, "\n");
 }
 
-std::string shortage_text(const std::vector<HeldValue>& held, std::string_view error) {
-  const bool on_host = error.find("CPUAllocator") != std::string_view::npos ||
+std::string held_where_short(const std::vector<HeldValue>& held, std::string_view error) {
+  const std::optional<ToldShortage> told = told_shortage(error);
+  const bool on_host = (told && told->on_host) ||
                        std::all_of(held.begin(), held.end(), [](const HeldValue& one) { return one.device.is_cpu(); });
+  const auto is_short = [&](c10::Device device) {
+    return device.is_cpu() == on_host && (on_host || !told || !told->index || device.index() == *told->index);
+  };
   std::vector<std::string> texts;
   int64_t most = -1;
   for (const auto& [device, holdings] : by_device(held)) {
-    if (device.is_cpu() == on_host && holdings.bytes > 0) {
+    if (is_short(device) && holdings.bytes > 0) {
       texts.push_back(text_of(device, holdings));
       most = std::max(most, holdings.droppable_bytes);
     }
@@ -179,8 +156,8 @@ std::string shortage_text(const std::vector<HeldValue>& held, std::string_view e
   if (texts.empty()) {
     return "";
   }
-  if (const std::optional<int64_t> asked = bytes_asked_for(error)) {
-    texts.push_back(budget_text(most, *asked, on_host));
+  if (told && told->bytes) {
+    texts.push_back(budget_text(most, *told->bytes, on_host));
   }
   return absl::StrJoin(texts, "\n");
 }

@@ -24,14 +24,10 @@ struct HeldPlace {
 // Of all devices, those that hold most first, at most `count`.
 std::vector<HeldPlace> largest_places(const std::vector<HeldValue>& held, size_t count);
 
-// The bytes in "Tried to allocate 20.00 MiB." (accelerators), "you tried to allocate 4096 bytes." (CPU), and "can't
-// allocate memory: 4096 bytes" (ac2).
-std::optional<int64_t> bytes_asked_for(std::string_view error);
-
 // For each device: the ten places of the program that hold most. Without a line feed at its end.
 std::string held_text(const std::vector<HeldValue>& held);
 // The same for the memory that `error`, the text of an error, says has run out, and the budget. Empty if regions hold
 // nothing there that nobody else refers to.
-std::string shortage_text(const std::vector<HeldValue>& held, std::string_view error);
+std::string held_where_short(const std::vector<HeldValue>& held, std::string_view error);
 
 }  // namespace ac2::internal

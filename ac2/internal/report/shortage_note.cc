@@ -12,6 +12,7 @@
 #include "ac2/internal/libtorch/program_holdings.h"
 #include "ac2/internal/libtorch/storage_names.h"
 #include "ac2/internal/libtorch/tensor_meta.h"
+#include "ac2/internal/libtorch/told_shortage.h"
 #include "ac2/internal/observe/held_values.h"
 #include "ac2/internal/observe/live_graphs.h"
 #include "ac2/internal/observe/trace_log.h"
@@ -87,9 +88,14 @@ void add_what_nobody_may_drop(std::vector<std::string>& texts) {
   }
 }
 
+std::optional<int64_t> bytes_in(std::string_view error) {
+  const std::optional<ToldShortage> told = told_shortage(error);
+  return told ? told->bytes : std::nullopt;
+}
+
 // "64.00 KiB were asked for by aten::mm of [8, 8] float, at train.py, line 3."
 std::string who_asked(std::string_view error, std::string_view where) {
-  const std::optional<int64_t> bytes = bytes_asked_for(error);
+  const std::optional<int64_t> bytes = bytes_in(error);
   std::string_view op;
   if (const size_t found = error.find(kAskedForBy); found != std::string_view::npos) {
     op = error.substr(found + std::string_view(kAskedForBy).size());
@@ -108,14 +114,14 @@ std::string who_asked(std::string_view error, std::string_view where) {
 std::string shortage_note(std::string_view error, const FailedCall* call) {
   const StorageNames names = storage_names();
   const std::vector<HeldValue> held = held_values(names);
-  const std::string there = shortage_text(held, error);
+  const std::string there = held_where_short(held, error);
   if (there.empty()) {
     return "";
   }
   std::vector<std::string> texts;
   if (call != nullptr) {
     texts.push_back(text_of(*call, names, held));
-    if (std::string advice = chunk_advice(*call, bytes_asked_for(error).value_or(0)); !advice.empty()) {
+    if (std::string advice = chunk_advice(*call, bytes_in(error).value_or(0)); !advice.empty()) {
       texts.push_back(std::move(advice));
     }
   }
