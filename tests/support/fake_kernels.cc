@@ -71,7 +71,7 @@ at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, std::op
 
 at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool non_blocking) {
   FakeAccelerator::State& state = FakeAccelerator::install().state();
-  const std::lock_guard lock(state.mutex);
+  std::unique_lock lock(state.mutex);
   const int stream = FakeAccelerator::current_stream();
   const bool to_or_from_host = is_fake(source) != is_fake(target);
   const at::Tensor& host = is_fake(source) ? target : source;
@@ -94,10 +94,13 @@ at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool no
     });
     return target;
   }
+  // Without the lock: the copy tells tapes of a write, and a thread that has a tape's lock may wait for this one.
+  lock.unlock();
   {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     on_cpu(target).copy_(on_cpu(source));
   }
+  lock.lock();
   if (kernel_depth == 0 && to_or_from_host) {
     ++state.synchronisations;
     state.streams.synchronize(stream);
