@@ -28,9 +28,6 @@ class BudgetOption {
   BudgetOption() = default;
   BudgetOption(std::nullopt_t) {}                 // NOLINT(google-explicit-constructor)
   BudgetOption(int64_t bytes) : given_(bytes) {}  // NOLINT(google-explicit-constructor)
-  // A number of bytes is a whole number: static_cast<int64_t>(1.5 * GiB), or "1.5GiB".
-  template <std::floating_point NotAWholeNumber>
-  BudgetOption(NotAWholeNumber bytes) = delete;  // NOLINT(google-explicit-constructor)
   // Throws c10::Error as the constructor of Bytes.
   template <std::convertible_to<std::string_view> Text>
   BudgetOption(const Text& bytes) : given_(Bytes(bytes).count()) {}  // NOLINT(google-explicit-constructor)

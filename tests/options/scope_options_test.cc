@@ -1,10 +1,8 @@
 // A scope's use of its options: with and without a policy, a budget in bytes or shared, a policy by its name.
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
-#include <type_traits>
 
 #include "ac2/policy_instance.h"
 #include "policies/policies.h"
@@ -138,12 +136,6 @@ TEST_F(ScopeOptionsTest, ABudgetIsBytesOrShared) {
   EXPECT_FALSE(options.memory_budget.has_value());
   options.memory_budget = {};
   EXPECT_FALSE(options.memory_budget.has_value());
-  options.memory_budget = 1 << 20;
-  EXPECT_EQ(options.memory_budget.budget()->bytes(), 1 << 20);
-  static_assert(std::is_convertible_v<int, BudgetOption> && std::is_convertible_v<size_t, BudgetOption>);
-  static_assert(std::is_convertible_v<const char*, BudgetOption> && std::is_convertible_v<std::string, BudgetOption>);
-  static_assert(!std::is_constructible_v<BudgetOption, double> && !std::is_constructible_v<BudgetOption, float>);
-  static_assert(!std::is_assignable_v<BudgetOption&, double>);
 }
 
 TEST_F(ScopeOptionsTest, BytesMustBePositiveAndSaySo) {
