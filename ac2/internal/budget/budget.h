@@ -43,6 +43,7 @@
 #include "ac2/internal/budget/budgeted_tape.h"
 #include "ac2/internal/budget/budgets_at_fork.h"
 #include "ac2/internal/budget/held_register.h"
+#include "ac2/internal/budget/locked_register.h"
 #include "ac2/internal/budget/peak_bound.h"
 #include "ac2/internal/budget/sharing_tapes.h"
 #include "ac2/internal/budget/spent_time.h"
@@ -90,20 +91,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   void add_untracked(int64_t bytes) { untracked_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
   // No lock may be held.
   void start_tracking() ABSL_LOCKS_EXCLUDED(start_mutex_, mutex_);
-  // The register, with the budget's lock held as long as this lives.
-  class LockedRegister {
-   public:
-    HeldRegister* operator->() const { return &register_; }
-
-   private:
-    friend class Budget;
-    explicit LockedRegister(Budget& budget) ABSL_NO_THREAD_SAFETY_ANALYSIS : lock_(budget.mutex_),
-                                                                             register_(budget.register_) {}
-
-    MutexLock<Mutex> lock_;
-    HeldRegister& register_;
-  };
-  LockedRegister held() ABSL_LOCKS_EXCLUDED(mutex_) { return LockedRegister(*this); }
+  LockedRegister held() ABSL_LOCKS_EXCLUDED(mutex_) ABSL_NO_THREAD_SAFETY_ANALYSIS { return {mutex_, register_}; }
   // An op of a tape's was replayed.
   void replayed(const Node& node);
   // The number by which the budget knows a form that tapes offer for values. No lock may be held. Throws c10::Error if
