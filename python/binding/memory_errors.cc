@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 
-#include "ac2/internal/libtorch/out_of_memory.h"
 #include "ac2/internal/libtorch/told_shortage.h"
 
 namespace py = pybind11;
@@ -26,6 +25,8 @@ bool is_about_hosts_memory(std::string_view text) {
   return told && told->on_host;
 }
 
+}  // namespace
+
 bool is_memory_error(const std::exception& error) {
   const auto* raised = dynamic_cast<const python_error*>(&error);
   if (raised == nullptr || raised->type == nullptr) {
@@ -37,12 +38,9 @@ bool is_memory_error(const std::exception& error) {
          (PyErr_GivenExceptionMatches(raised->type, PyExc_RuntimeError) != 0 && is_about_hosts_memory(raised->what()));
 }
 
-}  // namespace
-
 void add_memory_errors(py::module_& module) {
   module.def("is_about_hosts_memory", [](const std::string& text) { return is_about_hosts_memory(text); });
   accelerators_error = py::object(py::module_::import("torch").attr("OutOfMemoryError")).release().ptr();
-  internal::set_foreign_memory_errors(&is_memory_error);
 }
 
 }  // namespace ac2::python

@@ -9,16 +9,15 @@
 #include "python/binding/errors.h"
 #include "python/binding/exchange_api.h"
 #include "python/binding/forms.h"
+#include "python/binding/host_language.h"
 #include "python/binding/kernels.h"
 #include "python/binding/memory_errors.h"
 #include "python/binding/memory_fraction.h"
 #include "python/binding/modules.h"
 #include "python/binding/plans.h"
-#include "python/binding/python_lock.h"
 #include "python/binding/replayable.h"
 #include "python/binding/scope.h"
 #include "python/binding/storage_names.h"
-#include "python/binding/subclasses.h"
 #include "python/binding/warnings_in_ops.h"
 
 PYBIND11_MODULE(_C, module) {
@@ -38,9 +37,8 @@ PYBIND11_MODULE(_C, module) {
   ac2::python::add_storage_names(module);
   ac2::python::add_warnings_in_ops(module);
   ac2::python::add_automatic(module);
-  ac2::python::install_subclass_codec();
-  ac2::python::install_python_lock();
   ac2::python::add_memory_errors(module);
+  ac2::python::install_python();
   // The torch that it was compiled with, for the check at import.
   module.attr("torch_version") = TORCH_VERSION;
 }

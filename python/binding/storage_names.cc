@@ -7,8 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "ac2/internal/libtorch/program_holdings.h"
-#include "ac2/internal/libtorch/storage_names.h"
 #include "ac2/internal/report/shortage_note.h"
 
 namespace ac2::python {
@@ -23,9 +21,19 @@ py::object& namer() {
   return *function;
 }
 
+py::object& holdings() {
+  static auto* function = new py::object;  // leaked, as the namer
+  return *function;
+}
+
+}  // namespace
+
 internal::StorageNames names_of_all_modules() {
   internal::StorageNames names;
   const py::gil_scoped_acquire gil;
+  if (!namer()) {
+    return names;  // the package is being imported
+  }
   try {
     for (const py::handle pair : namer()()) {
       const auto [name, tensor] = pair.cast<std::pair<std::string, py::object>>();
@@ -42,13 +50,11 @@ internal::StorageNames names_of_all_modules() {
   return names;
 }
 
-py::object& holdings() {
-  static auto* function = new py::object;  // leaked, as the namer
-  return *function;
-}
-
 std::vector<std::string> what_the_program_holds() {
   const py::gil_scoped_acquire gil;
+  if (!holdings()) {
+    return {};
+  }
   try {
     return holdings()().cast<std::vector<std::string>>();
   } catch (py::error_already_set& error) {
@@ -59,17 +65,9 @@ std::vector<std::string> what_the_program_holds() {
   return {};
 }
 
-}  // namespace
-
 void add_storage_names(py::module_& module) {
-  module.def("set_namer", [](py::object function) {
-    namer() = std::move(function);
-    internal::set_storage_namer(&names_of_all_modules);
-  });
-  module.def("set_holdings", [](py::object function) {
-    holdings() = std::move(function);
-    internal::set_program_holdings(&what_the_program_holds);
-  });
+  module.def("set_namer", [](py::object function) { namer() = std::move(function); });
+  module.def("set_holdings", [](py::object function) { holdings() = std::move(function); });
   module.def(
       "shortage_note",
       [](const std::string& error) {

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "ac2/internal/region/policies_here.h"
-#include "ac2/internal/replay/subclass_codec.h"
 #include "python/binding/errors.h"
 #include "python/binding/packed_value.h"
 #include "python/binding/without_compiler.h"
@@ -68,9 +67,9 @@ class PythonSubclasses final : public internal::SubclassCodec {
 
 }  // namespace
 
-void install_subclass_codec() {
+const internal::SubclassCodec& subclass_codec() {
   static const auto* codec = new PythonSubclasses;  // leaked: graphs may outlive static destruction
-  internal::set_subclass_codec(codec);
+  return *codec;
 }
 
 }  // namespace ac2::python

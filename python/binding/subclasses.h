@@ -1,9 +1,11 @@
 // Wrapper subclasses of Python's, for the runtime: see ac2/internal/replay/subclass_codec.h.
 #pragma once
 
+#include "ac2/internal/replay/subclass_codec.h"
+
 namespace ac2::python {
 
-// Once.
-void install_subclass_codec();
+// Of HostLanguage.
+const internal::SubclassCodec& subclass_codec();
 
 }  // namespace ac2::python

@@ -20,6 +20,8 @@ struct Waiting {
   std::vector<std::string> texts;
 };
 
+}  // namespace
+
 bool keep_for_the_end_of_a_scope(const std::string& text) {
   if (!internal::is_region_open_here()) {
     return false;
@@ -27,6 +29,8 @@ bool keep_for_the_end_of_a_scope(const std::string& text) {
   internal::PerThread<Waiting>::here().texts.push_back(text);
   return true;
 }
+
+namespace {
 
 void after_backward(pybind11::object text_of) {
   internal::after_backward([held = HeldObject(std::move(text_of))] {
@@ -46,7 +50,6 @@ void after_backward(pybind11::object text_of) {
 }  // namespace
 
 void add_warnings_in_ops(pybind11::module_& module) {
-  internal::set_warning_taker(&keep_for_the_end_of_a_scope);
   module.def("after_backward", &after_backward);
   module.def("take_warnings", [] { return std::exchange(internal::PerThread<Waiting>::here().texts, {}); });
 }

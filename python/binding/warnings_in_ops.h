@@ -11,7 +11,12 @@
 
 #include <pybind11/pybind11.h>
 
+#include <string>
+
 namespace ac2::python {
+
+// Of HostLanguage: for the end of a scope on this thread. False if there is none.
+bool keep_for_the_end_of_a_scope(const std::string& text);
 
 void add_warnings_in_ops(pybind11::module_& module);
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
+#include "ac2/internal/libtorch/host_language.h"
 #include "ac2/internal/libtorch/told_shortage.h"
 
 namespace ac2::internal {
@@ -27,7 +28,6 @@ bool is_of_onednn(const std::exception& error) {
 }
 
 std::atomic<OutOfMemoryNote> installed{nullptr};
-std::atomic<ForeignMemoryErrors> foreign{nullptr};
 
 }  // namespace
 
@@ -44,12 +44,8 @@ bool is_out_of_memory(const std::exception& error) {
   if (is_of_onednn(error)) {
     return true;
   }
-  const ForeignMemoryErrors knows = foreign.load(std::memory_order_acquire);
-  return knows != nullptr && knows(error);
-}
-
-void set_foreign_memory_errors(ForeignMemoryErrors knows) {
-  foreign.store(knows, std::memory_order_release);
+  const HostLanguage* host = host_language();
+  return host != nullptr && host->is_memory_error(error);
 }
 
 void set_out_of_memory_note(OutOfMemoryNote note) {

@@ -15,11 +15,8 @@ namespace ac2::internal {
 
 // True for c10::OutOfMemoryError, std::bad_alloc, and what LibTorch's CPU allocator throws (c10::alloc_cpu(), whose
 // error has no type of its own). Also for oneDNN's errors about what it could not create or execute, whose most likely
-// reason it is, and for errors that the function below knows. No lock may be held.
+// reason it is, and for errors that the host language knows. No lock may be held.
 bool is_out_of_memory(const std::exception& error);
-// Installed once, by a binding for another language, for errors that functions of that language have raised.
-using ForeignMemoryErrors = bool (*)(const std::exception& error);
-void set_foreign_memory_errors(ForeignMemoryErrors knows);
 
 // The call in which memory ran out. Some arguments may be None where the op has used them up.
 struct FailedCall {

@@ -6,8 +6,6 @@
 // Python's autograd functions save and unpack tensors with the lock. ac2 may then wait for a thread that runs a policy,
 // an unpack function or an op that is written in Python, or that lets go of a tensor which Python has.
 //
-// ac2 does not link to Python. Code that does installs the two functions.
-//
 // Threads: concerns the thread that makes it.
 #pragma once
 
@@ -16,18 +14,6 @@
 #include "ac2/internal/locks/mutex.h"
 
 namespace ac2::internal {
-
-struct PythonLock {
-  // Null if this thread has not got the lock; else something with which the same thread takes it again.
-  void* (*let_go)() = nullptr;
-  void (*take_again)(void* let_go) = nullptr;
-};
-
-// `lock` must live for ever. Called once, before any region is opened.
-void set_python_lock(const PythonLock* lock);
-
-// Whether Python has loaded ac2.
-bool is_python_there();
 
 class WithoutPythonLock {
  public:

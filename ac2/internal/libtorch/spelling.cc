@@ -1,6 +1,6 @@
 #include "ac2/internal/libtorch/spelling.h"
 
-#include "ac2/internal/libtorch/python_lock.h"
+#include "ac2/internal/libtorch/host_language.h"
 
 namespace ac2::internal {
 

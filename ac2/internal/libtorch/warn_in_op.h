@@ -6,7 +6,8 @@
 //
 // A program may make errors of warnings. In C++ the error is thrown from here. In Python LibTorch keeps warnings until
 // the op has returned its result, and then raises: the result, and with it the graph behind it, is lost and never
-// freed. So a Python process takes the warnings of this function, and raises them when the op is over.
+// freed. So a Python process takes the warnings of this function (HostLanguage::take_warning), and raises them when the
+// op is over.
 //
 // Threads: any.
 #pragma once
@@ -19,11 +20,6 @@
 namespace ac2::internal {
 
 void warn_in_op(const std::string& text);
-
-// False if it cannot take the warning. Called with whatever locks the op has, and without Python's.
-using WarningTaker = bool (*)(const std::string& text);
-// Null: nobody takes them.
-void set_warning_taker(WarningTaker taker);
 
 // Says a thing once a process, unless LibTorch is to say everything always (c10::WarningUtils::set_warnAlways).
 class SaidOnce {

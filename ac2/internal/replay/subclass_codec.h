@@ -2,7 +2,7 @@
 // NestedTensor, a user's own). A region records the ops on their parts, so that a hook on such a tensor is hooks on
 // its parts.
 //
-// The Python package installs a codec; a C++ program has none, and no such tensors.
+// A host language has a codec (HostLanguage::subclasses); a C++ program has none, and no such tensors.
 //
 // Threads: any. A codec may take Python's lock, so that it is never called under a tape's.
 #pragma once
@@ -33,8 +33,6 @@ class SubclassCodec {
   virtual at::Tensor put_together(c10::ArrayRef<at::Tensor> parts, const c10::IValue& context) const = 0;
 };
 
-// `codec` must live for ever. Called once, before any region is opened.
-void set_subclass_codec(const SubclassCodec* codec);
 // Null if there is none.
 const SubclassCodec* subclass_codec();
 

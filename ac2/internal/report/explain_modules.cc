@@ -8,7 +8,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "ac2/internal/libtorch/python_lock.h"
+#include "ac2/internal/libtorch/host_language.h"
 #include "ac2/internal/report/module_groups.h"
 #include "ac2/internal/report/units.h"
 
