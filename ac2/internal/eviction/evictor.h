@@ -44,12 +44,12 @@
 
 #include "absl/types/span.h"
 #include "ac2/internal/eviction/candidate_index.h"
-#include "ac2/internal/eviction/copy_costs.h"
 #include "ac2/internal/eviction/eviction_rule.h"
 #include "ac2/internal/eviction/evictor_graph.h"
 #include "ac2/internal/eviction/evictor_ids.h"
 #include "ac2/internal/eviction/foresight.h"
 #include "ac2/internal/eviction/replay_needs.h"
+#include "ac2/internal/eviction/return_costs.h"
 #include "ac2/internal/eviction/unneeded_queue.h"
 
 namespace ac2::internal {
@@ -77,8 +77,8 @@ class Evictor {
   // Whom the evictor asks; each may be null. They must outlive its last use, and may be made after it.
   struct Advisers {
     const Foresight* foresight = nullptr;  // knows the step beforehand
-    const CopyCosts* copies = nullptr;     // the costs of values that have a copy on the host
-    const CopyCosts* packing = nullptr;    // the costs of values that were packed, or may be
+    const ReturnCosts* copies = nullptr;   // the costs of values that have a copy on the host
+    const ReturnCosts* packing = nullptr;  // the costs of values that were packed, or may be
   };
   void consult(const Advisers& advisers) { advisers_ = advisers; }
   // The same as if this evictor had been told all that `other` was told: the graph, the events, the budget and the
@@ -134,8 +134,8 @@ class Evictor {
   // The foresight's answers about the value have changed, or about all values.
   void foresight_changed(ValueId value) { mark_stale(value); }
   void foresight_changed();
-  // CopyCosts' answer about the value has changed.
-  void copy_changed(ValueId value) { mark_stale(value); }
+  // ReturnCosts' answer about the value has changed.
+  void cost_of_return_changed(ValueId value) { mark_stale(value); }
   // Values are compared by other constants from now on. To be followed by foresight_changed().
   void set_rule(const RuleConstants& constants) { rule_.set_constants(constants); }
 

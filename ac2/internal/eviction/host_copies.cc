@@ -65,7 +65,7 @@ void HostCopies::forget(ValueId id) {
   const bool had_copy = has_copy(id);
   states_[id] = {};
   if (had_copy) {
-    evictor_.copy_changed(id);
+    evictor_.cost_of_return_changed(id);
   }
 }
 

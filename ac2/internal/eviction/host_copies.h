@@ -32,14 +32,14 @@
 #include <vector>
 
 #include "absl/container/btree_set.h"
-#include "ac2/internal/eviction/copy_costs.h"
 #include "ac2/internal/eviction/evictor.h"
 #include "ac2/internal/eviction/evictor_ids.h"
 #include "ac2/internal/eviction/foresight.h"
+#include "ac2/internal/eviction/return_costs.h"
 
 namespace ac2::internal {
 
-class HostCopies final : public CopyCosts {
+class HostCopies final : public ReturnCosts {
  public:
   static constexpr size_t kUnderWay = 2;
   // Copies begin when more bytes than these are held under the budget: a quarter of it is free.

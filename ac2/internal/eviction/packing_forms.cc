@@ -30,7 +30,7 @@ void PackingForms::may_pack(ValueId value, Set forms) {
   }
   if (states_[value].may != forms) {
     states_[value].may = forms;
-    evictor_.copy_changed(value);
+    evictor_.cost_of_return_changed(value);
   }
 }
 
@@ -66,7 +66,7 @@ void PackingForms::packed(ValueId value, uint8_t form, const Packed& packed) {
       packed.pack_cost, packed.unpack_cost);
   for (ValueId other = 0; !was_known && other < states_.size(); ++other) {
     if ((states_[other].may & bit(form)) != 0) {
-      evictor_.copy_changed(other);
+      evictor_.cost_of_return_changed(other);
     }
   }
 }

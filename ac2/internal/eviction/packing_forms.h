@@ -25,13 +25,13 @@
 #include <optional>
 #include <vector>
 
-#include "ac2/internal/eviction/copy_costs.h"
 #include "ac2/internal/eviction/evictor.h"
 #include "ac2/internal/eviction/evictor_ids.h"
+#include "ac2/internal/eviction/return_costs.h"
 
 namespace ac2::internal {
 
-class PackingForms final : public CopyCosts {
+class PackingForms final : public ReturnCosts {
  public:
   // Forms are numbered from 0 to below this.
   static constexpr size_t kMost = 32;

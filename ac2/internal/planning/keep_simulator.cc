@@ -132,19 +132,19 @@ bool KeepSimulator::saved(uint32_t value) const {
 void KeepSimulator::note_peak(int64_t more) {
   outcome_.peak_bytes = std::max(outcome_.peak_bytes, held_ + more + on_their_way());
   if (watch_ != nullptr) {
-    watch_->stands();
+    watch_->may_be_most();
   }
 }
 
 void KeepSimulator::note_coming(uint32_t value, bool is_form) {
   if (watch_ != nullptr) {
-    watch_->comes(value, is_form);
+    watch_->bytes_come(value, is_form);
   }
 }
 
 void KeepSimulator::note_going(uint32_t value, bool is_form) {
   if (watch_ != nullptr) {
-    watch_->goes(value, is_form);
+    watch_->bytes_go(value, is_form);
   }
 }
 

@@ -18,12 +18,12 @@ class KeepWatch {
   virtual void before_event(uint32_t event) = 0;
   virtual void after_event(uint32_t event) = 0;
   // The bytes of the value are there from now on, or no longer. `is_form`: in the other form in which it is held.
-  virtual void comes(uint32_t value, bool is_form) = 0;
-  virtual void goes(uint32_t value, bool is_form) = 0;
+  virtual void bytes_come(uint32_t value, bool is_form) = 0;
+  virtual void bytes_go(uint32_t value, bool is_form) = 0;
   // The op is about to run again. Its results come after this. It writes them over so many bytes of its inputs.
   virtual void replays(uint32_t op, int64_t over) = 0;
-  // Something has come, and nothing has gone since.
-  virtual void stands() = 0;
+  // More bytes are there than before, and none have gone since: there may be as many as at no other time.
+  virtual void may_be_most() = 0;
 };
 
 }  // namespace ac2::internal

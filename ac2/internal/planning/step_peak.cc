@@ -33,8 +33,8 @@ class StepPeak::Alive : public KeepWatch {
       set_program_has(value, true);
     }
   }
-  void comes(uint32_t value, bool is_form) final { count(value, is_form, 1); }
-  void goes(uint32_t value, bool is_form) final { count(value, is_form, -1); }
+  void bytes_come(uint32_t value, bool is_form) final { count(value, is_form, 1); }
+  void bytes_go(uint32_t value, bool is_form) final { count(value, is_form, -1); }
 
  protected:
   // With what was alive since the look before.
@@ -97,7 +97,7 @@ class StepPeak::Recording final : public Alive {
   }
 
   void replays(uint32_t /*op*/, int64_t /*over*/) override {}
-  void stands() override {}
+  void may_be_most() override {}
 
  private:
   void before_look(uint32_t index) override {
@@ -129,7 +129,7 @@ class StepPeak::Planned final : public Alive {
   void replays(uint32_t op, int64_t over) override {
     note(rest_ + added_by(op) - over + peak().readings_.workspaces[op]);
   }
-  void stands() override { note(rest_); }
+  void may_be_most() override { note(rest_); }
 
  private:
   void before_look(uint32_t look) override { note(peak().rests_[look].highest); }
