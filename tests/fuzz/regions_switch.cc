@@ -9,6 +9,7 @@
 #include "ac2/names.h"
 #include "ac2/policy_instance.h"
 #include "policies/by_module.h"
+#include "tests/fuzz/odd_forms.h"
 
 namespace ac2::test {
 
@@ -119,34 +120,10 @@ Policy Regions::with_names(const Policy& policy) const {
       });
 }
 
-// A budget counts the bytes of tensors. The form hides its own, so that a budget takes it for narrower than any value.
-FormPtr hiding_form() {
-  struct Hidden : torch::CustomClassHolder {
-    explicit Hidden(at::Tensor copy) : copy(std::move(copy)) {}
-    at::Tensor copy;
-  };
-  return forms::functions(
-      [](const at::Tensor& tensor) {
-        last_use().reset();
-        return c10::IValue::make_capsule(c10::make_intrusive<Hidden>(tensor.clone()));
-      },
-      [](const c10::IValue& packed) {
-        last_use().reset();
-        return c10::static_intrusive_pointer_cast<Hidden>(packed.toCapsule())->copy.clone();
-      },
-      /*exact=*/true);
-}
-
-FormPtr declining_form() {
-  return forms::functions([](const at::Tensor&) { return c10::IValue(); },
-                          [](const c10::IValue&) { return at::Tensor(); }, /*exact=*/false);
-}
-
 Forms Regions::room_forms() const {
   if (!budget_.has_value()) return {};
-  static const FormPtr declining = declining_form(), hiding = hiding_form();
   Forms forms;
-  if (setting_->packs) forms = {declining, forms::one_bit(), hiding};
+  if (setting_->packs) forms = odd_forms(setting_->policy);
   if (setting_->copies) forms.push_back(forms::host_memory());
   return forms;
 }
