@@ -565,6 +565,10 @@ def test_ranks_of_torchrun_have_regions_and_compute_the_same_bits(tmp_path):
     ended = run(
         "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "ac2", "--memory-budget", "soft:600KiB", program
     )
+    if ended.returncode != 0 and "\nterminate called without an active exception\n" in ended.stderr:
+        # A thread of gloo's that wants Python's lock while Python ends is ended by Python, and its process by libstdc++. torchrun then
+        # ends the other rank, wherever that is.
+        pytest.skip("a rank was ended while Python ended, as PyTorch's are now and then (pytorch 190489)")
     assert ended.returncode == 0, ended.stderr
     assert sorted(ended.stdout.splitlines()) == ["rank 0 True", "rank 1 True"]
     words = sorted(words_of(ended.stderr))
