@@ -24,6 +24,8 @@ using ::testing::StartsWith;
 
 // So little that values are dropped in each training.
 constexpr char kLittle[] = "--memory-budget 2MiB";
+// For threads, which may all need much at the same time: a strict limit would sometimes be an error.
+constexpr char kLittleForThreads[] = "--memory-budget soft:2MiB";
 constexpr char kTrains[] = "tests/automatic/trains ";
 constexpr char kOpens[] = "tests/automatic/opens_library ";
 
@@ -71,8 +73,8 @@ std::string expect_same(const std::string& options, const std::string& program) 
   return by_ac2.said;
 }
 
-void expect_same_with_values_dropped(const std::string& program) {
-  EXPECT_THAT(expect_same(kLittle, program),
+void expect_same_with_values_dropped(const std::string& program, const std::string& options = kLittle) {
+  EXPECT_THAT(expect_same(options, program),
               AllOf(StartsWith("ac2: the memory budget of 2MiB had no room for all that backward needed: "),
                     HasSubstr(" values were dropped and ")))
       << program;
@@ -100,7 +102,7 @@ TEST(Ac2RunTest, AProgramThatMayTakeTooLittleAddressSpaceTrainsToTheBitsOfOneTha
 }
 
 TEST(Ac2RunTest, ThreadsThatTrainHaveRegionsOfTheirOwn) {
-  expect_same_with_values_dropped(std::string(kTrains) + "threads");
+  expect_same_with_values_dropped(std::string(kTrains) + "threads", kLittleForThreads);
   const std::string all = "--policy recompute_all";
   const int64_t of_main = recomputed_ops(expect_same(all, std::string(kTrains) + "main"));
   const int64_t of_threads = recomputed_ops(expect_same(all, std::string(kTrains) + "threads"));
@@ -320,8 +322,9 @@ TEST(Ac2RunTest, NothingIsSaidIfQuiet) {
 
 TEST(Ac2RunTest, ThePageIsWrittenAtTheEnd) {
   const std::string page = own_folder() + "/page.html";
-  EXPECT_THAT(expect_same(std::string(kLittle) + " --verify --report " + page, std::string(kTrains) + "threads"),
-              HasSubstr("The page is " + page));
+  EXPECT_THAT(
+      expect_same(std::string(kLittleForThreads) + " --verify --report " + page, std::string(kTrains) + "threads"),
+      HasSubstr("The page is " + page));
   EXPECT_THAT(text_of(page), HasSubstr("aten::mm"));
   EXPECT_THAT(expect_same("--report /no/such/folder/page.html", std::string(kTrains) + "main"),
               HasSubstr("/no/such/folder/page.html"));
@@ -329,7 +332,7 @@ TEST(Ac2RunTest, ThePageIsWrittenAtTheEnd) {
 
 TEST(Ac2RunTest, AProgramThatIsLinkedToAc2TrainsInRegionsWithoutAc2Run) {
   const Ran& plain = run(std::string(kTrains) + "threads");
-  const Ran& linked = run("AC2_MEMORY_BUDGET=2MiB tests/automatic/trains_linked threads");
+  const Ran& linked = run("AC2_MEMORY_BUDGET=soft:2MiB tests/automatic/trains_linked threads");
   EXPECT_EQ(linked.output, plain.output);
   EXPECT_EQ(linked.status, plain.status);
   EXPECT_THAT(linked.said, HasSubstr(" values were dropped and "));
