@@ -745,6 +745,52 @@ TEST_F(BudgetTest, WhatAnotherThreadHasPinnedOrSavedSinceItWasChosenIsNotDropped
   }
 }
 
+// Drops what it is asked to.
+class DroppingTape : public RacingTape {
+ public:
+  explicit DroppingTape(std::shared_ptr<internal::Budget> budget) : budget_(std::move(budget)) {}
+
+  std::optional<internal::Packed> free_for_room(internal::Value* value, std::optional<uint8_t>,
+                                                c10::function_ref<bool()> may_free) override {
+    if (may_free()) budget_->held()->set_place(*value, internal::Place::kNowhere);
+    return std::nullopt;
+  }
+
+ private:
+  std::shared_ptr<internal::Budget> budget_;
+};
+
+TEST_F(BudgetTest, AShortageWhereFarLessIsHeldThanBeforeDoesNotLowerTheBudget) {
+  using internal::Budget, internal::Node, internal::Place, internal::Value;
+  const auto budget = std::make_shared<Budget>(1000, internal::CostSource::kModelled);
+  const auto tape = std::make_shared<DroppingTape>(budget);
+  budget->add_tape(tape);
+  budget->start_tracking();
+  const at::Tensor bytes[] = {at::empty({100}, at::kByte), at::empty({100}, at::kByte)};
+  Value values[] = {Value(bytes[0].storage()), Value(bytes[1].storage())};
+  Node nodes[2];
+  for (int i = 0; i < 2; ++i) {
+    values[i].set_droppable(true);
+    nodes[i].cost = 1;
+    nodes[i].outputs.push_back({.value = &values[i]});
+    budget->held()->add_call(tape, nodes[i]);
+    budget->held()->add_hook(values[i]);
+    budget->held()->set_place(values[i], Place::kHeld);
+  }
+  EXPECT_TRUE(budget->drop_for_another_try());
+  EXPECT_EQ(budget->bytes(), 200 / 4 * 3);
+  EXPECT_FALSE(budget->drop_for_another_try()) << "nothing is there";
+
+  const auto shortage = [&] {
+    budget->held()->set_place(values[0], Place::kHeld);
+    EXPECT_TRUE(budget->drop_for_another_try());
+    return budget->bytes();
+  };
+  EXPECT_EQ(shortage(), 150) << "the next step had held 200 bytes";
+  for (int step = 0; step < 8; ++step) budget->backward_ended(step);
+  EXPECT_EQ(shortage(), 75) << "no step holds as much any more";
+}
+
 // Long chains: what one thread replays, others want to drop all the time.
 TEST_F(BudgetTest, ThreadsThatShareATightBudgetGiveExactGradients) {
   constexpr int kThreads = 4, kOps = 300;

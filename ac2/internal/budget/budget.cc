@@ -159,7 +159,13 @@ void Budget::backward_ended(int graph_task) {
     const MutexLock lock(mutex_);
     register_.step_ended();
     limits_.step_ended();
-    if (!has_no_number() || limits_.is_last_backward(graph_task)) {
+    if (!has_no_number()) {
+      // A shortage where less is held counts again after some steps that have held less.
+      const int64_t most = most_held_.load(std::memory_order_relaxed);
+      most_held_.store(most - most / 8, std::memory_order_relaxed);
+      return;
+    }
+    if (limits_.is_last_backward(graph_task)) {
       return;
     }
   }

@@ -179,8 +179,13 @@ bool Budget::drop_all_and_lower() {
       const MutexLock lock(mutex_);
       victim = register_.choose();
       if (victim && !dropped) {
-        limits_.lower(register_.bytes());
-        apply_limits();
+        const int64_t held = register_.bytes();
+        note_held(held);
+        // Where far less is held than before, somebody else has the memory, and may give it back.
+        if (held >= most_held_.load(std::memory_order_relaxed) / 8 * 7) {
+          limits_.lower(held);
+          apply_limits();
+        }
       }
     }
     if (!victim) {
