@@ -292,6 +292,27 @@ TEST_F(PlanTest, NothingIsReplayedWhileEverythingFits) {
   EXPECT_EQ(run(transformer, inputs, plan, 1 << 30).backward.recomputed_ops, 0);
 }
 
+// Forces of a potential: what the inner backward makes is wanted by the outer one.
+TEST_F(PlanTest, NothingIsReplayedOfABackwardThatMakesAGraphWhileEverythingFits) {
+  const Tensors inputs = {sample({4, 8}), sample({8, 8})};
+  const auto loss = [&] {
+    const at::Tensor energy = inputs[0].mm(inputs[1]).sin().sum();
+    return torch::autograd::grad({energy}, {inputs[1]}, {}, std::nullopt, /*create_graph=*/true)[0].pow(2).sum();
+  };
+  loss().backward();
+  const at::Tensor expected = inputs[1].grad().clone();
+  forget_gradients(inputs);
+  StepPlanner planner([&] { loss().backward(); }, {.modelled_costs = true});
+  const StepPlanner::Plan plan = planner.plan(1 << 30);
+  forget_gradients(inputs);
+  EXPECT_EQ(plan.summary().replayed_ops, 0);
+  EXPECT_EQ(plan.summary().peak_bytes, planner.budget(1 << 30).peak_bytes);
+  PolicyScope scope(plan);
+  loss().backward();
+  EXPECT_EQ(scope.trace()->stats().recomputed_ops, 0);
+  EXPECT_TRUE(at::equal(inputs[1].grad(), expected));
+}
+
 // Each sum takes a result that is saved whatever the plan says, as that of a collective is, and that no backward wants.
 at::Tensor sums_of_saved_results(const Tensors& in) {
   at::Tensor x = in[0];

@@ -28,11 +28,9 @@ KeepSimulator::KeepSimulator(const StepGraph& graph)
 void KeepSimulator::note_hooks() {
   const auto end = static_cast<uint32_t>(graph_.events.size());
   std::vector<uint8_t> alive(graph_.hooks.size());
-  bool backward = false;
   for (uint32_t i = 0; i < end; ++i) {
     const Event& event = graph_.events[i];
-    if (event.kind == Event::kBackward && !backward) {
-      backward = true;
+    if (event.kind == Event::kBackward) {
       for (uint32_t hook = 0; hook < graph_.hooks.size(); ++hook) {
         if (alive[hook] != 0) {
           wanted_[graph_.hooks[hook]] = 1;
