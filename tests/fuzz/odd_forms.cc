@@ -47,10 +47,12 @@ class Hiding final : public OddForm {
   std::string name() const override { return "hiding"; }
 };
 
-// Takes no tensor, which it says when it is given one.
+// Takes no tensor, which it says when it is given one. It is not exact, so that results of choices by numbers are
+// saved.
 class Declining final : public OddForm {
  public:
   std::string name() const override { return "declining"; }
+  bool is_exact() const override { return false; }
   c10::IValue pack(const at::Tensor&) const override { return {}; }
 };
 

@@ -1,5 +1,5 @@
-// Forms of a program's own that a budget of the random programs is offered. All are exact, so that gradients keep
-// plain autograd's bits whichever of them a budget takes.
+// Forms of a program's own that a budget of the random programs is offered. All that take a tensor are exact, so that
+// gradients keep plain autograd's bits whichever of them a budget takes.
 #pragma once
 
 #include <cstdint>

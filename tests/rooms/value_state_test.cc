@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <utility>
@@ -104,9 +106,21 @@ TEST(ValueStateTest, TheRowsStandInTheOrderOfTheChanges) {
 // The expected states of a form, written down apart from the table: the next one for each reason and state.
 using FormAfter = std::map<std::pair<FormReason, FormState>, FormState>;
 
+constexpr std::array kReasons = {FormReason::kPolicy, FormReason::kOffload, FormReason::kRoom, FormReason::kRoomOnHost};
+
+// The same next state for every reason.
+FormAfter for_any_reason(std::initializer_list<FormState> states, FormState next) {
+  FormAfter after;
+  for (const FormReason reason : kReasons) {
+    for (const FormState state : states) {
+      after[{reason, state}] = next;
+    }
+  }
+  return after;
+}
+
 void expect_form_row(FormChange change, const FormAfter& after) {
-  using enum FormReason;
-  for (const FormReason reason : {kPolicy, kOffload, kRoom, kRoomOnHost}) {
+  for (const FormReason reason : kReasons) {
     using enum FormState;
     for (const FormState state : {kNotMade, kBeingMade, kBeside, kAlone}) {
       const auto found = after.find({reason, state});
@@ -133,23 +147,11 @@ TEST(FormStateTest, OnlyACopyOnTheHostForRoomIsPutBesideTheStorage) {
 }
 
 TEST(FormStateTest, WhatIsNotMadeYetOrIsBesideTheStorageTakesItsPlace) {
-  FormAfter after;
-  for (const FormReason reason :
-       {FormReason::kPolicy, FormReason::kOffload, FormReason::kRoom, FormReason::kRoomOnHost}) {
-    after[{reason, FormState::kNotMade}] = FormState::kAlone;
-    after[{reason, FormState::kBeside}] = FormState::kAlone;
-  }
-  expect_form_row(FormChange::kHoldAlone, after);
+  expect_form_row(FormChange::kHoldAlone, for_any_reason({FormState::kNotMade, FormState::kBeside}, FormState::kAlone));
 }
 
 TEST(FormStateTest, WhatIsMadeCanBeThrownAway) {
-  FormAfter after;
-  for (const FormReason reason :
-       {FormReason::kPolicy, FormReason::kOffload, FormReason::kRoom, FormReason::kRoomOnHost}) {
-    after[{reason, FormState::kBeside}] = FormState::kNotMade;
-    after[{reason, FormState::kAlone}] = FormState::kNotMade;
-  }
-  expect_form_row(FormChange::kThrowAway, after);
+  expect_form_row(FormChange::kThrowAway, for_any_reason({FormState::kBeside, FormState::kAlone}, FormState::kNotMade));
 }
 
 TEST(FormStateTest, TheRowsStandInTheOrderOfTheChanges) {
