@@ -4,9 +4,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <exception>
-#include <optional>
 #include <string>
-#include <string_view>
 
 #include "ac2/internal/libtorch/told_shortage.h"
 
@@ -19,12 +17,6 @@ namespace {
 // torch.OutOfMemoryError. Leaked, as all that the process needs to its end.
 PyObject* accelerators_error = nullptr;
 
-// Errors about the host's memory have no type of their own.
-bool is_about_hosts_memory(std::string_view text) {
-  const std::optional<internal::ToldShortage> told = internal::told_shortage(text);
-  return told && told->on_host;
-}
-
 }  // namespace
 
 bool is_memory_error(const std::exception& error) {
@@ -35,11 +27,12 @@ bool is_memory_error(const std::exception& error) {
   const py::gil_scoped_acquire gil;
   return PyErr_GivenExceptionMatches(raised->type, PyExc_MemoryError) != 0 ||
          PyErr_GivenExceptionMatches(raised->type, accelerators_error) != 0 ||
-         (PyErr_GivenExceptionMatches(raised->type, PyExc_RuntimeError) != 0 && is_about_hosts_memory(raised->what()));
+         (PyErr_GivenExceptionMatches(raised->type, PyExc_RuntimeError) != 0 &&
+          internal::is_about_hosts_memory(raised->what()));
 }
 
 void add_memory_errors(py::module_& module) {
-  module.def("is_about_hosts_memory", [](const std::string& text) { return is_about_hosts_memory(text); });
+  module.def("is_about_hosts_memory", [](const std::string& text) { return internal::is_about_hosts_memory(text); });
   accelerators_error = py::object(py::module_::import("torch").attr("OutOfMemoryError")).release().ptr();
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <new>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <typeinfo>
@@ -38,8 +37,7 @@ bool is_out_of_memory(const std::exception& error) {
   }
   if (const auto* c10_error = dynamic_cast<const c10::Error*>(&error)) {
     // An accelerator's error has a type of its own.
-    const std::optional<ToldShortage> told = told_shortage(c10_error->what_without_backtrace());
-    return told && told->on_host;
+    return is_about_hosts_memory(c10_error->what_without_backtrace());
   }
   if (is_of_onednn(error)) {
     return true;

@@ -53,4 +53,9 @@ std::optional<ToldShortage> told_shortage(std::string_view error) {
   return ToldShortage{.index = gpu ? index_at(*gpu) : std::nullopt, .bytes = bytes_at(*asked)};
 }
 
+bool is_about_hosts_memory(std::string_view error) {
+  const std::optional<ToldShortage> told = told_shortage(error);
+  return told && told->on_host;
+}
+
 }  // namespace ac2::internal

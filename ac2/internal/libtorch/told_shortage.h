@@ -25,5 +25,7 @@ struct ToldShortage {
 // None if the text tells of none. A text that tells of none by itself, as "std::bad_alloc", may be an error about
 // memory by its type: see is_out_of_memory().
 std::optional<ToldShortage> told_shortage(std::string_view error);
+// Errors about the host's memory have no type of their own: their text alone tells them from others.
+bool is_about_hosts_memory(std::string_view error);
 
 }  // namespace ac2::internal
