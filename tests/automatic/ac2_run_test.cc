@@ -74,8 +74,9 @@ std::string expect_same(const std::string& options, const std::string& program) 
 }
 
 void expect_same_with_values_dropped(const std::string& program, const std::string& options = kLittle) {
+  // A soft budget may have warned before.
   EXPECT_THAT(expect_same(options, program),
-              AllOf(StartsWith("ac2: the memory budget of 2MiB had no room for all that backward needed: "),
+              AllOf(HasSubstr("ac2: the memory budget of 2MiB had no room for all that backward needed: "),
                     HasSubstr(" values were dropped and ")))
       << program;
 }
