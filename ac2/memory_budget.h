@@ -28,8 +28,8 @@
 //
 // If memory runs out in an op of a region or in a replay, the budget drops all that it can, and the op is tried once
 // more. From then on the budget is three quarters of what was held, so that a budget larger than the machine's memory
-// adapts itself. This does not apply to ops that write to their arguments, nor to ops that draw random numbers in
-// forward.
+// adapts itself. It stays as it is if that was less than 7/8 of the most that regions have held lately. This does not
+// apply to ops that write to their arguments, nor to ops that draw random numbers in forward.
 //
 // A budget need not have a number:
 //

@@ -134,10 +134,18 @@ TEST(BudgetLimitsTest, NothingIsLearnedFromAGuessNorWhereThereAreSeveralDevices)
 
 TEST(BudgetLimitsTest, ALowerLimitIsForGoodAndAsStrictAsTheOneThatRuled) {
   BudgetLimits limits({.bytes = 1000, .soft = true});
-  limits.lower(/*held=*/800);
+  EXPECT_TRUE(limits.lower(/*held=*/800, /*most=*/800));
   EXPECT_EQ(limits.ruling(), (BudgetLimit{.bytes = 600, .soft = true}));
-  limits.lower(1);
+  EXPECT_TRUE(limits.lower(1, 1));
   EXPECT_EQ(limits.ruling().bytes, 1);
+}
+
+TEST(BudgetLimitsTest, ALimitIsNotLoweredWhereFarLessIsHeldThanBefore) {
+  BudgetLimits limits(BudgetLimit{.bytes = 1000});
+  EXPECT_FALSE(limits.lower(/*held=*/699, /*most=*/800));
+  EXPECT_EQ(limits.ruling().bytes, 1000);
+  EXPECT_TRUE(limits.lower(700, 800));
+  EXPECT_EQ(limits.ruling().bytes, 525);
 }
 
 }  // namespace

@@ -123,16 +123,16 @@ class Budget : public std::enable_shared_from_this<Budget> {
   bool find_room_to_replay(int64_t bytes, c10::function_ref<std::string()> at) ABSL_LOCKS_EXCLUDED(mutex_);
   // A backward begins on a tape of so many nodes. Returns how many replays it may run before ease() is called.
   int64_t replays_before_easing(int64_t nodes);
-  // That backward has run so many replays: further ones may hold more than a soft limit. Returns after how many more
+  // The backward has run so many replays: further ones may hold more than a soft limit. Returns after how many more
   // it is to be called again.
   int64_t ease();
   // Drops what is no longer needed by anything.
   void drop_unneeded() ABSL_LOCKS_EXCLUDED(mutex_);
   // An op has failed because memory ran out. Drops something, so that it can be tried again: all that can be dropped,
-  // and lowers the budget for good to three quarters of what was held; or an eighth of it, if the budget has no number.
-  // False if nothing could be dropped.
+  // and lowers the budget (BudgetLimits::lower); or an eighth of it, if the budget has no number. False if nothing
+  // could be dropped.
   bool drop_for_another_try() ABSL_LOCKS_EXCLUDED(mutex_);
-  // That went into making room: what is dropped is freed then too.
+  // The time that went into making room: what is dropped is freed then too.
   const SpentTime& dropping_time() const { return dropping_time_; }
 
   // --- a budget without a number ---
@@ -178,19 +178,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
     Budget* budget_ = nullptr;
   };
 
-  // What relieve() has freed so far.
-  struct Relief {
-    int64_t bytes = 0;
-    std::optional<c10::DeviceIndex> accelerator;  // of which some were
-    std::vector<Entry> spared;                    // victims that would not have freed anything
-
-    void add(const BudgetedTape::Freed& more) {
-      bytes += more.bytes;
-      if (more.bytes > 0 && !more.device.is_cpu()) {
-        accelerator = more.device.index();
-      }
-    }
-  };
+  struct Relief;
 
   // --- room, in budget_room.cc ---
 
@@ -225,6 +213,8 @@ class Budget : public std::enable_shared_from_this<Budget> {
   bool is_time_to_anchor() const ABSL_LOCKS_EXCLUDED(mutex_);
   bool drop_all_and_lower() ABSL_LOCKS_EXCLUDED(mutex_);
   void drop(const Entry& entry) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Asked by a tape with its lock held: another thread may have dropped, pinned or saved the value since it was chosen.
+  bool may_still_drop(const Entry& entry) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // --- forms and copies, in budget_packing.cc and budget_copies.cc ---
 
@@ -258,7 +248,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
   void for_each_tape(c10::function_ref<void(BudgetedTape&)> call) ABSL_LOCKS_EXCLUDED(mutex_);
   // The limits have changed: values are chosen under the one that rules now.
   void apply_limits() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // What all tapes hold, those too that are not tracked.
+  // The bytes that all tapes hold, those too that are not tracked.
   int64_t held_by_all_tapes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return untracked_bytes_.load(std::memory_order_relaxed) + register_.bytes();
   }

@@ -19,8 +19,12 @@ BudgetLimits BudgetLimits::without_number(Bound bound) {
   return limits;
 }
 
-void BudgetLimits::lower(int64_t held) {
+bool BudgetLimits::lower(int64_t held, int64_t most) {
+  if (held < most / 8 * 7) {
+    return false;
+  }
   add({.bytes = std::max<int64_t>(1, held / 4 * 3), .soft = ruling().soft});
+  return true;
 }
 
 int64_t BudgetLimits::least_strict() const {

@@ -44,8 +44,10 @@ class BudgetLimits {
   void add(BudgetLimit limit) { limits_.insert(limit); }
   // One that was added.
   void remove(BudgetLimit limit) { limits_.erase(limits_.find(limit)); }
-  // For good, to three quarters of what is held.
-  void lower(int64_t held);
+  // Memory has run out while so many bytes are held, of `most` lately. The limit is three quarters of them from then
+  // on, unless far less is held than before: then somebody else has the memory, and may give it back. The limit does
+  // not rise again, because an attempt that was too much could be an error. Whether it has changed.
+  bool lower(int64_t held, int64_t most);
 
   // --- where a limit is exceeded ---
 
@@ -65,7 +67,7 @@ class BudgetLimits {
 
   // --- while a backward replays ---
 
-  // What replays may hold where `enough` would do.
+  // The bytes that replays may hold where `enough` would do.
   int64_t for_replay(int64_t enough) const;
   // How many replays a backward may run before ease() is called; see EasedLimit::backward_begins().
   int64_t backward_begins(int64_t nodes, int64_t size) { return eased_.backward_begins(nodes, size); }

@@ -38,10 +38,7 @@ void Budget::pack(const Entry& entry, uint8_t form) {
   std::optional<Packed> packed;
   if (const std::shared_ptr<BudgetedTape> tape = entry.tape.lock()) {
     try {
-      packed = tape->free_for_room(entry.value, form, [&] {
-        const MutexLock lock(mutex_);
-        return register_.may_still_drop(entry);
-      });
+      packed = tape->free_for_room(entry.value, form, [&] { return may_still_drop(entry); });
     } catch (const std::exception& error) {
       if (!is_out_of_memory(error)) {
         throw;

@@ -11,6 +11,20 @@
 
 namespace ac2::internal {
 
+// The bytes that relieve() has freed so far.
+struct Budget::Relief {
+  int64_t bytes = 0;
+  std::optional<c10::DeviceIndex> accelerator;  // of which some were
+  std::vector<Entry> spared;                    // victims that would not have freed anything
+
+  void add(const BudgetedTape::Freed& more) {
+    bytes += more.bytes;
+    if (more.bytes > 0 && !more.device.is_cpu()) {
+      accelerator = more.device.index();
+    }
+  }
+};
+
 void Budget::exceeded(c10::Device device, int64_t bytes) {
   bool is_first = false;
   int64_t held = 0;
@@ -44,14 +58,10 @@ bool Budget::relieve_once(std::optional<c10::Device> device, Relief& relief) {
   if (!victim) {
     return false;
   }
-  const auto may_drop = [&] {
-    const MutexLock lock(mutex_);
-    return register_.may_still_drop(*victim);
-  };
   BudgetedTape::Freed freed;
   std::shared_ptr<BudgetedTape> tape = victim->tape.lock();
   if (tape) {
-    freed = tape->free_in_time(victim->value, device, may_drop);
+    freed = tape->free_in_time(victim->value, device, [&] { return may_still_drop(*victim); });
     relief.add(freed);
   }
   const MutexLock lock(mutex_);

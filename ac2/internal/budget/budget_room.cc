@@ -21,13 +21,14 @@ std::string soft_name() {
 
 }  // namespace
 
+bool Budget::may_still_drop(const Entry& entry) const {
+  const MutexLock lock(mutex_);
+  return register_.may_still_drop(entry);
+}
+
 void Budget::drop(const Entry& entry) {
   if (const std::shared_ptr<BudgetedTape> tape = entry.tape.lock()) {
-    // Another thread may have dropped, pinned or saved the value since it was chosen.
-    tape->free_for_room(entry.value, /*form=*/std::nullopt, [&] {
-      const MutexLock lock(mutex_);
-      return register_.may_still_drop(entry);
-    });
+    tape->free_for_room(entry.value, /*form=*/std::nullopt, [&] { return may_still_drop(entry); });
   }
 }
 
@@ -181,9 +182,7 @@ bool Budget::drop_all_and_lower() {
       if (victim && !dropped) {
         const int64_t held = register_.bytes();
         note_held(held);
-        // Where far less is held than before, somebody else has the memory, and may give it back.
-        if (held >= most_held_.load(std::memory_order_relaxed) / 8 * 7) {
-          limits_.lower(held);
+        if (limits_.lower(held, most_held_.load(std::memory_order_relaxed))) {
           apply_limits();
         }
       }

@@ -148,7 +148,7 @@ enum class FormReason : uint8_t {
 };
 inline constexpr size_t kFormReasons = 4;
 
-// What there is of a packed form.
+// How much of a packed form there is.
 enum class FormState : uint8_t {
   kNotMade,    // nothing: it is to be made when the value is held, is only offered, or was thrown away
   kBeingMade,  // nothing yet: the pack function runs, without the tape's lock

@@ -1,4 +1,4 @@
-// What a binding for another language adds to the library, which links to none: Python's package.
+// The functions that a binding for another language (Python's package) gives to the library, which links to none.
 //
 //   static const HostLanguage python{.let_go_of_lock = …, …};
 //   install_host_language(&python);      // by the binding's module, once
@@ -25,8 +25,8 @@ using StorageNames = std::vector<std::pair<const c10::StorageImpl*, std::string>
 
 // All of it is set.
 struct HostLanguage {
-  // Of the language's lock, the GIL. Null if this thread has not got it; else something with which the same thread
-  // takes it again.
+  // Lets go of the language's lock, the GIL. Returns null if this thread has not got it, else something with which the
+  // same thread takes it again.
   void* (*let_go_of_lock)() = nullptr;
   void (*take_lock_again)(void* let_go) = nullptr;
   // Whether an error that a function of the language has raised says that memory ran out. No lock is held.
@@ -35,9 +35,9 @@ struct HostLanguage {
   bool (*take_warning)(const std::string& text) = nullptr;
   // The names of the parameters of all modules. Called where an error is made, without a lock; may take its time.
   StorageNames (*storage_names)() = nullptr;
-  // What the program holds by itself, in sentences. The same.
+  // Sentences about the tensors that the program holds by itself. Called as storage_names is.
   std::vector<std::string> (*program_holdings)() = nullptr;
-  // Of tensors that are made of other tensors by code of the language.
+  // Takes tensors apart that code of the language has made of other tensors.
   const SubclassCodec* subclasses = nullptr;
 };
 
