@@ -726,7 +726,7 @@ TEST_F(BudgetTest, WhatAnotherThreadHasPinnedOrSavedSinceItWasChosenIsNotDropped
     budget->start_tracking();
     const at::Tensor bytes = at::empty({100}, at::kByte);
     Value value(bytes.storage());
-    value.set_droppable(true);
+    internal::HeldRegister::set_droppable(value, true);
     Node node;
     node.cost = 1;
     node.outputs.push_back({.value = &value});
@@ -770,7 +770,7 @@ TEST_F(BudgetTest, AShortageWhereFarLessIsHeldThanBeforeDoesNotLowerTheBudget) {
   Value values[] = {Value(bytes[0].storage()), Value(bytes[1].storage())};
   Node nodes[2];
   for (int i = 0; i < 2; ++i) {
-    values[i].set_droppable(true);
+    internal::HeldRegister::set_droppable(values[i], true);
     nodes[i].cost = 1;
     nodes[i].outputs.push_back({.value = &values[i]});
     budget->held()->add_call(tape, nodes[i]);

@@ -17,7 +17,7 @@ constexpr int64_t kBytes = 100;
 // A result of an op that costs as much as is said. A tape holds it for a hook.
 struct Result {
   explicit Result(HeldRegister& held, double cost = 1) : value(bytes.storage()) {
-    value.set_droppable(true);
+    HeldRegister::set_droppable(value, true);
     node.cost = cost;
     node.outputs.push_back({.value = &value});
     held.add_call({}, node);

@@ -47,7 +47,7 @@ HeldRegister::HeldRegister(int64_t limit)
 
 ValueId HeldRegister::id_of(const std::weak_ptr<BudgetedTape>& tape, Value& value) {
   if (value.budget().id == kNoId) {
-    value.budget_.id = evictor_.add_outside(static_cast<int64_t>(value.nbytes()), Place::kElsewhere);
+    value.parts.budget.change().id = evictor_.add_outside(static_cast<int64_t>(value.nbytes()), Place::kElsewhere);
     enter(tape, value);
   }
   return value.budget().id;
@@ -73,9 +73,9 @@ void HeldRegister::add_call(const std::weak_ptr<BudgetedTape>& tape, Node& node)
       continue;
     }
     Value& value = *output.value;
-    value.budget_.id =
+    value.parts.budget.change().id =
         evictor_.add_result(node.budget_node, static_cast<int64_t>(value.nbytes()), value.budget().retention);
-    value.budget_.tracked = true;
+    value.parts.budget.change().tracked = true;
     memory_.made(node.budget_node, value.budget().id);
     enter(tape, value);
     set_place(value, Place::kElsewhere);
@@ -92,8 +92,8 @@ void HeldRegister::forget(Value& value) {
   evictor_.forget(value.budget().id);
   memory_.forget(value.budget().id);
   entries_[value.budget().id] = {};
-  value.budget_.id = kNoId;
-  value.budget_.tracked = false;
+  value.parts.budget.change().id = kNoId;
+  value.parts.budget.change().tracked = false;
 }
 
 void HeldRegister::make_outside(Value& value) {
@@ -104,7 +104,7 @@ void HeldRegister::make_outside(Value& value) {
   copies_.forget(value.budget().id);
   packing_forms_.forget(value.budget().id);
   evictor_.make_outside(value.budget().id);
-  value.budget_.tracked = false;
+  value.parts.budget.change().tracked = false;
 }
 
 void HeldRegister::set_place(const Value& value, Place place, int64_t packed_bytes) {

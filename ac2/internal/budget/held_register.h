@@ -41,6 +41,8 @@ class HeldRegister {
 
   // --- what tapes tell ---
 
+  // Whether a budget may drop the value. A tape says so before it tells of the value's call.
+  static void set_droppable(Value& value, bool droppable) { value.parts.budget.change().droppable = droppable; }
   // A finished node whose budgeted results can be computed again.
   void add_call(const std::weak_ptr<BudgetedTape>& tape, Node& node);
   // The value must be known.
@@ -73,7 +75,8 @@ class HeldRegister {
   void set_limit(int64_t bytes) { evictor_.set_budget(bytes); }
   // Of tracked values, which may be dropped.
   int64_t droppable_bytes() const { return evictor_.held_bytes(); }
-  // That are never dropped. The first looks at which tensors from outside only tapes hold, the other one has looked.
+  // The bytes that are never dropped. The first function looks which tensors from outside only tapes hold; the other
+  // goes by the last look.
   int64_t fixed_bytes() { return fixed_bytes_ + outside_.ours(); }
   int64_t last_fixed_bytes() const { return fixed_bytes_ + outside_.last_ours(); }
   int64_t bytes() { return droppable_bytes() + fixed_bytes(); }
@@ -82,7 +85,7 @@ class HeldRegister {
 
   // --- what a replay needs ---
 
-  // What must be held for a replay that brings the value back and gets by with few bytes.
+  // The bytes that must be held for a replay that brings the value back and gets by with few bytes.
   int64_t enough_to_replay(const Value& value);
   // The order in which such a replay gathers the inputs of the value's node.
   std::vector<Value*> order_to_replay(const Value& value) const;
@@ -98,10 +101,10 @@ class HeldRegister {
     Value* value = nullptr;
     uint64_t serial = 0;
   };
-  // A value that is to be freed, and the way in which.
+  // A value to free. The bytes are packed in the form, or dropped.
   struct Victim {
     Entry entry;
-    std::optional<uint8_t> form;  // the form in which it is to be packed; none: it is dropped
+    std::optional<uint8_t> form;
   };
   // The bytes that must be held when nothing more can be dropped, and that are too many.
   struct Excess {

@@ -2,8 +2,8 @@
 //
 // A value's bytes may be in several places at once: where forward computed them (the original), in what the tape holds
 // for backward (Held), and in what is there for the backwards under way (There); value_state.h says what these can be.
-// Other files ask by meaning (is_lost_by_a_write(), is_at_hand(), …). ValueBytes changes the state; Decisions,
-// KeptValues and Lifetimes write down what was decided.
+// Other files ask by meaning (is_lost_by_a_write(), is_at_hand(), …). ValueBytes changes the state and the form,
+// StorageIndex what the value knows of its storage; value_parts.h says who changes the rest.
 //
 // Four counts say who is interested, each a subset of the one before:
 //
@@ -27,89 +27,15 @@
 #include <string>
 #include <utility>
 #include <variant>
-#include <vector>
 
-#include "ac2/form.h"
-#include "ac2/internal/eviction/evictor_ids.h"
 #include "ac2/internal/graph/seen_writes.h"
+#include "ac2/internal/graph/value_forms.h"
+#include "ac2/internal/graph/value_parts.h"
 #include "ac2/internal/graph/value_state.h"
 #include "ac2/internal/graph/watched_versions.h"
-#include "ac2/internal/libtorch/managed_tensors.h"
 #include "ac2/internal/libtorch/stream_order.h"
-#include "ac2/internal/libtorch/tensor_meta.h"
-#include "ac2/policy.h"
 
 namespace ac2::internal {
-
-struct Node;
-
-// The forms that scopes offer for values that a budget has no room for. `numbers` are those by which the budget knows
-// them (Budget::number_of()).
-struct OfferedForms {
-  Forms forms;
-  std::vector<uint8_t> numbers;
-  bool are_exact = true;
-  bool host_memory = false;  // may be used too; such a form is not in `forms`
-};
-
-// The bytes as a form has packed them, or may pack them. value_state.h has the reasons for that, and the states.
-struct PackedForm {
-  explicit PackedForm(FormReason reason) : reason_(reason) {}
-
-  FormReason reason() const { return reason_; }
-  FormState state() const { return state_; }
-
-  FormPtr form;        // null while forms are only offered
-  TensorMeta meta;     // of the tensor that pack is given
-  c10::IValue packed;  // the result of pack, while there is one
-  int64_t packed_bytes = 0;
-  std::shared_ptr<const OfferedForms> offered;  // FormReason::kRoom alone has them
-  uint32_t refused = 0;                         // a bit for each of these that did not take the value
-  c10::StreamId packed_on = kNoStream;          // the stream whose work pack's was
-
- private:
-  friend class ValueBytes;  // state_
-
-  FormReason reason_;
-  FormState state_ = FormState::kNotMade;
-};
-
-// A tensor without plain storage, held whole or by its parts.
-struct OpaqueForm {
-  c10::weak_intrusive_ptr<c10::TensorImpl> origin{c10::intrusive_ptr<c10::TensorImpl>()};
-  at::Tensor held;  // while the value has users
-  // An alias for `held`, made beforehand where making one calls Python, which must not happen under the tape's lock.
-  at::Tensor alias;
-  c10::IValue parts;       // in place of `held`, of a tensor that is made of others: SavedTensorHook's hooks on these
-  std::string class_name;  // of a class of Python's that does not say of what parts its tensors are made
-  uint32_t sample = 0;     // parts_sample() when the region met the tensor
-  // Those of `origin`, as long as the value is in the tape's WholeValues.
-  c10::SmallVector<c10::weak_intrusive_ptr<c10::StorageImpl>, 3> part_storages;
-};
-
-// A storage whose bytes are for others to gather and to let go of; see libtorch/managed_tensors.h. `nbytes` is 0.
-struct ManagedForm {
-  std::shared_ptr<const ManagedTensor> tensor;
-  // Of the tensor when the region met it.
-  int64_t storage_offset = 0;
-  ManagedLayout layout;
-};
-
-using ValueForm = std::variant<PackedForm, OpaqueForm, ManagedForm>;
-
-// As what a budget counts bytes that it cannot drop. Those of tracked values count by their place instead.
-enum class Counted : uint8_t { kNot, kUntracked, kFixed, kOutside };
-
-// A budget's notes on a value.
-struct BudgetedValue {
-  ValueId id = kNoId;
-  bool droppable : 1 = false;     // the budget may drop its bytes
-  bool tracked : 1 = false;       // the budget's evictor knows of it
-  bool copyable : 1 = false;      // the value may be copied to the host instead
-  Counted held = Counted::kNot;   // for what is held
-  Counted there = Counted::kNot;  // for what is there
-  Retention retention = Retention::kPreferSave;
-};
 
 // The bytes for which a value counts in TraceStats.
 struct CountedBytes {
@@ -158,35 +84,34 @@ class Value {
   // A value without a form is simply a storage.
   bool has_form() const { return form_ != nullptr; }
 
-  const BudgetedValue& budget() const { return budget_; }
-  void set_droppable(bool droppable) { budget_.droppable = droppable; }
+  const BudgetedValue& budget() const { return parts.budget; }
 
   // The node that computed it; null for values from outside the region.
-  Node* producer() const { return producer_; }
+  Node* producer() const { return parts.producer; }
   // Its place in producer()->outputs.
-  uint32_t slot() const { return slot_; }
+  uint32_t slot() const { return parts.slot; }
   size_t nbytes() const { return nbytes_; }
   int64_t bytes() const { return static_cast<int64_t>(nbytes_); }
 
-  int32_t hooks() const { return hooks_; }
-  bool is_used() const { return users_ > 0; }
+  int32_t hooks() const { return parts.hooks; }
+  bool is_used() const { return parts.users > 0; }
   // Nodes that may have to be replayed take the value.
-  bool is_used_by_ops() const { return users_ > hooks_; }
-  bool is_used_only_by(int64_t users) const { return users_ == users; }
+  bool is_used_by_ops() const { return parts.users > parts.hooks; }
+  bool is_used_only_by(int64_t users) const { return parts.users == users; }
   // One hook that a backward under way reads uses the value, and nothing else does.
-  bool is_used_only_by_one_pinned_hook() const { return users_ == 1 && hooks_ == 1 && pins_ == 1; }
-  bool has_hooks() const { return hooks_ > 0; }
-  bool is_pinned() const { return pins_ > 0; }
-  bool is_pinned_only_by(int64_t pins) const { return pins_ == pins; }
+  bool is_used_only_by_one_pinned_hook() const { return parts.users == 1 && parts.hooks == 1 && parts.pins == 1; }
+  bool has_hooks() const { return parts.hooks > 0; }
+  bool is_pinned() const { return parts.pins > 0; }
+  bool is_pinned_only_by(int64_t pins) const { return parts.pins == pins; }
   // Only the storage index refers to the value: to find it, and in the list of those that were let go.
-  bool is_known_to_index_alone() const { return refs_ == 1 + static_cast<int32_t>(was_let_go_); }
+  bool is_known_to_index_alone() const { return parts.refs == 1 + static_cast<int32_t>(was_let_go_); }
   // Beside hooks only the storage index refers to the value.
-  bool is_known_to_index_and_hooks_alone() const { return refs_ == 1 + hooks_; }
+  bool is_known_to_index_and_hooks_alone() const { return parts.refs == 1 + parts.hooks; }
   // The value is pinned, and its producer must be replayed first.
-  bool waits() const { return waits_; }
+  bool waits() const { return parts.waits; }
 
   // StorageMap finds it by its storage.
-  bool is_in_map() const { return map_index_ != kNotInMap; }
+  bool is_in_map() const { return parts.map_index != ValueParts::kNotInMap; }
   // Its bytes may change without any op; see libtorch/foreign_memory.h.
   bool is_foreign() const { return is_foreign_; }
   // A collective has returned the value, and nobody has waited for it. Until then whatever writes there is the
@@ -202,10 +127,10 @@ class Value {
 
   ValueState state() const { return state_; }
   // A value from outside is always saved: no op of the region would compute it again.
-  Decided decided() const { return producer_ == nullptr ? Decided::kSave : decided_; }
-  bool is_tagged() const { return is_tagged_; }
+  Decided decided() const { return parts.producer == nullptr ? Decided::kSave : parts.decided; }
+  bool is_tagged() const { return parts.is_tagged; }
   // Its producer is replayed when it is needed and not there. Else it is saved: held while it has users.
-  bool counts_on_replay() const { return counts_on_replay_; }
+  bool counts_on_replay() const { return parts.counts_on_replay; }
 
   // Null if it has no such form. A value with a packed form is packed, or may come to be.
   const PackedForm* packed_form() const { return std::get_if<PackedForm>(form_.get()); }
@@ -277,16 +202,18 @@ class Value {
   // A read needs nothing to be computed or unpacked first. The read may find that somebody has changed the bytes.
   bool is_at_hand() const { return is_held_in_a_storage() || is_there() || is_opaque(); }
   // A write to the storage would destroy the only bytes from which it could be had.
-  bool is_lost_by_a_write() const { return !counts_on_replay_ && !is_packed() && !is_held_privately(); }
+  bool is_lost_by_a_write() const { return !parts.counts_on_replay && !is_packed() && !is_held_privately(); }
   // The value can be had even when its storage is overwritten: something holds it, or computes it again.
-  bool outlives_a_write() const { return counts_on_replay_ || is_used() || is_packed(); }
+  bool outlives_a_write() const { return parts.counts_on_replay || is_used() || is_packed(); }
   // A replay that has so many of the pins may write into the replayed bytes themselves: nobody else waits for them. A
   // value with a packed form is not written into, because unpack may have returned the very tensor that pack returned.
   bool may_be_overwritten_in_place(int64_t own_pins) const {
     return !is_held_in_a_storage() && is_replayed() && packed_form() == nullptr && is_pinned_only_by(own_pins);
   }
   // The value is held for what autograd saved, and for nothing else.
-  bool is_held_for_hooks_alone() const { return !counts_on_replay_ && is_held_by_reference() && users_ == hooks_; }
+  bool is_held_for_hooks_alone() const {
+    return !parts.counts_on_replay && is_held_by_reference() && parts.users == parts.hooks;
+  }
   // The value has no form, no copy and no replay beside the bytes that forward computed.
   bool is_only_original() const { return form_ == nullptr && !is_held_privately() && !is_there(); }
 
@@ -308,22 +235,11 @@ class Value {
     return counted;
   }
 
- private:
-  static constexpr uint32_t kNotInMap = ~uint32_t{0};
+  ValueParts parts;
 
-  friend class ValueBytes;    // all that changes state_; original_, versions_, form_; was_let_go_ and its reference
-  friend class Decisions;     // decided_, is_tagged_, form_
-  friend class KeptValues;    // decided_, budget_
-  friend class HeldRegister;  // budget_: its evictor gives the value an id, and notes that it knows the value
-  friend class BudgetShare;   // budget_
-  friend class Lifetimes;     // producer_, refs_, users_, and counts_on_replay_, with which a node's inputs come to be
-                              // used, or cease to be
-  friend class TapeHook;      // hooks_, the alias and the parts in form_
-  friend class Pins;          // pins_, waits_
+ private:
+  friend class ValueBytes;    // all that changes state_; original_, versions_, form_, was_let_go_
   friend class StorageIndex;  // is_foreign_, is_on_its_way_, was_let_go_, nbytes_, versions_, form_
-  friend class StorageMap;    // map_index_
-  friend class TrashCan;      // next_dead_
-  friend struct Trash;        // next_dead_
 
   // The storage has other bytes from now on, or has died.
   void forget_original() { original_.reset(); }
@@ -333,10 +249,6 @@ class Value {
   OpaqueForm* changeable_opaque_form() { return std::get_if<OpaqueForm>(form_.get()); }
 
   ValueState state_;
-  Decided decided_ = Decided::kSave;
-  bool is_tagged_ = false;  // a tag decided, which no name overrules
-  bool counts_on_replay_ = false;
-  bool waits_ = false;
   bool was_let_go_ = false;
   bool is_foreign_ = false;
   bool is_on_its_way_ = false;
@@ -344,17 +256,8 @@ class Value {
   bool is_shared_ = false;
   uint32_t sample_ = 0;
 
-  Node* producer_ = nullptr;  // owned
-  uint32_t slot_ = 0;
-  uint32_t map_index_ = kNotInMap;
-  Value* next_dead_ = nullptr;
-  int32_t refs_ = 0;
-  int32_t users_ = 0;
-  int32_t hooks_ = 0;
-  int32_t pins_ = 0;
   size_t nbytes_ = 0;
 
-  BudgetedValue budget_;
   WatchedVersions versions_;
   c10::weak_intrusive_ptr<c10::StorageImpl> original_;
   c10::StreamId stream_ = kNoStream;

@@ -74,7 +74,7 @@ class NodeBuilder {
     add_writes();
     add_arguments();
     const bool has_budget = tape_.budget().get() != nullptr;
-    saves_ = !call_.outlook.recompute || (call_.outlook.offload && leaves_device());
+    saves_ = !call_.outlook.may_recompute() || (call_.outlook.offload && leaves_device());
     if (!saves_ && C10_UNLIKELY(!node->replayable || lacks_old_bytes_) && !must_save()) {
       return false;
     }
@@ -93,7 +93,7 @@ class NodeBuilder {
       return true;
     }
     if (has_budget && !saves_) {
-      tape_.kept().add_call(node, call_.cost);
+      tape_.kept().add_call(node, call_.cost, call_.outlook.result.retention);
       if (C10_UNLIKELY(tape_.kept().offers_forms())) {
         offer_forms();
       }
@@ -314,7 +314,7 @@ class NodeBuilder {
   }
 
   void attach(Value* value, NodeOutput output, const at::Tensor& tensor, const PolicyDecision& decision) {
-    tape_.decisions().decide_first(value, saves_);
+    tape_.decisions().decide_first(value, saves_ ? Decided::kSave : call_.outlook.result.decided);
     tape_.lifetimes().attach(node_, value, output, saves_);
     if (samples_) {
       value->set_sample(sample_of(*value->original_address()));

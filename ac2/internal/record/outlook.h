@@ -10,23 +10,25 @@
 // Threads: a value.
 #pragma once
 
+#include "ac2/internal/graph/decided_result.h"
 #include "ac2/policy.h"
 
 namespace ac2::internal {
 
 struct Outlook {
-  bool recompute = true;  // results may have to be computed again
-  bool by_name = false;   // the same, because a name may say so later
-  bool in_place = false;  // results are surely saved, by reference,
-  bool offload = false;   // but for those that may leave their device
+  DecidedResult result = {};  // as long as nothing is known, results may have to be computed again
+  bool by_name = false;       // the same, because a name may say so later
+  bool in_place = false;      // results are surely saved, by reference,
+  bool offload = false;       // but for those that may leave their device
+
+  bool may_recompute() const { return result.decided != Decided::kSave; }
 
   static Outlook of(const PolicyDecision* decision, bool names_decide, bool has_budget) {
     Outlook outlook;
     outlook.by_name = names_decide;
     if (decision != nullptr) {
-      // A budget may evict what policies only prefer to save.
-      outlook.recompute = !decision->saves() || (has_budget && !decision->is_must());
-      outlook.in_place = !outlook.recompute && !decision->form();
+      outlook.result = decided_result(*decision, has_budget);
+      outlook.in_place = !outlook.may_recompute() && !decision->form();
       outlook.offload = decision->offloads();
     }
     return outlook;

@@ -166,7 +166,7 @@ const TensorMeta* Overwrites::only_argument_of(const Target& target) const {
 bool Overwrites::hand_on(LockedTape& tape, const Target& target, const Outlook& outlook) {
   const bool stays =
       outlook.in_place && !outlook.by_name && !(outlook.offload && tape.offloading().may_leave(target.tensor));
-  if (!stays || !target.is_read() || outlook.recompute) {
+  if (!stays || !target.is_read() || outlook.may_recompute()) {
     return false;
   }
   const TensorMeta* written = only_argument_of(target);
@@ -192,7 +192,7 @@ bool Overwrites::ops_want_what_goes(LockedTape& tape) const {
 }
 
 void Overwrites::plan(LockedTape& tape, Target& target, const Outlook& outlook, Copies& copies, OnTheWay& on_the_way) {
-  const bool must_know = outlook.recompute && target.is_read();
+  const bool must_know = outlook.may_recompute() && target.is_read();
   Value* old = std::exchange(target.old, nullptr);
   if (old == nullptr) {
     old = must_know ? tape.storages().current(target.tensor) : tape.storages().find(target.tensor);
@@ -267,7 +267,9 @@ Overwrites::Overwrites(Tape& tape, const OpFacts& facts, c10::ArrayRef<c10::IVal
   if (facts.written_only_if >= 0 && !arguments[facts.written_only_if].toBool()) {
     return;
   }
-  outlook.recompute &= facts.has_fresh_results;
+  if (!facts.has_fresh_results) {
+    outlook.result.decided = Decided::kSave;
+  }
   bool is_tidy = false;
   {
     const Tape::Lock locked(tape);

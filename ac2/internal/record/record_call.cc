@@ -144,7 +144,7 @@ bool may_be_repeated(Region& region, const OpFacts& facts) {
 void run_unrecorded(Region& region, const OpFacts& facts, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   if (!facts.written.empty() && !facts.writes_metadata_only) {
     const Overwrites writes(*region.tape, facts, top(*stack, facts.num_arguments),
-                            {.recompute = false, .in_place = true});
+                            {.result = {.decided = Decided::kSave}, .in_place = true});
     facts.op.redispatchBoxed(keys, stack);
     writes.note_versions();
     return;
@@ -190,7 +190,7 @@ void record_call(Region& region, const OpFacts& facts, c10::DispatchKeySet keys,
   std::optional<Draws> draws;
   recording.run(&watch, [&] {
     if (C10_UNLIKELY(facts.draws || !facts.is_aten)) {
-      const bool keeps_states = recording.outlook().recompute || recording.outlook().by_name;
+      const bool keeps_states = recording.outlook().may_recompute() || recording.outlook().by_name;
       draws = run_and_watch_draws(region, facts, keys, arguments, recording.budget(), keeps_states, stack);
       recording.set_draws(draws ? &*draws : nullptr);
     } else {

@@ -35,6 +35,7 @@ namespace {
 struct Packing {
   FormPtr form;  // null if there is nothing to pack any more
   at::Tensor tensor;
+  bool is_offload = false;
 };
 
 Packing begin_packing(Tape& tape, Value* value) {
@@ -43,20 +44,24 @@ Packing begin_packing(Tape& tape, Value* value) {
     return {};
   }
   const PackedForm& form = *value->packed_form();
-  return {form.form, form.meta.over(value->held_storage())};
+  return {form.form, form.meta.over(value->held_storage()), form.reason() == FormReason::kOffload};
 }
 
 c10::IValue call_pack(Tape& tape, const Value& value, const Packing& packing) {
   tape.observers().tell([&](Observer& observer) { observer.before_pack(value, packing.tensor); });
   const Unrecorded guard;
-  const bool takes =
-      value.packed_form()->reason() == FormReason::kOffload || packing.form->takes(form_input_of(packing.tensor));
+  const bool takes = packing.is_offload || packing.form->takes(form_input_of(packing.tensor));
   return takes ? packing.form->pack(packing.tensor) : c10::IValue();
 }
 
-void end_packing(LockedTape& tape, Value* value, const Packing& packing, c10::IValue packed) {
-  const bool is_offload = value->packed_form()->reason() == FormReason::kOffload;
-  tape.bytes().end_packing(value, is_offload ? kNoStream : current_stream(packing.tensor.storage()));
+// Leaves `packed` to the caller, who destroys it without the lock, if a tag has decided otherwise of the value
+// meanwhile.
+void end_packing(LockedTape& tape, Value* value, const Packing& packing, c10::IValue&& packed) {
+  const PackedForm* form = value->packed_form();
+  if (form == nullptr || form->form != packing.form ||
+      !tape.bytes().end_packing(value, packing.is_offload ? kNoStream : current_stream(packing.tensor.storage()))) {
+    return;
+  }
   if (packed.isNone() && as_functions(*packing.form) == nullptr) {
     tape.decisions().leave_unpacked(value);
     return;

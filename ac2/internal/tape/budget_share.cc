@@ -28,7 +28,7 @@ void BudgetShare::recount(Value* value) {
 }
 
 void BudgetShare::set_retention(Value& value, Retention retention) {
-  value.budget_.retention = retention;
+  value.parts.budget.change().retention = retention;
   if (value.budget().tracked) {
     budget_->held()->set_retention(value, retention);
   }
@@ -52,23 +52,23 @@ void BudgetShare::count_held_bytes(Value& value) {
     return;
   }
   if (value.is_packed()) {
-    count(value.budget_.held, value.held_bytes());
+    count(value.parts.budget.change().held, value.held_bytes());
   } else if (!value.is_held_in_a_storage() || value.budget().tracked || value.is_managed()) {
     return;
   } else if (tracking_ && value.producer() == nullptr && value.is_held_by_reference()) {
-    value.budget_.held = Counted::kOutside;
+    value.parts.budget.change().held = Counted::kOutside;
     budget_->held()->add_outside(value.held_storage());
   } else {
-    count(value.budget_.held, value.bytes());
+    count(value.parts.budget.change().held, value.bytes());
   }
 }
 
 void BudgetShare::uncount_held_bytes(Value& value) {
   if (value.budget().held != Counted::kOutside) {
-    uncount(value.budget_.held, value.held_bytes());
+    uncount(value.parts.budget.change().held, value.held_bytes());
     return;
   }
-  value.budget_.held = Counted::kNot;
+  value.parts.budget.change().held = Counted::kNot;
   budget_->held()->remove_outside(value.held_storage());
 }
 

@@ -85,7 +85,7 @@ class BudgetShare {
     if (value.budget().tracked) {
       budget_->held()->make_outside(value);
     }
-    value.set_droppable(false);
+    HeldRegister::set_droppable(value, false);
   }
 
   // The tape holds the value from now on, or it is about to hold it no more.
@@ -102,12 +102,12 @@ class BudgetShare {
   // The value's bytes are there for a backward from now on, or about to be so no more.
   void count_there(Value& value) {
     if (budget_ && value.is_replayed() && !value.budget().tracked) {
-      count(value.budget_.there, value.bytes());
+      count(value.parts.budget.change().there, value.bytes());
     }
   }
   void uncount_there(Value& value) {
     if (budget_) {
-      uncount(value.budget_.there, value.bytes());
+      uncount(value.parts.budget.change().there, value.bytes());
     }
   }
   // Where the bytes are may have changed. Beside recount(), which tells once tracking starts, only ValueBytes calls

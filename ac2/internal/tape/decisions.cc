@@ -63,7 +63,7 @@ void Decisions::make_saved(Value* value) {
   if (!value->counts_on_replay()) {
     return;
   }
-  value->decided_ = Decided::kSave;
+  value->parts.decided.change() = Decided::kSave;
   observers_.tell([&](Observer& observer) { observer.decision_changed(*value); });
   if (value->is_used()) {
     bytes_.hold(value);
@@ -83,7 +83,7 @@ bool Decisions::make_recomputed(Value* root) {
   lifetimes_.count_on_replay(values);
   bytes_.drop_held(root);
   for (Value* value : values) {
-    value->decided_ = Decided::kRecompute;
+    value->parts.decided.change() = Decided::kRecompute;
     observers_.tell([&](Observer& observer) { observer.decision_changed(*value); });
   }
   return true;
@@ -104,12 +104,12 @@ void Decisions::set_form_for(FormReason reason, Value* value, FormPtr form, cons
   }
   // In whatever form the value is held now, the tensor at hand has the bytes.
   bytes_.drop_held(value);
-  value->clear_form();
+  bytes_.take_form_away(value);
   if (form != nullptr) {
     PackedForm packed(reason);
     packed.form = std::move(form);
     packed.meta = meta_of_storage(tensor, value->nbytes());
-    value->set_form(std::move(packed));
+    bytes_.note_form(value, std::move(packed));
   }
   if (!value->counts_on_replay() && value->is_used()) {
     bytes_.hold(value);
@@ -118,7 +118,7 @@ void Decisions::set_form_for(FormReason reason, Value* value, FormPtr form, cons
 
 void Decisions::leave_unpacked(Value* value) {
   if (value->packed_form() != nullptr && !value->is_packed()) {
-    value->clear_form();
+    bytes_.take_form_away(value);
   }
 }
 

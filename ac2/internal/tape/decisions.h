@@ -21,9 +21,11 @@ class Decisions {
       : lifetimes_(lifetimes), bytes_(bytes), observers_(observers) {}
 
   // The decision for a result that an op has just made.
-  void decide_first(Value* value, bool saved) { value->decided_ = saved ? Decided::kSave : Decided::kRecompute; }
+  void decide_first(Value* value, Decided decided) { value->parts.decided.change() = decided; }
+  // The decision for a value under a budget that can be computed again: Decided::kKeep or kRecompute.
+  void decide_kept(Value* value, Decided decided) { value->parts.decided.change() = decided; }
   // A tag decides of the value, and no name does so from now on.
-  void set_tagged(Value* value) { value->is_tagged_ = true; }
+  void set_tagged(Value* value) { value->parts.is_tagged.change() = true; }
   void make_saved(Value* value);
   // `value` is computed again when needed, and so are those that this takes and that no longer exist, unless policies
   // say MUST_SAVE of one. False, and nothing has changed, if it cannot be.

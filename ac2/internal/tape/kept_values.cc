@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "ac2/internal/graph/decided_result.h"
 #include "ac2/internal/libtorch/freed_quietly.h"
 #include "ac2/internal/libtorch/reference_counts.h"
 #include "ac2/internal/libtorch/stream_order.h"
@@ -13,23 +14,18 @@
 
 namespace ac2::internal {
 
-void KeptValues::add_call(Node* node, double cost) {
+void KeptValues::add_call(Node* node, double cost, Retention retention) {
   node->cost = static_cast<float>(cost);
-  const bool prefers_save =
-      node->decision == CheckpointPolicy::PREFER_SAVE || node->decision == CheckpointPolicy::PREFER_CPU_OFFLOAD;
   for (const NodeOutput& output : node->outputs) {
-    BudgetedValue& budgeted = output.value->budget_;
-    budgeted.droppable = true;
+    HeldRegister::set_droppable(*output.value, true);
+    BudgetedValue& budgeted = output.value->parts.budget.change();
     if (C10_UNLIKELY(offloading_.may_copy_for_room(*output.value))) {
       budgeted.copyable = true;
       const c10::Storage storage(output.value->lock_original());
       output.value->set_stream(current_stream(storage));
       budget_.get()->expect_copies();
     }
-    if (node->decision != CheckpointPolicy::MUST_RECOMPUTE) {
-      output.value->decided_ = Decided::kKeep;
-    }
-    budgeted.retention = prefers_save ? Retention::kPreferSave : Retention::kPreferRecompute;
+    budgeted.retention = retention;
   }
   budget_.add_call(*node);
 }
@@ -49,7 +45,7 @@ void KeptValues::offer_forms(Value* value, const at::Tensor& tensor) {
   PackedForm form(FormReason::kRoom);
   form.offered = offered_;
   form.meta = meta_of_storage(tensor, value->nbytes());
-  bytes_.note_offered(value, std::move(form));
+  bytes_.note_form(value, std::move(form));
 }
 
 void KeptValues::keep(Value* value, const c10::Storage* original) {
@@ -184,27 +180,25 @@ void KeptValues::drop_before_overwrite(Value* value) {
 }
 
 void KeptValues::decide_again(Value* value, const PolicyDecision& decision) {
-  const bool must_save = decision.saves() && decision.is_must();
-  if (!must_save && !decisions_.make_recomputed(value)) {
+  const DecidedResult result = decided_result(decision, /*has_budget=*/true);
+  const bool is_saved = result.decided == Decided::kSave;
+  if (!is_saved && !decisions_.make_recomputed(value)) {
     return;
   }
-  budget_.set_retention(*value, must_save          ? Retention::kMustSave
-                                : decision.saves() ? Retention::kPreferSave
-                                                   : Retention::kPreferRecompute);
-  if (must_save) {
+  budget_.set_retention(*value, result.retention);
+  if (is_saved) {
     // The tag's tensor has the bytes that forward computed, and MUST_SAVE means those.
     if (value->is_packed_for_room() && value->original_is_alive() && !value->is_pinned()) {
       bytes_.drop_held(value);
     }
     decisions_.make_saved(value);
-  } else if (decision.policy() == CheckpointPolicy::MUST_RECOMPUTE) {
-    value->decided_ = Decided::kRecompute;
+    return;
+  }
+  decisions_.decide_kept(value, result.decided);
+  if (result.decided == Decided::kRecompute) {
     drop_kept(value);
-  } else {
-    value->decided_ = Decided::kKeep;
-    if (value->has_hooks()) {
-      keep(value);
-    }
+  } else if (value->has_hooks()) {
+    keep(value);
   }
 }
 

@@ -28,8 +28,8 @@ class KeptValues {
              ByteLedger& ledger)
       : bytes_(bytes), pins_(pins), decisions_(decisions), offloading_(offloading), budget_(budget), ledger_(ledger) {}
 
-  // A finished node whose results can all be computed again, at `cost`: they are kept as its decision says.
-  void add_call(Node* node, double cost);
+  // A finished node whose results can all be computed again, at `cost`, and are kept with this retention.
+  void add_call(Node* node, double cost, Retention retention);
   // Where a budget has no room for results of such calls from now on, it may use these forms; null for none. Returns
   // those that were set before.
   std::shared_ptr<const OfferedForms> exchange_offered(std::shared_ptr<const OfferedForms> forms);

@@ -7,10 +7,10 @@
 namespace ac2::internal {
 
 void Lifetimes::unref(Value* value) {
-  if (--value->refs_ > 0) {
+  if (--value->parts.refs.change() > 0) {
     return;
   }
-  value->next_dead_ = std::exchange(dying_, value);
+  value->parts.next_dead.change() = std::exchange(dying_, value);
   if (!taking_apart_) {
     take_dying_apart();
   }
@@ -19,8 +19,8 @@ void Lifetimes::unref(Value* value) {
 void Lifetimes::take_dying_apart() {
   taking_apart_ = true;
   while (dying_ != nullptr) {
-    Value* value = std::exchange(dying_, dying_->next_dead_);
-    if (value->producer_ != nullptr) {
+    Value* value = std::exchange(dying_, dying_->parts.next_dead.change());
+    if (value->producer() != nullptr) {
       detach_producer(value);
     }
     bytes_.drop_held(value);
@@ -34,9 +34,9 @@ void Lifetimes::take_dying_apart() {
 }
 
 void Lifetimes::attach(Node* node, Value* value, NodeOutput output, bool saved) {
-  value->producer_ = node;
-  value->slot_ = static_cast<uint32_t>(node->outputs.size());
-  value->counts_on_replay_ = !saved;
+  value->parts.producer.change() = node;
+  value->parts.slot.change() = static_cast<uint32_t>(node->outputs.size());
+  value->parts.counts_on_replay.change() = !saved;
   output.value = value;
   node->outputs.push_back(output);
   ++node->live_outputs;
@@ -60,21 +60,21 @@ void Lifetimes::discard(Node* node) {
 }
 
 Node* Lifetimes::take_off_node(Value* value) {
-  Node* node = std::exchange(value->producer_, nullptr);
-  node->outputs[value->slot_].value = nullptr;
+  Node* node = std::exchange(value->parts.producer.change(), nullptr);
+  node->outputs[value->slot()].value = nullptr;
   return node;
 }
 
 void Lifetimes::detach_producer(Value* value) {
   Node* node = take_off_node(value);
-  lose_output(node, std::exchange(value->counts_on_replay_, false));
+  lose_output(node, std::exchange(value->parts.counts_on_replay.change(), false));
 }
 
 void Lifetimes::make_outside(Value* value) {
   bytes_.drop_held(value);
   budget_.make_outside(*value);
   Node* node = take_off_node(value);
-  const bool recomputed = std::exchange(value->counts_on_replay_, false);
+  const bool recomputed = std::exchange(value->parts.counts_on_replay.change(), false);
   // Before the node lets go of its inputs, because perhaps only they keep the bytes alive.
   if (value->is_used()) {
     bytes_.hold(value);
@@ -96,16 +96,16 @@ void Lifetimes::lose_output(Node* node, bool recomputed) {
 
 void Lifetimes::count_on_replay(c10::ArrayRef<Value*> values) {
   for (Value* value : values) {
-    value->counts_on_replay_ = true;
+    value->parts.counts_on_replay.change() = true;
   }
   for (const Value* value : values) {
-    add_recomputed_output(value->producer_);
+    add_recomputed_output(value->producer());
   }
 }
 
 void Lifetimes::count_on_replay_no_more(Value* value) {
-  value->counts_on_replay_ = false;
-  remove_recomputed_output(value->producer_);
+  value->parts.counts_on_replay.change() = false;
+  remove_recomputed_output(value->producer());
 }
 
 void Lifetimes::add_recomputed_output(Node* node) {

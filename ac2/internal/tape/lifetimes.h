@@ -32,16 +32,16 @@ class Lifetimes {
   // Throws a value away that was made and has no reference.
   void discard(Value* value) { trash_.put(value); }
 
-  void ref(Value* value) { ++value->refs_; }
+  void ref(Value* value) { ++value->parts.refs.change(); }
   void unref(Value* value);
   // `original`: as ValueBytes::hold().
   void use(Value* value, const c10::Storage* original = nullptr) {
-    if (value->users_++ == 0 && !value->counts_on_replay()) {
+    if (value->parts.users.change()++ == 0 && !value->counts_on_replay()) {
       bytes_.hold(value, original);
     }
   }
   void unuse(Value* value) {
-    if (--value->users_ == 0) {
+    if (--value->parts.users.change() == 0) {
       bytes_.drop_held(value);
     }
   }

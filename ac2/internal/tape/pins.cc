@@ -30,7 +30,7 @@ void Pins::pin(Value* root, bool original_goes) {
         value->changed_outside()) {
       bytes_.drop_held(value);
     }
-    if (value->pins_++ > 0 || value->is_at_hand() || (value->is_packed() && !value->is_brought_back())) {
+    if (value->parts.pins.change()++ > 0 || value->is_at_hand() || (value->is_packed() && !value->is_brought_back())) {
       continue;
     }
     const bool goes = original_goes && value == root;
@@ -39,7 +39,7 @@ void Pins::pin(Value* root, bool original_goes) {
     }
     Node* node = value->producer();
     TORCH_INTERNAL_ASSERT(node != nullptr, "a value is neither kept nor computable");
-    value->waits_ = true;
+    value->parts.waits.change() = true;
     bytes_.note_waits(*value);
     if (node->waiting_outputs++ == 0) {
       add_inputs(work, *node);
@@ -51,11 +51,11 @@ void Pins::unpin(Value* root) {
   Work work{root};
   while (!work.empty()) {
     Value* value = work.pop_back_val();
-    if (--value->pins_ > 0) {
+    if (--value->parts.pins.change() > 0) {
       continue;
     }
     bytes_.drop_there(value);
-    if (!std::exchange(value->waits_, false)) {
+    if (!std::exchange(value->parts.waits.change(), false)) {
       continue;
     }
     Node* node = value->producer();
@@ -66,19 +66,19 @@ void Pins::unpin(Value* root) {
 }
 
 void Pins::need_again(Value* value, bool original_goes) {
-  if (value->pins_ == 0 || value->waits_ || value->is_at_hand()) {
+  if (!value->is_pinned() || value->waits() || value->is_at_hand()) {
     return;
   }
   // As if the pins had been set just now.
-  const int32_t pins = std::exchange(value->pins_, 0);
+  const int32_t pins = std::exchange(value->parts.pins.change(), 0);
   pin(value, original_goes);
-  value->pins_ = pins;
+  value->parts.pins.change() = pins;
 }
 
 void Pins::realized(Node* node) {
   for (const NodeOutput& output : node->outputs) {
     if (output.value != nullptr) {
-      output.value->waits_ = false;
+      output.value->parts.waits.change() = false;
     }
   }
   node->waiting_outputs = 0;

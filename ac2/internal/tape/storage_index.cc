@@ -179,7 +179,6 @@ void StorageIndex::add_young(Value* value) {
     return;
   }
   if (!oldest->original_is_alive()) {
-    oldest->map_index_ = Value::kNotInMap;
     dead_.push_back(oldest);
   } else {
     map_.add(oldest);
@@ -362,15 +361,13 @@ void StorageIndex::close() {
   for (const auto& [impl, value] : opaque_) {
     lifetimes_.unref(value);
   }
-  map_.for_each([this](Value* value) {
+  map_.clear([this](Value* value) {
     value->versions_.note_late();
-    value->map_index_ = Value::kNotInMap;
     if (!value->is_known_to_index_alone() && may_be_written(*value)) {
       shared_.add(value);
     }
     lifetimes_.unref(value);
   });
-  map_ = {};
   unpacked_.clear();
   opaque_ = {};
   for (Value* value : dead_) {

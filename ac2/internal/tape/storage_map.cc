@@ -22,13 +22,13 @@ Value* StorageMap::search(const c10::StorageImpl* storage) const {
 
 void StorageMap::add(Value* value) {
   table_.emplace(value->original_address(), value);
-  value->map_index_ = kYoung + static_cast<uint32_t>(settled_.size());
+  value->parts.map_index.change() = kYoung + static_cast<uint32_t>(settled_.size());
   settled_.push_back(value);
 }
 
 void StorageMap::remove(Value* value) {
   forget_found(value->original_address());
-  const uint32_t index = std::exchange(value->map_index_, Value::kNotInMap);
+  const uint32_t index = std::exchange(value->parts.map_index.change(), ValueParts::kNotInMap);
   if (index < kYoung) {
     young_[index] = {};
     return;
@@ -38,7 +38,7 @@ void StorageMap::remove(Value* value) {
   settled_.pop_back();
   if (last != value) {
     settled_[index - kYoung] = last;
-    last->map_index_ = index;
+    last->parts.map_index.change() = index;
   }
 }
 

@@ -42,7 +42,10 @@ class StorageMap {
     const Entry oldest = std::exchange(young_[slot], {value->original_address(), value});
     forget_found(oldest.storage);
     found_[place_of(young_[slot].storage)] = young_[slot];
-    value->map_index_ = slot;
+    value->parts.map_index.change() = slot;
+    if (oldest.value != nullptr) {
+      oldest.value->parts.map_index.change() = ValueParts::kNotInMap;
+    }
     return oldest.value;
   }
 
@@ -50,6 +53,16 @@ class StorageMap {
   void add(Value* value);
   // To be called before the value's origin is forgotten.
   void remove(Value* value);
+
+  // All values leave the map; `fn` is called with each.
+  template <class Fn>
+  void clear(Fn&& fn) {
+    for_each([&fn](Value* value) {
+      value->parts.map_index.change() = ValueParts::kNotInMap;
+      fn(value);
+    });
+    *this = {};
+  }
 
   // As they are now; null where there are fewer.
   std::array<Value*, kYoung> young() const {

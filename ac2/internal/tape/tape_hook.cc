@@ -12,15 +12,13 @@ void TapeHook::attach(LockedTape& tape, const at::Tensor& tensor, const OpaqueFo
   value_ = tape.storages().read(tensor);
   tape.is_read(value_, tensor);
   if (made != nullptr && value_->is_opaque() && !value_->is_used()) {
-    value_->changeable_opaque_form()->alias = made->alias;
-    value_->changeable_opaque_form()->parts = made->parts;
-    value_->changeable_opaque_form()->class_name = made->class_name;
+    tape.bytes().note_alias(value_, *made);
   }
   if (!value_->is_opaque()) {
     meta_ = tape.intern(tensor);
   }
   tape.lifetimes().ref(value_);
-  ++value_->hooks_;
+  ++value_->parts.hooks.change();
   tape.observers().tell([&](Observer& observer) {
     observer.hook_added(*this, *value_);
     if (!value_->is_opaque()) {
@@ -42,7 +40,7 @@ void TapeHook::detach(LockedTape& tape) {
   }
   tape.hooks().erase(this);
   unpin(tape);
-  --value_->hooks_;
+  --value_->parts.hooks.change();
   tape.observers().tell([&](Observer& observer) { observer.hook_removed(*this, *value_); });
   tape.kept().remove_hook(value_);
   tape.lifetimes().unuse(value_);
@@ -53,8 +51,8 @@ void TapeHook::move_to(LockedTape& tape, Value* value) {
   TORCH_INTERNAL_ASSERT(!is_pinned());
   tape.lifetimes().ref(value);
   Value* left = std::exchange(value_, value);
-  --left->hooks_;
-  ++value->hooks_;
+  --left->parts.hooks.change();
+  ++value->parts.hooks.change();
   tape.observers().tell([&](Observer& observer) {
     observer.hook_removed(*this, *left);
     observer.hook_added(*this, *value);

@@ -27,7 +27,7 @@ struct Trash {
   explicit Trash(GraphMemory& memory) : memory(memory) {}
   ~Trash() {
     while (values != nullptr) {
-      memory.values.destroy(std::exchange(values, values->next_dead_));
+      memory.values.destroy(std::exchange(values, values->parts.next_dead.change()));
     }
     while (nodes != nullptr) {
       memory.nodes.destroy(std::exchange(nodes, nodes->next_dead));
@@ -48,7 +48,7 @@ class TrashCan {
  public:
   explicit TrashCan(GraphMemory& memory) : memory_(memory) {}
 
-  void put(Value* value) { value->next_dead_ = std::exchange(open().values, value); }
+  void put(Value* value) { value->parts.next_dead.change() = std::exchange(open().values, value); }
   void put(Node* node) { node->next_dead = std::exchange(open().nodes, node); }
   // These leave null behind, where a moved-from handle would do so too.
   void put(c10::Storage& storage) {

@@ -135,7 +135,7 @@ void ValueBytes::hold_with_form(Value* value, const c10::Storage* original) {
   hold_origin(value, original);
   if (may_change(*value->packed_form(), FormChange::kBeginPacking)) {
     pending_packs_.push_back(value);
-    ++value->refs_;
+    ++value->parts.refs.change();
   }
 }
 
@@ -189,7 +189,7 @@ void ValueBytes::note_let_go(Value* value) {
   if (value->is_in_map() && value->is_held_by_reference() && value->is_held_by_us_alone() &&
       !std::exchange(value->was_let_go_, true)) {
     let_go_.push_back(value);
-    ++value->refs_;
+    ++value->parts.refs.change();
   }
 }
 
@@ -228,16 +228,14 @@ bool ValueBytes::begin_packing(Value* value) {
   return true;
 }
 
-void ValueBytes::end_packing(Value* value, c10::StreamId stream) {
+bool ValueBytes::end_packing(Value* value, c10::StreamId stream) {
   PackedForm* form = value->changeable_packed_form();
-  if (form == nullptr) {
-    return;
+  if (form == nullptr || !may_change(*form, FormChange::kEndPacking)) {
+    return false;
   }
-  // A tag may have given the value another form meanwhile.
-  if (may_change(*form, FormChange::kEndPacking)) {
-    change(*form, FormChange::kEndPacking);
-  }
+  change(*form, FormChange::kEndPacking);
   form->packed_on = stream;
+  return true;
 }
 
 void ValueBytes::note_host_copy(Value* value, PackedForm form, c10::IValue copy) {

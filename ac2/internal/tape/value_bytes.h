@@ -66,12 +66,22 @@ class ValueBytes {
   void put_back_let_go(c10::ArrayRef<Value*> values) { let_go_.append(values.begin(), values.end()); }
   // A pack function is about to be called, without the lock. False if there is nothing to pack any more.
   bool begin_packing(Value* value);
-  // The function has returned, or thrown; its work is on `stream`.
-  void end_packing(Value* value, c10::StreamId stream = kNoStream);
+  // The function has returned, or thrown; its work is on `stream`. False if the value has another form by now, or none:
+  // a tag has decided so while the function ran.
+  bool end_packing(Value* value, c10::StreamId stream = kNoStream);
   // The packed form takes the place of the storage that is held.
   void hold_packed(Value* value, c10::IValue packed, int64_t packed_bytes);
-  // The value, which has no form, may be held in one of those that `form` offers, under a budget.
-  void note_offered(Value* value, PackedForm form) { value->set_form(std::move(form)); }
+  // The value, which has no form, is to be held in this one, or under a budget in one of those that it offers.
+  void note_form(Value* value, PackedForm form) { value->set_form(std::move(form)); }
+  // The value, which is not packed, has no form from now on.
+  void take_form_away(Value* value) { value->clear_form(); }
+  // The tensor without plain storage is had by the alias and the parts of `made`.
+  void note_alias(Value* value, const OpaqueForm& made) {
+    OpaqueForm& form = *value->changeable_opaque_form();
+    form.alias = made.alias;
+    form.parts = made.parts;
+    form.class_name = made.class_name;
+  }
   // The budget has chosen this one of them, whose work is on `stream`, and the value is about to be held in it.
   void choose_form(Value* value, FormPtr form, c10::StreamId stream) {
     PackedForm& packed = *value->changeable_packed_form();
