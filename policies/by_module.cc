@@ -10,6 +10,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "ac2/internal/libtorch/model_names.h"
 #include "ac2/internal/libtorch/warn_in_op.h"
 #include "ac2/internal/locks/mutex.h"
 #include "ac2/internal/modules/module_stack.h"
@@ -218,6 +219,7 @@ Policy by_module(const std::vector<std::pair<std::string, PolicyDecision>>& rule
   ModuleRules parsed = ModuleRules::parse(rules);
   auto parameters = std::make_unique<const ParameterModules>(named_parameters);
   check_known(parsed, parameters->known());
+  ac2::internal::note_model(named_parameters);
   return policy_of(std::move(parsed), ModuleName::kOutermost, std::move(parameters));
 }
 

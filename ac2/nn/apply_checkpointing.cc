@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "ac2/internal/libtorch/model_names.h"
 #include "ac2/internal/modules/module_stack.h"
 #include "ac2/internal/policy_names/plan_policy.h"
 #include "ac2/nn/internal/intercept/intercepted_module.h"
@@ -134,6 +135,7 @@ std::vector<std::string> apply_checkpointing(torch::nn::Module& model, const Che
     checkpointing.set_on(true);
   }
   tell_names(all);
+  internal::note_model(model.named_parameters());
   return names;
 }
 

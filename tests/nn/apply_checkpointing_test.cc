@@ -1,4 +1,5 @@
 // Checkpointing switched on from outside: the same bits, in exactly the modules that were asked for.
+#include <gmock/gmock.h>
 #include <torch/torch.h>
 
 #include <memory>
@@ -15,6 +16,8 @@
 namespace ac2::test {
 namespace {
 
+using ::testing::HasSubstr;
+using ::testing::Not;
 using torch::nn::Sequential;
 
 using ApplyCheckpointingTest = CleanTest;
@@ -351,6 +354,22 @@ TEST_F(ApplyCheckpointingTest, WhatCannotBeReachedIsNamedAndNothingIsChanged) {
                             {.modules = {ModuleSelector::type<torch::nn::TransformerEncoderLayer>()}});
       },
       {"cannot reach 'encoder.layers.0', a torch::nn::TransformerEncoderLayerImpl"});
+}
+
+TEST_F(ApplyCheckpointingTest, ReportsGoByTheModulesOfTheModelFromThenOn) {
+  Model model;
+  const auto explained = [&] {
+    const PolicyScope scope("must_save_all");
+    const at::Tensor y = model->forward(sample({3, 4}));
+    return explain(*scope.trace());
+  };
+  EXPECT_THAT(explained(), Not(HasSubstr("blocks.")));
+  apply_checkpointing(model, {.modules = {"list.*"}, .skip_unreachable = true});
+  EXPECT_THAT(explained(), HasSubstr("blocks.*.up (5 modules)"));
+  // It gives each parameter another storage.
+  model->to(at::kDouble);
+  model->to(at::kFloat);
+  EXPECT_THAT(explained(), HasSubstr("blocks.*.up (5 modules)"));
 }
 
 TEST_F(ApplyCheckpointingTest, ASelectorThatPicksNothingIsAnError) {

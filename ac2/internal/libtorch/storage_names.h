@@ -9,7 +9,8 @@
 
 namespace ac2::internal {
 
-// Empty in a program in C++: only a host language can find the modules of a program. No lock may be held.
+// Those of all modules of a host language, which can find them, and of the models that a program in C++ has shown to
+// ac2. No lock may be held.
 StorageNames storage_names();
 
 }  // namespace ac2::internal
