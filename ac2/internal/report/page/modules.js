@@ -1,9 +1,5 @@
-#include "ac2/internal/report/report_page.h"
-
-namespace ac2::internal {
-
-const char* const kReportModules = R"js(
-// --- Modules ------------------------------------------------------------------------------------------------------
+// The table of modules, and the policy that keeps what a budget kept.
+"use strict";
 
 const moduleRows = regions.flatMap(r => r.modules.map(group => [
   (regions.length > 1 ? "region " + (r.number + 1) + ": " : "") + (group.pattern || "the model itself"),
@@ -16,6 +12,3 @@ byId("modules-body").replaceChildren(...moduleRows.map(([name, ...numbers]) => e
 const keepingPolicies = regions.map(r => r.keeping_policy).filter(text => text);
 byId("keeping-policy").hidden = keepingPolicies.length === 0;
 byId("keeping-policy").textContent = keepingPolicies.join("\n\n");
-)js";
-
-}  // namespace ac2::internal

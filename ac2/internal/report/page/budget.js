@@ -1,9 +1,5 @@
-#include "ac2/internal/report/report_page.h"
-
-namespace ac2::internal {
-
-const char* const kReportBudget = R"js(
-// --- The memory budget --------------------------------------------------------------------------------------------
+// The memory budget, and its effects: functions that memory.js calls, and a table.
+"use strict";
 
 const NOT_COUNTED = "parameters, inputs, and what else the program or another region has too";
 
@@ -128,6 +124,3 @@ function listEffects() {
       number(time(effect.first)), number(time(effect.last)), number(effect.times.toLocaleString("en")), number(time(effect.time)))));
 }
 listEffects();
-)js";
-
-}  // namespace ac2::internal

@@ -1,9 +1,5 @@
-#include "ac2/internal/report/report_page.h"
-
-namespace ac2::internal {
-
-const char* const kReportMemory = R"js(
-// --- Memory over time ---------------------------------------------------------------------------------------------
+// The bytes held over time, and the tiles above them.
+"use strict";
 
 const memory = (() => {
   const events = [];
@@ -308,6 +304,3 @@ if (timed && memory.end > 0) {
         + "(in Python timeline=True).";
   byId("chart").remove();
 }
-)js";
-
-}  // namespace ac2::internal

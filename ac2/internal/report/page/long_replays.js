@@ -1,9 +1,5 @@
-#include "ac2/internal/report/report_page.h"
-
-namespace ac2::internal {
-
-const char* const kReportLongReplays = R"js(
-// --- Long replays -------------------------------------------------------------------------------------------------
+// The table of replays that reach far back.
+"use strict";
 
 const MOST_LONG_REPLAYS = 20;
 const longReplays = regions.flatMap(r => r.long_replays.map(replay => ({...replay, region: r}))).sort((a, b) => b.ops - a.ops);
@@ -17,6 +13,3 @@ byId("long-body").replaceChildren(...longReplays.slice(0, MOST_LONG_REPLAYS).map
                  element("td", {class: "number"}, replay.ops.toLocaleString("en")),
                  element("td", {}, element("code", {}, shortName(first.name) + " (op " + first.index + ")")));
 }));
-)js";
-
-}  // namespace ac2::internal

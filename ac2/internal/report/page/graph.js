@@ -1,12 +1,7 @@
-#include "ac2/internal/report/report_page.h"
-
-namespace ac2::internal {
-
-// Sugiyama's method in its simplest form (Sugiyama, Tagawa, Toda 1981): a box's layer is the length of the longest path
-// to it, a long edge goes through a point in each layer between, and boxes of a layer are ordered by the mean of their
-// neighbours.
-const char* const kReportGraph = R"js(
-// --- Graph --------------------------------------------------------------------------------------------------------
+// The graph of a region's ops, drawn by Sugiyama's method in its simplest form (Sugiyama, Tagawa, Toda 1981): a box's layer
+// is the length of the longest path to it, a long edge goes through a point in each layer between, and boxes of a layer are
+// ordered by the mean of their neighbours.
+"use strict";
 
 const MOST_NODES = 150;
 const NODE = {width: 216, height: 40, gap: 18, layer: 66, point: 14};
@@ -170,6 +165,3 @@ byId("graph-region").addEventListener("change", event => { graphRegion = regions
 byId("earlier").addEventListener("click", () => { graphStart -= MOST_NODES; drawGraph(); });
 byId("later").addEventListener("click", () => { graphStart += MOST_NODES; drawGraph(); });
 drawGraph();
-)js";
-
-}  // namespace ac2::internal

@@ -1,9 +1,5 @@
-#include "ac2/internal/report/report_page.h"
-
-namespace ac2::internal {
-
-const char* const kReportTable = R"js(
-// --- Table of ops -------------------------------------------------------------------------------------------------
+// The table of ops.
+"use strict";
 
 const MOST_ROWS = 400;
 const COLUMNS = [
@@ -89,6 +85,3 @@ function drawTable() {
 byId("filter").addEventListener("input", drawTable);
 byId("each").addEventListener("change", drawTable);
 drawTable();
-)js";
-
-}  // namespace ac2::internal
