@@ -97,7 +97,8 @@ def report(
     path: Union[None, str, "os.PathLike[str]"] = None,
 ) -> Report:
     """Without an argument: which wrapped modules of the process have had regions, and which never did; what ac2.checkpoint()
-    has run. Of a scope or trace: what its region holds and has held at most, what was replayed, and what to change.
+    has run. Of a scope or trace: what its region holds and has held at most, how much of it a memory budget counted, what was
+    replayed, and what to change.
 
         print(ac2.report())
         print(ac2.report(scope))                         # after backward
@@ -123,7 +124,8 @@ def report(
             raise ValueError("report() writes a page about regions: give it a PolicyScope, a trace, several of them, or a model.")
         return _of_process()
     traces = _traces_of(scope)
-    text = _RegionReport(_of_region(*traces.values()) if len(traces) == 1 else _of_regions(traces))
+    several = len(traces) > 1
+    text = _RegionReport("\n\n".join([_C.summary(list(traces.items())), *([] if several else map(_C.explain, traces.values()))]))
     text.traces = list(traces.values())
     if path is not None:
         write_report(text.traces, path)
@@ -152,68 +154,8 @@ def _traces_of(scope: Any) -> Dict[str, "_C.Trace"]:
     return {str(number): trace for number, trace in enumerate(traces, 1)}
 
 
-def _of_region(trace: "_C.Trace") -> str:
-    stats = trace.stats()
-    replays = f"{_counted(stats.recomputed_ops, 'op')} replayed so far"
-    lines = [
-        f"ac2: a region of {_counted(stats.recorded_ops, 'op')}.",
-        f"  held now      {_bytes(stats.saved_bytes + stats.recomputed_bytes)}",
-        f"  held at most  {_bytes(stats.peak_bytes)}",
-        f"  replayed      {replays}"
-        + (f", {_counted(stats.evicted_values, 'value')} evicted" if stats.evicted_values else "")
-        + (f", {_counted(stats.packed_values, 'value')} packed" if stats.packed_values else ""),
-        "What to change:",
-        *(f"  {line}" for line in _advice(stats)),
-    ]
-    return "\n".join([*lines, "", _C.explain(trace)])
-
-
-def _of_regions(traces: Dict[str, "_C.Trace"]) -> str:
-    lines = [f"ac2: {len(traces)} regions."]
-    advice: Dict[str, None] = {}  # without repetitions
-    for name, trace in traces.items():
-        stats = trace.stats()
-        lines.append(
-            f"  {name}: {_counted(stats.recorded_ops, 'op')}, {stats.recomputed_ops:,} replayed; held at most "
-            f"{_bytes(stats.peak_bytes)}, now {_bytes(stats.saved_bytes + stats.recomputed_bytes)}"
-        )
-        advice.update(dict.fromkeys(_advice(stats)))
-    return "\n".join([*lines, "What to change:", *(f"  {line}" for line in advice)])
-
-
-def _advice(stats: "_C.TraceStats") -> List[str]:
-    """Advice that follows from the counts of a region. The thresholds are where a change is worth a try, and promise nothing."""
-    lines = []
-    if stats.not_offloaded_bytes:
-        lines.append(f"{_bytes(stats.not_offloaded_bytes)} stayed on the device, for which no pinned memory was left: allow more of it.")
-    if stats.evicted_values and stats.recomputed_ops > 2 * stats.recorded_ops:
-        lines.append("Each op was replayed more than twice on an average: a larger memory_budget costs less time.")
-    elif not stats.evicted_values and stats.recorded_ops >= 100 and 2 * stats.recomputed_ops > stats.recorded_ops:
-        lines.append(
-            "Most ops were replayed in one backward. If that peaks too high, give PolicyScope a memory_budget, or open "
-            "a region for each block (apply_checkpointing). If it takes too long, take a policy that saves more, such as "
-            "\"save_compute_intensive\", or \"must_save_all\" for this part."
-        )
-    if 2 * stats.copied_bytes > stats.peak_bytes > 0:
-        lines.append(
-            f"{_bytes(stats.copied_bytes)} were copied before ops wrote over them, or from memory of others: ops that write to "
-            "new tensors need no copies."
-        )
-    if not stats.recomputed_ops and not stats.live_nodes and stats.peak_bytes:
-        lines.append(
-            "Nothing was replayed: the region saved all that backward asked for. To hold less, take another policy or a memory_budget."
-        )
-    if not stats.recomputed_ops and stats.live_nodes:
-        lines.append("Nothing was replayed so far: ask again after backward.")
-    return lines or ["Nothing stands out."]
-
-
 def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-def _bytes(count: int) -> str:
-    return f"{count / 2**20:,.1f} MiB" if count >= 2**20 else f"{count:,} bytes"
 
 
 def _of_process() -> Report:

@@ -13,11 +13,14 @@
 
 #include "ac2/expose.h"
 #include "ac2/internal/libtorch/managed_tensors.h"
+#include "ac2/internal/observe/log_of.h"
 #include "ac2/internal/record/early_counts.h"
 #include "ac2/internal/record/handed_out.h"
 #include "ac2/internal/region/compiler_tracing.h"
 #include "ac2/internal/region/region_keys.h"
+#include "ac2/internal/region/trace_access.h"
 #include "ac2/internal/region/unit_boundary.h"
+#include "ac2/internal/report/summary.h"
 #include "ac2/memory_budget.h"
 #include "ac2/names.h"
 #include "ac2/offload.h"
@@ -50,6 +53,15 @@ std::vector<std::shared_ptr<const Trace>> traces_of(const std::vector<PyTrace>& 
     all.push_back(one.trace);
   }
   return all;
+}
+
+// Of one region, or of several by the names that they are given.
+std::string summary_of(const std::vector<std::pair<std::string, PyTrace>>& traces) {
+  std::vector<internal::NamedLog> logs;
+  for (const auto& [name, one] : traces) {
+    logs.push_back({name, internal::log_of(internal::TraceAccess::tape(*one.trace))});
+  }
+  return logs.size() == 1 ? internal::summary(logs.front().log) : internal::summary(logs);
 }
 
 // Not by the pointer's destructor, through which no exception comes.
@@ -221,6 +233,7 @@ void add_trace(py::module_& module) {
   module.def(
       "explain", [](const PyTrace& trace) { return explain(*trace.trace); }, py::arg("trace"), WithoutGil());
   module.def("explain_held", &explain_held, WithoutGil());
+  module.def("summary", &summary_of, WithoutGil());
   module.def(
       "to_dot", [](const PyTrace& trace) { return to_dot(*trace.trace); }, py::arg("trace"), WithoutGil());
   module.def(

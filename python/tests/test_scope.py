@@ -735,8 +735,8 @@ def test_the_report_of_a_region_says_what_was_held_and_what_to_change():
         y.sum().backward()
         stats = scope.trace.stats()
         lines = str(ac2.report(scope)).splitlines()
-        assert lines[:2] == ["ac2: a region of 120 ops.", "  held now      0 bytes"]
-        assert lines[2] == f"  held at most  {stats.peak_bytes:,} bytes" and stats.peak_bytes >= 119 * 4000
+        assert lines[:2] == ["ac2: a region of 120 ops.", "  held now      0 B"]
+        assert lines[2] == f"  held at most  {stats.peak_bytes / 1024:.2f} KiB" and stats.peak_bytes >= 119 * 4000
         assert lines[3] == f"  replayed      {stats.recomputed_ops} ops replayed so far"
         assert ("memory_budget, or open a region for each block" if policy == "recompute_all" else "take another policy") in lines[5]
         assert ac2.report(scope.trace) == ac2.report(scope) and "<iframe" in ac2.report(scope)._repr_html_()
@@ -745,6 +745,27 @@ def test_the_report_of_a_region_says_what_was_held_and_what_to_change():
     assert "take another policy" in lines[5] and len(lines) == 6  # what both regions speak for
     with pytest.raises(TypeError, match="takes a PolicyScope, a trace .* not 3"):
         ac2.report(3)
+
+
+@pytest.mark.parametrize("timeline", [False, True])
+def test_the_report_says_how_much_of_what_was_held_a_budget_counted(timeline):
+    x = torch.linspace(-1, 1, 1024).requires_grad_()
+
+    def step(**options):
+        with ac2.PolicyScope(timeline=timeline, **options) as scope:
+            y = x
+            for _ in range(6):
+                y = y.sin()
+        lines = str(ac2.report(scope)).splitlines()
+        y.sum().backward()
+        return scope, lines
+
+    scope, lines = step(memory_budget=3 * 4096, modelled_costs=True)
+    counted = "at most 12.00 KiB" if timeline else "now 12.00 KiB"
+    assert lines[3] == f"  budget        {counted} counted towards the memory budget of 12.00 KiB"
+    assert lines[4].startswith("  not counted   parameters, inputs")
+    assert "counted towards the memory budget of 12.00 KiB" in str(ac2.report([scope, scope])).splitlines()[1]
+    assert not any("budget" in line for line in step(policy="must_save_all")[1][:4])
 
 
 def test_one_call_draws_the_memory_of_one_step_or_several(tmp_path):

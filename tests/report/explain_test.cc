@@ -190,6 +190,14 @@ TEST_F(ExplainTest, NamesWhatAPolicyForNamesKeeps) {
   EXPECT_THAT(explain(*scope.trace()), HasSubstr("aten::sin (op 0) [64] float \"middle\": by its name; for autograd"));
 }
 
+TEST_F(ExplainTest, SaysThatAScopeHasNoPolicy) {
+  at::Tensor x = sample({64});
+  PolicyScope scope(ScopeOptions{.timeline = true});
+  const at::Tensor y = x.sin().cos();
+  EXPECT_THAT(explain(*scope.trace()), AllOf(HasSubstr("PREFER_SAVE by a scope without a policy at depth 0, "),
+                                             HasSubstr("  a scope without a policy at depth 0: 2 PREFER_SAVE\n")));
+}
+
 TEST_F(ExplainTest, NamesWhatABudgetKeepsAndDrops) {
   at::Tensor x = sample({256});
   PolicyScope scope("recompute_all", {.memory_budget = 2048, .modelled_costs = true, .timeline = true});

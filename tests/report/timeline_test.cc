@@ -350,7 +350,7 @@ TEST_F(TimelineTest, ShowsWhatABudgetDroppedAsReleases) {
     EXPECT_LE(saved + replayed, (kKept + 1 + 1) * kBytes);  // x, which is no result, and one before it is dropped
   }
   EXPECT_EQ(held().back(), std::pair(int64_t{0}, int64_t{0}));
-  EXPECT_THAT(to_dot(*trace_), HasSubstr("by no policy at depth 0"));
+  EXPECT_THAT(to_dot(*trace_), HasSubstr("by a scope without a policy at depth 0"));
 }
 
 TEST_F(TimelineTest, WithoutOneTimeIsLogicalAndOnlyWhatIsReachableIsShown) {

@@ -12,11 +12,13 @@ namespace ac2::internal {
 
 namespace {
 
+using Key = std::tuple<Effect::Kind, std::string, std::string, std::string>;  // and op, place and form
+
 class Effects {
  public:
   explicit Effects(const TraceLog& log) : log_(log) {}
 
-  std::vector<Effect> take() {
+  std::map<Key, Effect> take() {
     for (size_t i = 0; i < log_.events.size(); ++i) {
       add_event(i);
     }
@@ -24,18 +26,10 @@ class Effects {
       add_replay(replay);
     }
     add_uses();
-    std::vector<Effect> effects;
-    for (auto& [key, effect] : effects_) {
-      effects.push_back(std::move(effect));
-    }
-    std::stable_sort(effects.begin(), effects.end(),
-                     [](const Effect& a, const Effect& b) { return a.bytes > b.bytes; });
-    return effects;
+    return std::move(effects_);
   }
 
  private:
-  using Key = std::tuple<Effect::Kind, std::string, std::string, std::string>;
-
   Effect& effect_of(Effect::Kind kind, int64_t value) {
     const int64_t op = log_.values[value].op;
     const std::string name = op == TraceLog::kNone ? "" : log_.ops[op].name,
@@ -114,32 +108,34 @@ class Effects {
   std::map<int64_t, int64_t> replayed_for_;  // by value that autograd asked for: nanoseconds
 };
 
-bool comes(const TraceLog::Event& event) {
-  return event.change == TraceLog::Change::HOLD || event.change == TraceLog::Change::REPLAY;
+void add(const Effect& effect, Effect& to) {
+  to.values += effect.values;
+  to.bytes += effect.bytes;
+  to.packed_bytes += effect.packed_bytes;
+  to.first = std::min(to.first, effect.first);
+  to.last = std::max(to.last, effect.last);
+  to.times += effect.times;
+  to.time += effect.time;
 }
 
 }  // namespace
 
-BudgetEffects budget_effects(const TraceLog& log) {
-  BudgetEffects result;
-  for (size_t i = 0; i < log.events.size(); ++i) {
-    const TraceLog::Event& event = log.events[i];
-    const int64_t held = event.saved_bytes + event.recomputed_bytes;
-    result.most_allocated = std::max(result.most_allocated, event.allocated);
-    // Room is made after bytes have come, and before more do.
-    const bool is_settled = i + 1 == log.events.size() || comes(log.events[i + 1]);
-    if (is_settled && held > result.most_held) {
-      result.most_held = held;
-      result.most_held_at = event.time;
-      result.shared_then = event.shared_bytes;
-    }
-    if (is_settled && held - event.shared_bytes > result.most_counted) {
-      result.most_counted = held - event.shared_bytes;
-      result.most_counted_at = event.time;
+std::vector<Effect> budget_effects(c10::ArrayRef<TraceLog> logs) {
+  std::map<Key, Effect> all;
+  for (const TraceLog& log : logs) {
+    for (auto& [key, effect] : Effects(log).take()) {
+      const auto [place, is_new] = all.try_emplace(key, effect);
+      if (!is_new) {
+        add(effect, place->second);
+      }
     }
   }
-  result.effects = Effects(log).take();
-  return result;
+  std::vector<Effect> effects;
+  for (auto& [key, effect] : all) {
+    effects.push_back(std::move(effect));
+  }
+  std::stable_sort(effects.begin(), effects.end(), [](const Effect& a, const Effect& b) { return a.bytes > b.bytes; });
+  return effects;
 }
 
 std::string kind_text(const Effect& effect) {

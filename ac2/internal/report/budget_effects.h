@@ -1,12 +1,12 @@
-// The effects of a memory budget, an offload or a form of a policy's in a region, in numbers: the bytes that counted,
-// and what was dropped, moved and packed, when, and at what cost.
+// The effects of a memory budget, an offload or a form of a policy's in regions, in numbers: what was dropped, moved
+// and packed, when, and at what cost. The bytes that counted are in held_over_time.h.
 //
-//   const BudgetEffects effects = budget_effects(log);
-//   … effects.most_counted …
-//   for (const Effect& effect : effects.effects) …
+//   for (const Effect& effect : budget_effects(logs)) …
 //
 // Threads: any.
 #pragma once
+
+#include <c10/util/ArrayRef.h>
 
 #include <cstdint>
 #include <string>
@@ -34,21 +34,8 @@ struct Effect {
   int64_t time = 0;
 };
 
-struct BudgetEffects {
-  // All of these once room was made for what an op has made.
-  // The most of what counts against a budget, and when.
-  int64_t most_counted = 0;
-  int64_t most_counted_at = 0;
-  // When most was held, counted or not.
-  int64_t most_held = 0;
-  int64_t most_held_at = 0;
-  int64_t shared_then = 0;      // the part of that which does not count
-  int64_t most_allocated = 0;   // as far as the region has seen, where that is bounded
-  std::vector<Effect> effects;  // the most bytes first
-};
-
-// Of a log with a timeline.
-BudgetEffects budget_effects(const TraceLog& log);
+// The most bytes first. Of logs with a timeline; those of one name, place and way in several logs are one effect.
+std::vector<Effect> budget_effects(c10::ArrayRef<TraceLog> logs);
 
 // "dropped", "packed", "packed (one bit)".
 std::string kind_text(const Effect& effect);

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "ac2/internal/report/explain_text.h"
 #include "ac2/policy.h"
 
 namespace ac2::internal {
@@ -29,10 +30,9 @@ std::string op_box(const TraceLog& log, const TraceLog::Op& op) {
     saved |= log.values[output].last_held_bytes > 0;
   }
   std::string box = absl::StrCat("  op", op.index, " [label=\"", op.index, ": ", escape(op.name), "\\n",
-                                 op.is_node ? to_string(op.decision) : "kept by reference", ", ", bytes, " B");
+                                 op.is_node ? to_string(op.decision) : kKeptByReference, ", ", bytes, " B");
   if (op.scope != TraceLog::kNone) {
-    const TraceLog::Scope& scope = log.scopes[op.scope];
-    absl::StrAppend(&box, "\\nby ", scope.policy.empty() ? "scope" : escape(scope.policy), " at depth ", scope.depth);
+    absl::StrAppend(&box, "\\nby ", escape(scope_name(log.scopes[op.scope])));
   }
   if (op.replays > 0) {
     absl::StrAppend(&box, "\\nreplayed ", op.replays, "x");
@@ -62,7 +62,7 @@ std::string to_dot(const TraceLog& log) {
     }
   }
   if (from_outside) {
-    absl::StrAppend(&dot, "  outside [label=\"from outside the region\", style=filled, fillcolor=lightblue];\n");
+    absl::StrAppend(&dot, "  outside [label=\"", kOutside, "\", style=filled, fillcolor=lightblue];\n");
   }
   absl::StrAppend(&dot, "}\n");
   return dot;

@@ -13,6 +13,7 @@
 #include "ac2/internal/report/explain_held.h"
 #include "ac2/internal/report/explain_modules.h"
 #include "ac2/internal/report/explain_replays.h"
+#include "ac2/internal/report/explain_text.h"
 #include "ac2/internal/report/holdings.h"
 #include "ac2/internal/report/large_op.h"
 #include "ac2/internal/report/units.h"
@@ -86,9 +87,8 @@ class Explanation {
       for (const auto& [decision, count] : counts[i]) {
         parts.push_back(absl::StrCat(count, " ", to_string(decision)));
       }
-      const TraceLog::Scope& scope = log_.scopes[i];
-      line(absl::StrCat("  ", scope.policy.empty() ? "a policy" : scope.policy, " at depth ", scope.depth, ": ",
-                        parts.empty() ? "nothing" : absl::StrJoin(parts, ", ")));
+      line(
+          absl::StrCat("  ", scope_name(log_.scopes[i]), ": ", parts.empty() ? "nothing" : absl::StrJoin(parts, ", ")));
     }
     if (counts.size() > kDecidingLines) {
       line(absl::StrCat("  ... and ", counts.size() - kDecidingLines, " more scopes"));

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ac2/internal/report/budget_effects.h"
+#include "ac2/internal/report/explain_text.h"
 #include "ac2/internal/report/units.h"
 
 namespace ac2::internal {
@@ -16,55 +17,60 @@ using BoundKind = TraceLog::Bound::Kind;
 
 constexpr size_t kEffectLines = 9;
 
-std::string bound_text(const TraceLog::Bound& bound) {
+std::string bound_sentence(const TraceLog::Bound& bound) {
   switch (bound.kind) {
     case BoundKind::NONE:
       break;
     case BoundKind::STRICT:
-      return absl::StrCat("Memory budget: ", bytes_text(bound.bytes), ".");
     case BoundKind::SOFT:
-      return absl::StrCat("Memory budget: ", bytes_text(bound.bytes), ", soft.");
+      return absl::StrCat("Memory budget: ", bound_name(bound), ".");
     case BoundKind::WITHOUT_NUMBER:
       return bound.bytes == TraceLog::kNone ? "Memory budget: whatever fits; memory has not run out so far."
                                             : absl::StrCat("Memory budget: whatever fits, which is ",
                                                            bytes_text(bound.bytes), " as far as it has learned.");
     case BoundKind::PEAK:
-      return absl::StrCat("Memory budget: a peak of ", bytes_text(bound.bytes),
+      return absl::StrCat("Memory budget: ", bound_name(bound),
                           " of all tensors of a device together, whoever holds them: of the CPU, and of each "
                           "accelerator that the budget bounds.");
   }
   return "";
 }
 
-constexpr char kShared[] = "parameters, inputs, and what else the program or another region has too";
-
-void add_counted(const TraceLog& log, const BudgetEffects& effects, std::vector<std::string>& lines) {
-  if (!log.timed && log.bound.kind == BoundKind::PEAK) {
+void add_counted(c10::ArrayRef<TraceLog> logs, const HeldOverTime& held, std::vector<std::string>& sentences) {
+  const bool timed = std::any_of(logs.begin(), logs.end(), [](const TraceLog& log) { return log.timed; });
+  const bool is_peak = logs.back().bound.kind == BoundKind::PEAK;
+  if (!timed && is_peak) {
     return;
   }
-  if (!log.timed) {
-    const int64_t held = log.stats.saved_bytes + log.stats.recomputed_bytes;
-    lines.push_back(absl::StrCat("  ", bytes_text(held - log.shared_bytes), " of what is held now count; ",
-                                 bytes_text(log.shared_bytes), " do not: ", kShared, "."));
+  if (!timed) {
+    int64_t now = 0, shared = 0;
+    for (const TraceLog& log : logs) {
+      now += log.stats.saved_bytes + log.stats.recomputed_bytes;
+      shared += log.shared_bytes;
+    }
+    sentences.push_back(absl::StrCat(bytes_text(now - shared), " of what is held now count; ", bytes_text(shared),
+                                     " do not: ", kNotCounted, "."));
     return;
   }
-  if (log.bound.kind == BoundKind::PEAK) {
-    lines.push_back(absl::StrCat("  At most ", bytes_text(effects.most_allocated),
-                                 " were allocated, as far as this region saw: what it holds, what the program holds "
-                                 "itself, gradients, and the memory of kernels."));
+  if (is_peak) {
+    const bool several = logs.size() > 1;
+    sentences.push_back(absl::StrCat("At most ", bytes_text(held.most_allocated), " were allocated, as far as ",
+                                     several ? "these regions" : "this region", " saw: what ",
+                                     several ? "they hold" : "it holds",
+                                     ", what the program holds itself, gradients, and the memory of kernels."));
     return;
   }
-  lines.push_back(absl::StrCat("  At most ", bytes_text(effects.most_counted), " counted, at ",
-                               time_text(effects.most_counted_at - log.begin), "."));
-  lines.push_back(absl::StrCat("  When most was held, ", bytes_text(effects.most_held), " at ",
-                               time_text(effects.most_held_at - log.begin), ", ", bytes_text(effects.shared_then),
-                               " of it did not count: ", kShared, "."));
+  sentences.push_back(absl::StrCat("At most ", bytes_text(held.most_counted), " counted, at ",
+                                   time_text(held.most_counted_at - held.begin), "."));
+  sentences.push_back(absl::StrCat("When most was held, ", bytes_text(held.most_held), " at ",
+                                   time_text(held.most_held_at - held.begin), ", ", bytes_text(held.shared_then),
+                                   " of it did not count: ", kNotCounted, "."));
 }
 
 std::string effect_text(const TraceLog& log, const Effect& effect) {
-  std::string text = absl::StrCat("  ", pad(bytes_text(effect.bytes), 10), "  ",
-                                  effect.op.empty() ? "from outside the region" : effect.op, " x", effect.values,
-                                  effect.where.empty() ? "" : absl::StrCat(" ", effect.where), ": ", kind_text(effect));
+  std::string text =
+      absl::StrCat("  ", pad(bytes_text(effect.bytes), 10), "  ", effect.op.empty() ? kOutside : effect.op, " x",
+                   effect.values, effect.where.empty() ? "" : absl::StrCat(" ", effect.where), ": ", kind_text(effect));
   if (effect.kind == Effect::Kind::PACKED) {
     absl::StrAppend(&text, " as ", bytes_text(effect.packed_bytes));
   }
@@ -79,20 +85,48 @@ std::string effect_text(const TraceLog& log, const Effect& effect) {
 
 }  // namespace
 
-std::vector<std::string> budget_lines(const TraceLog& log) {
-  const BudgetEffects effects = log.timed ? budget_effects(log) : BudgetEffects();
-  std::vector<std::string> lines;
-  if (log.bound.kind != BoundKind::NONE) {
-    lines.push_back(bound_text(log.bound));
-    add_counted(log, effects, lines);
+std::string bound_name(const TraceLog::Bound& bound) {
+  switch (bound.kind) {
+    case BoundKind::NONE:
+      break;
+    case BoundKind::STRICT:
+      return bytes_text(bound.bytes);
+    case BoundKind::SOFT:
+      return absl::StrCat(bytes_text(bound.bytes), ", soft");
+    case BoundKind::WITHOUT_NUMBER:
+      return "whatever fits";
+    case BoundKind::PEAK:
+      return absl::StrCat("a peak of ", bytes_text(bound.bytes));
   }
-  if (!effects.effects.empty()) {
+  return "";
+}
+
+std::vector<std::string> budget_sentences(c10::ArrayRef<TraceLog> logs, const HeldOverTime& held) {
+  if (!held.shares_bound) {
+    const bool is_bounded =
+        std::any_of(logs.begin(), logs.end(), [](const TraceLog& log) { return log.bound.kind != BoundKind::NONE; });
+    return is_bounded ? std::vector<std::string>{"The regions have different memory budgets, or some have none: their "
+                                                 "sum is not bounded. Ask of one region to see it against its budget."}
+                      : std::vector<std::string>{};
+  }
+  std::vector<std::string> sentences{bound_sentence(logs.back().bound)};
+  add_counted(logs, held, sentences);
+  return sentences;
+}
+
+std::vector<std::string> budget_lines(const TraceLog& log) {
+  std::vector<std::string> lines;
+  for (const std::string& sentence : budget_sentences(log, held_over_time(log))) {
+    lines.push_back(lines.empty() ? sentence : "  " + sentence);
+  }
+  const std::vector<Effect> effects = log.timed ? budget_effects(log) : std::vector<Effect>();
+  if (!effects.empty()) {
     lines.emplace_back("Dropped or packed for a budget, offloaded, or packed by a policy, and what that cost:");
-    for (size_t i = 0; i < std::min(effects.effects.size(), kEffectLines); ++i) {
-      lines.push_back(effect_text(log, effects.effects[i]));
+    for (size_t i = 0; i < std::min(effects.size(), kEffectLines); ++i) {
+      lines.push_back(effect_text(log, effects[i]));
     }
-    if (effects.effects.size() > kEffectLines) {
-      lines.push_back(absl::StrCat("  ... and ", effects.effects.size() - kEffectLines, " more kinds"));
+    if (effects.size() > kEffectLines) {
+      lines.push_back(absl::StrCat("  ... and ", effects.size() - kEffectLines, " more kinds"));
     }
   }
   return lines;

@@ -69,7 +69,7 @@ class HeldText {
 
   std::string why(const TraceLog::Value& value) const {
     if (value.op == TraceLog::kNone) {
-      return "from outside the region";
+      return kOutside;
     }
     const TraceLog::Op& op = log_.ops[value.op];
     if (value.anchored) {
@@ -79,15 +79,14 @@ class HeldText {
       return value.source == TraceLog::Source::TAG ? "by a tag" : "by its name";
     }
     if (!op.is_node) {
-      return "kept by reference, whatever policies say of it";
+      return absl::StrCat(kKeptByReference, ", whatever policies say of it");
     }
     if (value.saved && !PolicyDecision(op.decision).saves()) {
-      return "it cannot be computed again";
+      return kNotReplayable;
     }
     std::string text = to_string(op.decision);
     if (op.scope != TraceLog::kNone) {
-      const TraceLog::Scope& scope = log_.scopes[op.scope];
-      absl::StrAppend(&text, " by ", scope.policy.empty() ? "a policy" : scope.policy, " at depth ", scope.depth);
+      absl::StrAppend(&text, " by ", scope_name(log_.scopes[op.scope]));
     }
     if (!value.saved) {
       absl::StrAppend(&text, op.replays > 0 ? ", kept after its replay" : ", kept while the budget allows");

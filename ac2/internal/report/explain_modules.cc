@@ -18,12 +18,8 @@ namespace {
 
 constexpr size_t kModuleLines = 8;
 constexpr size_t kRuleLines = 12;
-std::string name_of(const std::string& group) {
-  return group.empty() ? "the model itself" : group;
-}
-
 std::string module_line(const ModuleGroup& group) {
-  return absl::StrCat("  ", pad(bytes_text(group.held_bytes), 10), "  ", name_of(group.pattern),
+  return absl::StrCat("  ", pad(bytes_text(group.held_bytes), 10), "  ", module_group_name(group),
                       group.modules > 1 ? absl::StrCat(" (", group.modules, " modules)") : "",
                       group.replays > 0 ? absl::StrCat(", ", count_text(group.replays, "op"), " replayed") : "");
 }

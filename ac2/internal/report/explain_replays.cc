@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "ac2/internal/report/explain_text.h"
 #include "ac2/internal/report/long_replays.h"
+#include "ac2/internal/report/op_groups.h"
 #include "ac2/internal/report/units.h"
 
 namespace ac2::internal {
@@ -30,16 +31,17 @@ struct Replayed {
 // The most time comes first, or the largest count where there is no timeline.
 std::vector<Replayed> replayed_by_name(const TraceLog& log) {
   std::map<std::string, Replayed> by_name;
-  for (const TraceLog::Op& op : log.ops) {
-    if (op.replays > 0) {
-      by_name[op.name].count += op.replays;
+  const std::vector<OpSum> sums = op_sums(log);
+  for (size_t i = 0; i < log.ops.size(); ++i) {
+    if (sums[i].replays > 0 || sums[i].replay_time > 0) {
+      Replayed& replayed = by_name[log.ops[i].name];
+      replayed.count += sums[i].replays;
+      replayed.time += sums[i].replay_time;
     }
   }
   for (const TraceLog::Replay& replay : log.replays) {
     if (replay.op != TraceLog::kNone) {
-      Replayed& replayed = by_name[log.ops[replay.op].name];
-      replayed.time += replay.span.length();
-      add_once(replayed.consumers, replay.consumer);
+      add_once(by_name[log.ops[replay.op].name].consumers, replay.consumer);
     }
   }
   std::vector<Replayed> replayed;
@@ -60,15 +62,13 @@ std::vector<std::string> replay_lines(const TraceLog& log) {
   if (replayed.empty()) {
     return {};
   }
-  int64_t time = 0;
   int64_t rest = 0;  // replays of the names that get no line
   for (size_t i = 0; i < replayed.size(); ++i) {
-    time += replayed[i].time;
     rest += i < kReplayLines ? 0 : replayed[i].count;
   }
   std::vector<std::string> lines;
   lines.push_back(absl::StrCat("Recomputed: ", count_text(log.stats.recomputed_ops, "op"),
-                               log.timed ? ", " + time_text(time) : std::string()));
+                               log.timed ? ", " + time_text(replay_time(log)) : std::string()));
   for (size_t i = 0; i < std::min(replayed.size(), kReplayLines); ++i) {
     const Replayed& entry = replayed[i];
     lines.push_back(absl::StrCat("  ", pad(log.timed ? time_text(entry.time) : count_text(entry.count, "time"), 10),

@@ -1,4 +1,4 @@
-// Text that the sections of explain() share: names of ops, and lists that are cut short.
+// Text that the sections of explain(), the summary and the page share: names, and lists that are cut short.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +11,22 @@
 #include "ac2/internal/observe/trace_log.h"
 
 namespace ac2::internal {
+
+// Where no policy decides of a value.
+inline constexpr char kOutside[] = "from outside the region";
+inline constexpr char kKeptByReference[] = "kept by reference";
+inline constexpr char kNotReplayable[] = "it cannot be computed again";
+// Of what a budget does not count.
+inline constexpr char kNotCounted[] = "parameters, inputs, and what else the program or another region has too";
+
+// "save_ops at depth 0". A scope that was opened without a policy has one of this name, which prefers to save.
+inline std::string scope_name(const TraceLog::Scope& scope) {
+  const bool has_policy = scope.policy != "no policy";
+  return absl::StrCat(!has_policy            ? "a scope without a policy"
+                      : scope.policy.empty() ? "a policy without a name"
+                                             : scope.policy,
+                      " at depth ", scope.depth);
+}
 
 // "a, b, c and 4 more"
 template <class T, class Name>

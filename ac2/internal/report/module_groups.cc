@@ -61,6 +61,10 @@ std::string module_group_of(const TraceLog::Op& op) {
                             : with_stars(block_around(path_of(where.substr(std::min(kAfter.size(), where.size())))));
 }
 
+std::string module_group_name(const ModuleGroup& group) {
+  return group.pattern.empty() ? "the model itself" : group.pattern;
+}
+
 std::vector<ModuleGroup> module_groups(const TraceLog& log, const Holdings& holdings) {
   struct Sums {
     absl::flat_hash_set<std::string> modules;

@@ -27,6 +27,9 @@ struct ModuleGroup {
 // The one that holds most comes first. Empty where no names are known.
 std::vector<ModuleGroup> module_groups(const TraceLog& log, const Holdings& holdings);
 
+// The pattern, or words for the model itself.
+std::string module_group_name(const ModuleGroup& group);
+
 // The pattern of the group of an op whose `where` is known.
 std::string module_group_of(const TraceLog::Op& op);
 

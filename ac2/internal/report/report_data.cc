@@ -1,7 +1,7 @@
 #include "ac2/internal/report/report_data.h"
 
-#include <algorithm>
-#include <limits>
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -9,10 +9,15 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "ac2/internal/report/budget_effects.h"
+#include "ac2/internal/report/explain_budget.h"
 #include "ac2/internal/report/explain_modules.h"
+#include "ac2/internal/report/explain_text.h"
+#include "ac2/internal/report/held_over_time.h"
 #include "ac2/internal/report/holdings.h"
 #include "ac2/internal/report/long_replays.h"
 #include "ac2/internal/report/module_groups.h"
+#include "ac2/internal/report/op_groups.h"
+#include "ac2/internal/report/report_tiles.h"
 #include "ac2/policy.h"
 
 namespace ac2::internal {
@@ -33,8 +38,10 @@ Json to_json(Table table) {
 
 class RegionJson {
  public:
-  RegionJson(const TraceLog& log, int64_t zero, const std::map<const void*, int64_t>& number_of)
-      : log_(log), zero_(zero), number_of_(number_of) {}
+  // `counted` is by event, `group_of` by op.
+  RegionJson(const TraceLog& log, int64_t zero, const std::map<const void*, int64_t>& number_of,
+             const std::vector<int64_t>& counted, const std::vector<size_t>& group_of)
+      : log_(log), zero_(zero), number_of_(number_of), counted_(counted), group_of_(group_of) {}
 
   Json json() const {
     return {{"timed", log_.timed},
@@ -43,7 +50,6 @@ class RegionJson {
             {"stats", stats()},
             {"bound", bound()},
             {"limits", limits()},
-            {"effects", effects()},
             {"scopes", scopes()},
             {"ops", ops()},
             {"values", values()},
@@ -95,16 +101,6 @@ class RegionJson {
     return to_json(std::move(table));
   }
 
-  Json effects() const {
-    Table table{
-        .columns = {"kind", "op", "where", "values", "bytes", "packed_bytes", "first", "last", "times", "time"}};
-    for (const Effect& effect : budget_effects(log_).effects) {
-      table.rows.push_back({kind_text(effect), effect.op, effect.where, effect.values, effect.bytes,
-                            effect.packed_bytes, time(effect.first), time(effect.last), effect.times, effect.time});
-    }
-    return to_json(std::move(table));
-  }
-
   Json scopes() const {
     Table table{.columns = {"depth", "policy"}};
     for (const TraceLog::Scope& scope : log_.scopes) {
@@ -115,10 +111,14 @@ class RegionJson {
 
   Json ops() const {
     Table table{.columns = {"index", "name", "where", "node", "replayable", "threw", "decision", "scope", "begin",
-                            "end", "replays", "inputs", "outputs"}};
-    for (const TraceLog::Op& op : log_.ops) {
+                            "end", "replays", "inputs", "outputs", "group", "bytes", "saved", "replay_time",
+                            "evictions"}};
+    const std::vector<OpSum> sums = op_sums(log_);
+    for (size_t i = 0; i < log_.ops.size(); ++i) {
+      const TraceLog::Op& op = log_.ops[i];
       table.rows.push_back({op.index, op.name, op.where, op.is_node, op.replayable, op.threw, to_string(op.decision),
-                            op.scope, time(op.forward.begin), time(op.forward.end), op.replays, op.inputs, op.outputs});
+                            op.scope, time(op.forward.begin), time(op.forward.end), op.replays, op.inputs, op.outputs,
+                            group_of_[i], sums[i].bytes, sums[i].saved, sums[i].replay_time, sums[i].evictions});
     }
     return to_json(std::move(table));
   }
@@ -146,14 +146,17 @@ class RegionJson {
     const bool is_peak = log_.bound.kind == TraceLog::Bound::Kind::PEAK;
     if (is_bounded()) {
       table.columns.emplace_back("shared");
+      table.columns.emplace_back("counted");
     }
     if (is_peak) {
       table.columns.emplace_back("allocated");
     }
-    for (const TraceLog::Event& event : log_.events) {
+    for (size_t i = 0; i < log_.events.size(); ++i) {
+      const TraceLog::Event& event = log_.events[i];
       Json row = {time(event.time), event.value, to_string(event.change), event.bytes};
       if (is_bounded()) {
         row.push_back(event.shared_bytes);
+        row.push_back(counted_[i]);
       }
       if (is_peak) {
         row.push_back(event.allocated);
@@ -182,7 +185,7 @@ class RegionJson {
   Json modules() const {
     Table table{.columns = {"pattern", "modules", "ops", "held_bytes", "replays"}};
     for (const ModuleGroup& group : module_groups(log_, Holdings(log_))) {
-      table.rows.push_back({group.pattern, group.modules, group.ops, group.held_bytes, group.replays});
+      table.rows.push_back({module_group_name(group), group.modules, group.ops, group.held_bytes, group.replays});
     }
     return to_json(std::move(table));
   }
@@ -192,25 +195,100 @@ class RegionJson {
   const TraceLog& log_;
   const int64_t zero_;
   const std::map<const void*, int64_t>& number_of_;  // by budget
+  const std::vector<int64_t>& counted_;
+  const std::vector<size_t>& group_of_;
+};
+
+// What the page shows of all regions together.
+class StepJson {
+ public:
+  explicit StepJson(const std::vector<TraceLog>& logs)
+      : logs_(logs), held_(held_over_time(logs)), groups_(op_groups(logs)) {
+    for (const TraceLog& log : logs) {
+      number_of_.emplace(log.bound.budget, static_cast<int64_t>(number_of_.size()));
+    }
+  }
+
+  Json json() const {
+    Json tiles = Json::array();
+    for (const ReportTile& tile : report_tiles(logs_, held_)) {
+      tiles.push_back({{"label", tile.label}, {"value", tile.value}, {"detail", tile.detail}});
+    }
+    return {{"title", logs_.size() > 1 ? "What the regions did" : "What the region did"},
+            {"subtitle", report_subtitle(logs_, held_)},
+            {"outside", kOutside},
+            {"tiles", std::move(tiles)},
+            {"budget", absl::StrJoin(budget_sentences(logs_, held_), " ")},
+            {"bound", held_.shares_bound ? Json(to_string(logs_.back().bound.kind)) : Json()},
+            {"most", held_.most},
+            {"most_allocated", held_.most_allocated},
+            {"end", held_.end - held_.begin},
+            {"kinds", kinds()},
+            {"parts", parts()},
+            {"op_groups", op_groups_table()},
+            {"effects", effects()},
+            {"regions", regions()}};
+  }
+
+ private:
+  Json time(int64_t ns) const { return ns == TraceLog::kNone ? Json() : Json(ns - held_.begin); }
+
+  Json kinds() const {
+    Table table{.columns = {"op", "most"}};
+    for (const HeldOverTime::Group& group : held_.groups) {
+      table.rows.push_back({group.op, group.most});
+    }
+    return to_json(std::move(table));
+  }
+
+  Json parts() const {
+    Table table{.columns = {"policy", "begin", "end", "most", "most_at", "backward"}};
+    for (const HeldOverTime::Part& part : held_.parts) {
+      table.rows.push_back(
+          {part.policy, time(part.begin), time(part.end), part.most, time(part.most_at), time(part.backward)});
+    }
+    return to_json(std::move(table));
+  }
+
+  Json op_groups_table() const {
+    Table table{
+        .columns = {"name", "decision", "by", "calls", "saved", "forward", "replays", "replay_time", "evictions"}};
+    for (const OpGroup& group : groups_.groups) {
+      table.rows.push_back({group.name, group.decision, group.by, group.calls, group.sum.saved, group.forward_time,
+                            group.sum.replays, group.sum.replay_time, group.sum.evictions});
+    }
+    return to_json(std::move(table));
+  }
+
+  Json effects() const {
+    Table table{
+        .columns = {"kind", "op", "where", "values", "bytes", "packed_bytes", "first", "last", "times", "time"}};
+    for (const Effect& effect : budget_effects(logs_)) {
+      table.rows.push_back({kind_text(effect), effect.op, effect.where, effect.values, effect.bytes,
+                            effect.packed_bytes, time(effect.first), time(effect.last), effect.times, effect.time});
+    }
+    return to_json(std::move(table));
+  }
+
+  Json regions() const {
+    Json regions = Json::array();
+    for (size_t i = 0; i < logs_.size(); ++i) {
+      regions.push_back(RegionJson(logs_[i], held_.begin, number_of_, held_.counted[i], groups_.group_of[i]).json());
+    }
+    return regions;
+  }
+
+  const std::vector<TraceLog>& logs_;
+  const HeldOverTime held_;
+  const OpGroups groups_;
+  std::map<const void*, int64_t> number_of_;  // by budget
 };
 
 }  // namespace
 
 std::string report_data(const std::vector<TraceLog>& logs) {
-  int64_t zero = std::numeric_limits<int64_t>::max();
-  for (const TraceLog& log : logs) {
-    zero = log.timed ? std::min(zero, log.begin) : zero;
-  }
-  std::map<const void*, int64_t> number_of;
-  for (const TraceLog& log : logs) {
-    number_of.emplace(log.bound.budget, static_cast<int64_t>(number_of.size()));
-  }
-  Json regions = Json::array();
-  for (const TraceLog& log : logs) {
-    regions.push_back(RegionJson(log, zero, number_of).json());
-  }
   // The user's own ops may have any name, even one that is no UTF-8, or "</script>".
-  return absl::StrReplaceAll(Json{{"regions", std::move(regions)}}.dump(-1, ' ', false, Json::error_handler_t::replace),
+  return absl::StrReplaceAll(StepJson(logs).json().dump(-1, ' ', false, Json::error_handler_t::replace),
                              {{"<", "\\u003c"}});
 }
 

@@ -25,8 +25,10 @@ std::string time_text(int64_t ns) {
   char text[32];
   if (ns < 1'000'000) {
     std::snprintf(text, sizeof text, "%.1f us", static_cast<double>(ns) * 1e-3);
-  } else {
+  } else if (ns < 10'000'000'000) {
     std::snprintf(text, sizeof text, "%.2f ms", static_cast<double>(ns) * 1e-6);
+  } else {
+    std::snprintf(text, sizeof text, "%.2f s", static_cast<double>(ns) * 1e-9);
   }
   return text;
 }

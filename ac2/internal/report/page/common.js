@@ -9,14 +9,13 @@ function unpack(table) {
 }
 const regions = data.regions.map((region, number) => {
   const r = {...region, number};
-  for (const name of ["scopes", "ops", "values", "replays", "events", "backwards", "long_replays", "limits", "effects", "modules"]) r[name] = unpack(region[name]);
-  for (const op of r.ops) { op.region = r; op.replayNs = 0; op.evictions = 0; }
-  for (const event of r.events) if (event.change === "evict" && r.values[event.value].op >= 0) ++r.ops[r.values[event.value].op].evictions;
-  for (const replay of r.replays) if (replay.op >= 0) r.ops[replay.op].replayNs += replay.end - replay.begin;
+  for (const name of ["scopes", "ops", "values", "replays", "events", "backwards", "long_replays", "limits", "modules"]) r[name] = unpack(region[name]);
+  for (const op of r.ops) op.region = r;
   return r;
 });
 const timed = regions.some(r => r.timed);
-const OUTSIDE = "from outside the region", KEPT = "kept by reference";
+const opGroups = unpack(data.op_groups);
+const OUTSIDE = data.outside;
 
 const byId = id => document.getElementById(id);
 function element(name, attributes = {}, ...children) {
@@ -26,6 +25,7 @@ function element(name, attributes = {}, ...children) {
   return e;
 }
 const count = (n, thing) => n.toLocaleString("en") + " " + thing + (n === 1 ? "" : "s");
+// As bytes_text() and time_text() of C++ write them.
 function bytes(n) {
   for (const unit of ["B", "KiB", "MiB", "GiB"]) {
     if (Math.abs(n) < 1024 || unit === "GiB") return (unit === "B" ? n : n.toFixed(2)) + " " + unit;
@@ -33,27 +33,19 @@ function bytes(n) {
   }
 }
 function time(ns) {
-  if (ns < 1e6) return (ns / 1e3).toFixed(1) + " µs";
-  return ns < 1e9 ? (ns / 1e6).toFixed(2) + " ms" : (ns / 1e9).toFixed(2) + " s";
+  if (ns < 1e6) return (ns / 1e3).toFixed(1) + " us";
+  return ns < 1e10 ? (ns / 1e6).toFixed(2) + " ms" : (ns / 1e9).toFixed(2) + " s";
 }
-const shortName = name => name.replace(/^aten::/, "");
+// The empty name is that of what has no op.
+const shortName = name => name.replace(/^aten::/, "") || OUTSIDE;
 function producer(region, value) { return value < 0 ? null : region.ops[region.values[value].op] ?? null; }
 function valueName(region, value) {
   const op = producer(region, value);
   const {shape, name} = region.values[value];
   return (name ? "\"" + name + "\" " : "") + (op ? shortName(op.name) + " (" + (regions.length > 1 ? "region " + (region.number + 1) + ", " : "") + "op " + op.index + ")" : OUTSIDE) + (shape ? " " + shape : "") + (op && op.where ? " " + op.where : "");
 }
-function decidedBy(op) {
-  if (!op.node) return "";
-  const values = op.outputs.map(v => op.region.values[v]);
-  const other = values.find(value => value.source !== "op");
-  if (other) return other.source === "tag" ? "a tag" : "the name of a tensor";
-  if (op.decision.endsWith("RECOMPUTE") && values.some(value => value.saved && value.last_held_bytes)) return "none: it cannot be computed again";
-  const scope = op.region.scopes[op.scope];
-  return scope ? (scope.policy || "a policy without a name") + " · depth " + scope.depth : "";
-}
-const savedBytes = op => op.outputs.reduce((sum, v) => sum + op.region.values[v].last_held_bytes, 0);
-const decision = op => op.node ? op.decision : op.outputs.length ? KEPT : "";
+// The decision for an op, and whose it is.
+const decisionOf = op => ({decision: opGroups[op.group].decision, by: opGroups[op.group].by});
 const color = i => "var(--c" + i + ")";
 const cssColor = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 

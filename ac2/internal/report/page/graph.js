@@ -77,7 +77,8 @@ function orderLayers(layers) {
 function describe(op, box) {
   const rows = [element("div", {}, element("strong", {class: "tip-name"}, op.name), " op " + op.index)];
   const row = text => rows.push(element("div", {}, text));
-  row(decision(op) + (decidedBy(op) ? " by " + decidedBy(op) : ""));
+  const {decision, by} = decisionOf(op);
+  row(decision + (by ? " by " + by : ""));
   for (const v of op.outputs) {
     const value = op.region.values[v];
     row("result " + value.shape + ", " + bytes(value.bytes) + (value.last_held_bytes ? ", held" : "") + (value.hooks ? ", saved by autograd " + value.hooks + "×" : ""));
@@ -144,15 +145,14 @@ function lineOf(edge) {
 }
 
 function nodeOf(box) {
-  const op = box.op, held = savedBytes(op);
+  const op = box.op, held = op.saved;
   const kind = held && op.replays ? "both" : held ? "saved" : op.replays ? "again" : "plain";
-  const size = op.outputs.reduce((sum, v) => sum + op.region.values[v].bytes, 0);
   const name = shortName(op.name);
   return svg("g", {class: "node", transform: `translate(${box.x - NODE.width / 2} ${layerTop(box)})`},
       svg("rect", {class: kind, width: NODE.width, height: NODE.height, rx: 6}),
       svg("rect", {x: 0, y: 6, width: 4, height: NODE.height - 12, style: "stroke:none;fill:" + color(memory.opColor(op))}),
       svg("text", {x: 12, y: 17}, name.length > 27 ? name.slice(0, 26) + "…" : name),
-      svg("text", {x: 12, y: 32, class: "small"}, op.index + " · " + bytes(size) + (op.replays ? " · replayed" + (op.replays > 1 ? " " + op.replays + "×" : "") : "")));
+      svg("text", {x: 12, y: 32, class: "small"}, op.index + " · " + bytes(op.bytes) + (op.replays ? " · replayed" + (op.replays > 1 ? " " + op.replays + "×" : "") : "")));
 }
 
 for (const region of regions) {

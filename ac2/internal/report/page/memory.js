@@ -10,29 +10,9 @@ const memory = (() => {
   events.sort((a, b) => a.time - b.time);
   const isReplay = event => event.change === "replayed" || event.change === "drop";
 
-  // The groups with the most bytes at any one time get a colour of their own.
-  let total = 0, saved = 0, peak = 0, peakTime = 0, savedPeak = 0;
-  const now = new Map(), most = new Map();
-  for (const event of events) {
-    const change = sign[event.change] * event.bytes;
-    const name = groupOf(event.region, event.value);
-    now.set(name, (now.get(name) ?? 0) + change);
-    most.set(name, Math.max(most.get(name) ?? 0, now.get(name)));
-    total += change;
-    if (!isReplay(event)) saved += change;
-    savedPeak = Math.max(savedPeak, saved);
-    if (total > peak) { peak = total; peakTime = event.time; }
-  }
-  if (!timed) {
-    // Without a timeline, groups are ranked by what is held now.
-    for (const region of regions) {
-      region.values.forEach((value, i) => {
-        const name = groupOf(region, i);
-        if (value.held_bytes > 0) most.set(name, (most.get(name) ?? 0) + value.held_bytes);
-      });
-    }
-  }
-  const names = [...most.keys()].sort((a, b) => most.get(b) - most.get(a)).slice(0, 7);
+  // The kinds with the most bytes at any one time get a colour of their own.
+  const kinds = unpack(data.kinds).map(kind => ({name: shortName(kind.op), most: kind.most}));
+  const names = kinds.slice(0, 7).map(kind => kind.name);
   const place = new Map(names.map((name, i) => [name, i]));
   const OTHER = 7;
   const groupIndex = (region, value) => place.get(groupOf(region, value)) ?? OTHER;
@@ -41,54 +21,14 @@ const memory = (() => {
   const spans = regions.flatMap(r => r.timed ? r.ops.filter(op => op.end !== null) : []);
   const replays = regions.flatMap(r => r.replays.filter(p => p.op >= 0 && p.end !== null).map(p => ({...p, region: r})));
   const backwards = regions.flatMap(r => r.backwards);
-  let end = events.length ? events[events.length - 1].time : 0;
-  for (const span of [...spans, ...replays, ...backwards]) end = Math.max(end, span.end ?? 0);
-
-  // Regions one after the other whose outermost scopes have the same policy, and when most was held in each such part.
-  const parts = [];
-  for (const region of regions.filter(r => r.timed).sort((a, b) => a.begin - b.begin)) {
-    const policy = region.scopes[0]?.policy ?? "";
-    if (!parts.length || parts[parts.length - 1].policy !== policy) {
-      if (parts.length) parts[parts.length - 1].end = region.begin;
-      parts.push({policy, begin: region.begin, end, backwards: [], peak: 0, peakTime: region.begin});
-    }
-    parts[parts.length - 1].backwards.push(...region.backwards);
-  }
-  let held = 0, current = 0;
-  for (const event of events) {
-    while (current + 1 < parts.length && event.time >= parts[current + 1].begin) ++current;
-    held += sign[event.change] * event.bytes;
-    const part = parts[current];
-    if (held > part.peak) { part.peak = held; part.peakTime = event.time; }
-  }
-  return {events, sign, isReplay, peak, peakTime, savedPeak, names, most, groupIndex, opColor, spans, replays, backwards, parts, end, OTHER,
-          ...countedAfter(events, sign), shownOfBound: shownOfBound(peak)};
+  return {events, sign, isReplay, kinds, names, groupIndex, opColor, spans, replays, backwards, OTHER,
+          parts: unpack(data.parts), end: data.end, shownOfBound: shownOfBound()};
 })();
 
-const forwardNs = memory.spans.reduce((sum, op) => sum + op.end - op.begin, 0);
-const replayNs = memory.replays.reduce((sum, p) => sum + p.end - p.begin, 0);
-{
-  const sum = name => regions.reduce((total, r) => total + r.stats[name], 0);
-  byId("title").textContent = regions.length > 1 ? "What the regions did" : "What the region did";
-  byId("subtitle").textContent = count(regions.length, "region") + ", " + count(sum("recorded_ops"), "op") + (timed
-      ? ", " + time(memory.end) + " from the first op to the last release"
-      : ". No timeline was kept: this is what the trace holds now.");
-  if (timed) {
-    tile("Most held at once", bytes(memory.peak), "at " + time(memory.peakTime) + ", with replayed results" +
-        (sharedBound ? ", and what does not count" : ""));
-    tile("Most saved at once", bytes(memory.savedPeak), bytes(sum("saved_bytes")) + " held now");
-  } else {
-    tile("Held now", bytes(sum("saved_bytes")), "inputs that ops need included");
-  }
-  tile("Ops replayed", sum("recomputed_ops").toLocaleString("en"), "of " + count(sum("recorded_ops"), "op") + " recorded");
-  if (timed) {
-    tile("Time of replays", time(replayNs), forwardNs ? (100 * replayNs / forwardNs).toFixed(0) + " % of forward's " + time(forwardNs) : "");
-  }
-  if (sum("evicted_values")) tile("Evicted", count(sum("evicted_values"), "value"), "dropped for a memory budget");
-  if (sum("packed_values")) tile("Packed", count(sum("packed_values"), "value"), "into a form, for a memory budget");
-  tile("Copied", bytes(sum("copied_bytes")), "before being overwritten");
-  tellBudget();
-}
+byId("title").textContent = data.title;
+byId("subtitle").textContent = data.subtitle;
+for (const each of data.tiles) tile(each.label, each.value, each.detail);
+tellBudget();
 
 // With more than one policy their names stand above the plot.
 const MARGIN = {left: 74, right: 12, top: memory.parts.length > 1 ? 28 : 10};
@@ -141,7 +81,7 @@ function layOutMemory() {
   const plotWidth = width - MARGIN.left - MARGIN.right;
   const bottom = height - 24 - LANES.length * LANE_HEIGHT - 8;
   const plotHeight = bottom - MARGIN.top;
-  const scale = Math.max(memory.peak, memory.shownOfBound, 1) * 1.06;
+  const scale = Math.max(data.most, memory.shownOfBound, 1) * 1.06;
   return {g, width, height, plotWidth, plotHeight, bottom, scale,
           columns: Math.max(1, Math.floor(plotWidth)),
           ink: cssColor("--ink"), soft: cssColor("--soft"), line: cssColor("--line"),
@@ -197,12 +137,12 @@ function drawPeaks({g, bottom, ink, x, y}) {
   g.fillStyle = ink;
   g.textBaseline = "top";
   for (const part of memory.parts) {
-    const px = x(part.peakTime), text = "most: " + bytes(part.peak), room = g.measureText(text).width + 6;
+    const px = x(part.most_at), text = "most: " + bytes(part.most), room = g.measureText(text).width + 6;
     const left = px - x(part.begin) > room;
-    if (part.peak === 0 || !left && memory.parts.length > 1 && x(part.end) - px < room) continue;
-    g.fillRect(px - 0.5, y(part.peak), 1, bottom - y(part.peak));
+    if (part.most === 0 || !left && memory.parts.length > 1 && x(part.end) - px < room) continue;
+    g.fillRect(px - 0.5, y(part.most), 1, bottom - y(part.most));
     g.textAlign = left ? "right" : "left";
-    g.fillText(text, px + (left ? -6 : 6), y(part.peak) + 1);
+    g.fillText(text, px + (left ? -6 : 6), y(part.most) + 1);
   }
 }
 
@@ -252,7 +192,7 @@ function drawTimes({g, height, plotWidth, soft, x}) {
   g.textAlign = "left";
   g.textBaseline = "top";
   for (const part of memory.parts) {
-    if (part.backwards.length) g.fillText("backward", x(Math.min(...part.backwards.map(b => b.begin))) + 5, MARGIN.top + 3);
+    if (part.backward !== null) g.fillText("backward", x(part.backward) + 5, MARGIN.top + 3);
   }
 }
 
@@ -276,10 +216,10 @@ function drawMemory(cursor = null) {
 if (timed && memory.end > 0) {
   byId("memory-note").textContent = "Bytes by the op that computed them; the legend has the most of each op at any one time. Paler areas are replayed, the others saved. Shaded: a backward is running. " +
       "Each pixel shows the moment in it when most was held. Point at a moment to see what was held then.";
-  memory.names.forEach((name, i) => byId("legend").append(
-      element("span", {style: "--key:" + color(i)}, name + " ", element("b", {}, bytes(memory.most.get(name))))));
-  if (memory.most.size > memory.names.length) {
-    byId("legend").append(element("span", {style: "--key:" + color(memory.OTHER)}, count(memory.most.size - memory.names.length, "other kind")));
+  memory.kinds.slice(0, memory.names.length).forEach((kind, i) => byId("legend").append(
+      element("span", {style: "--key:" + color(i)}, kind.name + " ", element("b", {}, bytes(kind.most)))));
+  if (memory.kinds.length > memory.names.length) {
+    byId("legend").append(element("span", {style: "--key:" + color(memory.OTHER)}, count(memory.kinds.length - memory.names.length, "other kind")));
   }
   drawMemory();
   addEventListener("resize", () => drawMemory());

@@ -2,7 +2,7 @@
 "use strict";
 
 const moduleRows = regions.flatMap(r => r.modules.map(group => [
-  (regions.length > 1 ? "region " + (r.number + 1) + ": " : "") + (group.pattern || "the model itself"),
+  (regions.length > 1 ? "region " + (r.number + 1) + ": " : "") + group.pattern,
   group.modules.toLocaleString("en"), group.ops.toLocaleString("en"), bytes(group.held_bytes), group.replays.toLocaleString("en"),
 ]));
 byId("modules").hidden = moduleRows.length === 0;

@@ -8,47 +8,23 @@ const COLUMNS = [
   {name: "Saved", key: "saved", number: true, text: bytes, share: true, title: "Bytes of results that were held for backward"},
   ...(timed ? [{name: "Forward", key: "forward", number: true, text: time, share: true, time: true}] : []),
   {name: "Replays", key: "replays", number: true},
-  ...(timed ? [{name: "Replay time", key: "replayNs", number: true, text: time, share: true, time: true}] : []),
+  ...(timed ? [{name: "Replay time", key: "replay_time", number: true, text: time, share: true, time: true}] : []),
   ...(regions.some(r => r.stats.evicted_values) ? [{name: "Evicted", key: "evictions", number: true, title: "How often a memory budget dropped a result"}] : []),
   {name: "Decision", key: "decision", title: "Kept by reference: from outside, or written by an op that is not recomputed whatever policies say. Empty: a view"},
   ...(timed ? [{name: "Decided by", key: "by", title: "The policy, and how deep in the nesting its scope is; 0 is the outermost"}] : []),
 ];
 let sortKey = "saved", descending = true;
 
-function rowOf(op) {
-  return {name: shortName(op.name), color: memory.opColor(op), calls: 1, saved: savedBytes(op),
-          forward: op.end === null ? 0 : op.end - op.begin, replays: op.replays, replayNs: op.replayNs, evictions: op.evictions,
-          decision: decision(op), by: decidedBy(op)};
-}
-function outsideRows() {
-  const row = {name: OUTSIDE, color: memory.names.includes(OUTSIDE) ? memory.names.indexOf(OUTSIDE) : memory.OTHER, calls: 0,
-               saved: 0, forward: 0, replays: 0, replayNs: 0, evictions: 0, decision: KEPT, by: ""};
-  for (const region of regions) {
-    for (const value of region.values) if (value.op < 0) row.saved += value.last_held_bytes;
-  }
-  return row.saved ? [row] : [];
-}
-const eachRow = regions.flatMap(r => r.ops.map(op => {
-  const row = rowOf(op);
-  row.name += "  #" + (regions.length > 1 ? r.number + 1 + "." : "") + op.index;
-  return row;
-}));
-const groupedRows = (() => {
-  const groups = new Map();
-  for (const region of regions) {
-    for (const op of region.ops) {
-      const row = rowOf(op), key = [row.name, row.decision, row.by].join("|"), group = groups.get(key);
-      if (!group) { groups.set(key, row); continue; }
-      for (const sum of ["calls", "saved", "forward", "replays", "replayNs", "evictions"]) group[sum] += row[sum];
-    }
-  }
-  return [...groups.values()];
-})();
+// C++ has the sums of each group; a row of one op has those of the op.
+const groupedRows = opGroups.map(group => ({...group, name: shortName(group.name), color: memory.opColor(group)}));
+const eachRow = regions.flatMap(r => r.ops.map(op => ({
+  ...op, ...decisionOf(op), name: shortName(op.name) + "  #" + (regions.length > 1 ? r.number + 1 + "." : "") + op.index,
+  color: memory.opColor(op), calls: 1, forward: op.end === null ? 0 : op.end - op.begin,
+}))).concat(groupedRows.filter(row => row.name === OUTSIDE));
 
 function shownRows() {
   const wanted = byId("filter").value.trim().toLowerCase();
-  const all = [...(byId("each").checked ? eachRow : groupedRows), ...outsideRows()];
-  const rows = all.filter(row => !wanted || [row.name, row.decision, row.by].join(" ").toLowerCase().includes(wanted));
+  const rows = (byId("each").checked ? eachRow : groupedRows).filter(row => !wanted || [row.name, row.decision, row.by].join(" ").toLowerCase().includes(wanted));
   return rows.sort((a, b) => (typeof a[sortKey] === "number" ? a[sortKey] - b[sortKey] : a[sortKey].localeCompare(b[sortKey])) * (descending ? -1 : 1));
 }
 
