@@ -124,4 +124,6 @@ def _gather(parameters: List[torch.Tensor]) -> None:
 
 
 def _name_of(parameter: torch.Tensor) -> str:
+    if hasattr(parameter, "ds_shape"):  # DeepSpeed's, whose own shape tells nothing while it is partitioned
+        return f"of shape {tuple(parameter.ds_shape)} (ac2.integrations.deepspeed has DeepSpeed gather it for replays)"
     return f"of shape {tuple(parameter.shape)}"

@@ -33,7 +33,12 @@ def provide(library: str) -> bool:
 
 
 def _deepspeed() -> Dict[str, Dict[str, Any]]:
-    """DeepSpeed 0.19: runtime/activation_checkpointing/checkpointing.py, runtime/pipe/module.py."""
+    """DeepSpeed 0.19: runtime/activation_checkpointing/checkpointing.py, runtime/pipe/module.py. Of
+    runtime/zero/parameter_offload.py a class that nothing makes."""
+
+    class DeepSpeedZeRoOffload:
+        def __init__(self, module: Any) -> None:
+            raise RuntimeError("it needs DeepSpeed")
 
     def checkpoint(function: Any, *args: Any, **kwargs: Any) -> Any:
         return torch_checkpoint.checkpoint(function, *args, use_reentrant=True, **kwargs)
@@ -85,6 +90,8 @@ def _deepspeed() -> Dict[str, Dict[str, Any]]:
         "deepspeed.runtime.activation_checkpointing.checkpointing": checkpointing,
         "deepspeed.runtime.pipe": {},
         "deepspeed.runtime.pipe.module": {"PipelineModule": PipelineModule},
+        "deepspeed.runtime.zero": {},
+        "deepspeed.runtime.zero.parameter_offload": {"DeepSpeedZeRoOffload": DeepSpeedZeRoOffload},
     }
 
 
