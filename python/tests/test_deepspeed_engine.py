@@ -94,12 +94,12 @@ def engine(way, stage, precision="fp32", lora=False, leaves=False, managed=True,
     os.environ.update(RANK=str(dist.get_rank()), LOCAL_RANK=str(dist.get_rank()), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
     os.environ.setdefault("DS_ACCELERATOR", "cpu")
     import deepspeed
-    import deepspeed.comm.torch
 
     import ac2.integrations.deepspeed as integration
 
     deepspeed.utils.logger.setLevel("ERROR")
-    deepspeed.comm.torch.build_shm_op = lambda: None  # the kernel for one machine, which takes half a minute to compile
+    # The kernel for processes of one machine, which takes half a minute to compile.
+    importlib.import_module("deepspeed.comm.torch").build_shm_op = lambda: None
     deepspeed.init_distributed("gloo", verbose=False)
     call, _, options = WAYS[way]
     if options is not None and managed:
