@@ -62,7 +62,7 @@ def managed_elsewhere(
 ) -> None:
     """Tells regions that something else gives these parameters their data and takes it away, by ``parameter.data = ...``.
 
-        ac2.managed_elsewhere(model.parameters())     # a model that a library in the manner of DeepSpeed's ZeRO-3 partitions
+        ac2.managed_elsewhere(model.parameters())     # a model that a library partitions, unit by unit
 
         def gather(parameters):                       # weights that lie in the host's memory, one unit at a time on the device
             for parameter in parameters:
@@ -73,7 +73,7 @@ def managed_elsewhere(
 
     Without a word, a region holds the data that forward has read, all of it, until backward. What it is told of it does not
     hold, and reads where the parameter has its data in backward: this must be the same, of the same size and layout. FSDP2's
-    parameters need no word. Of a parameter that shares its memory with another one the data is held as ever.
+    parameters need no word, and for DeepSpeed's ZeRO-3 there is ac2.integrations.deepspeed. Of a parameter that shares its memory with another one the data is held as ever.
 
     A replay may need a parameter whose unit does not run its backward just now. Without ``gather`` this is an error that names
     the parameter; so open a region for each unit. With it the replay calls ``gather`` first.

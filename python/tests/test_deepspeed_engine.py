@@ -91,7 +91,8 @@ FEW = ["ac2.checkpoint", "soft budget"]
 @contextlib.contextmanager
 def engine(way, stage, precision="fp32", lora=False, leaves=False, managed=True, bias=True, **zero):
     """DeepSpeed's engine with the model."""
-    os.environ.update(RANK=str(dist.get_rank()), LOCAL_RANK=str(dist.get_rank()), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
+    rank = str(dist.get_rank())
+    os.environ.update(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
     os.environ.setdefault("DS_ACCELERATOR", "cpu")
     import deepspeed
 
@@ -214,27 +215,37 @@ def test_a_replay_that_needs_what_zero_3_has_not_gathered_names_the_integration(
     ranks.run(error_without_gathering)
 
 
-def train_where_bytes_arrive_late(ways):
-    """Each gathering is done where it is waited for, as if the network were slow."""
+@contextlib.contextmanager
+def gathering_by(make):
+    """Makes DeepSpeed gather parameters by ``make(own)``, where ``own`` is its own function for that."""
     from deepspeed.runtime.zero import partition_parameters
 
     own = partition_parameters._dist_allgather_fn
+    partition_parameters._dist_allgather_fn = make(own)
+    try:
+        yield
+    finally:
+        partition_parameters._dist_allgather_fn = own
+
+
+def train_where_bytes_arrive_late(ways):
+    """Each gathering is done where it is waited for, as if the network were slow."""
     waited_for = []
 
     class Late:
-        def __init__(self, part, whole, group):
+        def __init__(self, gather, whole):
+            self.gather = gather
             whole.fill_(float("nan"))
-            self.gather = lambda: own(part, whole, group)
 
         def wait(self):
             waited_for.append(self)
             self.gather().wait()
 
-    partition_parameters._dist_allgather_fn = Late
-    try:
+    def late(own):
+        return lambda part, whole, group: Late(lambda: own(part, whole, group), whole)
+
+    with gathering_by(late):
         compare(ways, 3, bias=False, **{**NEVER_LEFT, "stage3_prefetch_bucket_size": 1})  # one parameter ahead
-    finally:
-        partition_parameters._dist_allgather_fn = own
     return len(waited_for)
 
 
@@ -242,10 +253,25 @@ def test_a_replay_waits_for_what_zero_3_prefetches(ranks):
     assert all(count > 0 for count in ranks.run(train_where_bytes_arrive_late, ["ac2.checkpoint", "whole model"]))
 
 
+def from_memory_of_their_own(own):
+    """Gloo's thread lets go of what it has gathered, now before and now after the profiler looks. Here it has these buffers."""
+    buffers = {}
+
+    def gather(part, whole, group):
+        sent, got = buffers.setdefault((whole.shape, whole.dtype), (torch.empty_like(part), torch.empty_like(whole)))
+        sent.copy_(part)
+        work = own(sent, got, group)
+        work.wait()
+        whole.copy_(got)
+        return work
+
+    return gather
+
+
 def bytes_of_forwards(ways, zero):
     left = {}
     for way in ways:
-        with engine(way, **zero) as made:
+        with gathering_by(from_memory_of_their_own), engine(way, **zero) as made:
             for step in range(STEPS):
                 with WAYS[way][1]():
                     left[way], loss = bytes_left_by(lambda step=step: made(words(step)))
@@ -261,4 +287,5 @@ def test_a_forward_leaves_what_plain_training_leaves_and_less_what_is_not_saved(
     for left in ranks.run(bytes_of_forwards, ways, zero):
         assert left["everything saved"] <= 1.01 * left["plain"], left
         assert left["ac2.checkpoint"] <= 1.01 * left["PyTorch's"], left
-        assert left["whole model"] <= left["ac2.checkpoint"] < 0.5 * left["plain"], left
+        assert left["ac2.checkpoint"] < 0.2 * left["plain"], left
+        assert left["whole model"] < 0.01 * left["plain"], left

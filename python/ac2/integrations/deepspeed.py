@@ -15,12 +15,13 @@ it needs, as DeepSpeed does before the backward of their module. manage_paramete
 made before, or without install().
 """
 
+import functools
 import warnings
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
-from ac2 import managed_elsewhere
+from ac2 import _C, managed_elsewhere
 from ac2._checkpointed_class import Settings
 from ac2._policy import PolicyLike
 from ac2.integrations._switch import Replacement, Switch, cannot_import, offloading_inputs, run_in_region
@@ -101,6 +102,9 @@ def _manage(zero: Any) -> None:
     release = getattr(coordinator, f"_{type(coordinator).__name__}__release_param", None)
     if gather_all is None or release is None:
         _switch.not_found("PartitionedParameterCoordinator.__all_gather_params and __release_param")
+    for name in ("fetch_sub_module", "release_sub_module"):
+        if name not in vars(coordinator):
+            setattr(coordinator, name, _unrecorded(getattr(coordinator, name)))
     modules: Dict[torch.Tensor, torch.nn.Module] = {}
     for module in zero.module.modules():
         for parameter in module.parameters(recurse=False):
@@ -130,6 +134,19 @@ def _manage(zero: Any) -> None:
         return let_go if missing else None
 
     managed_elsewhere(modules, gather=gather)
+
+
+def _unrecorded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What DeepSpeed computes to give parameters their data is no part of a region."""
+
+    @functools.wraps(function)
+    def unrecorded(*args: Any, **kwargs: Any) -> Any:
+        if not _C.is_checkpoint_enabled():
+            return function(*args, **kwargs)
+        with _C.DisableCheckpointing():
+            return function(*args, **kwargs)
+
+    return unrecorded
 
 
 class _Arriving:
