@@ -73,7 +73,8 @@ def managed_elsewhere(
 
     Without a word, a region holds the data that forward has read, all of it, until backward. What it is told of it does not
     hold, and reads where the parameter has its data in backward: this must be the same, of the same size and layout. FSDP2's
-    parameters need no word, and for DeepSpeed's ZeRO-3 there is ac2.integrations.deepspeed. Of a parameter that shares its memory with another one the data is held as ever.
+    parameters need no word, and for DeepSpeed's ZeRO-3 there is ac2.integrations.deepspeed. Of a parameter that shares its
+    memory with another one the data is held as ever.
 
     A replay may need a parameter whose unit does not run its backward just now. Without ``gather`` this is an error that names
     the parameter; so open a region for each unit. With it the replay calls ``gather`` first.
