@@ -17,8 +17,7 @@ from torch import nn
 
 import ac2
 
-if importlib.util.find_spec("deepspeed") is None:
-    pytest.skip("deepspeed is not installed", allow_module_level=True)
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None, reason="deepspeed is not installed")
 
 WIDTH, TOKENS, BATCH, WORDS, BLOCKS, STEPS = 32, 16, 2, 50, 3, 3  # the engine knows from the second step on what to prefetch
 NEVER_LEFT = {"stage3_max_reuse_distance": 0, "stage3_param_persistence_threshold": 0}
