@@ -28,7 +28,7 @@ Simulation::Simulation(const RecordedStep& step, const StepStructure& structure,
       evictor_({.budget = options.budget, .rule = options.rule}),
       memory_(evictor_, options.store != nullptr ? *options.store : StepStore::process(),
               StepMemory::Wants::kPerhapsLonger),
-      copies_(evictor_, options.store != nullptr ? static_cast<const Foresight&>(memory_) : foresight_),
+      copies_(evictor_, options.store != nullptr ? static_cast<const Foresight&>(memory_) : foresight_, form_costs_),
       values_(step.values.size()),
       tensors_(step.tensors.size()) {
   evictor_.consult({.foresight = options.store != nullptr ? static_cast<const Foresight*>(&memory_) : &foresight_,

@@ -10,6 +10,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "ac2/internal/eviction/evictor.h"
+#include "ac2/internal/eviction/form_costs.h"
 #include "ac2/internal/eviction/host_copies.h"
 #include "ac2/internal/eviction/step_memory.h"
 #include "benchmarks/simulator/step_foresight.h"
@@ -92,6 +93,7 @@ class Simulation {
   StepForesight foresight_;
   Evictor evictor_;
   StepMemory memory_;
+  FormCosts form_costs_;
   HostCopies copies_;  // of a HostCopiesSimulation
   std::vector<ValueState> values_;
   StepResult result_;

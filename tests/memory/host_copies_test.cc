@@ -60,7 +60,8 @@ class Program {
 
   StepForesight foresight{evictor, 0};
   Evictor evictor{{.budget = 10'000}};
-  HostCopies copies{evictor, foresight};
+  FormCosts costs;
+  HostCopies copies{evictor, foresight, costs};
   const ValueId input = evictor.add_outside(10, Place::kElsewhere);
 };
 

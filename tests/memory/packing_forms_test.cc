@@ -12,13 +12,13 @@ namespace {
 constexpr int64_t kBytes = 100;
 
 constexpr uint8_t kQuarter = 0, kEighth = 1;
-constexpr PackingForms::Packed kInQuarter = {.bytes = kBytes / 4, .pack_cost = 75, .unpack_cost = 25};
+constexpr FormCosts::Packed kInQuarter = {.bytes = kBytes / 4, .pack_cost = 75, .unpack_cost = 25};
 
 // An evictor whose values may all be packed, to a quarter, at a cost of 100 for 100 bytes.
 struct Program {
   explicit Program(bool knows_cost = true) {
     evictor.consult({.packing = &forms});
-    if (knows_cost) forms.expect(kQuarter, kBytes, kInQuarter);
+    if (knows_cost) costs.expect(kQuarter, kBytes, kInQuarter);
   }
 
   ValueId run(double cost, const std::vector<ValueId>& inputs) {
@@ -36,7 +36,8 @@ struct Program {
   bool packs(ValueId value) { return forms.better_than_dropping(value).has_value(); }
 
   Evictor evictor{{.budget = 10'000}};
-  PackingForms forms{evictor};
+  FormCosts costs;
+  PackingForms forms{evictor, costs};
   const ValueId input = evictor.add_outside(10, Place::kElsewhere);
 };
 
@@ -113,7 +114,7 @@ TEST(PackingFormsTest, OfSeveralFormsTheOneThatCostsLeastForTheBytesIsChosen) {
   const ValueId value = program.run(1000, {program.input});
   program.forms.may_pack(value, PackingForms::bit(kQuarter) | PackingForms::bit(kEighth));
   // 100 for three quarters beside 110 for seven eighths.
-  program.forms.expect(kEighth, kBytes, {.bytes = kBytes / 8, .pack_cost = 80, .unpack_cost = 30});
+  program.costs.expect(kEighth, kBytes, {.bytes = kBytes / 8, .pack_cost = 80, .unpack_cost = 30});
   EXPECT_EQ(program.forms.better_than_dropping(value), kEighth);
   program.forms.refused(value, kEighth);
   EXPECT_EQ(program.forms.better_than_dropping(value), kQuarter);

@@ -14,7 +14,7 @@ namespace {
 // For such a tensor it is asked what a form comes to, before a value has been packed in it.
 constexpr int64_t kExpectedBytes = 1 << 20;
 
-PackingForms::Packed as_packed(int64_t bytes, const PackingCost& cost) {
+FormCosts::Packed as_packed(int64_t bytes, const PackingCost& cost) {
   return {.bytes = bytes, .pack_cost = cost.pack, .unpack_cost = cost.unpack};
 }
 

@@ -22,16 +22,15 @@ size_t HeldRegister::place_of_form(const std::string& name) {
   if (place < known_forms_.size()) {
     return place;
   }
-  if (place == PackingForms::kMost) {
+  if (place == FormCosts::kMost) {
     // A form that is gone is in no value.
     place = find([](const KnownForm& known) { return known.form.expired(); });
-    TORCH_CHECK(place < PackingForms::kMost, "A memory budget was given the form \"", name, "\" beside ",
-                PackingForms::kMost,
+    TORCH_CHECK(place < FormCosts::kMost, "A memory budget was given the form \"", name, "\" beside ", FormCosts::kMost,
                 " others that are still in use, which is as many as it can know. Use the same "
                 "forms in all scopes of the budget.");
   }
   known_forms_.resize(std::max(known_forms_.size(), place + 1));
-  packing_forms_.start_anew(static_cast<uint8_t>(place));
+  form_costs_.start_anew(static_cast<uint8_t>(place));
   return place;
 }
 
@@ -39,7 +38,7 @@ std::optional<uint8_t> HeldRegister::form_for(ValueId victim) {
   return copies_.has_copy(victim) ? std::nullopt : packing_forms_.better_than_dropping(victim);
 }
 
-void HeldRegister::packed(const Entry& entry, uint8_t form, const PackingForms::Packed& packed) {
+void HeldRegister::packed(const Entry& entry, uint8_t form, const FormCosts::Packed& packed) {
   if (is_known(entry)) {
     packing_forms_.packed(entry.id, form, packed);
   }

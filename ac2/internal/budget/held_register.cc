@@ -38,8 +38,8 @@ PackingForms::Set forms_that_may_hold(const Value& value) {
 HeldRegister::HeldRegister(int64_t limit)
     : evictor_({.budget = limit}),
       memory_(evictor_, StepStore::process(), StepMemory::Wants::kUntilTaken),
-      copies_(evictor_, memory_),
-      packing_forms_(evictor_) {
+      copies_(evictor_, memory_, form_costs_),
+      packing_forms_(evictor_, form_costs_) {
   evictor_.consult({.foresight = &memory_, .copies = &copies_, .packing = &packing_forms_});
 }
 

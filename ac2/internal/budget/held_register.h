@@ -26,6 +26,7 @@
 #include "ac2/internal/budget/budgeted_tape.h"
 #include "ac2/internal/budget/outside_bytes.h"
 #include "ac2/internal/eviction/evictor.h"
+#include "ac2/internal/eviction/form_costs.h"
 #include "ac2/internal/eviction/host_copies.h"
 #include "ac2/internal/eviction/packing_forms.h"
 #include "ac2/internal/eviction/step_memory.h"
@@ -160,11 +161,9 @@ class HeldRegister {
 
   // The number by which a form is known here. Throws c10::Error if too many are in use at once.
   uint8_t number_of(std::string name, const FormPtr& form);
-  // As PackingForms::expect().
-  void expect(uint8_t form, int64_t bytes, const PackingForms::Packed& packed) {
-    packing_forms_.expect(form, bytes, packed);
-  }
-  void packed(const Entry& entry, uint8_t form, const PackingForms::Packed& packed);
+  // As FormCosts::expect().
+  void expect(uint8_t form, int64_t bytes, const FormCosts::Packed& packed) { form_costs_.expect(form, bytes, packed); }
+  void packed(const Entry& entry, uint8_t form, const FormCosts::Packed& packed);
   // The form has not taken the value. Whether the value is to be dropped, for there is no other form for it.
   bool refused(const Entry& entry, uint8_t form);
   // Values whose bytes are there beside what they were packed into.
@@ -203,6 +202,7 @@ class HeldRegister {
 
   Evictor evictor_;
   StepMemory memory_;  // of the steps before, with which the evictor sees what is to come
+  FormCosts form_costs_;
   HostCopies copies_;  // of values, and on their way, in the order in which they began
   PackingForms packing_forms_;
   std::vector<KnownForm> known_forms_;  // by number

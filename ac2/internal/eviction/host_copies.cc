@@ -17,9 +17,8 @@ constexpr double kHiddenShare = 0.01;
 }  // namespace
 
 void HostCopies::set_speed(double bytes_per_cost) {
-  evictor_check(bytes_per_cost > 0, "copies need a speed that is positive");
   const bool was_known = knows_speed();
-  cost_per_byte_ = 1 / bytes_per_cost;
+  costs_.set_copy_speed(bytes_per_cost);
   if (was_known) {
     return;
   }
@@ -29,7 +28,7 @@ void HostCopies::set_speed(double bytes_per_cost) {
 }
 
 double HostCopies::time_of_copy(ValueId value) const {
-  return static_cast<double>(evictor_.graph().value(value).bytes) * cost_per_byte_;
+  return costs_.of_copying(evictor_.graph().value(value).bytes);
 }
 
 // --- which values are copied -----------------------------------------------------------------------------------------
@@ -127,7 +126,7 @@ double HostCopies::cost_of_way_back(ValueId id) const {
   // the later backward comes to it.
   const double until_use =
       foresight_.knows_uses() ? foresight_.next_use(id) - foresight_.now() : evictor_.time() - evictor_.last_use(id);
-  const double before = static_cast<double>(evictor_.on_host_bytes()) * cost_per_byte_;
+  const double before = costs_.of_copying(evictor_.on_host_bytes());
   return std::clamp(before + time - until_use, kHiddenShare * time, time);
 }
 

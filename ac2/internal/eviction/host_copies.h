@@ -1,7 +1,7 @@
 // Values that are copied to the host's memory before there is no room for them, so that they may be dropped without
 // being computed again.
 //
-//   HostCopies copies(evictor, foresight);          // also Evictor::Advisers::copies
+//   HostCopies copies(evictor, foresight, costs);   // also Evictor::Advisers::copies
 //   copies.set_speed(bytes_per_cost);               // as soon as it is known
 //   copies.may_copy(value);                         // once its bytes are held
 //   // Room is about to get scarce:
@@ -35,6 +35,7 @@
 #include "ac2/internal/eviction/evictor.h"
 #include "ac2/internal/eviction/evictor_ids.h"
 #include "ac2/internal/eviction/foresight.h"
+#include "ac2/internal/eviction/form_costs.h"
 #include "ac2/internal/eviction/return_costs.h"
 
 namespace ac2::internal {
@@ -47,12 +48,13 @@ class HostCopies final : public ReturnCosts {
   // Values that were copied back ahead of their use take no more bytes than these beside the budget: an eighth of it.
   static int64_t most_ahead(int64_t budget) { return budget / 8; }
 
-  // Both must outlive it.
-  HostCopies(Evictor& evictor, const Foresight& foresight) : evictor_(evictor), foresight_(foresight) {}
+  // All must outlive it.
+  HostCopies(Evictor& evictor, const Foresight& foresight, FormCosts& costs)
+      : evictor_(evictor), foresight_(foresight), costs_(costs) {}
 
   // Must be positive.
   void set_speed(double bytes_per_cost);
-  bool knows_speed() const { return cost_per_byte_ > 0; }
+  bool knows_speed() const { return costs_.knows_copy_speed(); }
 
   // A result of an op, which can be computed again, may be copied from now on.
   void may_copy(ValueId value);
@@ -107,7 +109,7 @@ class HostCopies final : public ReturnCosts {
 
   Evictor& evictor_;
   const Foresight& foresight_;
-  double cost_per_byte_ = 0;
+  FormCosts& costs_;
   double waited_ = 0;
   double free_at_ = 0;  // when the copies that are under way are done
   std::vector<ValueState> states_;
