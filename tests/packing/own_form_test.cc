@@ -1,13 +1,6 @@
 // A form of the program's own, as a policy, a budget, a plan, a plan's file and the report use it.
-#include <ATen/ATen.h>
-
-#include "ac2/form.h"
 #include "ac2/memory_budget.h"
-#include "ac2/plan.h"
-#include "ac2/policy.h"
 #include "ac2/report.h"
-#include "ac2/scope.h"
-#include "ac2/trace.h"
 #include "tests/support/forms.h"
 #include "tests/support/regions.h"
 
