@@ -413,3 +413,58 @@ def test_a_scope_that_cannot_open_leaves_nothing():
     with ac2.PolicyScope("must_save_all"):
         loss = x.sin().tanh().sum()
     loss.backward()
+
+
+class Held:
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+
+@pytest.mark.parametrize(
+    "pack, unpack",
+    [
+        (lambda t: t, lambda p: p),
+        (lambda t: t.cpu(), lambda p: p),
+        (lambda t: t.view(-1), lambda p: p.view(64, 64)),
+        (lambda t: (t, 1.0), lambda p: p[0]),
+        (lambda t: [t], lambda p: p[0]),
+        (lambda t: {"t": t.detach()}, lambda p: p["t"]),
+        (Held, lambda p: p.tensor),
+        (lambda t: torch.from_numpy(t.numpy()), lambda p: p),
+    ],
+)
+@pytest.mark.parametrize("kind", ["policy", "exact", "budget", "tag"])
+def test_what_pack_returns_of_the_tensor_itself_is_not_changed_by_writes_to_it(pack, unpack, kind):
+    def gradient(scope, tag=lambda y: None):
+        torch.manual_seed(0)
+        x = torch.randn(64, 64, requires_grad=True)
+        with scope:
+            y = x * 2
+            tag(y)
+            z = (y + 1).sigmoid()
+            loss = (z * z).sum()
+            y.mul_(-3)  # plain autograd needs no y
+        y.zero_()
+        del z
+        loss.backward()
+        return x.grad
+
+    hooks = ac2.SaveWithHooks(pack, unpack)
+    plain = gradient(ac2.DisableCheckpointing())
+    if kind == "policy":
+        got = gradient(ac2.PolicyScope(lambda ctx, op, *a, **k: hooks if op is torch.ops.aten.mul.Tensor else ac2.CheckpointPolicy.PREFER_RECOMPUTE))
+    elif kind == "exact":
+        got = gradient(ac2.PolicyScope(ac2.forms.functions(pack, unpack, exact=True)))
+    elif kind == "budget":
+        budget = ac2.MemoryBudget.soft(3 * 64 * 64 * 4)
+        got = gradient(ac2.PolicyScope(memory_budget=budget, forms=[ac2.forms.functions(pack, unpack, exact=True)]))
+    else:
+        got = gradient(ac2.PolicyScope("recompute_all"), lambda y: ac2.tag_with_policy(y, hooks))
+    assert same_bits(got, plain)
+
+
+def test_a_pack_function_that_writes_to_its_tensor_is_an_error():
+    x = torch.randn(4, requires_grad=True)
+    with pytest.raises(RuntimeError, match="has written to the tensor of shape .4. that it was given.*clone"):
+        with ac2.PolicyScope(ac2.forms.functions(lambda t: t.mul_(2).clone(), lambda p: p)):
+            x.sin().cos()

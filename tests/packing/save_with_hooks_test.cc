@@ -87,6 +87,74 @@ TEST_F(SaveWithHooksTest, DoesNotPackWhatNothingNeeds) {
   EXPECT_EQ(calls.unpacks, 0);
 }
 
+// An object in which a pack function hides its tensor.
+struct Hiding : torch::CustomClassHolder {
+  explicit Hiding(at::Tensor tensor) : tensor(std::move(tensor)) {}
+  at::Tensor tensor;
+};
+
+// Packs into the memory of the tensor itself, in so many ways.
+std::vector<std::pair<std::string, SaveWithHooks>> packing_in_place() {
+  const auto same = [](const c10::IValue& packed) { return packed.toTensor(); };
+  return {
+      {"the tensor", {[](const at::Tensor& t) { return c10::IValue(t); }, same}},
+      {"a view", {[](const at::Tensor& t) { return c10::IValue(t.view({-1})); }, same}},
+      {"a tuple",
+       {[](const at::Tensor& t) { return c10::IValue(c10::ivalue::Tuple::create({c10::IValue(t)})); },
+        [](const c10::IValue& packed) { return packed.toTupleRef().elements()[0].toTensor(); }}},
+      {"the same addresses",
+       {[](const at::Tensor& t) {
+          return c10::IValue(at::from_blob(
+              t.data_ptr(), t.sizes(), [keep = t](void*) {}, t.options()));
+        },
+        same}},
+      {"an object that hides it",
+       {[](const at::Tensor& t) { return c10::IValue::make_capsule(c10::make_intrusive<Hiding>(t)); },
+        [](const c10::IValue& packed) {
+          return c10::static_intrusive_pointer_cast<Hiding>(packed.toCapsule())->tensor;
+        }}},
+  };
+}
+
+TEST_F(SaveWithHooksTest, AWriteAfterPackDoesNotReachWhatPackReturnedOfTheTensorItself) {
+  at::Tensor x = sample({4});
+  // `written` is read by an op that is replayed, and then overwritten, which plain autograd allows.
+  const auto forward = [&x](bool writes_inside) {
+    at::Tensor written = x * 2;
+    at::Tensor y = (written + 1).sigmoid();
+    if (writes_inside) {
+      written.mul_(-3);
+    }
+    return std::pair(y * y, written);
+  };
+  const at::Tensor plain = gradient_of(forward(false).first, x);
+  for (const auto& [name, hooks] : packing_in_place()) {
+    for (const bool writes_inside : {false, true}) {
+      at::Tensor y, written;
+      {
+        const PolicyScope scope([decision = PolicyDecision(hooks)](const OpContext& op) {
+          return op.is("aten::mul") ? decision : CheckpointPolicy::PREFER_RECOMPUTE;
+        });
+        std::tie(y, written) = forward(writes_inside);
+      }
+      written.zero_();
+      EXPECT_TRUE(same_bits(gradient_of(y, x), plain)) << name << ", " << writes_inside;
+    }
+  }
+}
+
+TEST_F(SaveWithHooksTest, APackFunctionThatWritesToItsTensorIsAnError) {
+  at::Tensor x = sample({4});
+  const SaveWithHooks writes{[](const at::Tensor& t) { return c10::IValue(t.mul_(2).clone()); },
+                             [](const c10::IValue& packed) { return packed.toTensor(); }};
+  expect_error(
+      [&] {
+        const PolicyScope scope(writes);
+        x.sin().cos();
+      },
+      {"The pack function of", "has written to the tensor of shape [4]", "clone()"});
+}
+
 TEST_F(SaveWithHooksTest, WhatIsUnpackedIsWhatBackwardSees) {
   at::Tensor x = sample({4});
   at::Tensor y;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ac2/internal/forms/functions_form.h"
+#include "ac2/internal/forms/pack_apart.h"
 #include "ac2/internal/forms/packing_cost.h"
 #include "ac2/internal/libtorch/packed_bytes.h"
 #include "ac2/internal/libtorch/python_lock.h"
@@ -51,7 +52,11 @@ c10::IValue call_pack(Tape& tape, const Value& value, const Packing& packing) {
   tape.observers().tell([&](Observer& observer) { observer.before_pack(value, packing.tensor); });
   const Unrecorded guard;
   const bool takes = packing.is_offload || packing.form->takes(form_input_of(packing.tensor));
-  return takes ? packing.form->pack(packing.tensor) : c10::IValue();
+  if (!takes) {
+    return {};
+  }
+  // A copy on the host needs no look at what it shares.
+  return packing.is_offload ? packing.form->pack(packing.tensor) : pack_apart(*packing.form, packing.tensor);
 }
 
 // Leaves `packed` to the caller, who destroys it without the lock, if a tag has decided otherwise of the value

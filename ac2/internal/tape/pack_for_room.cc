@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "ac2/internal/forms/pack_apart.h"
 #include "ac2/internal/forms/packing_cost.h"
 #include "ac2/internal/libtorch/packed_bytes.h"
 #include "ac2/internal/libtorch/python_lock.h"
@@ -41,9 +42,8 @@ ToPack to_pack(Value& value, uint8_t form) {
   return {packed.offered->forms[place], place, packed.meta.over(value.held_storage())};
 }
 
-// Unpacking has to give back what the form was not asked to keep.
 c10::IValue pack(const Form& form, const at::Tensor& tensor) {
-  return form.takes(form_input_of(tensor)) ? form.pack(tensor) : c10::IValue();
+  return form.takes(form_input_of(tensor)) ? pack_apart(form, tensor) : c10::IValue();
 }
 
 }  // namespace
