@@ -1,6 +1,7 @@
 """Decisions and names for single tensors."""
 
 import functools
+import reprlib
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 import torch
@@ -11,7 +12,7 @@ from ac2 import _C
 
 def _check(function: str, tensor: Any) -> None:
     if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"{function} was given {tensor!r} of type {type(tensor).__name__}; expected a tensor.")
+        raise TypeError(f"{function} was given {reprlib.repr(tensor)} of type {type(tensor).__name__}; expected a tensor.")
 
 
 def tag_with_policy(tensor: torch.Tensor, decision: Any) -> None:

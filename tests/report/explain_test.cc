@@ -79,7 +79,7 @@ TEST_F(ExplainTest, WithATimelineTellsTheWholeStoryAfterBackward) {
   }
   const std::string text = explain(*trace);
   EXPECT_THAT(text, HasSubstr("Region of 5 ops: 0 B held for backward, 3 ops replayed so far.\n"));
-  EXPECT_THAT(text, HasSubstr("Nothing is held now. When most was: 2.00 KiB in 2 values\n"));
+  EXPECT_THAT(text, HasSubstr("Nothing is held now. When most was saved: 2.00 KiB in 2 values\n"));
   EXPECT_THAT(text, HasSubstr("1.00 KiB  aten::cos (op 1) [256] float: MUST_SAVE by save_ops at depth 0; to "
                               "replay aten::tan (op 2)\n"));
   EXPECT_THAT(text, HasSubstr("1.00 KiB  [256] float: from outside the region; for SinBackward0; to replay aten::sin"));

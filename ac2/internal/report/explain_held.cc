@@ -119,9 +119,9 @@ std::vector<std::string> held_lines(const TraceLog& log, const Holdings& holding
     return {log.timed ? "Nothing was held." : "Nothing is held."};
   }
   std::vector<std::string> lines;
-  lines.push_back(
-      absl::StrCat(holdings.now() ? "Held now: " : "Nothing is held now. When most was: ", bytes_text(holdings.bytes()),
-                   " in ", count_text(static_cast<int64_t>(held.size()), "value")));
+  lines.push_back(absl::StrCat(
+      holdings.now() ? "Held now: " : "Nothing is held now. When most was saved: ", bytes_text(holdings.bytes()),
+      " in ", count_text(static_cast<int64_t>(held.size()), "value")));
   const HeldText text(log, holdings);
   int64_t rest = 0;
   for (size_t i = 0; i < held.size(); ++i) {

@@ -73,9 +73,15 @@ std::vector<ReportTile> report_tiles(c10::ArrayRef<TraceLog> logs, const HeldOve
 std::string report_subtitle(c10::ArrayRef<TraceLog> logs, const HeldOverTime& held) {
   const std::string what = absl::StrCat(count_text(static_cast<int64_t>(logs.size()), "region"), ", ",
                                         count_text(sum(logs, &TraceStats::recorded_ops), "op"));
-  return is_timed(logs) ? absl::StrCat(what, ", ", time_text(std::max<int64_t>(0, held.end - held.begin)),
-                                       " from the first op to the last release")
-                        : what + ". No timeline was kept: this is what the trace holds now.";
+  if (!is_timed(logs)) {
+    return what + ". No timeline was kept: this is what the trace holds now.";
+  }
+  const auto untimed = std::count_if(logs.begin(), logs.end(), [](const TraceLog& log) { return !log.timed; });
+  return absl::StrCat(what, ", ", time_text(std::max<int64_t>(0, held.end - held.begin)),
+                      " from the first op to the last release",
+                      untimed > 0 ? absl::StrCat(". ", untimed, " of them kept no timeline: their ops and values are in ",
+                                                 "the sums, and what was replayed, dropped and when is not in the tables")
+                                  : "");
 }
 
 }  // namespace ac2::internal

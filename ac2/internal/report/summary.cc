@@ -87,7 +87,8 @@ std::string summary(const TraceLog& log) {
   std::vector<std::string> lines = {
       absl::StrCat("ac2: a region of ", count_text(stats.recorded_ops, "op"), "."),
       absl::StrCat("  held now      ", bytes_text(stats.saved_bytes + stats.recomputed_bytes)),
-      absl::StrCat("  held at most  ", bytes_text(stats.peak_bytes)),
+      absl::StrCat("  held at most  ", bytes_text(stats.peak_bytes), ", replayed results included",
+                   log.bound.kind != BoundKind::NONE ? ", before room was made for what an op had made" : ""),
   };
   const std::string counted = counted_text(log);
   if (!counted.empty()) {
