@@ -7,7 +7,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "docs" / "site"))
-from check import NARROW, WIDE, browser, resize  # noqa: E402
+from check import NARROW, WIDE, browser, resize, tell  # noqa: E402
 
 # The names of the page's scripts are those of its global scope.
 READ = """
@@ -192,11 +192,7 @@ def main():
         problems = [f"{path} {problem}" for path in pages for problem in look_at(driver, path, os.environ.get("SHOTS"))]
     finally:
         driver.quit()
-    for problem in problems:
-        print("report_check: " + problem)
-    print(f"report_check: {len(pages)} pages, {len(problems)} problems")
-    if not pages or problems:
-        sys.exit(1)
+    tell("report_check", f"{len(pages)} pages", problems, pages)
 
 
 if __name__ == "__main__":

@@ -99,6 +99,15 @@ def failed_searches(driver, root):
             yield f'the search for "{words}" does not find "{wanted}"'
 
 
+def tell(tool, looked_at, problems, pages):
+    """Prints what was found, and ends the program with 1 if that is anything, or if there was no page."""
+    for problem in problems:
+        print(f"{tool}: {problem}")
+    print(f"{tool}: {looked_at}, {len(problems)} problems")
+    if not pages or problems:
+        sys.exit(1)
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     shots = sys.argv[2] if len(sys.argv) > 2 else None
@@ -115,11 +124,7 @@ def main():
     finally:
         driver.quit()
     links = sum(address.startswith(root) for seen in pages.values() for address in dict.fromkeys(seen["links"]))
-    for problem in problems:
-        print("site_check: " + problem)
-    print(f"site_check: {len(pages)} pages, {links} links within the site, {len(problems)} problems")
-    if not pages or problems:
-        sys.exit(1)
+    tell("site_check", f"{len(pages)} pages, {links} links within the site", problems, pages)
 
 
 if __name__ == "__main__":

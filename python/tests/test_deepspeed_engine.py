@@ -10,9 +10,9 @@ from collections import Counter
 import pytest
 import torch
 import torch.distributed as dist
-from processes import Ranks, communication_of
+from processes import communication_of
 from support import assert_same
-from test_distributed import Adapted, bytes_left_by
+from test_distributed import Adapted, bytes_left_by, ranks  # noqa: F401  (a fixture)
 from torch import nn
 
 import ac2
@@ -24,13 +24,6 @@ NEVER_LEFT = {"stage3_max_reuse_distance": 0, "stage3_param_persistence_threshol
 ONE_BY_ONE = {**NEVER_LEFT, "stage3_prefetch_bucket_size": 0}
 AHEAD = {**NEVER_LEFT, "stage3_prefetch_bucket_size": 3000}  # numbers: less than a block
 STAYING = {"stage3_param_persistence_threshold": 2 * WIDTH, "stage3_prefetch_bucket_size": 3000}
-
-
-@pytest.fixture(scope="module")
-def ranks():
-    made = Ranks(2)
-    yield made
-    made.close()
 
 
 class Block(nn.Module):

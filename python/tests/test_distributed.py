@@ -2,6 +2,7 @@
 regions."""
 
 import contextlib
+import functools
 import gc
 import json
 import os
@@ -1033,31 +1034,18 @@ def test_a_rank_that_fails_ends_the_others_with_its_traceback(ranks):
 # --- Parameters that another library moves ---------------------------------------------------------------------------
 
 
-class Moving(torch.autograd.Function):
-    """Gives parameters their data before the backward of what it was applied to, as DeepSpeed's hooks do."""
+class InBackward(torch.autograd.Function):
+    """Calls a function before the backward of what it was applied to, after that of what takes its result. So DeepSpeed's hooks give
+    parameters their data, and take it away."""
 
     @staticmethod
-    def forward(ctx, x, parameters, shards):
-        ctx.parameters, ctx.shards = list(parameters), shards
+    def forward(ctx, x, function):
+        ctx.function = function
         return x.view_as(x)
 
     @staticmethod
     def backward(ctx, gradient):
-        gather(ctx.parameters, ctx.shards)
-        return gradient, None, None
-
-
-class Letting(torch.autograd.Function):
-    """Takes the data of parameters away again after the backward of what takes its result."""
-
-    @staticmethod
-    def forward(ctx, x, parameters):
-        ctx.parameters = parameters
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        let_go_of(ctx.parameters)
+        ctx.function()
         return gradient, None
 
 
@@ -1095,7 +1083,7 @@ def test_parameters_that_lose_their_data_between_forward_and_backward():
             with scope:
                 y = Layer.apply(Layer.apply(x.sin(), layer[0]).sin(), layer[1]).cos()
             let_go_of(layer)
-            return Moving.apply(y, layer, shards)
+            return InBackward.apply(y, functools.partial(gather, layer, shards))
 
         held, y = bytes_left_by(forward)
         y.sum().backward()
@@ -1127,12 +1115,12 @@ def test_frozen_weights_that_lose_their_data_after_each_unit(policy):
         def forward():
             y = x
             for unit, of_unit, shards_of_unit in zip(units, frozen, shards):
-                y = Letting.apply(y, of_unit)
+                y = InBackward.apply(y, functools.partial(let_go_of, of_unit))
                 gather(of_unit, shards_of_unit)
                 with scope_of():
                     y = unit(y)
                 let_go_of(of_unit)
-                y = Moving.apply(y, of_unit, shards_of_unit)
+                y = InBackward.apply(y, functools.partial(gather, of_unit, shards_of_unit))
             return y
 
         held, y = bytes_left_by(forward)

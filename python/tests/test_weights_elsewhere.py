@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from support import assert_same
-from test_distributed import Adapted, bytes_left_by
+from test_distributed import Adapted, InBackward, bytes_left_by
 from torch import nn
 
 import ac2
@@ -95,18 +95,6 @@ class Swapping:
             self.put_away(position)
             x = InBackward.apply(x, lambda position=position: self.bring(position))
         return x
-
-
-class InBackward(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, function):
-        ctx.function = function
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        ctx.function()
-        return gradient, None
 
 
 @pytest.mark.parametrize("managed", [False, True])

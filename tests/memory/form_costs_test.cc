@@ -1,4 +1,4 @@
-// What forms cost, learned from the values that were in them.
+// FormCosts: the costs of forms and copies, learned from the values before.
 #include "ac2/internal/eviction/form_costs.h"
 
 #include <gtest/gtest.h>

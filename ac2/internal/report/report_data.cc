@@ -199,7 +199,7 @@ class RegionJson {
   const std::vector<size_t>& group_of_;
 };
 
-// What the page shows of all regions together.
+// The part of the data that is about all regions together.
 class StepJson {
  public:
   explicit StepJson(const std::vector<TraceLog>& logs)

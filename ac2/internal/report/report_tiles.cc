@@ -77,11 +77,11 @@ std::string report_subtitle(c10::ArrayRef<TraceLog> logs, const HeldOverTime& he
     return what + ". No timeline was kept: this is what the trace holds now.";
   }
   const auto untimed = std::count_if(logs.begin(), logs.end(), [](const TraceLog& log) { return !log.timed; });
-  return absl::StrCat(what, ", ", time_text(std::max<int64_t>(0, held.end - held.begin)),
-                      " from the first op to the last release",
-                      untimed > 0 ? absl::StrCat(". ", untimed, " of them kept no timeline: their ops and values are in ",
-                                                 "the sums, and what was replayed, dropped and when is not in the tables")
-                                  : "");
+  return absl::StrCat(
+      what, ", ", time_text(std::max<int64_t>(0, held.end - held.begin)), " from the first op to the last release",
+      untimed > 0 ? absl::StrCat(". ", untimed, " of them kept no timeline: their ops and values are in ",
+                                 "the sums, and what was replayed, dropped and when is not in the tables")
+                  : "");
 }
 
 }  // namespace ac2::internal

@@ -97,7 +97,7 @@ def _replacements(switch: Switch) -> Iterator[Replacement]:
 
 def _manage(zero: Any) -> None:
     coordinator, in_flight = zero.get_param_coordinator(), zero.module.ds_inflight_param_registry
-    # What DeepSpeed does with the parameters of a module before its backward, and after. It has no public names for it.
+    # DeepSpeed calls these with the parameters of a module before its backward, and after. They have no public names.
     gather_all = getattr(coordinator, f"_{type(coordinator).__name__}__all_gather_params", None)
     release = getattr(coordinator, f"_{type(coordinator).__name__}__release_param", None)
     if gather_all is None or release is None:
