@@ -77,8 +77,10 @@ class Form {
   virtual std::optional<FormEstimate> estimate(const FormInput& tensor) const;
   // Packs a tensor into any IValue: a tensor, a tuple of codes and scales, a capsule. None: the form does not take this
   // tensor, which then stays as it is. `tensor` is a whole storage, dense, without a gradient; it must not be written
-  // to, nor kept, for the program may write to it later. The ops inside run as if no region were open. An exception
-  // reaches the program from the op that needed the value or the room.
+  // to, which is an error, nor kept, for the program may write to it later. A tensor may be returned that lies in its
+  // memory (the tensor itself, a view), alone, in a tuple or in a list of tensors: the library copies it. An object
+  // that hides such a tensor is not kept: pack() is called again with a copy. The ops inside run as if no region were
+  // open. An exception reaches the program from the op that needed the value or the room.
   virtual c10::IValue pack(const at::Tensor& tensor) const = 0;
   // Returns a tensor of the sizes, dtype and device of the one that was packed; its strides may differ. Runs in
   // backward, each time the value is needed, on any thread.
@@ -104,7 +106,8 @@ using Forms = std::vector<FormPtr>;
 
 // A form as two functions of the program's, for one decision of a policy. `pack` runs in forward, once, when something
 // first needs the result for backward. `pack` does not run if nothing does. `unpack` runs in backward, each time the
-// value is needed. A packed value may be any IValue: a tensor, a tuple of codes and scales, a file name.
+// value is needed. A packed value may be any IValue: a tensor, a tuple of codes and scales, a file name. What
+// Form::pack() says of the tensor's own memory holds here too.
 //
 // `unpack` must return a tensor of the sizes, dtype and device of the one that was packed; its strides may differ.
 // Neither function may write into the tensor that it is given. Both may drop any tensor of the program's. The ops

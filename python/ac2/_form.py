@@ -38,10 +38,10 @@ class Form(abc.ABC):
     def pack(self, tensor: torch.Tensor) -> Any:
         """Returns any object from which unpack() makes the tensor again, or None: the form does not take this tensor.
 
-        ``tensor`` is a whole storage, dense, without a gradient. It must not be written to, which is an error, nor kept: a pack
-        function that returns it, or a view of it, is called again, with a copy that belongs to the form alone. The bytes of tensors
-        that are returned, alone or in a tuple, count where those of the value did; what other objects hold does not. What it
-        raises reaches the program as itself, from the op that needed the value or the room.
+        ``tensor`` is a whole storage, dense, without a gradient. It must not be written to, which is an error, nor kept. If it
+        is returned, or a view of it, ac2 holds a copy; if an object hides it, pack() is called again, with a copy that belongs to
+        the form alone. The bytes of tensors that are returned, alone or in a tuple, count where those of the value did; what other
+        objects hold does not. What it raises reaches the program as itself, from the op that needed the value or the room.
         """
 
     @abc.abstractmethod

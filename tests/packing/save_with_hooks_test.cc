@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "policies/policies.h"
 #include "tests/support/regions.h"
 
 namespace ac2::test {
@@ -140,6 +141,24 @@ TEST_F(SaveWithHooksTest, AWriteAfterPackDoesNotReachWhatPackReturnedOfTheTensor
       written.zero_();
       EXPECT_TRUE(same_bits(gradient_of(y, x), plain)) << name << ", " << writes_inside;
     }
+  }
+}
+
+TEST_F(SaveWithHooksTest, PackRunsOnceIfWhatItReturnsOfTheTensorIsSeenAndTwiceIfItIsHidden) {
+  for (const auto& [name, hooks] : packing_in_place()) {
+    int packs = 0;
+    const SaveWithHooks counting{[&packs, pack = hooks.pack](const at::Tensor& t) {
+                                   ++packs;
+                                   return pack(t);
+                                 },
+                                 hooks.unpack};
+    at::Tensor x = sample({4});
+    at::Tensor y;
+    {
+      const PolicyScope scope(policies::per_op_override("recompute_all", {{"aten::sin", counting}}));
+      y = x.sin().cos();
+    }
+    EXPECT_EQ(packs, name == "an object that hides it" ? 2 : 1) << name;
   }
 }
 

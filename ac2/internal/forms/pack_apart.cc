@@ -7,8 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <utility>
+#include <vector>
 
 #include "ac2/internal/forms/functions_form.h"
+#include "ac2/internal/forms/packing_cost.h"
 #include "ac2/internal/libtorch/packed_bytes.h"
 #include "ac2/internal/libtorch/storage_copy.h"
 #include "ac2/internal/libtorch/tensor_meta.h"
@@ -68,15 +71,55 @@ c10::IValue pack_unchanged(const Form& form, const at::Tensor& tensor) {
   return packed;
 }
 
+// Undefined where the tensor has more to it than elements in a storage.
+at::Tensor copy_of(const at::Tensor& packed) {
+  if (!has_plain_storage(packed)) {
+    return {};
+  }
+  const c10::Storage& storage = packed.storage();
+  return TensorMeta(*packed.unsafeGetTensorImpl()).over(copy_storage(storage, storage.nbytes()));
+}
+
+// The same with copies of the tensors that show memory of `tensor`, as far as they are seen.
+c10::IValue with_copies(c10::IValue packed, const at::Tensor& tensor) {
+  const auto apart = [&tensor](const c10::IValue& value) {
+    const bool shows = value.isTensor() && value.toTensor().defined() && shows_memory_of(value, tensor);
+    const at::Tensor copy = shows ? copy_of(value.toTensor()) : at::Tensor();
+    return copy.defined() ? c10::IValue(copy) : value;
+  };
+  if (packed.isTuple()) {
+    std::vector<c10::IValue> elements;
+    for (const c10::IValue& element : packed.toTupleRef().elements()) {
+      elements.push_back(apart(element));
+    }
+    return c10::ivalue::Tuple::create(std::move(elements));
+  }
+  if (packed.isTensorList()) {
+    c10::List<at::Tensor> copies;
+    for (const at::Tensor& element : packed.toTensorVector()) {
+      copies.push_back(apart(element).toTensor());
+    }
+    return copies;
+  }
+  return apart(packed);
+}
+
 }  // namespace
 
 c10::IValue pack_apart(const Form& form, const at::Tensor& tensor) {
+  if (!form.takes(form_input_of(tensor))) {
+    return {};
+  }
   const size_t references = references_to(tensor);
   {
     c10::IValue packed = pack_unchanged(form, tensor);
-    const bool shares =
-        shows_memory_of(packed, tensor) || (hides_tensors(packed) && references_to(tensor) > references);
-    if (!shares || tensor.is_meta()) {
+    if (tensor.is_meta()) {
+      return packed;
+    }
+    if (shows_memory_of(packed, tensor)) {
+      packed = with_copies(std::move(packed), tensor);
+    }
+    if (!shows_memory_of(packed, tensor) && !(hides_tensors(packed) && references_to(tensor) > references)) {
       return packed;
     }
   }

@@ -8,7 +8,6 @@
 
 #include "ac2/internal/forms/functions_form.h"
 #include "ac2/internal/forms/pack_apart.h"
-#include "ac2/internal/forms/packing_cost.h"
 #include "ac2/internal/libtorch/packed_bytes.h"
 #include "ac2/internal/libtorch/python_lock.h"
 #include "ac2/internal/libtorch/storage_copy.h"
@@ -51,10 +50,6 @@ Packing begin_packing(Tape& tape, Value* value) {
 c10::IValue call_pack(Tape& tape, const Value& value, const Packing& packing) {
   tape.observers().tell([&](Observer& observer) { observer.before_pack(value, packing.tensor); });
   const Unrecorded guard;
-  const bool takes = packing.is_offload || packing.form->takes(form_input_of(packing.tensor));
-  if (!takes) {
-    return {};
-  }
   // A copy on the host needs no look at what it shares.
   return packing.is_offload ? packing.form->pack(packing.tensor) : pack_apart(*packing.form, packing.tensor);
 }

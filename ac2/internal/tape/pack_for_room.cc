@@ -42,10 +42,6 @@ ToPack to_pack(Value& value, uint8_t form) {
   return {packed.offered->forms[place], place, packed.meta.over(value.held_storage())};
 }
 
-c10::IValue pack(const Form& form, const at::Tensor& tensor) {
-  return form.takes(form_input_of(tensor)) ? pack_apart(form, tensor) : c10::IValue();
-}
-
 }  // namespace
 
 std::optional<Packed> Tape::pack_for_room(Value* value, uint8_t form, c10::function_ref<bool()> may_pack) {
@@ -73,7 +69,7 @@ std::optional<Packed> Tape::pack_for_room(Value* value, uint8_t form, c10::funct
     observers().tell([&](Observer& observer) { observer.before_pack(*value, what.tensor); });
     const Unrecorded guard;
     const c10::approx_time_t started = c10::getApproximateTime();
-    packed = pack(*what.form, what.tensor);
+    packed = pack_apart(*what.form, what.tensor);
     const auto ticks = static_cast<double>(c10::getApproximateTime() - started);
     const FormInput input = form_input_of(what.tensor);
     done.bytes = bytes_of_tensors_in(packed);
