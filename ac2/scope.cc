@@ -8,6 +8,7 @@
 #include "ac2/internal/forms/check_forms.h"
 #include "ac2/internal/forms/check_offload_options.h"
 #include "ac2/internal/forms/form_access.h"
+#include "ac2/internal/libtorch/managed_tensors.h"
 #include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/opening/open_region.h"
 #include "ac2/internal/region/budget_access.h"
@@ -37,9 +38,9 @@ std::shared_ptr<internal::Budget> budget_of(const std::optional<MemoryBudget>& b
 void warn_of_choices_that_differ(const std::shared_ptr<internal::Budget>& budget) {
   if (budget != nullptr && (budget->has_no_number() || budget->costs() != internal::CostSource::kModelled)) {
     TORCH_WARN_ONCE(
-        "A region gathers units for replays (gather_units) and has a memory budget that goes by times or by the memory "
-        "that is left. Processes that drop different values gather different units, and may wait for each other for "
-        "ever. Give the region a number of bytes and modelled_costs, or no budget.");
+        "A region gathers parameters for replays (gather_units, ZeRO-3) and has a memory budget that goes by times or "
+        "by the memory that is left. Processes that drop different values gather different parameters, and may wait "
+        "for each other for ever. Give the region a number of bytes and modelled_costs, or no budget.");
   }
 }
 
@@ -84,7 +85,7 @@ PolicyScope::PolicyScope(Policy policy, ScopeOptions options) {
   }
   internal::check_forms(options.forms, "ScopeOptions::forms");
   std::shared_ptr<internal::Budget> shared = budget_of(budget);
-  if (options.gather_units) {
+  if (options.gather_units || internal::gatherer_communicates()) {
     warn_of_choices_that_differ(shared);
   }
   state_ = internal::open_region(std::move(policy), {.verify = options.verify,

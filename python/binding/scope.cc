@@ -341,6 +341,7 @@ void add_tensors(py::module_& module) {
       calling_python([&] { held.get()(tensors); });
     });
   });
+  module.def("set_gatherer_communicates", &internal::set_gatherer_communicates);
   module.def("save_at_boundary", &internal::save_at_boundary, WithoutGil());
   // The very object that was given, with what Python has put on it.
   module.def("name_tensor", [](py::object tensor, const std::string& name) {

@@ -285,13 +285,26 @@ TEST_F(ManagedTensorsTest, AnInnerScopeCanHaveTheRegionGather) {
 }
 
 TEST_F(ManagedTensorsTest, GatheringUnderABudgetWhoseChoicesMayDifferIsWarnedOf) {
+  const c10::WarningUtils::WarnAlways each_time(true);
   const auto open = [](const MemoryBudget& budget) {
     return warnings_of([&] {
       const PolicyScope scope({.memory_budget = budget, .gather_units = [](const std::vector<at::Tensor>&) {}});
     });
   };
   EXPECT_TRUE(open(MemoryBudget(1 << 20, /*modelled_costs=*/true)).empty());
-  const std::vector<std::string> warnings = open(MemoryBudget(1 << 20));  // once in a process
+  const std::vector<std::string> warnings = open(MemoryBudget(1 << 20));
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_THAT(warnings[0], HasSubstr("wait for each other for ever"));
+}
+
+TEST_F(ManagedTensorsTest, ABudgetWhoseChoicesMayDifferIsWarnedOfWhereAGathererOfTheProcessCommunicates) {
+  internal::set_gatherer_communicates();  // for the rest of the process
+  const c10::WarningUtils::WarnAlways each_time(true);
+  const auto open = [](const MemoryBudget& budget) {
+    return warnings_of([&] { const PolicyScope scope({.memory_budget = budget}); });
+  };
+  EXPECT_TRUE(open(MemoryBudget(1 << 20, /*modelled_costs=*/true)).empty());
+  const std::vector<std::string> warnings = open(MemoryBudget(1 << 20));
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_THAT(warnings[0], HasSubstr("wait for each other for ever"));
 }

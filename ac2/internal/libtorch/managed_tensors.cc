@@ -30,6 +30,7 @@ ManagedLayout ManagedTensor::layout() const {
 namespace managed_tensors_detail {
 std::atomic<bool> any{false};
 std::atomic<bool> any_with_gatherer{false};
+std::atomic<bool> gatherer_communicates{false};
 }  // namespace managed_tensors_detail
 
 namespace {
@@ -131,6 +132,10 @@ void manage_data(const at::Tensor& tensor, std::string name, bool has_gatherer) 
 
 void set_gatherer(GatherUnits gatherer) {
   the_gatherer() = std::move(gatherer);
+}
+
+void set_gatherer_communicates() {
+  managed_tensors_detail::gatherer_communicates.store(true, std::memory_order_relaxed);
 }
 
 const GatherUnits& gatherer() {

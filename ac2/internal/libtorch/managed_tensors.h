@@ -78,12 +78,15 @@ void manage_data(const at::Tensor& tensor, std::string name, bool has_gatherer =
 // once, before the first such tensor.
 void set_gatherer(GatherUnits gatherer);
 const GatherUnits& gatherer();
+// The gatherer communicates for some tensors, so that all processes must replay the same ops.
+void set_gatherer_communicates();
 
 namespace managed_tensors_detail {
 // Relaxed, because the entries that find() reads are under a lock. A tensor is managed before a region has it, be it by
 // the order that the program makes between its threads. A relaxed load sees all that happened before.
 extern std::atomic<bool> any;
 extern std::atomic<bool> any_with_gatherer;
+extern std::atomic<bool> gatherer_communicates;
 std::shared_ptr<const ManagedTensor> find(const c10::StorageImpl& storage);
 }  // namespace managed_tensors_detail
 
@@ -98,6 +101,10 @@ inline std::shared_ptr<const ManagedTensor> managed_in(const c10::StorageImpl& s
 // Whether a tensor with a gatherer has ever been managed.
 inline bool any_has_gatherer() {
   return managed_tensors_detail::any_with_gatherer.load(std::memory_order_relaxed);
+}
+
+inline bool gatherer_communicates() {
+  return managed_tensors_detail::gatherer_communicates.load(std::memory_order_relaxed);
 }
 
 inline bool is_managed(const c10::StorageImpl& storage) {

@@ -134,6 +134,8 @@ def _manage(zero: Any) -> None:
         return let_go if missing else None
 
     managed_elsewhere(modules, gather=gather)
+    if torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
+        _C.set_gatherer_communicates()
 
 
 def _unrecorded(function: Callable[..., Any]) -> Callable[..., Any]:
