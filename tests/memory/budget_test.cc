@@ -286,7 +286,7 @@ TEST_F(BudgetTest, BelowThePossibleMinimumIsAnErrorThatSaysTheLeast) {
   // To replay an op its input and its result must be there.
   expect_error([&] { gradient_of(y, x); },
                {"memory budget of 4096 bytes", "replay of aten::sin", "8192 bytes",
-                "smallest budget that would have done is 8192 bytes", "StepPlanner(step).smallest()"});
+                "Here a budget of 8192 bytes would have done", "StepPlanner(step).smallest()"});
   y.reset();
   expect_nothing_left();
   expect_next_region_works();
@@ -299,7 +299,7 @@ int64_t smallest_budget(const std::function<void(const MemoryBudget&)>& step) {
       step(MemoryBudget(bytes));
       return bytes;
     } catch (const c10::Error& error) {
-      const std::string text = error.what_without_backtrace(), before = "would have done is ";
+      const std::string text = error.what_without_backtrace(), before = "Here a budget of ";
       const size_t at = text.find(before);
       if (at == std::string::npos) throw;
       const int64_t enough = std::stoll(text.substr(at + before.size()));

@@ -123,9 +123,9 @@ void Budget::exceed(const Excess& excess, c10::function_ref<std::string()> at, i
       excess.least, " bytes must be held at once (", excess.fixed,
       " of them saved by decisions that a budget does not override, or not to be computed again, as what the "
       "region took from outside; the rest is what ops take and make that must run again). Nothing else that "
-      "could be dropped is there. The smallest budget that would have done is ",
+      "could be dropped is there. Here a budget of ",
       std::max(enough, excess.least),
-      " bytes; what comes after may need more. What all of a step needs is known from a run of it (",
+      " bytes would have done; what comes after may need more. What all of a step needs is known from a run of it (",
       spelled("StepPlanner(step).smallest()", "ac2.StepPlanner(step).smallest()"),
       "). Give the budget enough, let policies save less (PREFER_SAVE in place of MUST_SAVE or true), or make it soft "
       "(",

@@ -97,7 +97,7 @@ std::vector<std::string> keeping_policy_lines(const TraceLog& log) {
                    [](const auto& a, const auto& b) { return a.second.kept_bytes > b.second.kept_bytes; });
   rules.resize(std::min(rules.size(), kRuleLines));
   const bool python = is_python_there();
-  std::vector<std::string> lines = {absl::StrCat("A policy that keeps what the budget kept: ",
+  std::vector<std::string> lines = {absl::StrCat("A policy that keeps about what the budget kept: ",
                                                  python ? "ac2.policies.by_module({" : "ac2::policies::by_module({")};
   for (const auto& [rule, wanted] : rules) {
     kept_by_rules += wanted.kept_bytes;
