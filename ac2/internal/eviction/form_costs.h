@@ -1,5 +1,5 @@
-// What forms cost, learned from the values that were in them: of each form the bytes that stay and the costs of packing
-// and unpacking, and of copies to the host the speed of their queue. A budget has one, by which HostCopies and
+// FormCosts learns what forms cost from the values that were in them: of each form the bytes that stay and the costs of
+// packing and unpacking, and of copies to the host the speed of their queue. A budget has one, by which HostCopies and
 // PackingForms go.
 //
 //   FormCosts costs;

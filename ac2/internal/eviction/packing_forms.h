@@ -1,4 +1,4 @@
-// Values that may be packed in place of being dropped, in which of several forms, and what that costs.
+// PackingForms decides in which of several forms a value is packed in place of being dropped.
 //
 //   PackingForms forms(evictor, costs);             // also Evictor::Advisers::packing
 //   forms.may_pack(value, {0, 2});                  // once its bytes are held: in the forms 0 and 2
@@ -10,7 +10,7 @@
 //     forms.packed(victim, *form, {.bytes = packed_bytes, .pack_cost = …, .unpack_cost = …});
 //   }
 //
-// What a form costs FormCosts knows. A form of which it knows nothing is given to the first victim that may have it.
+// FormCosts says what a form costs. A form of which it knows nothing is given to the first victim that may have it.
 //
 // Guaranteed: the same calls give the same answers. Threads: not thread-safe. The runtime calls it under the mutex of
 // its Budget.

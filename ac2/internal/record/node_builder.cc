@@ -314,7 +314,7 @@ class NodeBuilder {
   }
 
   void attach(Value* value, NodeOutput output, const at::Tensor& tensor, const PolicyDecision& decision) {
-    tape_.decisions().decide_first(value, saves_ ? Decided::kSave : call_.outlook.result.decided);
+    tape_.decisions().set_decided(value, saves_ ? Decided::kSave : call_.outlook.result.decided);
     tape_.lifetimes().attach(node_, value, output, saves_);
     if (samples_) {
       value->set_sample(sample_of(*value->original_address()));

@@ -20,10 +20,9 @@ class Decisions {
   Decisions(Lifetimes& lifetimes, ValueBytes& bytes, const Observers& observers)
       : lifetimes_(lifetimes), bytes_(bytes), observers_(observers) {}
 
-  // The decision for a result that an op has just made.
-  void decide_first(Value* value, Decided decided) { value->parts.decided.change() = decided; }
-  // The decision for a value under a budget that can be computed again: Decided::kKeep or kRecompute.
-  void decide_kept(Value* value, Decided decided) { value->parts.decided.change() = decided; }
+  // For a result that an op has just made, and for a value under a budget that can be computed again. Nothing else
+  // follows from it: make_saved() and make_recomputed() are for values that have lived under another decision.
+  void set_decided(Value* value, Decided decided) { value->parts.decided.change() = decided; }
   // A tag decides of the value, and no name does so from now on.
   void set_tagged(Value* value) { value->parts.is_tagged.change() = true; }
   void make_saved(Value* value);

@@ -194,7 +194,7 @@ void KeptValues::decide_again(Value* value, const PolicyDecision& decision) {
     decisions_.make_saved(value);
     return;
   }
-  decisions_.decide_kept(value, result.decided);
+  decisions_.set_decided(value, result.decided);
   if (result.decided == Decided::kRecompute) {
     drop_kept(value);
   } else if (value->has_hooks()) {
