@@ -18,20 +18,19 @@ The methods of FSDP's classes are wrapped for this, once, when a region opens an
 on each use, so that modules which were sharded before are reached too.
 """
 
-import dataclasses
 import functools
 import importlib
 import sys
 import warnings
 import weakref
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, List
 
 import torch
-import torch.utils._pytree
 from torch.autograd import Variable
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from ac2 import _C
+from ac2._units import save_at_boundary
 
 _GROUP = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
 _STATE = "torch.distributed.fsdp._fully_shard._fsdp_state"
@@ -187,23 +186,7 @@ def _keeping_for_its_backward(original: Callable[..., Any]) -> Callable[..., Any
 def _saving_what_it_returns(original: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(self, *args, **kwargs)
-        if _C.is_checkpoint_enabled():
-            for tensor in _tensors_in(result):
-                _C.save_at_boundary(tensor)
+        save_at_boundary(result)
         return result
 
     return method
-
-
-def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """The plain tensors that a forward is given, or returns, with those that a subclass is made of."""
-    for leaf in torch.utils._pytree.tree_leaves(value):
-        if not isinstance(leaf, torch.Tensor):
-            if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):  # which pytree does not look into
-                yield from _tensors_in([getattr(leaf, field.name) for field in dataclasses.fields(leaf)])
-            continue
-        if hasattr(leaf, "__tensor_flatten__"):
-            names, _ = leaf.__tensor_flatten__()
-            yield from _tensors_in([getattr(leaf, name) for name in names])
-        else:
-            yield leaf

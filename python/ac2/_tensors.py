@@ -8,6 +8,7 @@ import torch
 from torch.autograd import Variable
 
 from ac2 import _C
+from ac2._units import watch_unit
 
 
 def _check(function: str, tensor: Any) -> None:
@@ -59,7 +60,10 @@ def expose(tensor: torch.Tensor) -> None:
 
 
 def managed_elsewhere(
-    parameters: Iterable[torch.Tensor], gather: Optional[Callable[[List[torch.Tensor]], Optional[Callable[[], Any]]]] = None
+    parameters: Iterable[torch.Tensor],
+    gather: Optional[Callable[[List[torch.Tensor]], Optional[Callable[[], Any]]]] = None,
+    *,
+    units: Iterable[torch.nn.Module] = (),
 ) -> None:
     """Tells regions that something else gives these parameters their data and takes it away, by ``parameter.data = ...``.
 
@@ -78,13 +82,17 @@ def managed_elsewhere(
     memory with another one the data is held as ever.
 
     A replay may need a parameter whose unit does not run its backward just now. Without ``gather`` this is an error that names
-    the parameter; so open a region for each unit. With it the replay calls ``gather`` first.
+    the parameter; so open a region for each unit, or name the units. With it the replay calls ``gather`` first.
+
+        ac2.managed_elsewhere(model.parameters(), units=model.blocks)    # one region may be around all blocks
 
     Args:
         parameters: several tensors, each of which has its own memory whenever it has data.
         gather: called in backward with those of the parameters whose data a replay needs and that have none, as many as one op
             reads; it gives them their data, and may communicate. What it returns, if it is a function, is called when that
             backward is over. Parameters of several calls may have different functions; the last call for a parameter counts.
+        units: modules whose parameters come and go together. Regions save what enters and leaves them, whatever the policy, so
+            that no replay of one needs the parameters of another.
     """
     if isinstance(parameters, (torch.Tensor, torch.nn.Module)) or not isinstance(parameters, Iterable):
         raise TypeError(
@@ -92,6 +100,12 @@ def managed_elsewhere(
         )
     if not (gather is None or callable(gather)):
         raise TypeError(f"managed_elsewhere: gather is {gather!r}; expected a function that is given a list of parameters.")
+    if isinstance(units, torch.nn.Module) and not isinstance(units, (torch.nn.ModuleList, torch.nn.Sequential)):
+        raise TypeError(f"managed_elsewhere: units is one {type(units).__name__}; expected several modules, such as model.blocks.")
+    unit_modules = list(units)
+    for unit in unit_modules:
+        if not isinstance(unit, torch.nn.Module):
+            raise TypeError(f"managed_elsewhere: units has {unit!r}; expected modules.")
     given = list(parameters)
     for parameter in given:
         _check("managed_elsewhere", parameter)
@@ -100,6 +114,8 @@ def managed_elsewhere(
     for parameter in given:
         parameter._ac2_gather = gather  # type: ignore[attr-defined]  # so it lives as long as the parameter
         _C.manage_data(parameter, _name_of(parameter), gather is not None)
+    for unit in unit_modules:
+        watch_unit(unit)
 
 
 @functools.cache

@@ -2,6 +2,8 @@
 4 bits, a pipeline that frees what it has sent, an optimizer that steps inside backward. Bits are plain PyTorch's."""
 
 import contextlib
+import copy
+import pickle
 
 import pytest
 import torch
@@ -113,6 +115,78 @@ def test_blocks_that_take_turns_in_one_buffer(scope, rests, managed):
     assert_same(results, expected)
     if managed:
         assert left <= 1.01 * plain
+
+
+class InATuple(nn.Module):
+    """A block that is given and returns its tensor by a name and in a dictionary."""
+
+    def __init__(self):
+        super().__init__()
+        self.block = Block()
+
+    def forward(self, *, states):
+        return {"states": (self.block(states["hidden"]),)}
+
+    def frozen(self):
+        return self.block.frozen()
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@all_scopes
+def test_one_region_around_all_blocks_needs_no_other_blocks_weights_if_the_blocks_are_units(scope, nested):
+    def run(scope_of_model, units=False):
+        model = blocks(InATuple if nested else Block)
+        swapping = Swapping(model, "nowhere")
+        if units:
+            ac2.managed_elsewhere([weight for block in model for weight in block.frozen()], units=model)
+
+        def forward(x):
+            with scope_of_model():
+                for position, block in enumerate(model):
+                    x = InBackward.apply(x, lambda position=position: swapping.put_away(position))
+                    swapping.bring(position)
+                    x = block(states={"hidden": x})["states"][0] if nested else block(x)
+                    swapping.put_away(position)
+                    x = InBackward.apply(x, lambda position=position: swapping.bring(position))
+                return x
+
+        return train(model, forward)
+
+    (plain, plain_bytes), (ours, held_bytes) = run(contextlib.nullcontext), run(scope, units=True)
+    assert_same(ours, plain)
+    assert held_bytes <= plain_bytes
+
+
+def test_without_units_a_replay_that_needs_another_blocks_weights_is_an_error_that_names_the_option():
+    model = blocks()
+    swapping = Swapping(model, "nowhere")
+    ac2.managed_elsewhere([weight for block in model for weight in block.frozen()])
+    x = rows(0)
+    with ac2.PolicyScope("recompute_all"):
+        y = x
+        for position, block in enumerate(model):
+            swapping.bring(position)
+            y = block(y)
+            swapping.put_away(position)
+    with pytest.raises(RuntimeError, match="units=modules"):
+        y.sum().backward()
+    del y
+
+
+def test_units_that_are_no_modules_are_an_error():
+    model = blocks()
+    with pytest.raises(TypeError, match="units is one Block; expected several modules"):
+        ac2.managed_elsewhere(model.parameters(), units=model[0])
+    with pytest.raises(TypeError, match="units has 'first'; expected modules"):
+        ac2.managed_elsewhere(model.parameters(), units=["first"])
+
+
+def test_a_model_with_units_can_be_copied_and_pickled():
+    model = blocks()
+    ac2.managed_elsewhere(model.parameters(), units=model)
+    ac2.managed_elsewhere(model.parameters(), units=model)
+    for again in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert [len(block._forward_hooks) for block in again] == [1] * BLOCKS
 
 
 # --- Hooks that bring weights ----------------------------------------------------------------------------------------

@@ -263,8 +263,9 @@ const c10::Storage& ValueBytes::managed_storage(const ManagedForm& form) {
       tensor.storage().nbytes() > 0, "Backward needs the parameter ", tensor.name,
       " to compute results of a region again, but its bytes have been let go of and not gathered yet. What a "
       "region computes with such a parameter is computed again only while the unit that it belongs to runs "
-      "backward: save what leaves the unit (MUST_SAVE), gather the unit's parameters before, or have the region "
-      "gather them (",
+      "backward: save what leaves the unit (",
+      spelled("MUST_SAVE", "MUST_SAVE, or ac2.managed_elsewhere(parameters, units=modules)"),
+      "), gather the unit's parameters before, or have the region gather them (",
       spelled("ScopeOptions::gather_units",
               "gather_units=True for units of fully_shard(), ac2.managed_elsewhere(parameters, gather=function) for "
               "others"),

@@ -1,0 +1,52 @@
+"""Units: parts of a model whose parameters are there only while the part runs, in forward and in backward.
+
+What enters and leaves a unit is saved, so that what is computed again in a unit's backward needs no other unit's parameters.
+"""
+
+import dataclasses
+from typing import Any, Dict, Iterator, Tuple
+
+import torch
+import torch.utils._pytree
+
+from ac2 import _C
+
+
+def watch_unit(module: torch.nn.Module) -> None:
+    """From now on the module's calls are those of a unit, in any region. Again for the same module: no change."""
+    if not getattr(module, "_ac2_is_unit", False):
+        module._ac2_is_unit = True  # type: ignore[assignment]
+        module.register_forward_pre_hook(_before_forward, with_kwargs=True)
+        module.register_forward_hook(_after_forward)
+
+
+def save_at_boundary(value: Any) -> None:
+    """Saves the tensors in what enters or leaves a unit."""
+    if _C.is_checkpoint_enabled():
+        for tensor in _tensors_in(value):
+            _C.save_at_boundary(tensor)
+
+
+# Functions of the module, so that a model with units can be pickled.
+def _before_forward(module: torch.nn.Module, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
+    if not torch.compiler.is_compiling():
+        save_at_boundary((args, kwargs))
+
+
+def _after_forward(module: torch.nn.Module, args: Tuple[Any, ...], result: Any) -> None:
+    if not torch.compiler.is_compiling():
+        save_at_boundary(result)
+
+
+def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """The plain tensors that a forward is given, or returns, with those that a subclass is made of."""
+    for leaf in torch.utils._pytree.tree_leaves(value):
+        if not isinstance(leaf, torch.Tensor):
+            if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):  # which pytree does not look into
+                yield from _tensors_in([getattr(leaf, field.name) for field in dataclasses.fields(leaf)])
+            continue
+        if hasattr(leaf, "__tensor_flatten__"):
+            names, _ = leaf.__tensor_flatten__()
+            yield from _tensors_in([getattr(leaf, name) for name in names])
+        else:
+            yield leaf
