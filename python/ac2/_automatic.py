@@ -91,12 +91,14 @@ def _words_about_losses() -> str:
     """Empty where losses were computed in chunks, or were not to be."""
     if not _chunks_losses:
         return ""
-    integration = sys.modules.get("ac2.integrations.transformers")
-    if integration is None:
+    losses = sys.modules.get("ac2.integrations._chunked_loss")
+    if losses is None:
         return "ac2: --chunked-loss did nothing: the program did not import transformers.\n"
-    if not integration.has_chunked_losses():
-        return "ac2: --chunked-loss did nothing: no causal language model of transformers enabled gradient checkpointing.\n"
-    return ""
+    if losses.has_chunked_losses():
+        return ""
+    if losses.has_left_models():
+        return "ac2: --chunked-loss did nothing, for reasons that a warning has given.\n"
+    return "ac2: --chunked-loss did nothing: no causal language model of transformers was given labels in training.\n"
 
 
 def open_here() -> None:

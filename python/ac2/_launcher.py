@@ -72,8 +72,8 @@ def _parser() -> argparse.ArgumentParser:
         "--chunked-loss",
         type=_chunked_loss,
         metavar="BYTES",
-        help="auto, or the bytes of a chunk, such as 256MiB: causal language models of transformers that enable gradient "
-        "checkpointing compute their logits and their loss a few tokens at a time; sums are added up in another order",
+        help="auto, or the bytes of a chunk, such as 256MiB: causal language models of transformers compute their logits and "
+        "their loss a few tokens at a time in training; sums are added up in another order",
     )
     parser.add_argument("--report", metavar="PAGE.html", help="writes a page about the memory over time at the end")
     parser.add_argument("--verify", action="store_true", help="compares each replayed value with what forward computed; slow")

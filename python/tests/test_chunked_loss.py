@@ -8,13 +8,14 @@ import torch
 from support import assert_same, run, same_bits
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from transformers_support import disable, enable
+from transformers_support import enable
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("transformers.loss.loss_utils")
 
 import ac2  # noqa: E402
 import ac2.integrations.transformers as integration  # noqa: E402
+from ac2.integrations import _chunked_loss as losses  # noqa: E402
 from ac2.integrations._chunked_loss import DeferredLogits  # noqa: E402
 
 WORDS, ROWS, COLUMNS, HIDDEN = 512, 3, 20, 32
@@ -69,7 +70,6 @@ def made(make):
 
 def chunked(model, chunked_loss="auto"):
     integration.install(chunked_loss=chunked_loss)
-    enable(model)
     return model
 
 
@@ -109,10 +109,14 @@ def assert_close(actual, expected, relative):
 
 
 @pytest.mark.parametrize("make", MODELS)
-def test_loss_and_gradients_are_plain_ones_but_for_the_order_of_additions(make):
+@pytest.mark.parametrize("checkpoints", [False, True])
+def test_loss_and_gradients_are_plain_ones_but_for_the_order_of_additions(make, checkpoints):
     model = made(make)
     expected = run(model, loss)
-    assert_close(run(chunked(model), loss), expected, 2e-6)
+    chunked(model)
+    if checkpoints:
+        enable(model)
+    assert_close(run(model, loss), expected, 2e-6)
 
 
 @pytest.mark.parametrize("make", MODELS)
@@ -227,17 +231,38 @@ def test_logits_are_plain_without_labels_in_eval_and_without_gradients():
     assert type(model.eval()(**batch()).logits) is torch.Tensor
 
 
-def test_uninstall_and_disable_put_plain_losses_back():
+def test_labels_may_be_given_without_their_name():
+    chunked(made(llama))
+    model, given = made(llama), batch()
+    with Largest() as largest:
+        model(given["input_ids"], None, None, None, None, given["labels"])
+    assert largest.elements < ALL_LOGITS
+
+
+def test_uninstall_puts_plain_losses_back():
     model = made(llama)
+    before = {**vars(transformers.PreTrainedModel)}, {**vars(model)}, {**vars(model.lm_head)}
     expected = run(model, loss)
     integration.uninstall()
-    chunked(model)
+    chunked(model, "1MiB")
+    loss(chunked(model))
     integration.uninstall()
     assert_same(run(model, loss), expected)
-    chunked(model)
-    disable(model)
+    assert (vars(transformers.PreTrainedModel), vars(model), vars(model.lm_head)) == before
+    loss(chunked(model))
+    integration.install()
     assert_same(run(model, loss), expected)
-    assert not vars(model).keys() & {"_loss_function"} and "forward" not in vars(model.lm_head)
+
+
+def test_a_model_is_saved_whole_and_loaded(tmp_path):
+    model = chunked(made(llama))
+    expected = run(model, loss)
+    torch.save(model, tmp_path / "model")
+    loaded = torch.load(tmp_path / "model", weights_only=False)
+    with Largest() as largest:
+        loss(loaded)
+    assert largest.elements < ALL_LOGITS
+    assert_same(run(loaded, loss), expected)
 
 
 def test_an_error_in_forward_leaves_nothing_behind():
@@ -261,14 +286,36 @@ def test_a_copy_of_the_model_computes_in_chunks_with_its_own_weights():
     assert (of_copy - loss(made(llama))).abs() < 1e-5
 
 
-def test_what_others_put_in_the_place_of_ours_stays():
-    model = chunked(made(llama))
-    ours = model.lm_head.forward
-    model.lm_head.forward = lambda hidden: ours(hidden) * 2
-    model.loss_function = lambda logits, labels, vocab_size, **kwargs: logits.sum()
+@pytest.mark.parametrize("where", ["head", "loss"])
+def test_what_others_put_in_the_place_of_a_part_is_used_and_named(where):
+    model = made(llama)
+    if where == "head":
+        plain = model.lm_head.forward
+        model.lm_head.forward = lambda hidden: plain(hidden) * 2
+    else:
+        model.loss_function = lambda logits, labels, vocab_size, **kwargs: logits.sum()
     expected = loss(model)
-    integration.uninstall()
-    assert same_bits(loss(model), expected)
+    reason = "the forward of its head has been replaced" if where == "head" else "its loss is not that of transformers"
+    with pytest.warns(UserWarning, match="chunked_loss leaves LlamaForCausalLM as it is: " + reason):
+        assert same_bits(loss(chunked(model)), expected)
+
+
+def test_a_model_inside_of_a_model_computes_its_own_loss_in_chunks():
+    class Teacher(transformers.LlamaForCausalLM):
+        def __init__(self, config):
+            super().__init__(config)
+            self.student = transformers.LlamaForCausalLM(config)
+
+        def forward(self, input_ids, labels=None):
+            return self.student(input_ids, labels=labels).loss + super().forward(input_ids, labels=labels).loss
+
+    model = made(lambda: Teacher(transformers.LlamaConfig(**SIZES)))
+    expected = run(model, lambda model: model(**batch()))
+    chunked(model)
+    with Largest() as largest:
+        model(**batch())
+    assert largest.elements < ALL_LOGITS
+    assert_close(run(model, lambda model: model(**batch())), expected, 2e-6)
 
 
 def test_lora_trains_with_the_losses_of_all_logits_at_once():
@@ -342,8 +389,91 @@ def test_in_a_region_around_the_step_losses_are_the_same(policy):
 def test_a_model_without_such_a_loss_is_left_as_it_is_and_named():
     config = transformers.ViTConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
                                     image_size=16, patch_size=8, num_labels=4)  # fmt: skip
-    with pytest.warns(UserWarning, match="chunked_loss leaves ViTForImageClassification as it is"):
-        chunked(transformers.ViTForImageClassification(config))
+    model = chunked(transformers.ViTForImageClassification(config).train())
+    given = {"pixel_values": torch.randn(2, 3, 16, 16), "labels": torch.tensor([1, 2])}
+    with pytest.warns(UserWarning, match="chunked_loss leaves ViTForImageClassification as it is") as warned:
+        model(**given)
+        model(**given)
+    assert len(warned) == 1
+
+
+# --- torch.compile ----------------------------------------------------------------------------------------------------
+
+
+def compiled_by_function(model):
+    return torch.compile(model, backend="eager")
+
+
+def compiled_by_method(model):
+    model.compile(backend="eager")
+    return model
+
+
+def compiled_with_the_step(model):
+    return torch.compile(lambda **batch: model(**batch), backend="eager")
+
+
+def compiled_by_its_forward(model):
+    model.forward = torch.compile(model.forward, backend="eager")
+    return model
+
+
+@pytest.fixture
+def dynamo():
+    torch._dynamo.reset()
+    losses._compiled.clear()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize(
+    "compiles", [compiled_by_function, compiled_by_method, compiled_with_the_step, compiled_by_its_forward]
+)
+def test_a_model_that_is_compiled_as_a_whole_computes_all_logits_and_says_so_once(dynamo, compiles):
+    plain = loss(compiles(made(llama)))
+    torch._dynamo.reset()
+    model = compiles(chunked(made(llama)))
+    with pytest.warns(UserWarning, match="LlamaForCausalLM, which torch.compile compiles as a whole.*by model.model.comp") as warned:
+        assert same_bits(loss(model), plain)
+        loss(model)
+    assert len([warning for warning in warned if "chunked_loss" in str(warning.message)]) == 1
+
+
+def test_a_compiled_model_says_nothing_without_labels_and_in_eval(dynamo):
+    model = compiled_by_function(chunked(made(llama)))
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        model(batch()["input_ids"])
+        loss(model.eval())
+    assert not [warning for warning in warned if "chunked_loss" in str(warning.message)]
+
+
+@pytest.mark.parametrize("part", ["body", "layers"])
+def test_a_model_of_which_a_part_below_the_head_is_compiled_computes_in_chunks(dynamo, part):
+    model = made(llama)
+    expected = run(model, loss)
+    for module in [model.model] if part == "body" else model.model.layers:
+        module.compile(backend="eager")
+    with warnings.catch_warnings(record=True) as warned, Largest() as largest:
+        warnings.simplefilter("always")
+        loss(chunked(model))
+    assert not [warning for warning in warned if "chunked_loss" in str(warning.message)]
+    assert largest.elements < ALL_LOGITS
+    assert_close(run(model, loss), expected, 2e-6)
+
+
+@pytest.mark.parametrize("by_method", [False, True])
+def test_a_head_that_is_compiled_computes_all_logits_and_says_so(dynamo, by_method):
+    model = made(llama)
+    if by_method:
+        model.lm_head.compile(backend="eager")
+    else:
+        model.lm_head = torch.compile(model.lm_head, backend="eager")
+    with pytest.warns(UserWarning, match="chunked_loss leaves LlamaForCausalLM as it is: its head is compiled"):
+        loss(chunked(model))
+
+
+# --- heads ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_head_of_which_the_weights_are_no_plain_tensors_computes_all_logits_and_says_so():
@@ -361,22 +491,28 @@ def test_trls_switch_takes_it_too():
     pytest.importorskip("trl")
     trl = pytest.importorskip("ac2.integrations.trl", reason="a trl without what is replaced")
     trl.install(chunked_loss="auto")
-    model = made(llama)
-    enable(model)
     with Largest() as largest:
-        loss(model)
+        loss(made(llama))
     trl.uninstall()
     assert largest.elements < ALL_LOGITS
 
 
-def test_a_head_that_was_exchanged_computes_all_logits_and_says_so():
+def test_a_head_that_was_exchanged_computes_in_chunks():
     model = chunked(made(llama))
+    loss(model)
     model.set_output_embeddings(torch.nn.Linear(HIDDEN, WORDS, bias=False))
-    with pytest.warns(UserWarning, match="not those of the head.*Enable it again"):
-        loss(model)
     with Largest() as largest:
-        loss(chunked(model))
+        loss(model)
     assert largest.elements < ALL_LOGITS
+
+
+def test_logits_that_are_not_those_of_the_named_head_are_computed_whole_and_told_of():
+    model = chunked(made(llama))
+    other = torch.nn.Linear(HIDDEN, WORDS, bias=False)
+    model.get_output_embeddings = lambda: other
+    with pytest.warns(UserWarning, match="its logits are not what its output head"), Largest() as largest:
+        loss(model)
+    assert largest.elements == ALL_LOGITS
 
 
 @pytest.mark.parametrize("given, error", [("1 elephant", ValueError), (0, ValueError), (True, TypeError), (1.5, TypeError)])
@@ -398,4 +534,5 @@ def test_a_trainer_trains_to_plain_losses(tmp_path):
 
     expected = train(made(llama))
     integration.install(chunked_loss="auto")
-    assert torch.allclose(train(made(llama), gradient_checkpointing=True), expected, rtol=0, atol=2e-4)
+    for options in ({}, {"gradient_checkpointing": True}):
+        assert torch.allclose(train(made(llama), **options), expected, rtol=0, atol=2e-4)

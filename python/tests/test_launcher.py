@@ -441,9 +441,7 @@ LANGUAGE_MODEL = """
     config = transformers.LlamaConfig(
         hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4, vocab_size=512
     )
-    model = transformers.LlamaForCausalLM(config).train()
-    if {enables}:
-        model.gradient_checkpointing_enable()
+    model = transformers.LlamaForCausalLM(config).{mode}()
     ids = torch.arange(60).view(3, 20)
     outputs = model(ids, labels=ids, use_cache=False)
     outputs.loss.backward()
@@ -452,9 +450,9 @@ LANGUAGE_MODEL = """
 
 
 @pytest.mark.parametrize("options, variables", [(["--chunked-loss", "auto"], {}), ([], {"AC2_CHUNKED_LOSS": "64KiB"})])
-def test_losses_are_computed_in_chunks_where_a_model_enables_checkpointing(tmp_path, options, variables):
+def test_losses_of_causal_language_models_in_training_are_computed_in_chunks(tmp_path, options, variables):
     pytest.importorskip("transformers.loss.loss_utils")
-    program = write(tmp_path / "program.py", LANGUAGE_MODEL.replace("{enables}", "True"))
+    program = write(tmp_path / "program.py", LANGUAGE_MODEL.replace("{mode}", "train"))
     kind, loss = launch(program).stdout.split()
     ended = launch(*options, program, **variables)
     assert (ended.returncode, kind, ended.stdout.split()) == (0, "Tensor", ["DeferredLogits", loss])
@@ -466,9 +464,13 @@ def test_chunks_of_losses_that_came_to_nothing_are_told(tmp_path):
     assert "ac2: --chunked-loss did nothing: the program did not import transformers.\n" in ended.stderr
     assert "chunked-loss" not in launch("--chunked-loss", "auto", "--quiet", "-c", "import torch").stderr
     pytest.importorskip("transformers.loss.loss_utils")
-    ended = launch("--chunked-loss", "auto", write(tmp_path / "program.py", LANGUAGE_MODEL.replace("{enables}", "False")))
-    assert "did nothing: no causal language model of transformers enabled gradient checkpointing" in ended.stderr
+    ended = launch("--chunked-loss", "auto", write(tmp_path / "program.py", LANGUAGE_MODEL.replace("{mode}", "eval")))
+    assert "did nothing: no causal language model of transformers was given labels in training.\n" in ended.stderr
     assert ended.stdout.startswith("Tensor")
+    compiled = LANGUAGE_MODEL.replace("{mode}()", "train()\n    model.compile(backend='eager')")
+    ended = launch("--chunked-loss", "auto", write(tmp_path / "program.py", compiled))
+    assert "LlamaForCausalLM, which torch.compile compiles as a whole: all of its logits are computed" in ended.stderr
+    assert "did nothing, for reasons that a warning has given.\n" in ended.stderr
 
 
 def test_an_error_about_memory_ends_with_what_is_held(tmp_path):

@@ -4,12 +4,14 @@ A model of transformers calls its output head and then its loss function. Here t
 and the loss function computes them and their cross entropy by ac2.in_chunks(). Whoever else reads the logits gets them whole.
 """
 
+import functools
 import inspect
+import sys
 import threading
 import types
 import warnings
 import weakref
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable, List, Optional, Set, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +19,7 @@ from torch.utils._pytree import tree_map_only
 
 from ac2._budgets import BudgetLike, as_bytes
 from ac2._chunks import in_chunks
+from ac2._compiled import is_tracing, keep_frames_out_of_graphs, when_imported
 
 # _OF_THE_LAYOUT are the functions that answer without logits.
 _OF_THE_LAYOUT = frozenset({
@@ -191,73 +194,153 @@ def _say_once(module: torch.nn.Module, text: str) -> None:
         warnings.warn(f"ac2.integrations.transformers: {text}", stacklevel=4)
 
 
-# _running.forwards are the models whose forward runs on this thread, innermost last, each with the head that defers its logits.
+# _running.calls are those of this thread, the innermost last.
 _running = threading.local()
 
 
-def _forwards() -> List[Tuple[torch.nn.Module, Optional[torch.nn.Module]]]:
-    if not hasattr(_running, "forwards"):
-        _running.forwards = []
-    return _running.forwards  # type: ignore[no-any-return]
+def _calls() -> "List[_Call]":
+    if not hasattr(_running, "calls"):
+        _running.calls = []
+    return _running.calls  # type: ignore[no-any-return]
 
 
-class ChunkedLoss:
-    """A model whose head defers its logits in training, and whose loss function computes them in chunks."""
+# _has_chunked: see has_chunked_losses(). _compiled are the classes of which a warning has told that they are compiled.
+_has_chunked = False
+_compiled: Set[type] = set()
 
-    def __init__(self, model: Any, chunked_loss: BudgetLike) -> None:
-        """Raises nothing: what keeps the model as it is, is warned of."""
-        self._chunked_loss = chunked_loss
-        self._hooks: List[Any] = []
-        head = _head_of(model)
-        reason = _reason_against(model, head)
-        if reason:
-            _say_once(model, f"chunked_loss leaves {type(model).__name__} as it is: {reason}.")
-            return
-        assert head is not None
-        self._plain_loss = model.loss_function
-        self._parameters = inspect.signature(model.forward)
-        self._hooks = [
-            model.register_forward_pre_hook(self._before_forward, with_kwargs=True),
-            model.register_forward_hook(self._after_forward, always_call=True),
-        ]
-        model._loss_function = self._loss
-        # A bound method without a reference to the model: a copy of the head has the copy's.
-        head.forward = types.MethodType(_deferring_forward, head)
-        self._head = head
 
-    @property
-    def is_on(self) -> bool:
-        """False for a model that was left as it is."""
-        return bool(self._hooks)
+def has_chunked_losses() -> bool:
+    """Whether a loss has been computed in chunks since the import."""
+    return _has_chunked
 
-    def remove_from(self, model: Any) -> None:
-        """What others have put in the place of ours stays, and gets what the model does by itself."""
-        if not self.is_on:
-            return
-        for hook in self._hooks:
-            hook.remove()
-        if vars(model).get("_loss_function") == self._loss:
-            del model._loss_function
-        if getattr(vars(self._head).get("forward"), "__func__", None) is _deferring_forward:
-            del self._head.forward
 
-    def _before_forward(self, model: Any, args: Any, kwargs: Any) -> None:
-        # Without labels the logits are what is asked for.
-        labels = kwargs.get("labels")
-        if labels is None and args:
-            try:
-                labels = self._parameters.bind_partial(*args).arguments.get("labels")
-            except TypeError:  # forward will say what is wrong
-                pass
-        wanted = labels is not None and model.training and torch.is_grad_enabled() and not torch.compiler.is_compiling()
-        _forwards().append((model, _head_of(model) if wanted else None))
+def has_left_models() -> bool:
+    """Whether a warning has told of a model that is left as it is, or that computes all of its logits."""
+    return bool(_said or _compiled)
 
-    def _after_forward(self, model: Any, *_: Any) -> None:
-        # Where another hook has raised before ours, there is nothing of this call.
-        if _forwards() and _forwards()[-1][0] is model:
-            _forwards().pop()
 
-    def _loss(
+def calls_of_models(plain: Callable[..., Any], setting: Callable[[], BudgetLike]) -> Callable[..., Any]:
+    """What calls a model as ``plain`` does, with its loss in chunks where it is in training and is given labels.
+
+    ``setting`` returns that of install(), or None while the integration is off.
+    """
+
+    @functools.wraps(plain)
+    def _call_impl(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self.training or not torch.is_grad_enabled():
+            return plain(self, *args, **kwargs)
+        if torch.compiler.is_dynamo_compiling():
+            _note_traced(setting, type(self), len(args), kwargs.get("labels") is not None)
+            return plain(self, *args, **kwargs)
+        # While Dynamo compiles what is called from here, there is a callback.
+        call = _call_in_chunks(setting, self, args, kwargs, callable(_frame_callback()))
+        if call is None:
+            return plain(self, *args, **kwargs)
+        with call:
+            return plain(self, *args, **kwargs)
+
+    # As with torch.nn.Module's own function Dynamo begins with what is called from there.
+    keep_frames_out_of_graphs(_call_impl)
+    return _call_impl
+
+
+_frame_callback: Callable[[], Any] = getattr(torch._C._dynamo.eval_frame, "get_eval_frame_callback", lambda: None)
+
+
+def _call_in_chunks(
+    setting: Callable[[], BudgetLike], model: Any, args: Tuple[Any, ...], kwargs: Any, is_being_compiled: bool
+) -> "Optional[_Call]":
+    """None for a call like any other."""
+    kind, chunked_loss = type(model), setting()
+    # Without labels the logits are what is asked for.
+    has_labels = kwargs.get("labels") is not None
+    if not has_labels and len(args) > 1 and len(args) > _place_of_labels(kind):
+        has_labels = args[_place_of_labels(kind)] is not None
+    if chunked_loss is None or not has_labels:
+        return None
+    if is_being_compiled or _is_compiled(model):
+        _say_compiled(kind)
+        return None
+    head = _head_of(model)
+    reason = _reason_against(model, head)
+    if reason:
+        _say_once(model, f"chunked_loss leaves {kind.__name__} as it is: {reason}.")
+        head = None
+    return _Call(model, head, chunked_loss)
+
+
+def _note_traced(setting: Callable[[], BudgetLike], kind: type, arguments: int, has_labels: bool) -> bool:
+    """Called while a call of a model is traced, with what is known then. The result is a constant of the graph."""
+    if setting() is not None and (has_labels or arguments > _place_of_labels(kind)):
+        _say_compiled(kind)
+    return True
+
+
+def _tell_dynamo(dynamo: Any) -> None:
+    global _call_in_chunks, _note_traced
+    _call_in_chunks = dynamo.disable(_call_in_chunks)
+    _note_traced = dynamo.assume_constant_result(_note_traced)
+
+
+when_imported("torch._dynamo", _tell_dynamo)
+
+
+@functools.lru_cache(maxsize=None)
+def _place_of_labels(kind: type) -> int:
+    """Among the arguments without a name, or behind all of them where there is no such argument."""
+    parameters = list(inspect.signature(kind.forward).parameters)[1:]  # type: ignore[attr-defined]
+    return parameters.index("labels") if "labels" in parameters else sys.maxsize
+
+
+def _say_compiled(kind: type) -> None:
+    if kind not in _compiled:
+        _compiled.add(kind)
+        part = getattr(kind, "base_model_prefix", "")
+        warnings.warn(
+            f"ac2.integrations.transformers: chunked_loss does nothing in {kind.__name__}, which torch.compile compiles as a "
+            "whole: all of its logits are computed. Compile what is below its output head"
+            + (f", as by model.{part}.compile(), or its layers." if part else ", or its layers."),
+            stacklevel=4,
+        )
+
+
+def _is_compiled(module: torch.nn.Module) -> bool:
+    """Whether torch.compile() or compile() made it what it is."""
+    return hasattr(module, "_orig_mod") or hasattr(vars(module).get("forward"), "_torchdynamo_orig_callable")
+
+
+def loss_function_of(model: Any) -> Optional[Callable[..., Any]]:
+    """The one in chunks, if this thread is in a call of the model that has one."""
+    if is_tracing() or not _calls():
+        return None
+    call = _calls()[-1]
+    return call.loss if call.model is model and call.head is not None else None
+
+
+class _Call:
+    """A call of a model in training: its head defers its logits, and its loss function computes them in chunks.
+
+    Without a head it computes its loss by itself, and inside of it the call around it does not count.
+    """
+
+    def __init__(self, model: Any, head: Optional[torch.nn.Module], chunked_loss: BudgetLike) -> None:
+        self.model, self.head, self._chunked_loss = model, head, chunked_loss
+        self._has_replaced = False
+
+    def __enter__(self) -> None:
+        # Only for the time of the call, so that the model can be copied and saved. A call of another model around this one may
+        # have the same head.
+        if self.head is not None and "forward" not in vars(self.head):
+            self.head.forward = types.MethodType(_deferring_forward, self.head)
+            self._has_replaced = True
+        _calls().append(self)
+
+    def __exit__(self, *_: Any) -> None:
+        _calls().pop()
+        if self._has_replaced and self.head is not None and _is_deferring(self.head):
+            del self.head.forward
+
+    def loss(
         self,
         logits: torch.Tensor,
         labels: torch.Tensor,
@@ -268,14 +351,17 @@ class ChunkedLoss:
         **kwargs: Any,
     ) -> torch.Tensor:
         """transformers' ForCausalLMLoss."""
-        if not isinstance(logits, DeferredLogits) and _forwards() and (head := _forwards()[-1][1]) is not None:
+        if not isinstance(logits, DeferredLogits):
+            assert self.head is not None
             _say_once(
-                head,
-                "chunked_loss does nothing: the logits are not those of the head that the model had when checkpointing was "
-                "enabled. Enable it again.",
+                self.head,
+                f"chunked_loss does nothing in {type(self.model).__name__}: its logits are not what its output head "
+                "(get_output_embeddings()) returned.",
             )
         if not isinstance(logits, DeferredLogits) or logits.computation.is_done() or logits.shape[-1] != vocab_size:
-            return self._plain_loss(  # type: ignore[no-any-return]
+            from transformers.loss.loss_utils import ForCausalLMLoss
+
+            return ForCausalLMLoss(  # type: ignore[no-any-return]
                 logits, labels, vocab_size, num_items_in_batch, ignore_index, shift_labels, **kwargs
             )
         if shift_labels is None:  # the token after each is what it predicts
@@ -294,6 +380,8 @@ class ChunkedLoss:
             total = in_chunks(loss_of, hidden, target, chunks=max(-(-tokens // of_a_chunk), 1), reduce="sum")
         else:
             total = in_chunks(loss_of, hidden, target, bytes=self._chunked_loss, reduce="sum")
+        global _has_chunked
+        _has_chunked = True
         count = (target != ignore_index).sum() if num_items_in_batch is None else num_items_in_batch
         return total / (count.to(total.device) if isinstance(count, torch.Tensor) else count)  # type: ignore[no-any-return]
 
@@ -312,15 +400,21 @@ def _reason_against(model: Any, head: Optional[torch.nn.Module]) -> str:
         return "its loss is not that of transformers' causal language models"
     if head is None:
         return "it has no output head"
-    if "forward" in vars(head):
+    if _is_compiled(head) or getattr(head, "_compiled_call_impl", None) is not None:
+        return "its head is compiled. Compile what is below it, or the layers"
+    if "forward" in vars(head) and not _is_deferring(head):
         return "the forward of its head has been replaced"
     return ""
 
 
+def _is_deferring(head: torch.nn.Module) -> bool:
+    return getattr(vars(head).get("forward"), "__func__", None) is _deferring_forward
+
+
 def _deferring_forward(self: torch.nn.Module, *args: Any, **kwargs: Any) -> torch.Tensor:
     plain = type(self).forward
-    forwards = _forwards()
-    if not forwards or forwards[-1][1] is not self or kwargs or len(args) != 1 or args[0].dim() < 2:
+    calls = _calls()
+    if not calls or calls[-1].head is not self or kwargs or len(args) != 1 or args[0].dim() < 2:
         return plain(self, *args, **kwargs)  # type: ignore[no-any-return]
     hidden = args[0]
     if _is_unit_of_fsdp(self) or any(not _is_plain(tensor) for tensor in (hidden, *self.parameters())):

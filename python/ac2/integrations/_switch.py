@@ -24,6 +24,9 @@ class Replacement(NamedTuple):
     member: Any
 
 
+_INHERITED = object()  # what a class had from those that it is derived from
+
+
 class Switch:
     """The ``install()`` and ``uninstall()`` of one integration.
 
@@ -58,7 +61,7 @@ class Switch:
             self._put_back()
             replacements = list(self._replacements(self))
             for replacement in replacements:
-                self._replaced.append((replacement, vars(replacement.owner)[replacement.name]))
+                self._replaced.append((replacement, vars(replacement.owner).get(replacement.name, _INHERITED)))
                 setattr(*replacement)
             self.settings = settings
 
@@ -76,7 +79,10 @@ class Switch:
             self.settings = None
             for replacement, original in reversed(self._replaced):
                 if vars(replacement.owner).get(replacement.name) is replacement.member:
-                    setattr(replacement.owner, replacement.name, original)
+                    if original is _INHERITED:
+                        delattr(replacement.owner, replacement.name)
+                    else:
+                        setattr(replacement.owner, replacement.name, original)
             self._replaced.clear()
 
     def instead_of(self, original: _Function, ours: _Function) -> _Function:

@@ -9,7 +9,8 @@ Each layer then runs its forward in a region, once. So, unlike with transformers
 ``past_key_values`` are left alone: nothing is written to a cache a second time.
 
 ``install()`` is for the process, and for models that enable checkpointing from then on. ``uninstall()`` takes it back, for
-models that have it enabled too.
+models that have it enabled too. With ``install(chunked_loss="auto")`` the losses of causal language models are computed a few
+tokens at a time, of models that enable no checkpointing too.
 """
 
 import functools
@@ -24,7 +25,7 @@ from ac2._budgets import BudgetLike
 from ac2._checkpointed_class import Settings, regions_of, settings_of, unwrap, wrap
 from ac2._regions import Regions
 from ac2._policy import PolicyLike
-from ac2.integrations._chunked_loss import ChunkedLoss, check_setting as check_chunked_loss
+from ac2.integrations import _chunked_loss
 from ac2.integrations._switch import Replacement, Switch, cannot_import, offloading_inputs, run_in_region, with_given
 
 try:
@@ -40,10 +41,11 @@ def install(policy: PolicyLike = None, *, chunked_loss: BudgetLike = None, **opt
 
     Args:
         policy: as for ac2.PolicyScope. Without one nothing of a layer is saved but its inputs.
-        chunked_loss: "auto", or the bytes of a chunk as for ac2.in_chunks ("256MiB"): causal language models that are given
-            labels in training compute their logits and their loss a few tokens at a time. With "auto" a chunk has as many
-            tokens as the hidden size. Losses and gradients differ from plain ones by the order of additions.
-            ``outputs.logits`` are computed whole for whoever reads them. A model that is left as it is, is warned of.
+        chunked_loss: "auto", or the bytes of a chunk as for ac2.in_chunks ("256MiB"): all causal language models that are
+            given labels in training compute their logits and their loss a few tokens at a time, whether they enable
+            checkpointing or not. With "auto" a chunk has as many tokens as the hidden size. Losses and gradients differ from
+            plain ones by the order of additions. ``outputs.logits`` are computed whole for whoever reads them. Of a model
+            that is given labels and left as it is, as where torch.compile compiles it as a whole, a warning tells.
         **options: as for ac2.checkpoint_wrapper (memory_budget, offload, ...), with off_in_eval and off_under_no_grad
             True: to generate text takes no region. A MemoryBudget is shared by all layers.
 
@@ -53,15 +55,14 @@ def install(policy: PolicyLike = None, *, chunked_loss: BudgetLike = None, **opt
     transformers' own ``offload=True`` offloads the inputs of layers (``ac2.OffloadOptions(inputs=True)``). Raises as
     PolicyScope does for wrong arguments.
     """
-    check_chunked_loss(chunked_loss)
-    _switch.install(policy, options)
-    global _chunked_loss
-    _chunked_loss = chunked_loss
-
-
-def has_chunked_losses() -> bool:
-    """Whether a model has had its loss computed in chunks since the import."""
-    return _has_chunked
+    _chunked_loss.check_setting(chunked_loss)
+    global _chunks
+    before, _chunks = _chunks, chunked_loss
+    try:
+        _switch.install(policy, options)
+    except BaseException:
+        _chunks = before
+        raise
 
 
 def uninstall() -> None:
@@ -75,15 +76,11 @@ _enabled: "weakref.WeakKeyDictionary[Any, Dict[str, Any]]" = weakref.WeakKeyDict
 _regions_before: "weakref.WeakKeyDictionary[torch.nn.Module, Regions]" = weakref.WeakKeyDictionary()
 
 
-# _chunked_loss is what install() was given, and _chunked the models that have been switched on since.
-_chunked_loss: BudgetLike = None
-_has_chunked = False
-_chunked: "weakref.WeakKeyDictionary[Any, ChunkedLoss]" = weakref.WeakKeyDictionary()
+# _chunks is what install() was given for chunked_loss.
+_chunks: BudgetLike = None
 
 
 def _give_back() -> None:
-    for model in list(_chunked):
-        _chunked.pop(model).remove_from(model)
     for model, given in list(_enabled.items()):
         for layer in _layers(model):
             unwrap(layer)
@@ -100,6 +97,24 @@ def _replacements(switch: Switch) -> Iterator[Replacement]:
         property_of_it = vars(model).get(name)
         if property_of_it is not None:
             yield Replacement(model, name, property(_or_wrapped(property_of_it.fget)))
+    if _chunks is not None:
+        yield from _of_losses(model)
+
+
+def _of_losses(model: Any) -> Iterator[Replacement]:
+    def setting() -> BudgetLike:
+        return None if _switch.settings is None else _chunks
+
+    yield Replacement(model, "_call_impl", _chunked_loss.calls_of_models(model._call_impl, setting))
+    own = vars(model).get("loss_function")
+    if isinstance(own, property) and own.fget is not None:  # otherwise a warning says that it is not known
+        own_getter = own.fget
+
+        def loss_function(self: Any) -> Any:
+            in_chunks = _chunked_loss.loss_function_of(self)
+            return own_getter(self) if in_chunks is None else in_chunks
+
+        yield Replacement(model, "loss_function", property(functools.wraps(own_getter)(loss_function), own.fset, own.fdel))
 
 
 def _or_wrapped(is_checkpointing: Callable[[Any], bool]) -> Callable[[Any], bool]:
@@ -118,8 +133,6 @@ def _setter(original: Callable[..., None]) -> Callable[..., None]:
         gradient_checkpointing_func: Optional[Callable[..., Any]] = None,
         every_n_layers: int = 1,
     ) -> None:
-        if self in _chunked:
-            _chunked.pop(self).remove_from(self)
         layers = _layers(self)
         for layer in layers:
             if settings_of(layer) is not None:
@@ -152,10 +165,6 @@ def _setter(original: Callable[..., None]) -> Callable[..., None]:
         for layer in layers[::every_n_layers]:
             wrap(layer, settings, _regions_before.pop(layer, None))
         _enabled[self] = its_own
-        if _chunked_loss is not None:
-            _chunked[self] = ChunkedLoss(self, _chunked_loss)
-            global _has_chunked
-            _has_chunked |= _chunked[self].is_on
 
     return set_gradient_checkpointing
 
