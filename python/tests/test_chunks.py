@@ -84,6 +84,84 @@ def test_sums_over_chunks_are_within_a_few_roundings_of_plain_ones(dtype, bound,
         assert distance(ours[1], exact[1]) <= further * distance(plain[1], exact[1])
 
 
+def test_chunks_may_be_cut_into_chunks():
+    x = leaf(ROWS, COLUMNS)
+    y = ac2.in_chunks(lambda rows: ac2.in_chunks(by_rows, rows, chunks=2), x, chunks=3)
+    assert same_bits(y, by_rows(x))
+    assert same_bits(*(torch.autograd.grad(z.square().sum(), x)[0] for z in (y, by_rows(x))))
+
+
+@pytest.mark.parametrize("draw", [torch.rand_like, torch.randn_like, F.dropout], ids=["uniform", "normal", "dropout"])
+def test_backward_has_the_random_numbers_of_forward_chunk_by_chunk(draw):
+    x = leaf(ROWS, 5)
+    torch.manual_seed(1)
+    y = ac2.in_chunks(lambda rows: rows * draw(torch.ones_like(rows)), x, chunks=3)
+    torch.manual_seed(1)
+    drawn = torch.cat([draw(torch.ones(4, 5)) for _ in range(3)])
+    assert same_bits(y, x * drawn) and same_bits(torch.autograd.grad(y.sum(), x)[0], drawn)
+    torch.manual_seed(1)
+    if draw is torch.rand_like:  # docs/guide.md says of which the numbers are those of one call
+        assert same_bits(drawn, draw(torch.ones(ROWS, 5)))
+
+
+def test_autocast_is_that_of_the_call_in_forward_and_in_backward():
+    hidden, words, target = leaf(ROWS, COLUMNS), leaf(WORDS, COLUMNS), torch.arange(ROWS)
+
+    def loss_of(hidden, target):
+        return F.cross_entropy(F.linear(hidden, words), target, reduction="sum")
+
+    def found(call):
+        loss = call()
+        return [loss, *torch.autograd.grad(loss, (hidden, words))]
+
+    exact = found(lambda: loss_of(hidden, target))
+    with torch.autocast("cpu", torch.bfloat16):
+        plain = loss_of(hidden, target)
+        ours = ac2.in_chunks(loss_of, hidden, target, chunks=3, reduce="sum")
+    plain, ours = found(lambda: plain), found(lambda: ours)
+    for mine, its, true in zip(ours, plain, exact):
+        assert mine.dtype == its.dtype == torch.float32
+        assert 0 < (mine - true).norm() <= 1.5 * (its - true).norm()
+
+
+def test_second_derivatives_of_a_mean_are_those_of_one_call():
+    hidden, words, target = leaf(ROWS, COLUMNS), leaf(WORDS, COLUMNS), torch.arange(ROWS)
+
+    def loss_of(hidden, target):
+        return F.cross_entropy(hidden @ words.T, target)
+
+    def second(loss):
+        first = torch.autograd.grad(loss, (hidden, words), create_graph=True)
+        return torch.autograd.grad(sum(gradient.square().sum() for gradient in first), (hidden, words))
+
+    ours = second(ac2.in_chunks(loss_of, hidden, target, chunks=4, reduce="mean"))
+    for mine, its in zip(ours, second(loss_of(hidden, target))):
+        torch.testing.assert_close(mine, its)
+
+
+def test_a_budget_keeps_what_chunks_made_while_there_is_room_and_a_plan_does_not():
+    words, hidden, target = leaf(512, COLUMNS), leaf(64, COLUMNS), torch.arange(64)
+
+    def loss_of(hidden, target):
+        return F.cross_entropy(hidden @ words.T, target, reduction="sum")
+
+    def forward():
+        return ac2.in_chunks(loss_of, hidden.sin(), target, chunks=8, reduce="sum")
+
+    expected = torch.autograd.grad(forward(), (hidden, words))
+    most = 16 * 64 * 512 * 4  # far more than all results
+    plan = ac2.plan(lambda: forward().backward(), most)
+    recomputed = []
+    for policy, budget in [(plan, None), (None, most), (None, 100 * 1024), (None, ac2.whatever_fits())]:
+        with ac2.PolicyScope(policy, memory_budget=budget) as scope:
+            loss = forward()
+        for mine, its in zip(torch.autograd.grad(loss, (hidden, words)), expected):
+            assert same_bits(mine, its)
+        recomputed.append(scope.trace.stats().recomputed_ops)
+    assert recomputed[0] == plan.summary.replayed_ops > 0
+    assert recomputed[1] == recomputed[3] == 0 < recomputed[2]
+
+
 def test_a_tuple_comes_back_as_a_tuple():
     x = leaf(ROWS, COLUMNS)
     both = ac2.in_chunks(lambda x: (x.sin(), x.cos()), x, chunks=3)
@@ -106,6 +184,7 @@ def test_wrong_use_is_an_error_that_says_what_was_expected():
         (TypeError, "the function returned 3", lambda: ac2.in_chunks(lambda x: 3, x, chunks=2)),
         (RuntimeError, "cannot be concatenated", lambda: ac2.in_chunks(torch.sum, x, chunks=2)),
         (ZeroDivisionError, "", lambda: ac2.in_chunks(lambda x: 1 // 0, x, chunks=2)),
+        (RuntimeError, "aten::batch_norm in training", lambda: ac2.in_chunks(torch.nn.BatchNorm1d(4), x, chunks=2)),
     ]:
         with pytest.raises(kind, match=match):
             call()
