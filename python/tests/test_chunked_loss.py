@@ -397,6 +397,24 @@ def test_a_model_without_such_a_loss_is_left_as_it_is_and_named():
     assert len(warned) == 1
 
 
+def test_a_model_that_a_transform_of_torch_func_calls_computes_all_logits_and_says_so():
+    model = made(llama)
+
+    def of(parameters):
+        return torch.func.functional_call(model, parameters, (), batch()).loss
+
+    expected = torch.func.grad(of)(dict(model.named_parameters()))
+    chunked(model)
+    with pytest.warns(UserWarning, match="chunked_loss leaves LlamaForCausalLM as it is: it is called under a transform"):
+        assert_same(torch.func.grad(of)(dict(model.named_parameters())), expected)
+
+
+def test_a_model_of_which_nothing_is_trained_has_its_loss():
+    model = made(llama).requires_grad_(False)
+    expected = loss(model)
+    assert (loss(chunked(model)) - expected).abs() < 1e-5
+
+
 # --- torch.compile ----------------------------------------------------------------------------------------------------
 
 

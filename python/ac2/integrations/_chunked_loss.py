@@ -15,6 +15,7 @@ from typing import Any, Callable, List, Optional, Set, Tuple
 
 import torch
 import torch.nn.functional as F
+from torch.autograd import forward_ad
 from torch.utils._pytree import tree_map_only
 
 from ac2._budgets import BudgetLike, as_bytes
@@ -229,8 +230,9 @@ def calls_of_models(plain: Callable[..., Any], setting: Callable[[], BudgetLike]
     def _call_impl(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not self.training or not torch.is_grad_enabled():
             return plain(self, *args, **kwargs)
-        if torch.compiler.is_dynamo_compiling():
-            _note_traced(setting, type(self), len(args), kwargs.get("labels") is not None)
+        if torch.compiler.is_compiling():
+            if torch.compiler.is_dynamo_compiling():
+                _note_traced(setting, type(self), len(args), kwargs.get("labels") is not None)
             return plain(self, *args, **kwargs)
         # While Dynamo compiles what is called from here, there is a callback.
         call = _call_in_chunks(setting, self, args, kwargs, callable(_frame_callback()))
@@ -244,6 +246,7 @@ def calls_of_models(plain: Callable[..., Any], setting: Callable[[], BudgetLike]
     return _call_impl
 
 
+_are_transforms_active: Callable[[], bool] = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
 _frame_callback: Callable[[], Any] = getattr(torch._C._dynamo.eval_frame, "get_eval_frame_callback", lambda: None)
 
 
@@ -400,6 +403,8 @@ def _reason_against(model: Any, head: Optional[torch.nn.Module]) -> str:
         return "its loss is not that of transformers' causal language models"
     if head is None:
         return "it has no output head"
+    if _are_transforms_active() or forward_ad._current_level >= 0:
+        return "it is called under a transform of torch.func, or for derivatives in forward mode"
     if _is_compiled(head) or getattr(head, "_compiled_call_impl", None) is not None:
         return "its head is compiled. Compile what is below it, or the layers"
     if "forward" in vars(head) and not _is_deferring(head):
