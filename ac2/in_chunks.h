@@ -15,7 +15,8 @@
 // chunks. The function never runs twice; its ops are replayed.
 //
 // Inside a region the chunks are scopes of that region: a MUST decision of a scope around them counts, and under a
-// memory budget a chunk's results are the first to go, when there is no room, and not before.
+// memory budget a chunk's results are the first to go, when there is no room, and not before. A plan (ac2/plan.h) has
+// each chunk computed again once, however many bytes it has. Neither chooses the number of chunks.
 //
 // Bits: concatenated results and the gradients of the tensors that are cut have the bits of one call wherever the
 // function's ops compute each row by itself, with the same numbers however many rows they get. That holds for most

@@ -28,8 +28,8 @@ def in_chunks(
     Each chunk runs in a region that computes again what backward needs, and backward goes through the chunks one after the
     other. Between forward and backward the tensors are held, what ``fn`` takes from elsewhere (weights), and what comes
     out. ``fn`` never runs twice; its ops are replayed. Inside a region, MUST decisions around the chunks count, and under a
-    memory budget results of a chunk go when there is no room, and not before. docs/guide.md says which bits are those of one
-    call.
+    memory budget results of a chunk go when there is no room, and not before; a plan has each chunk computed again. docs/guide.md
+    says which bits are those of one call.
 
     Args:
         fn: takes a slice of each tensor, and returns a tensor or a tuple of tensors.
