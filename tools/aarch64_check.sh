@@ -63,7 +63,8 @@ codes() {
 tests() {
   local patterns
   read -ra patterns <<<"${AC2_TESTS:-//tests/record/... //tests/replay/... //tests/region/... //tests/policy/... //tests/memory/... \
-//tests/nn/... //tests/faults/... //tests/packing/...}"
+//tests/allocator/... //tests/benchmarks/... //tests/budget/... //tests/eviction/... //tests/following/... //tests/libtorch/... \
+//tests/locks/... //tests/planning/... //tests/nn/... //tests/faults/... //tests/packing/...}"
   local chosen all="tests(set(${patterns[*]}))" left_out
   left_out="attr(tags, 'not_emulated', $all)"
   if ! kernel_runs_aarch64; then

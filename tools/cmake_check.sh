@@ -12,8 +12,8 @@ cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 
 # Quick to compile and to run; what they link covers the library, the policies and the tests' own libraries.
 tests=(
-  tests/memory/budget_simulator_test
-  tests/memory/evictor_test
+  tests/benchmarks/budget_simulator_test
+  tests/eviction/evictor_test
   tests/policy/policies_test
   tests/replay/replay_test
 )

@@ -1,4 +1,4 @@
-#include "tests/memory/step_peaks.h"
+#include "tests/planning/step_peaks.h"
 
 #include <gtest/gtest.h>
 

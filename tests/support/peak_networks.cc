@@ -1,4 +1,4 @@
-#include "tests/memory/peak_networks.h"
+#include "tests/support/peak_networks.h"
 
 #include <torch/torch.h>
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "benchmarks/networks/network_steps.h"
-#include "tests/memory/random_dag.h"
+#include "tests/planning/random_dag.h"
 
 namespace ac2::internal {
 namespace {

@@ -14,8 +14,8 @@
 
 #include "ac2/internal/planning/planner.h"
 #include "benchmarks/networks/network_steps.h"
-#include "tests/memory/least_cost.h"
-#include "tests/memory/random_dag.h"
+#include "tests/planning/least_cost.h"
+#include "tests/planning/random_dag.h"
 
 namespace ac2::internal {
 namespace {

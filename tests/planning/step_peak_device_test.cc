@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "ac2/plan.h"
-#include "tests/memory/peak_networks.h"
-#include "tests/memory/step_peaks.h"
+#include "tests/planning/step_peaks.h"
 #include "tests/support/offload_fixture.h"
+#include "tests/support/peak_networks.h"
 
 namespace ac2::test {
 namespace {

@@ -15,8 +15,8 @@
 #include "ac2/plan.h"
 #include "ac2/scope.h"
 #include "ac2/testing/counting_allocator.h"
-#include "tests/memory/peak_networks.h"
-#include "tests/memory/step_peaks.h"
+#include "tests/planning/step_peaks.h"
+#include "tests/support/peak_networks.h"
 #include "tests/support/regions.h"
 
 namespace ac2::test {

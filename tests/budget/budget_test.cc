@@ -12,7 +12,7 @@
 #include "ac2/memory_budget.h"
 #include "ac2/report.h"
 #include "ac2/testing/counting_allocator.h"
-#include "tests/memory/gru.h"
+#include "tests/budget/gru.h"
 #include "tests/support/regions.h"
 #include "tests/support/warnings.h"
 

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "ac2/internal/allocator/counted_memory.h"
-#include "tests/memory/counted_peaks.h"
-#include "tests/memory/peak_networks.h"
+#include "tests/budget/counted_peaks.h"
+#include "tests/support/peak_networks.h"
 
 namespace ac2::test {
 namespace {

@@ -14,8 +14,8 @@
 #include "ac2/memory_budget.h"
 #include "ac2/report.h"
 #include "ac2/scope.h"
-#include "tests/memory/peak_networks.h"
 #include "tests/support/offload_fixture.h"
+#include "tests/support/peak_networks.h"
 #include "tests/support/training_step.h"
 #include "tests/support/warnings.h"
 
