@@ -381,7 +381,7 @@ PlanSummary StepPlanner::summarize(const std::function<bool(const Op&)>& keeps) 
       const int64_t index = state_->indices[i];
       const Op op{.name = c10::toString(state_->calls[index]->op.operator_name()),
                   .index = index,
-                  .bytes = state_->planner->simulator().wanted_bytes(i),
+                  .bytes = state_->planner->simulator().uses().wanted_bytes(i),
                   .cost = graph.ops[i].cost};
       kept[i] = keeps(op) ? Keep::kWanted : Keep::kNothing;
     }

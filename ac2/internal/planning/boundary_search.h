@@ -21,6 +21,7 @@
 #include <optional>
 #include <vector>
 
+#include "ac2/internal/planning/keep.h"
 #include "ac2/internal/planning/plan_stages.h"
 
 namespace ac2::internal {

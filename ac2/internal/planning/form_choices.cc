@@ -57,7 +57,7 @@ void find_timely(const StepGraph& graph, double bytes_per_cost, FormChoices& cho
 }
 
 // Ops of which packing and unpacking costs less, for the bytes that it frees, than they do.
-void find_cheap(const StepGraph& graph, const KeepSimulator& simulator, FormChoices& choices) {
+void find_cheap(const StepGraph& graph, const StepUses& uses, FormChoices& choices) {
   for (const uint32_t op : choices.may) {
     double cost = 0;
     for (const uint32_t result : graph.ops[op].results) {
@@ -65,19 +65,19 @@ void find_cheap(const StepGraph& graph, const KeepSimulator& simulator, FormChoi
         cost += held->pack_cost + held->unpack_cost;
       }
     }
-    const auto bytes = static_cast<double>(simulator.kept_bytes(op));
+    const auto bytes = static_cast<double>(uses.kept_bytes(op));
     if (cost * bytes < graph.ops[op].cost * static_cast<double>(choices.freed[op])) {
       choices.worthwhile.push_back(op);
     }
   }
 }
 
-FormChoices choices_for(const StepGraph& graph, const KeepSimulator& simulator, double bytes_per_cost, uint8_t form) {
+FormChoices choices_for(const StepGraph& graph, const StepUses& uses, double bytes_per_cost, uint8_t form) {
   FormChoices choices{.form = form,
                       .is_behind_copies = graph.forms[form] == StepGraph::Queue::kCopies,
                       .freed = std::vector<int64_t>(graph.ops.size())};
   for (uint32_t op = 0; op < graph.ops.size(); ++op) {
-    if (graph.ops[op].fate != StepGraph::Fate::kOpen || simulator.kept_bytes(op) == 0) {
+    if (graph.ops[op].fate != StepGraph::Fate::kOpen || uses.kept_bytes(op) == 0) {
       continue;
     }
     for (const uint32_t result : graph.ops[op].results) {
@@ -91,7 +91,7 @@ FormChoices choices_for(const StepGraph& graph, const KeepSimulator& simulator, 
       choices.may.push_back(op);
     }
   }
-  choices.is_behind_copies ? find_timely(graph, bytes_per_cost, choices) : find_cheap(graph, simulator, choices);
+  choices.is_behind_copies ? find_timely(graph, bytes_per_cost, choices) : find_cheap(graph, uses, choices);
   return choices;
 }
 
@@ -108,10 +108,10 @@ std::vector<FormChoices::Ops> FormChoices::orders(const StepGraph& graph, const 
   return {worthwhile, std::move(kept_first), dearest, std::move(replayed_first)};
 }
 
-std::vector<FormChoices> form_choices(const StepGraph& graph, const KeepSimulator& simulator, double bytes_per_cost) {
+std::vector<FormChoices> form_choices(const StepGraph& graph, const StepUses& uses, double bytes_per_cost) {
   std::vector<FormChoices> choices;
   for (uint8_t form = 0; form < graph.forms.size(); ++form) {
-    FormChoices of_form = choices_for(graph, simulator, bytes_per_cost, form);
+    FormChoices of_form = choices_for(graph, uses, bytes_per_cost, form);
     if (!of_form.may.empty()) {
       choices.push_back(std::move(of_form));
     }

@@ -1,6 +1,6 @@
 // The choices for each form: the ops of a step whose results the form may hold, and those of them for which that pays.
 //
-//   for (const FormChoices& choices : form_choices(graph, simulator, bytes_per_cost)) …
+//   for (const FormChoices& choices : form_choices(graph, uses, bytes_per_cost)) …
 //
 // A form that is copied to pays for an op whose results can be there and back before they are used. Any other form
 // pays where packing and unpacking costs less, for the bytes that the form frees, than the op itself.
@@ -9,8 +9,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "ac2/internal/planning/keep_simulator.h"
+#include "ac2/internal/planning/keep.h"
 #include "ac2/internal/planning/step_graph.h"
+#include "ac2/internal/planning/step_uses.h"
 
 namespace ac2::internal {
 
@@ -29,6 +30,6 @@ struct FormChoices {
 };
 
 // Of the forms that may hold something. `bytes_per_cost`: the speed of copies each way.
-std::vector<FormChoices> form_choices(const StepGraph& graph, const KeepSimulator& simulator, double bytes_per_cost);
+std::vector<FormChoices> form_choices(const StepGraph& graph, const StepUses& uses, double bytes_per_cost);
 
 }  // namespace ac2::internal

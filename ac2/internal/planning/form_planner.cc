@@ -36,7 +36,7 @@ FormPlanner::FormPlanner(const StepGraph& graph, Planner& planner, double bytes_
     : graph_(graph),
       planner_(planner),
       bytes_per_cost_(bytes_per_cost),
-      choices_(form_choices(graph, planner.simulator(), bytes_per_cost)) {
+      choices_(form_choices(graph, planner.simulator().uses(), bytes_per_cost)) {
   for (const FormChoices& choices : choices_) {
     largest_ = std::max(largest_, choices.largest);
   }

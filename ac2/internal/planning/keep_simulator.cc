@@ -11,90 +11,10 @@ using Event = StepGraph::Event;
 using Fate = StepGraph::Fate;
 
 KeepSimulator::KeepSimulator(const StepGraph& graph)
-    : graph_(graph),
-      wanted_(graph.values.size()),
-      used_again_(graph.values.size()),
-      kept_bytes_(graph.ops.size()),
-      wanted_bytes_(graph.ops.size()),
-      result_bytes_(graph.ops.size()),
-      first_taken_(graph.values.size(), ~uint32_t{0}),
-      last_released_(graph.values.size(), 0),
-      ends_(graph.events.size() + 1) {
-  note_hooks();
-  note_uses();
-  may_have_final_ops_ = may_have_final_ops(graph_, wanted_);
-}
-
-void KeepSimulator::note_hooks() {
-  const auto end = static_cast<uint32_t>(graph_.events.size());
-  std::vector<uint8_t> alive(graph_.hooks.size());
-  for (uint32_t i = 0; i < end; ++i) {
-    const Event& event = graph_.events[i];
-    if (event.kind == Event::kBackward) {
-      for (uint32_t hook = 0; hook < graph_.hooks.size(); ++hook) {
-        if (alive[hook] != 0) {
-          wanted_[graph_.hooks[hook]] = 1;
-        }
-      }
-    } else if (event.kind == Event::kWanted) {
-      alive[event.index] = 1;
-    } else if (event.kind == Event::kTaken) {
-      uint32_t& first = first_taken_[graph_.hooks[event.index]];
-      first = std::min(first, i);
-    } else if (event.kind == Event::kReleased) {
-      alive[event.index] = 0;
-      last_released_[graph_.hooks[event.index]] = i;
-    }
-  }
-  for (uint32_t hook = 0; hook < graph_.hooks.size(); ++hook) {
-    if (alive[hook] != 0) {
-      last_released_[graph_.hooks[hook]] = end;
-    }
-  }
-}
-
-void KeepSimulator::note_uses() {
-  // A node lives, and with it the use of its inputs, while the program has one of its results, or a hook wants one or
-  // something that was made of one.
-  const auto end = static_cast<uint32_t>(graph_.events.size());
-  std::vector<uint32_t> dies(graph_.values.size(), end);
-  for (uint32_t i = 0; i < end; ++i) {
-    if (graph_.events[i].kind == Event::kDies) {
-      dies[graph_.events[i].index] = i;
-    }
-  }
-  std::vector<uint32_t> lives_until = last_released_;
-  for (size_t i = graph_.ops.size(); i-- > 0;) {
-    const StepGraph::Op& op = graph_.ops[i];
-    uint32_t until = 0;
-    for (const uint32_t result : op.results) {
-      until = std::max({until, dies[result], lives_until[result]});
-    }
-    for (const uint32_t input : op.inputs) {
-      lives_until[input] = std::max(lives_until[input], until);
-      used_again_[input] |= op.fate != Fate::kSaved;
-    }
-  }
-  for (uint32_t i = 0; i < graph_.ops.size(); ++i) {
-    for (const uint32_t result : graph_.ops[i].results) {
-      const int64_t bytes = graph_.values[result].bytes;
-      result_bytes_[i] += bytes;
-      wanted_bytes_[i] += wanted_[result] != 0 ? bytes : 0;
-      kept_bytes_[i] += wanted_[result] != 0 || used_again_[result] != 0 ? bytes : 0;
-    }
-  }
-  for (uint32_t value = 0; value < graph_.values.size(); ++value) {
-    if (used_again_[value] != 0) {
-      ends_[lives_until[value]].push_back(value);
-      if (wanted_[value] == 0) {
-        last_released_[value] = lives_until[value];
-      }
-    }
-  }
-}
+    : graph_(graph), uses_(graph), may_have_final_ops_(may_have_final_ops(graph, uses_.wanted())) {}
 
 std::vector<uint8_t> KeepSimulator::final_ops(absl::Span<const Keep> kept) const {
-  return may_have_final_ops_ ? internal::final_ops(graph_, wanted_, kept) : std::vector<uint8_t>();
+  return may_have_final_ops_ ? internal::final_ops(graph_, uses_.wanted(), kept) : std::vector<uint8_t>();
 }
 
 void KeepSimulator::complete(std::vector<Keep>& kept) const {
@@ -105,8 +25,8 @@ void KeepSimulator::complete(std::vector<Keep>& kept) const {
     bool wanted = false;
     bool taken = false;  // a replay takes a result that is not kept for a hook
     for (const uint32_t result : op.results) {
-      wanted |= wanted_[result] != 0;
-      taken |= replay_takes[result] != 0 && !(is_kept && wanted_[result] != 0);
+      wanted |= uses_.wanted(result);
+      taken |= replay_takes[result] != 0 && !(is_kept && uses_.wanted(result));
     }
     const Keep full = is_in_a_form(kept[i]) ? kept[i] : taken ? Keep::kAll : Keep::kWanted;
     kept[i] = is_kept && (wanted || taken) ? full : Keep::kNothing;
@@ -229,7 +149,7 @@ void KeepSimulator::replay(uint32_t index) {
     const bool nobody_else_waits = states_[value].there && states_[value].pins == 1;
     over += nobody_else_waits ? graph_.values[value].bytes : 0;
   }
-  note_peak(result_bytes_[index] - over);
+  note_peak(uses_.result_bytes(index) - over);
   if (watch_ != nullptr) {
     watch_->replays(index, over);
   }
@@ -295,7 +215,7 @@ void KeepSimulator::release(uint32_t hook) {
   ValueState& state = states_[value];
   unpin_hook(hook);
   alive_[hook] = 0;
-  if (--state.hooks > 0 || !state.held || (saved(value) && used_again_[value] != 0)) {
+  if (--state.hooks > 0 || !state.held || (saved(value) && uses_.used_again(value))) {
     return;
   }
   if (state.pins > 0) {
@@ -382,7 +302,7 @@ KeepOutcome KeepSimulator::run(absl::Span<const Keep> kept) {
       case Event::kDies:
         break;
     }
-    for (const uint32_t value : ends_[i]) {
+    for (const uint32_t value : uses_.ends_at(i)) {
       if (states_[value].held && saved(value)) {
         drop(value);
       }

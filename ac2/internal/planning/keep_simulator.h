@@ -45,6 +45,7 @@
 #include "ac2/internal/planning/keep.h"
 #include "ac2/internal/planning/keep_watch.h"
 #include "ac2/internal/planning/step_graph.h"
+#include "ac2/internal/planning/step_uses.h"
 
 namespace ac2::internal {
 
@@ -90,16 +91,8 @@ class KeepSimulator {
   // The final ops of the plan (final_ops.h), once `kept` is complete.
   std::vector<uint8_t> final_ops(absl::Span<const Keep> kept) const;
 
-  // Whether a hook wants the value when the first backward begins.
-  bool wanted(uint32_t value) const { return wanted_[value] != 0; }
-  // Bytes of the op's results that backward or replays may want.
-  int64_t kept_bytes(uint32_t op) const { return kept_bytes_[op]; }
-  // Bytes of the op's results that backward wants.
-  int64_t wanted_bytes(uint32_t op) const { return wanted_bytes_[op]; }
-  int64_t result_bytes(uint32_t op) const { return result_bytes_[op]; }
-  // The number of the event that first unpacks the value in backward, and of the event after which no hook wants it.
-  uint32_t first_taken(uint32_t value) const { return first_taken_[value]; }
-  uint32_t last_released(uint32_t value) const { return last_released_[value]; }
+  // What is wanted of the step, and when, whatever is kept.
+  const StepUses& uses() const { return uses_; }
 
  private:
   struct ValueState {
@@ -129,8 +122,6 @@ class KeepSimulator {
   // Backward has come to the hook by itself.
   void pass_until(uint32_t hook);
 
-  void note_hooks();
-  void note_uses();
   // The value is held whatever hooks want.
   bool saved(uint32_t value) const;
   // The value is held at least while a hook wants it.
@@ -153,11 +144,7 @@ class KeepSimulator {
   void replay(uint32_t op);
 
   const StepGraph& graph_;
-  std::vector<uint8_t> wanted_;
-  std::vector<uint8_t> used_again_;  // by value: an op that may have to be replayed takes it
-  std::vector<int64_t> kept_bytes_, wanted_bytes_, result_bytes_;
-  std::vector<uint32_t> first_taken_, last_released_;
-  std::vector<std::vector<uint32_t>> ends_;  // by event: values that no replay can take after it
+  StepUses uses_;
   bool may_have_final_ops_ = false;
 
   // The state of one run.

@@ -16,7 +16,7 @@ constexpr uint32_t kNowhere = ~uint32_t{0};
 
 }  // namespace
 
-Staging::Staging(const StepGraph& graph, const KeepSimulator& simulator) : graph_(graph), simulator_(simulator) {
+Staging::Staging(const StepGraph& graph, const StepUses& uses) : graph_(graph), uses_(uses) {
   find_relevant();
 }
 
@@ -28,7 +28,7 @@ void Staging::find_relevant() {
       continue;
     }
     for (const uint32_t result : op.results) {
-      needed[i] |= simulator_.wanted(result);
+      needed[i] |= uses_.wanted(result);
     }
     if (needed[i] != 0) {
       for (const uint32_t input : op.inputs) {
@@ -58,7 +58,7 @@ void Staging::find_relevant() {
 }
 
 bool Staging::may_keep(uint32_t op) const {
-  return graph_.ops[op].fate == Fate::kOpen && simulator_.kept_bytes(op) > 0;
+  return graph_.ops[op].fate == Fate::kOpen && uses_.kept_bytes(op) > 0;
 }
 
 std::vector<uint32_t> Staging::spans() const {
@@ -97,7 +97,7 @@ std::vector<Staging::Crossing> Staging::crossings(const std::vector<uint8_t>& al
   std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> open;
   for (uint32_t i = 0; i < count; ++i) {
     if (always_kept[relevant_[i]] == 0) {
-      const int64_t bytes = simulator_.kept_bytes(relevant_[i]);
+      const int64_t bytes = uses_.kept_bytes(relevant_[i]);
       const int32_t fixed = may_keep(relevant_[i]) ? 0 : 1;
       crossings[i].bytes += bytes;
       crossings[i].not_to_keep += fixed;
@@ -179,7 +179,7 @@ uint32_t Staging::maker(uint32_t value, const std::vector<uint8_t>& always_kept)
 void Staging::describe(StagedStep& step) const {
   for (uint32_t i = 0; i < graph_.ops.size(); ++i) {
     if (graph_.ops[i].fate == Fate::kSaved) {
-      step.saved_bytes += simulator_.kept_bytes(i);
+      step.saved_bytes += uses_.kept_bytes(i);
     }
   }
   for (const StepGraph::Value& value : graph_.values) {
@@ -194,11 +194,11 @@ void Staging::describe(StagedStep& step) const {
 void Staging::describe_boundary(Stage& stage) const {
   stage.boundary_taken = kNowhere;
   for (const uint32_t op : stage.boundary) {
-    stage.boundary_bytes += simulator_.kept_bytes(op);
+    stage.boundary_bytes += uses_.kept_bytes(op);
     for (const uint32_t result : graph_.ops[op].results) {
-      stage.boundary_wanted |= simulator_.wanted(result);
-      stage.boundary_taken = std::min(stage.boundary_taken, simulator_.first_taken(result));
-      stage.boundary_released = std::max(stage.boundary_released, simulator_.last_released(result));
+      stage.boundary_wanted |= uses_.wanted(result);
+      stage.boundary_taken = std::min(stage.boundary_taken, uses_.first_taken(result));
+      stage.boundary_released = std::max(stage.boundary_released, uses_.last_released(result));
     }
   }
 }
@@ -212,15 +212,15 @@ void Staging::describe_replay(Stage& stage, const std::vector<uint8_t>& always_k
     int64_t passing = 0, passing_here = 0;
     for (const uint32_t input : graph_.ops[op].inputs) {
       const uint32_t from = maker(input, always_kept);
-      if (from != kNowhere && !simulator_.wanted(input)) {
+      if (from != kNowhere && !uses_.wanted(input)) {
         passing += graph_.values[input].bytes;
         passing_here += from >= position_[stage.ops[0]] ? graph_.values[input].bytes : 0;
       }
     }
-    const int64_t own = stage.wanted_bytes + simulator_.result_bytes(op);
+    const int64_t own = stage.wanted_bytes + uses_.result_bytes(op);
     stage.replay_bytes = std::max(stage.replay_bytes, own + passing);
     stage.replay_bytes_from_kept = std::max(stage.replay_bytes_from_kept, own + passing_here);
-    stage.wanted_bytes += simulator_.wanted_bytes(op);
+    stage.wanted_bytes += uses_.wanted_bytes(op);
   }
 }
 
@@ -233,7 +233,7 @@ StageChoice Staging::choose(const Stage& stage, const std::vector<uint8_t>& alwa
   for (uint32_t i = 0; i < count; ++i) {
     if (always_kept[stage.ops[i]] != 0) {
       given[i] = 1;
-      choice.kept_bytes += simulator_.kept_bytes(stage.ops[i]);
+      choice.kept_bytes += uses_.kept_bytes(stage.ops[i]);
     }
   }
   for (const uint32_t op : stage.boundary) {
@@ -251,12 +251,12 @@ StageChoice Staging::choose(const Stage& stage, const std::vector<uint8_t>& alwa
     }
     const auto& results = graph_.ops[op].results;
     if (on_boundary[i] != 0 ||
-        std::any_of(results.begin(), results.end(), [&](uint32_t value) { return simulator_.wanted(value); })) {
+        std::any_of(results.begin(), results.end(), [&](uint32_t value) { return uses_.wanted(value); })) {
       cut.add_edge(source, 2 * i, MinCut::kInfinite);
     }
-    cut.add_edge(2 * i, 2 * i + 1,
-                 may_keep(op) && on_boundary[i] == 0 ? price * static_cast<double>(simulator_.kept_bytes(op))
-                                                     : MinCut::kInfinite);
+    cut.add_edge(
+        2 * i, 2 * i + 1,
+        may_keep(op) && on_boundary[i] == 0 ? price * static_cast<double>(uses_.kept_bytes(op)) : MinCut::kInfinite);
     cut.add_edge(2 * i + 1, sink, graph_.ops[op].cost);
     for (const uint32_t input : graph_.ops[op].inputs) {
       const uint32_t from = maker(input, always_kept);
@@ -273,7 +273,7 @@ StageChoice Staging::choose(const Stage& stage, const std::vector<uint8_t>& alwa
     }
     if (!cut.on_source_side(2 * i + 1)) {
       choice.kept.push_back(op);
-      choice.kept_bytes += simulator_.kept_bytes(op);
+      choice.kept_bytes += uses_.kept_bytes(op);
       continue;
     }
     choice.replays = true;

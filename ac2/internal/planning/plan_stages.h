@@ -1,6 +1,6 @@
 // Cuts a step into stages, at places in the program that few values cross, such as the ends of a network's layers.
 //
-//   const Staging staging(graph, simulator);
+//   const Staging staging(graph, uses);
 //   StagedStep step = staging.cut(staging.spans()[0]);
 //   staging.choose(step, price);
 //
@@ -9,15 +9,15 @@
 // cut: a wanted result is either kept, at a price per byte, or its op runs again and wants its inputs. The cut is exact
 // for the sum of the price and the cost of replays.
 //
-// Lifetime: the graph and the simulator must outlive a Staging. Threads: const functions may run at the same time.
+// Lifetime: the graph and the uses must outlive a Staging. Threads: const functions may run at the same time.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "absl/container/btree_set.h"
-#include "ac2/internal/planning/keep_simulator.h"
 #include "ac2/internal/planning/step_graph.h"
+#include "ac2/internal/planning/step_uses.h"
 
 namespace ac2::internal {
 
@@ -35,9 +35,9 @@ struct Stage {
   std::vector<uint32_t> boundary;  // ops whose results cross the stage's end; kept together or not at all
   int64_t boundary_bytes = 0;
   bool boundary_wanted = false;    // a hook wants one of its values
-  uint32_t boundary_released = 0;  // the latest KeepSimulator::last_released() of its values
-  uint32_t boundary_taken = 0;     // the earliest KeepSimulator::first_taken() of its values
-  int64_t wanted_bytes = 0;        // KeepSimulator::wanted_bytes() of all ops
+  uint32_t boundary_released = 0;  // the latest StepUses::last_released() of its values
+  uint32_t boundary_taken = 0;     // the earliest StepUses::first_taken() of its values
+  int64_t wanted_bytes = 0;        // StepUses::wanted_bytes() of all ops
   // The most that a replay of the stage holds at once on top of what was there before it, and the same if the boundary
   // before the stage is kept.
   int64_t replay_bytes = 0, replay_bytes_from_kept = 0;
@@ -54,7 +54,7 @@ struct StagedStep {
 
 class Staging {
  public:
-  Staging(const StepGraph& graph, const KeepSimulator& simulator);
+  Staging(const StepGraph& graph, const StepUses& uses);
 
   // Results that are taken more than `span` relevant ops later are always kept, so that they cross no boundary.
   StagedStep cut(uint32_t span) const;
@@ -91,7 +91,7 @@ class Staging {
                      bool boundary_kept) const;
 
   const StepGraph& graph_;
-  const KeepSimulator& simulator_;
+  const StepUses& uses_;
   std::vector<uint32_t> relevant_;
   std::vector<uint32_t> position_;  // by op: its position in relevant_, or ~0
   std::vector<uint32_t> last_use_;  // by position: the position of the last op that takes a result of this one

@@ -36,7 +36,7 @@ void consider(KeepPlan plan, int64_t bytes, std::optional<KeepPlan>& best) {
 
 }  // namespace
 
-Planner::Planner(const StepGraph& graph) : graph_(graph), simulator_(graph), staging_(graph, simulator_) {
+Planner::Planner(const StepGraph& graph) : graph_(graph), simulator_(graph), staging_(graph, simulator_.uses()) {
   size_t size = graph.events.size() + 1;
   for (const StepGraph::Op& op : graph.ops) {
     size += 2 * op.inputs.size();
@@ -53,7 +53,9 @@ Planner::Planner(const StepGraph& graph) : graph_(graph), simulator_(graph), sta
       by_rate_.push_back(op);
     }
   }
-  const auto rate = [&](uint32_t op) { return graph_.ops[op].cost / static_cast<double>(simulator_.kept_bytes(op)); };
+  const auto rate = [&](uint32_t op) {
+    return graph_.ops[op].cost / static_cast<double>(simulator_.uses().kept_bytes(op));
+  };
   std::stable_sort(by_rate_.begin(), by_rate_.end(), [&](uint32_t a, uint32_t b) { return rate(a) > rate(b); });
   find_prices();
 }
@@ -63,7 +65,7 @@ void Planner::find_prices() {
   std::vector<double> rates;
   for (size_t i = by_rate_.size(); i-- > 0;) {
     const uint32_t op = by_rate_[i];
-    const double rate = graph_.ops[op].cost / static_cast<double>(simulator_.kept_bytes(op));
+    const double rate = graph_.ops[op].cost / static_cast<double>(simulator_.uses().kept_bytes(op));
     if (rate > 0 && (rates.empty() || rate > 1.05 * rates.back())) {
       rates.push_back(rate);
     }
