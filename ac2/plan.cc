@@ -11,6 +11,7 @@
 
 #include "ac2/internal/allocator/memory_meter.h"
 #include "ac2/internal/budget/budget.h"
+#include "ac2/internal/following/plan_decisions.h"
 #include "ac2/internal/following/plan_file.h"
 #include "ac2/internal/following/plan_follower.h"
 #include "ac2/internal/following/planned_step.h"
@@ -53,20 +54,6 @@ using internal::ThreadRegions;
 namespace {
 
 constexpr int64_t kUnlimited = int64_t{1} << 60;
-
-CheckpointPolicy decision_for(StepGraph::Fate fate, Keep keep, bool is_final) {
-  if (fate == StepGraph::Fate::kSaved) {
-    return CheckpointPolicy::PREFER_SAVE;  // the policy that saves the result wins over this
-  }
-  if (is_final) {
-    return CheckpointPolicy::MUST_SAVE;  // nothing is held for replays of the op, for there are none
-  }
-  if (fate == StepGraph::Fate::kRecomputed || keep == Keep::kNothing) {
-    return CheckpointPolicy::MUST_RECOMPUTE;
-  }
-  // A budget keeps what hooks want; for the sake of replays alone only MUST_SAVE does.
-  return keep == Keep::kWanted ? CheckpointPolicy::PREFER_SAVE : CheckpointPolicy::MUST_SAVE;
-}
 
 // The place among the forms of the one that the library copies.
 std::optional<uint8_t> host_memory_in(const Forms& forms) {
@@ -196,44 +183,13 @@ struct StepPlanner::State {
   std::shared_ptr<const PlannedStep> planned(const FormPlan& plan, int64_t bytes) {
     auto step = std::make_shared<PlannedStep>();
     step->calls = calls;
-    step->decisions.assign(calls.size(), CheckpointPolicy::PREFER_SAVE);
+    step->is_inexact = has_choices;
     const std::vector<uint8_t> are_final = planner->simulator().final_ops(plan.keep.kept);
-    for (size_t op = 0; op < graph.ops.size(); ++op) {
-      if (!decided_within[op]) {
-        const bool is_final = !are_final.empty() && are_final[op] != 0;
-        step->decisions[indices[op]] = decision_for(graph.ops[op].fate, plan.keep.kept[op], is_final);
-      }
-    }
-    set_forms(plan, *step);
+    internal::set_decisions(plan, {graph, indices, decided_within, are_final, forms}, *step);
     step->bytes = bytes;
     step->costs = costs;
     step->summary = summary(plan.keep);
     return step;
-  }
-
-  void set_forms(const FormPlan& plan, PlannedStep& step) const {
-    step.is_inexact = has_choices;
-    if (!plan.keep.outcome.uses_a_form()) {
-      return;
-    }
-    step.forms = forms;
-    step.in_form.assign(calls.size(), PlannedStep::kInNoForm);
-    for (size_t op = 0; op < graph.ops.size(); ++op) {
-      const Keep keep = plan.keep.kept[op];
-      if (graph.ops[op].fate != StepGraph::Fate::kOpen || !internal::is_in_a_form(keep)) {
-        continue;
-      }
-      const uint8_t form = internal::form_of(keep);
-      if (graph.forms[form] == StepGraph::Queue::kCopies) {
-        step.decisions[indices[op]] = CheckpointPolicy::MUST_CPU_OFFLOAD;
-        step.copies = OffloadOptions{.min_bytes = FormAccess::copied_with(*forms[form])->min_bytes,
-                                     .read_ahead_bytes = plan.copies.read_ahead_bytes,
-                                     .in_flight_bytes = plan.copies.in_flight_bytes};
-      } else {
-        step.in_form[indices[op]] = form;
-        step.is_inexact |= !forms[form]->is_exact();
-      }
-    }
   }
 };
 
