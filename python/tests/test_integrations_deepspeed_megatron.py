@@ -1,6 +1,9 @@
 """ac2.integrations of DeepSpeed and Megatron: each trains by its own switch with the bits of plain training."""
 
+import contextlib
 import importlib
+import sys
+import types
 
 import pytest
 import torch
@@ -105,11 +108,11 @@ def test_megatrons_parts_without_output_are_recorded_in_a_region():
     assert_as_plain(run, plain)
 
 
-@pytest.mark.parametrize("modules", [None, ["core_attn"], ["mlp"]])
-def test_megatrons_gpt_trains_as_without_checkpointing(process_group, modules, monkeypatch):
+@pytest.fixture
+def megatrons_gpt(process_group, monkeypatch):
+    """A function that makes Megatron's own GPT, and its loss."""
     if not library_stand_ins.provide("megatron"):
         pytest.skip("megatron is not installed")
-    megatron = integration("megatron")
     from megatron.core import parallel_state, tensor_parallel
     from megatron.core.models.gpt import GPTModel
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
@@ -121,8 +124,10 @@ def test_megatrons_gpt_trains_as_without_checkpointing(process_group, modules, m
     if not parallel_state.is_initialized():
         parallel_state.initialize_model_parallel()
 
-    def make(**kwargs):
+    def make(modules=None, **kwargs):
         torch.manual_seed(1)
+        if modules is not None:
+            kwargs.update(recompute_granularity="selective", recompute_modules=modules)
         config = TransformerConfig(
             num_layers=2,
             hidden_size=32,
@@ -139,8 +144,47 @@ def test_megatrons_gpt_trains_as_without_checkpointing(process_group, modules, m
     def loss(model):
         return model(ids, torch.arange(12).expand(4, 12), torch.ones(1, 1, 12, 12).triu(1) > 0, labels=ids).mean()
 
+    return make, loss
+
+
+@pytest.mark.parametrize("modules", [None, ["core_attn"], ["mlp"]])
+def test_megatrons_gpt_trains_as_without_checkpointing(megatrons_gpt, modules):
+    make, loss = megatrons_gpt
     plain = train(make(), loss)
-    megatron.install()
+    integration("megatron").install()
     full = dict(recompute_granularity="full", recompute_method="uniform", recompute_num_layers=1)
-    selective = dict(recompute_granularity="selective", recompute_modules=modules)
-    assert_as_plain(train(make(**(selective if modules else full)), loss), plain)
+    assert_as_plain(train(make(modules) if modules else make(**full), loss), plain)
+
+
+def test_megatrons_own_parts_without_output_train_in_regions_and_outside(megatrons_gpt, monkeypatch):
+    make, loss = megatrons_gpt
+    random = sys.modules["megatron.core.tensor_parallel.random"]
+
+    @contextlib.contextmanager
+    def fork():
+        state = torch.get_rng_state()
+        yield
+        torch.set_rng_state(state)
+
+    # What they ask of a GPU's generators, asked of the CPU's; and TransformerEngine, which they ask whether fp8 is on.
+    monkeypatch.setattr(random, "_get_all_rng_states", lambda: (torch.get_rng_state(),))
+    monkeypatch.setattr(random, "_set_all_rng_states", torch.set_rng_state)
+    monkeypatch.setattr(random, "_fork_rng", fork)
+    without_fp8 = types.SimpleNamespace(is_fp8_enabled=lambda: False, get_fp8_recipe=lambda: None)
+    monkeypatch.setattr(random, "FP8GlobalStateManager", without_fp8, raising=False)
+    for name in ("activation_recompute_forward", "fp8_autocast"):
+        monkeypatch.setattr(random, name, lambda **kwargs: contextlib.nullcontext(), raising=False)
+
+    def in_a_region(model):
+        with ac2.PolicyScope("save_compute_intensive"):
+            return loss(model)
+
+    plain, own = train(make(), loss), train(make(["layernorm"]), loss)
+    own_in_a_region = train(make(["layernorm"]), in_a_region)
+    integration("megatron").install()
+    outside = train(make(["layernorm"]), loss)
+    assert_same(outside.tensors, plain.tensors)
+    assert outside.nodes == 0 and outside.held == own.held < plain.held  # as ever
+    for run in (own_in_a_region, train(make(["layernorm"]), in_a_region)):
+        assert_as_plain(run, plain)
+    assert run.held < own_in_a_region.held

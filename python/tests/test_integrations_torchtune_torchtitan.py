@@ -77,6 +77,52 @@ def test_torchtitan_trains_by_its_own_switch_as_without_checkpointing():
     assert full.held < selective.held <= saves_some.held
 
 
+@pytest.mark.parametrize("name", ["llama3", "deepseek_v3"])
+def test_torchtitans_own_models_train_as_without_checkpointing(name):
+    torchtitan = integration("torchtitan")
+    models = pytest.importorskip(f"torchtitan.models.{name}", reason="torchtitan's models need more packages", exc_type=ImportError)
+    from torchtitan.distributed.activation_checkpoint import FullAC, SelectiveAC
+    from torchtitan.models.common.attention import ScaledDotProductAttention
+
+    config = models._debugmodel("flex", **({} if name == "llama3" else {"moe_comm_backend": "standard"}))
+    config.layers = config.layers[:3]
+    for layer in config.layers:
+        layer.attention.inner_attention = ScaledDotProductAttention.Config()  # flex_attention has no backward on a CPU
+    ids = torch.arange(64).view(2, 32) * 31 % config.vocab_size
+
+    def make():
+        torch.manual_seed(1)
+        model = config.build()
+        model.init_states()
+        return model.train()
+
+    def loss(model):
+        logits = model(ids, torch.arange(32).expand(2, 32))
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids.roll(-1, 1).flatten())
+
+    def trained(activation_checkpoint):
+        model = make()
+        names = list(model.state_dict())
+        activation_checkpoint.build().apply(model)
+        return train(model, loss), list(model.state_dict()) != names
+
+    plain = train(make(), loss)
+    if name == "deepseek_v3":  # torchtitan's own counts each expert's tokens in forward, and once more in backward
+        counted = [tensor for tensor in plain.tensors if "tokens_per_expert" in tensor]
+        twice = {tensor.replace("_checkpoint_wrapped_module.", ""): value for tensor, value in trained(FullAC.Config())[0].tensors.items()}
+        assert counted and all(torch.equal(twice[tensor], 2 * plain.tensors[tensor]) for tensor in counted)
+    full, selective = FullAC.Config(), SelectiveAC.Config(force_recompute_mm_shapes_by_fqns=[])
+    needs_no_install = [torchtitan.PolicyAC.Config(policy="save_compute_intensive"), torchtitan.RematAC.Config(save_regions=["attention.wo"])]
+    runs = [trained(each) for each in needs_no_install]
+    torchtitan.install()
+    runs += [trained(full), trained(selective)]
+    for run, names_changed in runs:
+        assert_as_plain(run, plain)
+        assert not names_changed
+    assert runs[2][0].held < runs[1][0].held < runs[0][0].held
+    assert runs[2][0].held < runs[3][0].held
+
+
 def test_torchtitans_config_refuses_wrong_arguments_where_it_is_made():
     config = integration("torchtitan").PolicyAC.Config
     with pytest.raises(ValueError, match='"speeed" is no policy: did you mean "speed"'):
