@@ -213,6 +213,80 @@ def test_one_projection_of_each_block_is_saved_by_its_path():
     assert replayed(lambda: model(x), by_path) == replayed(lambda: model(x), "recompute_all") - 2
 
 
+# --- torchtitan 4153: selectors of paths and ops for what is saved ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("op", ["aten.mm.default", "aten.mm", "aten::mm"])
+def test_selectors_are_those_of_torchtitans_graph_trainer(op):
+    model = torch.nn.Module()
+    model.layers = torch.nn.Sequential(Block(), Block())
+    x = torch.randn(4, 8)
+    by_selector = ac2.policies.by_module({f"layers.*.wo :: {op}": SAVE}, model=model)
+    assert replayed(lambda: model.layers(x), by_selector) == replayed(lambda: model.layers(x), "recompute_all") - 2
+
+
+# --- OLMo-core 713: a kernel saves another tensor when it runs again -----------------------------------------------------------
+
+
+def test_a_kernel_whose_workspace_differs_ends_in_an_error_of_pytorchs_and_runs_once_in_ac2():
+    def kernel():
+        class Kernel(torch.autograd.Function):
+            runs = 0
+
+            @staticmethod
+            def forward(ctx, x):
+                Kernel.runs += 1
+                workspace = x.new_empty(4 if Kernel.runs == 1 else 2)  # as after a search for the best of its forms
+                ctx.save_for_backward(x, workspace)
+                return x.sin()
+
+            @staticmethod
+            def backward(ctx, gradient):
+                x, _ = ctx.saved_tensors
+                return gradient * x.cos()
+
+        return Kernel
+
+    x = torch.randn(8, requires_grad=True)
+    theirs, ours = kernel(), kernel()
+    with pytest.raises(torch.utils.checkpoint.CheckpointError, match="different metadata"):
+        checkpoint(lambda y: theirs.apply(y.exp()), x, use_reentrant=False).sum().backward()
+    (gradient,) = torch.autograd.grad(ac2.checkpoint(lambda y: ours.apply(y.exp()), x).sum(), x)
+    (expected,) = torch.autograd.grad(kernel().apply(x.exp()).sum(), x)
+    assert torch.equal(gradient, expected) and ours.runs == 1
+
+
+# --- pytorch 161889: a compiled function inside of selective checkpointing ------------------------------------------------
+
+
+def test_a_policy_is_asked_about_a_compiled_function_and_saves_it():
+    import torch._inductor.compile_fx  # noqa: F401
+
+    compiled = torch.compile(lambda x, w: (x @ w).sin().cos())
+    x, w = torch.randn(16, 16, requires_grad=True), torch.randn(16, 16, requires_grad=True)
+    asked = []
+
+    def policy(ctx, op, *args, **kwargs):
+        asked.append(str(op))
+        return SAVE if op is aten.mm.default or "inductor_compiled_code" in str(op) else RECOMPUTE
+
+    def run(y):
+        return compiled(y.exp(), w).sin()
+
+    def runs_in_backward(loss):
+        """Of the compiled forward and the compiled derivative."""
+        return sum(count for name, count in ops_in_backward(loss).items() if name.startswith("## Call CompiledFxGraph"))
+
+    run(x).sum().backward()
+    assert runs_in_backward(run(x).sum()) == 1
+    in_pytorch = runs_in_backward(selective(run, policy, x).sum())
+    assert in_pytorch == 2 and "aten.mm.default" not in asked and not any("compiled" in op for op in asked)
+    asked.clear()
+    with ac2.PolicyScope(policy):
+        loss = run(x).sum()
+    assert runs_in_backward(loss) == 1 and "replayable.inductor_compiled_code.default" in asked
+
+
 # --- open-instruct 1813: wrappers change names ------------------------------------------------------------------------------
 
 
