@@ -1,7 +1,7 @@
 """Blocks of models whose work is done by kernels of their own: as operators, and as functions made operators.
 
-The kernels stand for those that such models bring: a selective scan (Mamba), a product for each expert (grouped GEMM), and
-a fused norm. On the CPU they are plain loops and LibTorch's ops, behind the same kinds of interfaces.
+The kernels stand for those that such models bring: a selective scan (Mamba), attention without a softmax in chunks (linear
+attention), a product for each expert (grouped GEMM), and a fused norm. On the CPU they are plain loops and LibTorch's ops, behind the same kinds of interfaces.
 """
 
 import ctypes
@@ -90,6 +90,47 @@ class GroupedMM(torch.autograd.Function):
         return torch.ops.ac2_kernel_models.grouped_mm(gradient, weights.transpose(1, 2), ends), of_weights, None
 
 
+# --- linear attention in chunks, as torch.library.triton_op ---------------------------------------------------------------
+
+
+@torch.library.triton_op(f"{NAMESPACE}::linear_attention", mutates_args=())
+def linear_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, chunk: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The results, and the state before each chunk: the sum of all earlier products of keys and values."""
+    count("linear_attention")
+    state, results, states = torch.zeros_like(k[0].t() @ v[0]).expand(len(q), -1, -1), [], []
+    for q, k, v in zip(q.split(chunk, 1), k.split(chunk, 1), v.split(chunk, 1)):
+        states.append(state)
+        results.append(q @ state + (q @ k.mT).tril() @ v)
+        state = state + k.mT @ v
+    return torch.cat(results, 1), torch.stack(states)
+
+
+@torch.library.custom_op(f"{NAMESPACE}::linear_attention_backward", mutates_args=())
+def linear_attention_backward(
+    gradient: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, states: torch.Tensor, chunk: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    of_q, of_k, of_v, of_state = [], [], [], torch.zeros_like(states[0])
+    parts = zip(gradient.split(chunk, 1), q.split(chunk, 1), k.split(chunk, 1), v.split(chunk, 1), states)
+    for gradient, q, k, v, state in reversed(list(parts)):
+        of_scores = (gradient @ v.mT).tril()
+        of_q.append(gradient @ state.mT + of_scores @ k)
+        of_k.append(of_scores.mT @ q + v @ of_state.mT)
+        of_v.append((q @ k.mT).tril().mT @ gradient + k @ of_state)
+        of_state = of_state + q.mT @ gradient
+    return torch.cat(of_q[::-1], 1), torch.cat(of_k[::-1], 1), torch.cat(of_v[::-1], 1)
+
+
+def _keep_for_attention(ctx, inputs, output):
+    ctx.save_for_backward(*inputs[:3], output[1])
+    ctx.chunk = inputs[3]
+
+
+linear_attention.register_autograd(
+    lambda ctx, gradient, _: (*linear_attention_backward(gradient.contiguous(), *ctx.saved_tensors, ctx.chunk), None),
+    setup_context=_keep_for_attention,
+)
+
+
 # --- a fused norm behind a pointer, as ctypes, pybind and Triton call it -------------------------------------------------
 
 
@@ -134,6 +175,17 @@ class MambaLike(torch.nn.Module):
         return x + self.out(torch.nn.functional.silu(selective_scan(self.inputs(y), self.decays(y).sigmoid())))
 
 
+class LinearAttentionLike(torch.nn.Module):
+    def __init__(self, norm):
+        super().__init__()
+        self.norm, self.scale = norm, torch.nn.Parameter(torch.ones(6))
+        self.qkv, self.out = torch.nn.Linear(6, 18), torch.nn.Linear(6, 6)
+
+    def forward(self, x):
+        q, k, v = self.qkv(self.norm(x, self.scale)).chunk(3, -1)
+        return x + self.out(linear_attention(q.sigmoid(), k.sigmoid(), v, 2)[0])
+
+
 class ExpertsLike(torch.nn.Module):
     def __init__(self, norm):
         super().__init__()
@@ -152,7 +204,7 @@ class ExpertsLike(torch.nn.Module):
 
 def model(norm):
     torch.manual_seed(2)
-    return torch.nn.Sequential(MambaLike(norm), ExpertsLike(norm), MambaLike(norm))
+    return torch.nn.Sequential(MambaLike(norm), ExpertsLike(norm), LinearAttentionLike(norm), MambaLike(norm))
 
 
 def step(policy=None, norm=FusedNorm.apply):
@@ -171,7 +223,8 @@ def step(policy=None, norm=FusedNorm.apply):
     return [parameter.grad for parameter in net.parameters()], saved, dict(runs)
 
 
-POLICIES = ["recompute_all", "must_save_all", "speed", "memory", [f"{NAMESPACE}::selective_scan"], [f"{NAMESPACE}::grouped_mm"]]
+KERNELS = ["selective_scan", "linear_attention", "grouped_mm"]
+POLICIES = ["recompute_all", "must_save_all", "speed", "memory", *([f"{NAMESPACE}::{kernel}"] for kernel in KERNELS)]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -183,6 +236,13 @@ def test_blocks_of_kernels_have_plain_gradients(policy, norm):
     assert all(same_bits(a, b) for a, b in zip(found, expected))
 
 
+def test_the_derivative_of_linear_attention_in_chunks_is_that_of_attention_without_a_softmax():
+    q, k, v = (torch.randn(2, 5, 6, dtype=torch.double, requires_grad=True) for _ in range(3))
+    expected = torch.autograd.grad(((q @ k.mT).tril() @ v).sin().sum(), (q, k, v))
+    found = torch.autograd.grad(linear_attention(q, k, v, 2)[0].sin().sum(), (q, k, v))
+    assert all(map(torch.allclose, found, expected))
+
+
 def test_a_kernel_is_an_op_that_a_policy_saves_or_computes_again():
     norm = ac2.replayable(FusedNorm).apply
     _, _, plain = step()
@@ -191,6 +251,8 @@ def test_a_kernel_is_an_op_that_a_policy_saves_or_computes_again():
     assert again["selective_scan"] == 2 * plain["selective_scan"] == 4
     assert saved["selective_scan"] == plain["selective_scan"]
     assert scans - nothing == 2 * 2 * 5 * 6 * 4  # the states of two scans
+    _, _, attention = step([f"{NAMESPACE}::linear_attention"], norm)
+    assert again["linear_attention"] == 2 and attention["linear_attention"] == 1
     _, _, grouped = step([f"{NAMESPACE}::grouped_mm"], norm)
     assert grouped["grouped_mm"] < again["grouped_mm"]
 
@@ -199,5 +261,5 @@ def test_a_kernel_is_an_op_that_a_policy_saves_or_computes_again():
 def test_what_a_pointer_wrote_is_held_and_computed_again_once_the_kernel_is_an_op():
     _, held, by_pointer = step("recompute_all")
     _, nothing, again = step("recompute_all", ac2.replayable(FusedNorm).apply)
-    assert by_pointer["norm"] == 3 and again["norm"] > 3
-    assert held - nothing >= 3 * 2 * 5 * 6 * 4  # the results of three norms
+    assert by_pointer["norm"] == 4 and again["norm"] > 4
+    assert held - nothing >= 4 * 2 * 5 * 6 * 4  # the results of four norms
