@@ -109,7 +109,8 @@ def test_torchtitans_own_models_train_as_without_checkpointing(name):
     plain = train(make(), loss)
     if name == "deepseek_v3":  # torchtitan's own counts each expert's tokens in forward, and once more in backward
         counted = [tensor for tensor in plain.tensors if "tokens_per_expert" in tensor]
-        twice = {tensor.replace("_checkpoint_wrapped_module.", ""): value for tensor, value in trained(FullAC.Config())[0].tensors.items()}
+        theirs = trained(FullAC.Config())[0].tensors
+        twice = {tensor.replace("_checkpoint_wrapped_module.", ""): value for tensor, value in theirs.items()}
         assert counted and all(torch.equal(twice[tensor], 2 * plain.tensors[tensor]) for tensor in counted)
     full, selective = FullAC.Config(), SelectiveAC.Config(force_recompute_mm_shapes_by_fqns=[])
     needs_no_install = [torchtitan.PolicyAC.Config(policy="save_compute_intensive"), torchtitan.RematAC.Config(save_regions=["attention.wo"])]

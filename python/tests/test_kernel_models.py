@@ -1,7 +1,8 @@
 """Blocks of models whose work is done by kernels of their own: as operators, and as functions made operators.
 
 The kernels stand for those that such models bring: a selective scan (Mamba), attention without a softmax in chunks (linear
-attention), a product for each expert (grouped GEMM), and a fused norm. On the CPU they are plain loops and LibTorch's ops, behind the same kinds of interfaces.
+attention), a product for each expert (grouped GEMM), and a fused norm. On the CPU they are plain loops and LibTorch's ops, behind
+the same kinds of interfaces.
 """
 
 import ctypes
