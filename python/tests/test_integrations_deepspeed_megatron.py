@@ -179,12 +179,12 @@ def test_megatrons_own_parts_without_output_train_in_regions_and_outside(megatro
         with ac2.PolicyScope("save_compute_intensive"):
             return loss(model)
 
-    plain, own = train(make(), loss), train(make(["layernorm"]), loss)
+    plain = train(make(), loss)
     own_in_a_region = train(make(["layernorm"]), in_a_region)
     integration("megatron").install()
     outside = train(make(["layernorm"]), loss)
     assert_same(outside.tensors, plain.tensors)
-    assert outside.nodes == 0 and outside.held == own.held < plain.held  # as ever
+    assert outside.nodes == 0 and outside.held < plain.held  # by its own means
     for run in (own_in_a_region, train(make(["layernorm"]), in_a_region)):
         assert_as_plain(run, plain)
     assert run.held < own_in_a_region.held
