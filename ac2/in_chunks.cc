@@ -98,19 +98,41 @@ class BatchNormWatch {
  private:
   static std::unique_ptr<at::ObserverContext> look(const at::RecordFunction& call) {
     BatchNormWatch* const watch = OpCallbacks<BatchNormWatch>::innermost();
-    if (watch == nullptr || std::string_view(call.name()).find("batch_norm") == std::string_view::npos) {
+    const std::string_view name = call.name();
+    if (watch == nullptr || watch->instance_norms_ > 0) {
       return nullptr;
     }
-    const auto schema = call.operator_schema();
-    const auto training = schema ? schema->argumentIndexWithName("training") : std::nullopt;
-    const auto inputs = call.inputs();
-    if (training && static_cast<size_t>(*training) < inputs.size() && inputs[*training].isBool() &&
-        inputs[*training].toBool() && watch->found_.empty()) {
-      watch->found_ = call.name();
+    const bool is_instance_norm = name == "aten::instance_norm";
+    if (is_instance_norm || name.find("batch_norm") != std::string_view::npos) {
+      const bool of_all_rows = is_instance_norm ? is_given(call, "use_input_stats") && is_given(call, "running_mean")
+                                                : is_given(call, "training");
+      if (of_all_rows && watch->found_.empty()) {
+        watch->found_ = name;
+      }
     }
-    return nullptr;
+    return is_instance_norm ? std::make_unique<InInstanceNorm>(*watch) : nullptr;
   }
 
+  // Whether the argument is true, or a tensor.
+  static bool is_given(const at::RecordFunction& call, const char* argument) {
+    const auto schema = call.operator_schema();
+    const auto index = schema ? schema->argumentIndexWithName(argument) : std::nullopt;
+    const auto inputs = call.inputs();
+    if (!index || static_cast<size_t>(*index) >= inputs.size()) {
+      return false;
+    }
+    const c10::IValue& input = inputs[*index];
+    return (input.isBool() && input.toBool()) || (input.isTensor() && input.toTensor().defined());
+  }
+
+  // A call of instance_norm, which has batch_norm normalise each row by itself. Lives as long as the call.
+  struct InInstanceNorm final : at::ObserverContext {
+    explicit InInstanceNorm(BatchNormWatch& watch) : watch(watch) { ++watch.instance_norms_; }
+    ~InInstanceNorm() override { --watch.instance_norms_; }
+    BatchNormWatch& watch;
+  };
+
+  int instance_norms_ = 0;
   std::string found_;
   const OpCallbacks<BatchNormWatch> callbacks_;
 };
@@ -155,7 +177,7 @@ class Results {
   Results(const ChunkOptions& options, int64_t rows) : options_(options), rows_(rows) {}
 
   void add(Tensors results, int64_t rows) {
-    check_results(results);
+    check_results(results, rows);
     if (options_.reduce == "mean" && results.size() == 1) {
       results[0] = results[0] * (static_cast<double>(rows) / static_cast<double>(rows_));
     }
@@ -181,7 +203,7 @@ class Results {
   }
 
  private:
-  void check_results(const Tensors& results) {
+  void check_results(const Tensors& results, int64_t rows) {
     if (chunks_ == 0) {
       TORCH_CHECK(!results.empty(), "in_chunks: the function returned no tensor.");
       TORCH_CHECK(options_.reduce != "mean" || results.size() <= 2, "in_chunks: the function returned ", results.size(),
@@ -196,6 +218,11 @@ class Results {
       TORCH_CHECK(!options_.reduce.empty() || has_dimension(results[i], options_.dim), "in_chunks: result ", i,
                   " of the function has ", results[i].dim(), " dimensions, and cannot be concatenated along dimension ",
                   options_.dim, ". Results without rows are added up with reduce = \"sum\" or \"mean\".");
+      TORCH_CHECK(!options_.reduce.empty() || results[i].size(options_.dim) == rows, "in_chunks: result ", i,
+                  " of the function has ", results[i].size(options_.dim), " rows along dimension ", options_.dim,
+                  " for a chunk of ", rows,
+                  ". Return a row for each row, or add results up with reduce = \"sum\" or "
+                  "\"mean\".");
     }
   }
 

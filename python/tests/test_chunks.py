@@ -183,6 +183,7 @@ def test_wrong_use_is_an_error_that_says_what_was_expected():
         (TypeError, "expected tensors to cut", lambda: ac2.in_chunks(by_rows, x, 3, chunks=2)),
         (TypeError, "the function returned 3", lambda: ac2.in_chunks(lambda x: 3, x, chunks=2)),
         (RuntimeError, "cannot be concatenated", lambda: ac2.in_chunks(torch.sum, x, chunks=2)),
+        (RuntimeError, "has 4 rows along dimension 0 for a chunk of 2", lambda: ac2.in_chunks(torch.t, x, chunks=2)),
         (ZeroDivisionError, "", lambda: ac2.in_chunks(lambda x: 1 // 0, x, chunks=2)),
         (RuntimeError, "aten::batch_norm in training", lambda: ac2.in_chunks(torch.nn.BatchNorm1d(4), x, chunks=2)),
     ]:

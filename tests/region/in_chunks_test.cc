@@ -185,6 +185,33 @@ TEST_F(InChunksTest, WrongUseIsAnErrorThatSaysWhatWasExpected) {
   expect_error([&] { in_chunks(fails, hidden_, {.chunks = 2}); }, {"an error of the function's"});
 }
 
+TEST_F(InChunksTest, ResultsThatDoNotHaveARowForEachRowAreRefused) {
+  const std::vector<std::function<at::Tensor(const at::Tensor&)>> others = {
+      [](const at::Tensor& x) { return x.t(); },
+      [](const at::Tensor& x) { return x.sum(0, /*keepdim=*/true); },
+      [](const at::Tensor& x) { return x.repeat_interleave(2, 0); },
+  };
+  for (const auto& fn : others) {
+    expect_error(
+        [&] { in_chunks(fn, hidden_, {.chunks = 4}); },
+        {"in_chunks: result 0 of the function has", "rows along dimension 0 for a chunk of", "reduce = \"sum\""});
+  }
+}
+
+TEST_F(InChunksTest, InstanceNormRunsInChunksUnlessItUpdatesRunningStatistics) {
+  const at::Tensor images = sample({6, 3, 8});
+  const at::Tensor mean = at::zeros({3}), variance = at::ones({3});
+  const auto normalised = [](const at::Tensor& x) {
+    return at::instance_norm(x, {}, {}, {}, {}, true, 0.1, 1e-5, false);
+  };
+  EXPECT_TRUE(same_bits(in_chunks(normalised, images, {.chunks = 3}), normalised(images)));
+  const auto updating = [&](const at::Tensor& x) {
+    return at::instance_norm(x, {}, {}, mean, variance, true, 0.1, 1e-5, false);
+  };
+  expect_error([&] { in_chunks(updating, images, {.chunks = 3}); },
+               {"the function runs aten::instance_norm in training"});
+}
+
 TEST_F(InChunksTest, BatchNormInTrainingIsRefusedByNameAndInEvaluationIsNot) {
   const at::Tensor mean = at::zeros({kColumns}), variance = at::ones({kColumns});
   const auto normalised = [&](bool training) {

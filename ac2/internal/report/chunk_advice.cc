@@ -20,17 +20,38 @@ struct ByRows {
   std::string_view op;
   size_t argument;
   size_t mixes_along = kNothing;  // the argument with the dimension along which rows are mixed
+  bool is_product = true;         // and no op by elements, whose argument takes as many bytes as its result
 
   static constexpr size_t kNothing = ~size_t{0};
 };
 
-constexpr ByRows kByRows[] = {{"aten::mm", 0},          {"aten::addmm", 1},       {"aten::bmm", 0},
-                              {"aten::baddbmm", 1},     {"aten::linear", 0},      {"aten::matmul", 0},
-                              {"aten::convolution", 0}, {"aten::_softmax", 0, 1}, {"aten::_log_softmax", 0, 1}};
+constexpr ByRows by_elements(std::string_view op) {
+  return {op, 0, ByRows::kNothing, /*is_product=*/false};
+}
 
+constexpr ByRows kByRows[] = {{"aten::mm", 0},
+                              {"aten::addmm", 1},
+                              {"aten::bmm", 0},
+                              {"aten::baddbmm", 1},
+                              {"aten::linear", 0},
+                              {"aten::matmul", 0},
+                              {"aten::convolution", 0},
+                              {"aten::_softmax", 0, 1, /*is_product=*/false},
+                              {"aten::_log_softmax", 0, 1, /*is_product=*/false},
+                              by_elements("aten::_to_copy"),
+                              by_elements("aten::add"),
+                              by_elements("aten::div"),
+                              by_elements("aten::gelu"),
+                              by_elements("aten::mul"),
+                              by_elements("aten::relu"),
+                              by_elements("aten::silu"),
+                              by_elements("aten::tanh")};
+
+// `op` with or without its overload.
 const ByRows* find_by_rows(std::string_view op) {
+  const std::string_view name = op.substr(0, op.find('.'));
   const auto* const found =
-      std::find_if(std::begin(kByRows), std::end(kByRows), [&](const ByRows& by_rows) { return by_rows.op == op; });
+      std::find_if(std::begin(kByRows), std::end(kByRows), [&](const ByRows& by_rows) { return by_rows.op == name; });
   return found == std::end(kByRows) ? nullptr : found;
 }
 
@@ -77,13 +98,13 @@ std::string chunk_advice(const FailedCall& call, int64_t asked) {
 
 std::string chunk_sentence(int64_t chunks, const char* then, int64_t bytes) {
   return absl::StrCat("Each row of its result is computed by itself: in ", chunks, " chunks of rows, by ",
-                      spelled("ac2::in_chunks", "ac2.in_chunks"), " around this op and those after it, ", then,
+                      spelled("ac2::in_chunks", "ac2.in_chunks"), " around this op and those next to it, ", then,
                       bytes_text(bytes), " at a time.");
 }
 
 bool is_product_by_rows(std::string_view op) {
-  const ByRows* const found = find_by_rows(op.substr(0, op.find('.')));
-  return found != nullptr && found->mixes_along == ByRows::kNothing;
+  const ByRows* const found = find_by_rows(op);
+  return found != nullptr && found->is_product;
 }
 
 }  // namespace ac2::internal
