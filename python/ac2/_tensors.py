@@ -2,7 +2,7 @@
 
 import functools
 import reprlib
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import torch
 from torch.autograd import Variable
@@ -111,9 +111,15 @@ def managed_elsewhere(
         _check("managed_elsewhere", parameter)
     if gather is not None:
         _set_gatherer_once()
+    in_units = {
+        id(parameter): (f"{path} of unit {number}, a {type(unit).__name__},",)
+        for number, unit in enumerate(unit_modules)
+        for path, parameter in unit.named_parameters()
+    }
     for parameter in given:
         parameter._ac2_gather = gather  # type: ignore[attr-defined]  # so it lives as long as the parameter
-        _C.manage_data(parameter, _name_of(parameter), gather is not None)
+        name = " ".join([*in_units.get(id(parameter), ()), *_shape_of(parameter)]) or "whose data managed_elsewhere() was told of"
+        _C.manage_data(parameter, name, gather is not None)
     for unit in unit_modules:
         watch_unit(unit)
 
@@ -141,7 +147,9 @@ def _gather(parameters: List[torch.Tensor]) -> None:
         Variable._execution_engine.queue_callback(let_go)
 
 
-def _name_of(parameter: torch.Tensor) -> str:
+def _shape_of(parameter: torch.Tensor) -> Iterator[str]:
+    """What an error says of the shape: nothing of a parameter whose data is elsewhere already."""
     if hasattr(parameter, "ds_shape"):  # DeepSpeed's, whose own shape tells nothing while it is partitioned
-        return f"of shape {tuple(parameter.ds_shape)} (ac2.integrations.deepspeed has DeepSpeed gather it for replays)"
-    return f"of shape {tuple(parameter.shape)}"
+        yield f"of shape {tuple(parameter.ds_shape)} (ac2.integrations.deepspeed has DeepSpeed gather it for replays)"
+    elif parameter.numel() > 0:
+        yield f"of shape {tuple(parameter.shape)}"

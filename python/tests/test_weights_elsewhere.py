@@ -174,6 +174,21 @@ def test_without_units_a_replay_that_needs_another_blocks_weights_is_an_error_th
     rows(1).sum().backward()  # autograd keeps the tasks that it did not come to until the next backward
 
 
+def test_the_error_about_a_parameter_that_is_not_there_names_it_and_its_unit():
+    model = blocks()
+    frozen = [weight for block in model for weight in block.frozen()]
+    Swapping(model, "nowhere").bring(0)
+    ac2.managed_elsewhere(frozen, units=model)
+    x = rows(0)
+    with ac2.PolicyScope("recompute_all"):
+        y = model[0](x).sin()
+    model[0].first.layer.weight.data = torch.empty(0)
+    with pytest.raises(RuntimeError, match=r"the parameter first\.layer\.weight of unit 0, a Block, of shape \(32, 32\)"):
+        y.sum().backward()
+    del y
+    rows(1).sum().backward()
+
+
 def test_units_that_are_no_modules_are_an_error():
     model = blocks()
     with pytest.raises(TypeError, match="units is one Block; expected several modules"):
