@@ -1047,8 +1047,9 @@ class _Blocks(torch.nn.Module):
         return x
 
 
-def test_explain_goes_by_module_and_prints_a_policy_that_keeps_what_a_budget_kept(tmp_path):
-    model = _Blocks()
+@pytest.mark.parametrize("models", [1, 2])
+def test_explain_goes_by_module_and_prints_a_policy_that_keeps_what_a_budget_kept(tmp_path, models):
+    model, *_others = [_Blocks() for _ in range(models)]
     x = torch.randn(32, 64, requires_grad=True)
 
     def step(**options):

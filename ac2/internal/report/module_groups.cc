@@ -23,7 +23,9 @@ using Path = std::vector<std::string>;
 // Of several models the path begins with the class of its model, which is no part of the path.
 Path path_of(std::string_view where) {
   Path path = absl::StrSplit(std::string(where), '.');
-  if (path.size() > 1 && std::isupper(static_cast<unsigned char>(path[0][0])) != 0) {
+  const size_t letter = path[0].find_first_not_of('_');
+  const bool is_class = letter != std::string::npos && std::isupper(static_cast<unsigned char>(path[0][letter])) != 0;
+  if (path.size() > 1 && is_class) {
     path.erase(path.begin());
   }
   return path;
