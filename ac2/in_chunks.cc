@@ -218,7 +218,9 @@ class Results {
       TORCH_CHECK(!options_.reduce.empty() || has_dimension(results[i], options_.dim), "in_chunks: result ", i,
                   " of the function has ", results[i].dim(), " dimensions, and cannot be concatenated along dimension ",
                   options_.dim, ". Results without rows are added up with reduce = \"sum\" or \"mean\".");
-      TORCH_CHECK(!options_.reduce.empty() || results[i].size(options_.dim) == rows, "in_chunks: result ", i,
+      // One chunk is one call, whose results may have any rows.
+      const bool must_have_rows = options_.reduce.empty() && rows < rows_;
+      TORCH_CHECK(!must_have_rows || results[i].size(options_.dim) == rows, "in_chunks: result ", i,
                   " of the function has ", results[i].size(options_.dim), " rows along dimension ", options_.dim,
                   " for a chunk of ", rows,
                   ". Return a row for each row, or add results up with reduce = \"sum\" or "

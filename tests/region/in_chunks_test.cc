@@ -195,6 +195,7 @@ TEST_F(InChunksTest, ResultsThatDoNotHaveARowForEachRowAreRefused) {
     expect_error(
         [&] { in_chunks(fn, hidden_, {.chunks = 4}); },
         {"in_chunks: result 0 of the function has", "rows along dimension 0 for a chunk of", "reduce = \"sum\""});
+    EXPECT_TRUE(at::equal(in_chunks(fn, hidden_, {.chunks = 1}), fn(hidden_)));  // one call
   }
 }
 
