@@ -52,16 +52,18 @@ class Shared {
     const MutexLock lock(mutex_);
     if (!is_front(c10::GetCPUAllocator())) {
       auto* front = new RetryingAllocator(*c10::GetCPUAllocator());
+      CountedMemory::get().set_uncounted(front->uncounted_deleter());
+      // Pairs with the acquire of is_front(). A thread that reads there that this is the front hands out its deleter,
+      // which calls the uncounted one.
+      front_.store(front, std::memory_order_release);
       constexpr uint8_t kHighestPriority = 255;
-      // A thread that reads LibTorch's plain pointer to the front finds the front finished.
+      // Last. A thread that reads LibTorch's plain pointer to the front finds the front finished, and front_ set.
       std::atomic_thread_fence(std::memory_order_release);
       c10::SetCPUAllocator(front, kHighestPriority);
-      CountedMemory::get().set_uncounted(front->uncounted_deleter());
-      // Last. Pairs with the acquire of is_front(). A thread that reads there that this is the front hands out its
-      // deleter, which calls the uncounted one.
-      front_.store(front, std::memory_order_release);
     }
   }
+  // Pairs with the release of front_. Whoever has a front has it by way of LibTorch's pointer, which is set after.
+  void see_front_finished() const { static_cast<void>(front_.load(std::memory_order_acquire)); }
   bool is_front(const c10::Allocator* allocator) const { return front_.load(std::memory_order_acquire) == allocator; }
 
  private:
@@ -186,6 +188,11 @@ void RetryingAllocator::set_gauge(std::shared_ptr<const MemoryGauge> gauge) {
   known_room.store(0, std::memory_order_relaxed);
 }
 
+c10::Allocator& RetryingAllocator::behind() const {
+  Shared::get().see_front_finished();
+  return behind_;
+}
+
 bool RetryingAllocator::counts() const {
   return C10_UNLIKELY(CountedMemory::get().counts()) && Shared::get().is_front(this);
 }
@@ -199,11 +206,11 @@ c10::DeleterFnPtr RetryingAllocator::raw_deleter() const {
 }
 
 c10::DeleterFnPtr RetryingAllocator::uncounted_deleter() const {
-  return is_before_libtorchs() ? &KeptBlocks::free : behind_.raw_deleter();
+  return is_before_libtorchs() ? &KeptBlocks::free : behind().raw_deleter();
 }
 
 bool RetryingAllocator::is_before_libtorchs() const {
-  return &behind_ == c10::GetDefaultCPUAllocator();
+  return &behind() == c10::GetDefaultCPUAllocator();
 }
 
 c10::DataPtr RetryingAllocator::allocate(size_t bytes) {
@@ -239,7 +246,7 @@ c10::DataPtr RetryingAllocator::allocate_behind(size_t bytes) {
   KeptBlocks& kept = KeptBlocks::get();
   do {
     try {
-      return behind_.allocate(bytes);
+      return behind().allocate(bytes);
     } catch (const c10::Error& error) {
       if (!is_out_of_memory(error)) {
         throw;
@@ -249,7 +256,7 @@ c10::DataPtr RetryingAllocator::allocate_behind(size_t bytes) {
   kept.start();
   const auto allocate = [&] {
     kept.give_back(KeptBlocks::kAll);  // what was dropped
-    return behind_.allocate(bytes);
+    return behind().allocate(bytes);
   };
   return allocate_again(c10::kCPU, bytes, allocate, &return_free_memory);
 }

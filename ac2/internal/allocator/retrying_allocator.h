@@ -52,13 +52,17 @@ class RetryingAllocator final : public c10::Allocator {
   static void set_gauge(std::shared_ptr<const MemoryGauge> gauge);
 
   c10::DataPtr allocate(size_t bytes) override;
-  bool is_simple_data_ptr(const c10::DataPtr& data) const override { return behind_.is_simple_data_ptr(data); }
+  bool is_simple_data_ptr(const c10::DataPtr& data) const override { return behind().is_simple_data_ptr(data); }
   c10::DeleterFnPtr raw_deleter() const override;
-  void copy_data(void* dest, const void* src, std::size_t count) const override { behind_.copy_data(dest, src, count); }
+  void copy_data(void* dest, const void* src, std::size_t count) const override {
+    behind().copy_data(dest, src, count);
+  }
   // The deleter of blocks that are not counted.
   c10::DeleterFnPtr uncounted_deleter() const;
 
  private:
+  // For a thread that LibTorch's plain pointer has led here while put_in_front() ran.
+  c10::Allocator& behind() const;
   c10::DataPtr allocate_uncounted(size_t bytes);
   c10::DataPtr allocate_behind(size_t bytes);
   // Blocks of another allocator than LibTorch's are its own to keep.
