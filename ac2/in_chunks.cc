@@ -83,34 +83,40 @@ void check_exact(const Tensors& tensors, const ChunkOptions& options) {
   }
 }
 
-// Finds BatchNorm in training among the ops that its thread calls while it lives.
-class BatchNormWatch {
+// Finds, among the ops that its thread calls while it lives, norms that take statistics of all rows: BatchNorm in
+// training, and InstanceNorm that keeps running statistics.
+class RowStatisticsWatch {
  public:
-  BatchNormWatch() : callbacks_(*this, at::RecordFunctionCallback(&look).needsInputs(true)) {}
+  RowStatisticsWatch() : callbacks_(*this, at::RecordFunctionCallback(&look).needsInputs(true)) {}
 
   void check() const {
     TORCH_CHECK(found_.empty(), "in_chunks: the function runs ", found_,
-                " in training, which normalises by the statistics of all rows of its call, and each chunk has its own. "
+                " in training, which takes statistics of all rows of its call, and each chunk has its own. "
                 "Call eval() on the module, or keep it out of the function. The first chunk has updated the running "
                 "statistics, if there are any.");
   }
 
  private:
   static std::unique_ptr<at::ObserverContext> look(const at::RecordFunction& call) {
-    BatchNormWatch* const watch = OpCallbacks<BatchNormWatch>::innermost();
-    const std::string_view name = call.name();
+    RowStatisticsWatch* const watch = OpCallbacks<RowStatisticsWatch>::innermost();
     if (watch == nullptr || watch->instance_norms_ > 0) {
       return nullptr;
     }
-    const bool is_instance_norm = name == "aten::instance_norm";
-    if (is_instance_norm || name.find("batch_norm") != std::string_view::npos) {
-      const bool of_all_rows = is_instance_norm ? is_given(call, "use_input_stats") && is_given(call, "running_mean")
-                                                : is_given(call, "training");
-      if (of_all_rows && watch->found_.empty()) {
-        watch->found_ = name;
-      }
+    const std::string_view name = call.name();
+    if (name == "aten::instance_norm") {
+      watch->found_if(is_given(call, "use_input_stats") && is_given(call, "running_mean"), name);
+      return std::make_unique<InInstanceNorm>(*watch);
     }
-    return is_instance_norm ? std::make_unique<InInstanceNorm>(*watch) : nullptr;
+    if (name.find("batch_norm") != std::string_view::npos) {
+      watch->found_if(is_given(call, "training"), name);
+    }
+    return nullptr;
+  }
+
+  void found_if(bool of_all_rows, std::string_view name) {
+    if (of_all_rows && found_.empty()) {
+      found_ = name;
+    }
   }
 
   // Whether the argument is true, or a tensor.
@@ -127,14 +133,14 @@ class BatchNormWatch {
 
   // A call of instance_norm, which has batch_norm normalise each row by itself. Lives as long as the call.
   struct InInstanceNorm final : at::ObserverContext {
-    explicit InInstanceNorm(BatchNormWatch& watch) : watch(watch) { ++watch.instance_norms_; }
+    explicit InInstanceNorm(RowStatisticsWatch& watch) : watch(watch) { ++watch.instance_norms_; }
     ~InInstanceNorm() override { --watch.instance_norms_; }
-    BatchNormWatch& watch;
+    RowStatisticsWatch& watch;
   };
 
   int instance_norms_ = 0;
   std::string found_;
-  const OpCallbacks<BatchNormWatch> callbacks_;
+  const OpCallbacks<RowStatisticsWatch> callbacks_;
 };
 
 // Sizes that differ by one at most.
@@ -223,8 +229,7 @@ class Results {
       TORCH_CHECK(!must_have_rows || results[i].size(options_.dim) == rows, "in_chunks: result ", i,
                   " of the function has ", results[i].size(options_.dim), " rows along dimension ", options_.dim,
                   " for a chunk of ", rows,
-                  ". Return a row for each row, or add results up with reduce = \"sum\" or "
-                  "\"mean\".");
+                  ". Return a row for each row, or add results up with reduce = \"sum\" or \"mean\".");
     }
   }
 
@@ -262,18 +267,18 @@ Tensors in_chunks(const ChunkFunction& fn, const Tensors& tensors, const ChunkOp
     {
       const PolicyScope scope(std::move(policy));
       std::optional<RowWatch> watch;
-      std::optional<BatchNormWatch> batch_norm;
+      std::optional<RowStatisticsWatch> statistics;
       if (options.exact && is_a_part) {
         watch.emplace(slices, options.dim);
       } else if (is_a_part && std::exchange(is_first, false)) {
-        batch_norm.emplace();
+        statistics.emplace();
       }
       of_chunk = fn(slices);
       if (watch) {
         watch->check(of_chunk, options.dim);
       }
-      if (batch_norm) {
-        batch_norm->check();
+      if (statistics) {
+        statistics->check();
       }
     }
     results.add(std::move(of_chunk), slices[0].size(options.dim));

@@ -202,6 +202,11 @@ def run_host(case, rank, folder):
     )
     result = {}
 
+    def end():
+        """As a program that ends: gloo's threads may wait for a host that is gone."""
+        pathlib.Path(folder, f"{rank}.json").write_text(json.dumps(result))
+        os._exit(0)
+
     def train(way):
         training = Training()
         digests = []
@@ -220,13 +225,11 @@ def run_host(case, rank, folder):
         except RuntimeError as error:
             result[way] = {"error": str(error).splitlines()[0][:200], "seconds": time.monotonic() - started}
             if rank == 1 and case == "out":
-                pathlib.Path(folder, f"{rank}.json").write_text(json.dumps(result))
-                os._exit(0)  # as a program that ends by its error
+                end()
     gc.collect()
     result["nodes"] = ac2.live_node_count()
     result["alone"] = alone_in_a_region_as_plain()
-    pathlib.Path(folder, f"{rank}.json").write_text(json.dumps(result))
-    os._exit(0)  # gloo's threads may wait for a host that is gone
+    end()
 
 
 # --- what must hold ----------------------------------------------------------------------------------------------------

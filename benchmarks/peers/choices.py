@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What it costs to save what ops have chosen by numbers: indices, masks and counts. Bytes on the CPU, counted exactly.
+"""The cost of saving what ops have chosen by numbers: indices, masks and counts. Bytes on the CPU, counted exactly.
 
     python benchmarks/peers/choices.py
 
@@ -22,6 +22,7 @@ import ac2
 import image_networks
 import networks
 from ac2 import CheckpointPolicy
+from step_costs import changes_of_bytes
 
 BLOCKS, DIM, HEADS, CONTEXT, BATCH = 4, 256, 4, 256, 4
 EXPERTS, CHOSEN = 8, 2
@@ -161,9 +162,12 @@ def step(model, policy, whole):
         with contextlib.nullcontext() if policy is None else ac2.PolicyScope(policy):
             return fn(x)
 
-    with torch.autograd.profiler.profile(profile_memory=True) as profile:
+    def forward():
+        nonlocal y
         y = region(lambda x: model(x, lambda fn, x: fn(x)), x) if whole else model(x, region)
-    held = sum(event.nbytes() for event in profile.kineto_results.events() if event.name() == "[memory]")
+
+    y = None
+    held = sum(changes_of_bytes(forward))
     y.square().mean().backward()
     return held, [x.grad] + [parameter.grad.clone() for parameter in model.parameters()]
 

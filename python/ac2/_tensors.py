@@ -2,7 +2,7 @@
 
 import functools
 import reprlib
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 import torch
 from torch.autograd import Variable
@@ -100,7 +100,7 @@ def managed_elsewhere(
         )
     if not (gather is None or callable(gather)):
         raise TypeError(f"managed_elsewhere: gather is {gather!r}; expected a function that is given a list of parameters.")
-    if isinstance(units, torch.nn.Module) and not isinstance(units, (torch.nn.ModuleList, torch.nn.Sequential)):
+    if not isinstance(units, Iterable):
         raise TypeError(f"managed_elsewhere: units is one {type(units).__name__}; expected several modules, such as model.blocks.")
     unit_modules = list(units)
     for unit in unit_modules:
@@ -112,14 +112,14 @@ def managed_elsewhere(
     if gather is not None:
         _set_gatherer_once()
     in_units = {
-        id(parameter): (f"{path} of unit {number}, a {type(unit).__name__},",)
+        id(parameter): f"{path} of unit {number}, a {type(unit).__name__},"
         for number, unit in enumerate(unit_modules)
         for path, parameter in unit.named_parameters()
     }
     for parameter in given:
         parameter._ac2_gather = gather  # type: ignore[attr-defined]  # so it lives as long as the parameter
-        name = " ".join([*in_units.get(id(parameter), ()), *_shape_of(parameter)]) or "whose data managed_elsewhere() was told of"
-        _C.manage_data(parameter, name, gather is not None)
+        name = f"{in_units.get(id(parameter), '')} {_shape_of(parameter)}".strip()
+        _C.manage_data(parameter, name or "whose data managed_elsewhere() was told of", gather is not None)
     for unit in unit_modules:
         watch_unit(unit)
 
@@ -147,9 +147,8 @@ def _gather(parameters: List[torch.Tensor]) -> None:
         Variable._execution_engine.queue_callback(let_go)
 
 
-def _shape_of(parameter: torch.Tensor) -> Iterator[str]:
-    """What an error says of the shape: nothing of a parameter whose data is elsewhere already."""
+def _shape_of(parameter: torch.Tensor) -> str:
+    """As errors say it: nothing for a parameter whose data is elsewhere already."""
     if hasattr(parameter, "ds_shape"):  # DeepSpeed's, whose own shape tells nothing while it is partitioned
-        yield f"of shape {tuple(parameter.ds_shape)} (ac2.integrations.deepspeed has DeepSpeed gather it for replays)"
-    elif parameter.numel() > 0:
-        yield f"of shape {tuple(parameter.shape)}"
+        return f"of shape {tuple(parameter.ds_shape)} (ac2.integrations.deepspeed has DeepSpeed gather it for replays)"
+    return f"of shape {tuple(parameter.shape)}" if parameter.numel() > 0 else ""

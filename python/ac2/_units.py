@@ -1,6 +1,6 @@
 """Units: parts of a model whose parameters are there only while the part runs, in forward and in backward.
 
-What enters and leaves a unit is saved, so that what is computed again in a unit's backward needs no other unit's parameters.
+Regions save the tensors that enter and leave a unit, so that no replay in a unit's backward needs another unit's parameters.
 """
 
 import dataclasses

@@ -166,7 +166,7 @@ def test_megatrons_own_parts_without_output_train_in_regions_and_outside(megatro
         yield
         torch.set_rng_state(state)
 
-    # What they ask of a GPU's generators, asked of the CPU's; and TransformerEngine, which they ask whether fp8 is on.
+    # Megatron's parts ask a GPU's generators, for which the CPU's stands here, and TransformerEngine whether fp8 is on.
     monkeypatch.setattr(random, "_get_all_rng_states", lambda: (torch.get_rng_state(),))
     monkeypatch.setattr(random, "_set_all_rng_states", torch.set_rng_state)
     monkeypatch.setattr(random, "_fork_rng", fork)

@@ -118,7 +118,7 @@ def test_blocks_that_take_turns_in_one_buffer(scope, rests, managed):
 
 
 class InATuple(nn.Module):
-    """A block that is given and returns its tensor by a name and in a dictionary."""
+    """A block that is given its tensor by a name, in a dictionary, and returns it in a tuple of a dictionary."""
 
     def __init__(self):
         super().__init__()
@@ -127,32 +127,38 @@ class InATuple(nn.Module):
     def forward(self, *, states):
         return {"states": (self.block(states["hidden"]),)}
 
+
+class Nesting(nn.Module):
+    """A block whose unit is inside of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.unit = InATuple()
+
+    def forward(self, x):
+        return self.unit(states={"hidden": x})["states"][0]
+
     def frozen(self):
-        return self.block.frozen()
+        return self.unit.block.frozen()
 
 
 @pytest.mark.parametrize("nested", [False, True])
 @all_scopes
 def test_one_region_around_all_blocks_needs_no_other_blocks_weights_if_the_blocks_are_units(scope, nested):
-    def run(scope_of_model, units=False):
-        model = blocks(InATuple if nested else Block)
+    def run(scope_of_model, managed=False):
+        model = blocks(Nesting if nested else Block)
         swapping = Swapping(model, "nowhere")
-        if units:
-            ac2.managed_elsewhere([weight for block in model for weight in block.frozen()], units=model)
+        if managed:
+            units = [block.unit for block in model] if nested else model
+            ac2.managed_elsewhere([weight for block in model for weight in block.frozen()], units=units)
 
         def forward(x):
             with scope_of_model():
-                for position, block in enumerate(model):
-                    x = InBackward.apply(x, lambda position=position: swapping.put_away(position))
-                    swapping.bring(position)
-                    x = block(states={"hidden": x})["states"][0] if nested else block(x)
-                    swapping.put_away(position)
-                    x = InBackward.apply(x, lambda position=position: swapping.bring(position))
-                return x
+                return swapping.forward(x, contextlib.nullcontext)
 
         return train(model, forward)
 
-    (plain, plain_bytes), (ours, held_bytes) = run(contextlib.nullcontext), run(scope, units=True)
+    (plain, plain_bytes), (ours, held_bytes) = run(contextlib.nullcontext), run(scope, managed=True)
     assert_same(ours, plain)
     assert held_bytes <= plain_bytes
 
@@ -161,13 +167,8 @@ def test_without_units_a_replay_that_needs_another_blocks_weights_is_an_error_th
     model = blocks()
     swapping = Swapping(model, "nowhere")
     ac2.managed_elsewhere([weight for block in model for weight in block.frozen()])
-    x = rows(0)
     with ac2.PolicyScope("recompute_all"):
-        y = x
-        for position, block in enumerate(model):
-            swapping.bring(position)
-            y = block(y)
-            swapping.put_away(position)
+        y = swapping.forward(rows(0), contextlib.nullcontext)
     with pytest.raises(RuntimeError, match="units=modules"):
         y.sum().backward()
     del y

@@ -204,7 +204,7 @@ TEST_F(OutOfMemoryTest, TheErrorOfAnOpThatComputesEachRowByItselfNamesInChunks) 
   EXPECT_EQ(count(of_product, kAdvice), 1) << of_product;
   EXPECT_EQ(count(of_product, "it would ask for 32.00 KiB at a time."), 1) << of_product;
   EXPECT_EQ(count(error_of([&] { at::log_softmax(scores, 1); }), kAdvice), 1);
-  // What comes right after the product fails where the product has just had room.
+  // The op after a product fails where the product has just had room.
   EXPECT_EQ(count(error_of([&] { scores.to(at::kDouble); }), kAdvice), 1);
   EXPECT_EQ(count(error_of([&] { scores / 2; }), kAdvice), 1);
   for (const std::string& error : {error_of([&] { at::log_softmax(scores, 0); }), error_of([&] { scores.cumsum(0); }),

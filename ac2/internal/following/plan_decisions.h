@@ -1,4 +1,4 @@
-// The decisions of a plan: what is kept of a step, said op by op, as a policy decides it.
+// The decisions of a plan: a policy's decision for each op of the step, by what the plan keeps.
 //
 //   PlannedStep step;
 //   step.calls = …;

@@ -72,12 +72,12 @@ c10::IValue pack_unchanged(const Form& form, const at::Tensor& tensor) {
 }
 
 // Undefined where the tensor has more to it than elements in a storage.
-at::Tensor copy_of(const at::Tensor& packed) {
-  if (!has_plain_storage(packed)) {
+at::Tensor copy_of(const at::Tensor& tensor) {
+  if (!has_plain_storage(tensor)) {
     return {};
   }
-  const c10::Storage& storage = packed.storage();
-  return TensorMeta(*packed.unsafeGetTensorImpl()).over(copy_storage(storage, storage.nbytes()));
+  const c10::Storage& storage = tensor.storage();
+  return TensorMeta(*tensor.unsafeGetTensorImpl()).over(copy_storage(storage, storage.nbytes()));
 }
 
 // The same with copies of the tensors that show memory of `tensor`, as far as they are seen.
@@ -116,15 +116,16 @@ c10::IValue pack_apart(const Form& form, const at::Tensor& tensor) {
     if (tensor.is_meta()) {
       return packed;
     }
-    if (shows_memory_of(packed, tensor)) {
+    bool shares = shows_memory_of(packed, tensor);
+    if (shares) {
       packed = with_copies(std::move(packed), tensor);
+      shares = shows_memory_of(packed, tensor);
     }
-    if (!shows_memory_of(packed, tensor) && !(hides_tensors(packed) && references_to(tensor) > references)) {
+    if (!shares && !(hides_tensors(packed) && references_to(tensor) > references)) {
       return packed;
     }
   }
-  const c10::Storage copy = copy_storage(tensor.storage(), tensor.storage().nbytes());
-  return pack_unchanged(form, TensorMeta(*tensor.unsafeGetTensorImpl()).over(copy));
+  return pack_unchanged(form, copy_of(tensor));
 }
 
 }  // namespace ac2::internal

@@ -91,7 +91,7 @@ class KeepSimulator {
   // The final ops of the plan (final_ops.h), once `kept` is complete.
   std::vector<uint8_t> final_ops(absl::Span<const Keep> kept) const;
 
-  // What is wanted of the step, and when, whatever is kept.
+  // The uses of the step's values, whatever is kept.
   const StepUses& uses() const { return uses_; }
 
  private:

@@ -1,5 +1,5 @@
-// What backward wants of a recorded step, and what replays may take, whichever results are kept: which values, how many
-// bytes, and from when to when.
+// StepUses says which values of a recorded step backward wants and replays may take, whichever results are kept: how
+// many bytes they have, and from when to when they are wanted.
 //
 //   const StepUses uses(graph);
 //   if (uses.wanted(value) && uses.last_released(value) < event) …   // no hook wants it any more

@@ -13,8 +13,8 @@ namespace ac2::internal {
 
 // The sentence names in_chunks() and a number of chunks. Matrix products, convolutions, softmax and the ops by elements
 // that come next to them get one, because theirs are the largest results of most models; it is empty for all other
-// ops, for those of one row, and for tensors of one dimension, which have no rows. `asked` is
-// how many bytes the op asked for. On accelerators, which do not say what they have left, the number is 2.
+// ops, for those of one row, and for tensors of one dimension, which have no rows. `asked` is how many bytes the op
+// asked for. On accelerators, which do not say what they have left, the number is 2.
 std::string chunk_advice(const FailedCall& call, int64_t asked);
 
 // The same words for others. `then` goes before the bytes: "it would ask for ".
