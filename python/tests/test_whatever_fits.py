@@ -111,6 +111,50 @@ def test_a_step_that_needs_more_than_the_process_has_has_the_bits_of_plain_train
     assert train("region") == plain
 
 
+LOSS = textwrap.dedent(
+    """
+    import re, resource
+    import torch, ac2
+    import torch.nn.functional as F
+
+    hidden, words = torch.randn(2048, 64, requires_grad=True), torch.randn(65536, 64, requires_grad=True)
+    target = torch.randint(65536, (2048,))
+
+    def loss_of(hidden, target):
+        return F.cross_entropy(hidden @ words.T, target, reduction="sum")   # logits of 512 MiB
+
+    def step(chunks):
+        with ac2.PolicyScope(memory_budget=ac2.whatever_fits()):
+            if chunks:
+                loss = ac2.in_chunks(loss_of, hidden, target, chunks=chunks, reduce="sum")
+            else:
+                loss = loss_of(hidden, target)
+        loss.backward()
+        return loss.item()
+
+    F.cross_entropy(hidden[:64] @ words.T, target[:64]).backward()   # threads and their stacks are there
+    pages = int(open("/proc/self/statm").read().split()[0])
+    most = pages * resource.getpagesize() + (256 << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    try:
+        step(None)
+    except RuntimeError as error:
+        chunks = int(re.search(r"in (\\d+) chunks of rows, by ac2.in_chunks", str(error)).group(1))
+    whole = step(chunks)
+    by_row = sum(F.cross_entropy(hidden[i:i + 16] @ words.T, target[i:i + 16], reduction="sum").item()
+                 for i in range(0, 2048, 16))
+    print(chunks, abs(whole - by_row) / by_row < 1e-5, bool(words.grad.isfinite().all()))
+    """
+)
+
+
+def test_the_number_of_chunks_that_an_error_names_does():
+    done = subprocess.run([sys.executable, "-c", LOSS], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    chunks, *holds = done.stdout.split()
+    assert int(chunks) > 2 and holds == ["True", "True"], done.stdout
+
+
 PEAK = textwrap.dedent(
     """
     import torch, ac2

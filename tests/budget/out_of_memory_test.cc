@@ -263,13 +263,16 @@ TEST_F(OutOfMemoryTest, TheErrorOfABackwardSaysItOnce) {
   EXPECT_EQ(count(error, "ac2's regions hold"), 1) << error;
 }
 
-TEST_F(OutOfMemoryTest, WhereRegionsHoldNothingTheErrorIsAsItWas) {
-  at::Tensor x = at::ones({kElements});
+TEST_F(OutOfMemoryTest, WhereRegionsHoldNothingTheErrorNamesTheOpAndInChunks) {
+  const at::Tensor x = at::ones({kElements}), rows = at::ones({64, 8}), words = at::ones({8, 256});
   const LimitedAllocator::Limit limit(memory_, kBytes / 2);
   PolicyScope scope("recompute_all");
   const std::string error = error_of([&] { x.sin(); });
   EXPECT_EQ(count(error, "out of memory"), 1) << error;
-  EXPECT_EQ(count(error, "ac2"), 0) << error;
+  EXPECT_EQ(count(error, "The memory was asked for by aten::sin of [1024] float."), 1) << error;
+  EXPECT_EQ(count(error, "regions hold"), 0) << error;
+  const std::string of_product = error_of([&] { at::mm(rows, words); });
+  EXPECT_EQ(count(of_product, "by ac2::in_chunks"), 1) << of_product;
 }
 
 TEST_F(OutOfMemoryTest, OtherErrorsAreAsTheyWere) {

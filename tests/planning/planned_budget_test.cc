@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "ac2/in_chunks.h"
 #include "ac2/memory_budget.h"
 #include "ac2/plan.h"
 #include "ac2/scope.h"
@@ -149,6 +150,50 @@ TEST_F(PlannedBudgetTest, WhatAPolicySavesInsideTheStepIsNotDropped) {
   const PlanSummary summary = planner.budget(14 * 8 * 64 * 4);
   EXPECT_GT(summary.replayed_ops, 0);
   EXPECT_GE(summary.forward_bytes, 10 * 8 * 64 * 4);
+}
+
+// An MLP of which each layer is computed a quarter of the rows at a time.
+at::Tensor chunked(const at::Tensor& x) {
+  const at::Tensor weight = constant({64, 64});
+  at::Tensor y = x;
+  for (int i = 0; i < 4; ++i) {
+    y = in_chunks([&](const at::Tensor& rows) { return at::linear(rows, weight).tanh().sin(); }, y, {.chunks = 4});
+  }
+  return y;
+}
+
+// Layers of which each second one is preferred to be recomputed.
+at::Tensor half_recomputed(const at::Tensor& x) {
+  at::Tensor y = x;
+  for (int i = 0; i < 10; ++i) {
+    y = y.sin().cos();
+    const PolicyScope scope("recompute_all");
+    y = y.tanh().exp().neg();
+  }
+  return y;
+}
+
+TEST_F(PlannedBudgetTest, WhatPoliciesPreferToRecomputeInsideTheStepIsHeldWhileThereIsRoomAndGoesFirst) {
+  struct Case {
+    Network network;
+    double least_share;  // down to which the figures are equal
+  };
+  int64_t rows = 64;
+  for (const auto& [network, least_share] : {Case{chunked, 0.8}, Case{half_recomputed, 0.5}}) {
+    const at::Tensor x = sample({rows, 64});
+    StepPlanner planner([&] { network(x).sum().backward(); }, {.modelled_costs = true});
+    const int64_t all = planner.budget(int64_t{1} << 40).forward_bytes;
+    for (double share = 1; share > least_share - 0.05; share -= 0.1) {
+      const auto bytes = static_cast<int64_t>(static_cast<double>(all) * share);
+      const PlanSummary paper = planner.budget(bytes);
+      const Step step = run(network, sample({rows, 64}), bytes);
+      EXPECT_EQ(paper.replayed_ops, step.replayed_ops) << share;
+      EXPECT_EQ(paper.replayed_ops == 0, share == 1) << share;
+      EXPECT_EQ(paper.forward_bytes, step.forward_bytes) << share;
+      EXPECT_LE(paper.peak_bytes, bytes) << share;
+    }
+    rows += 8;
+  }
 }
 
 }  // namespace

@@ -60,6 +60,7 @@ void StepLog::node_recorded(const Node& node, const PolicyDecision& decision, in
   const auto index = static_cast<uint32_t>(graph_.ops.size());
   cost_ += cost;
   StepGraph::Op op{.cost = cost, .fate = fate_of(node, decision), .inputs = {}, .results = {}, .takes = {}};
+  op.budgets_hold = op.fate == Fate::kRecomputed && !decision.is_must();
   for (const NodeInput& input : node.inputs) {
     if (input.value == nullptr) {
       continue;
@@ -98,13 +99,15 @@ void StepLog::decided_again(const Value& value, const PolicyDecision& decision, 
   // Which of an op's results it was makes no difference to the policy that a plan becomes.
   if (op != nullptr && value.producer()->replayable) {
     op->fate = decision.saves() ? Fate::kSaved : Fate::kRecomputed;
+    op->budgets_hold = false;
   }
 }
 
 void StepLog::overwritten(const Value& value) {
   StepGraph::Op* op = op_of(value);
-  if (op != nullptr && op->fate == Fate::kOpen) {
+  if (op != nullptr && op->fate != Fate::kSaved) {
     op->fate = Fate::kRecomputed;
+    op->budgets_hold = false;
   }
 }
 

@@ -128,7 +128,9 @@ class Game {
       for (const uint32_t result : op.results) {
         ValueState& value = values_[result];
         value.kind = Kind::kDroppable;
-        enter(result, evictor_.add_result(node, bytes_of(result), Retention::kPreferSave));
+        enter(result,
+              evictor_.add_result(node, bytes_of(result),
+                                  op.fate == Fate::kOpen ? Retention::kPreferSave : Retention::kPreferRecompute));
         evictor_.set_place(value.id, in_backward_ ? Place::kNowhere : Place::kElsewhere);
       }
       evictor_.note_needs(node, fixed_);
@@ -166,7 +168,8 @@ class Game {
     }
     hooks_[hook] = 1;
     evictor_.add_hook(id);
-    if (graph_.ops[graph_.values[index].op].fate == Fate::kOpen) {
+    const StepGraph::Op& op = graph_.ops[graph_.values[index].op];
+    if (op.fate == Fate::kOpen || op.budgets_hold) {
       hold(index);
     }
   }

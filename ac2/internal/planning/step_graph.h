@@ -53,6 +53,8 @@ struct StepGraph {
   struct Op {
     double cost = 0;
     Fate fate = Fate::kOpen;
+    // Of kRecomputed: a memory budget holds the results while there is room, and drops them before those of kOpen.
+    bool budgets_hold = false;
     std::vector<uint32_t> inputs;   // values, each once, in the order in which a replay fetches them
     std::vector<uint32_t> results;  // values
     std::vector<uint32_t> takes;    // of the inputs: those into which a replay writes, or into a copy of which

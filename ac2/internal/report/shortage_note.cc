@@ -114,8 +114,8 @@ std::string who_asked(std::string_view error, std::string_view where) {
 std::string shortage_note(std::string_view error, const FailedCall* call) {
   const StorageNames names = storage_names();
   const std::vector<HeldValue> held = held_values(names);
-  const std::string there = held_where_short(held, error);
-  if (there.empty()) {
+  std::string there = held_where_short(held, error);
+  if (there.empty() && call == nullptr) {
     return "";
   }
   std::vector<std::string> texts;
@@ -125,7 +125,9 @@ std::string shortage_note(std::string_view error, const FailedCall* call) {
       texts.push_back(std::move(advice));
     }
   }
-  texts.push_back(there);
+  if (!there.empty()) {
+    texts.push_back(std::move(there));
+  }
   add_what_nobody_may_drop(texts);
   return absl::StrJoin(texts, "\n");
 }
