@@ -35,7 +35,7 @@ inline double least_cost(const StepGraph& graph, KeepSimulator& simulator, const
     }
     simulator.complete(kept);
     const KeepOutcome outcome = simulator.run(kept);
-    if (outcome.peak_bytes <= bytes) least = std::min(least, outcome.extra_cost());
+    if (outcome.total_bytes <= bytes) least = std::min(least, outcome.extra_cost());
   }
   return least;
 }

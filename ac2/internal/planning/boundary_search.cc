@@ -45,9 +45,10 @@ class RangeMaximum {
 // Boundary 0 is the beginning of the program, boundary i the end of stage i, and the last one the end of the program.
 class BoundarySearch {
  public:
-  BoundarySearch(const StagedStep& step, int64_t bytes, Resolution resolution)
+  BoundarySearch(const StagedStep& step, const StepRoom& room, Resolution resolution)
       : step_(step),
-        bytes_(bytes - step.saved_bytes),
+        bytes_(room.peak_bytes - step.saved_bytes),
+        most_kept_(std::min(bytes_, room.kept_bytes - step.saved_bytes)),
         count_(static_cast<uint32_t>(step.stages.size())),
         sums_(count_ + 1),
         last_replayed_(count_ + 1),
@@ -65,7 +66,7 @@ class BoundarySearch {
       const bool previous = i > 1 && (stage(i - 1).boundary_wanted || at.if_kept.wants_previous);
       last_replayed_[i] = previous ? i - 1 : last_replayed_[i - 1];
     }
-    const int64_t range = std::max<int64_t>(bytes_, 0) + sums_[count_].replayed_bytes;
+    const int64_t range = std::max<int64_t>(most_kept_, 0) + sums_[count_].replayed_bytes;
     const bool chain =
         std::all_of(step.stages.begin(), step.stages.end(), [](const Stage& stage) { return stage.ops.size() <= 1; });
     const int64_t all_states = chain || resolution == Resolution::kFine ? kFineStates : kCoarseStates;
@@ -74,7 +75,7 @@ class BoundarySearch {
   }
 
   std::optional<std::vector<Keep>> run() {
-    if (bytes_ < 0) {
+    if (most_kept_ < 0) {
       return std::nullopt;
     }
     plans_.push_back({});
@@ -207,7 +208,7 @@ class BoundarySearch {
   void propose(uint32_t previous, uint32_t to, double cost, int64_t bytes) {
     const PartialPlan plan{
         .cost = cost, .bytes = bytes + stage(to).boundary_bytes, .boundary = to, .previous = previous};
-    if (plan.bytes > bytes_) {
+    if (plan.bytes > most_kept_) {
       return;
     }
     const auto [it, is_new] = best_.emplace(state(plan), plan);
@@ -238,6 +239,7 @@ class BoundarySearch {
 
   const StagedStep& step_;
   const int64_t bytes_;
+  const int64_t most_kept_;
   const uint32_t count_;
   std::vector<Sums> sums_;
   // By boundary, if it is kept: the last boundary before it that must be replayed unless it is kept too.
@@ -252,8 +254,9 @@ class BoundarySearch {
 
 }  // namespace
 
-std::optional<std::vector<Keep>> search_boundaries(const StagedStep& step, int64_t bytes, Resolution resolution) {
-  return BoundarySearch(step, bytes, resolution).run();
+std::optional<std::vector<Keep>> search_boundaries(const StagedStep& step, const StepRoom& room,
+                                                   Resolution resolution) {
+  return BoundarySearch(step, room, resolution).run();
 }
 
 }  // namespace ac2::internal

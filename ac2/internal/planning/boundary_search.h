@@ -1,7 +1,7 @@
 // Chooses which boundaries between stages to keep, so that the step is cheapest within a number of bytes.
 //
 //   staging.choose(step, price);
-//   if (std::optional<std::vector<Keep>> kept = search_boundaries(step, bytes, Resolution::kCoarse)) {
+//   if (std::optional<std::vector<Keep>> kept = search_boundaries(step, {bytes}, Resolution::kCoarse)) {
 //     simulator.complete(*kept);
 //   }
 //
@@ -11,6 +11,9 @@
 // those of a replayed stretch together with what was kept before it. This is the recursion of Chen et al., "Training
 // Deep Nets with Sublinear Memory Cost" (arXiv 1604.06174), with costs, sizes and budgets of any kind.
 //
+// What is kept until backward begins may have a limit of its own, below that on the bytes at any time: of several steps
+// in flight each holds the former, and only one of them the latter.
+//
 // Exact if each stage is a single op, as in a chain, and if the bytes, counted in the greatest common divisor of all
 // sizes, are no more than the states of one boundary: kMostStatesPerBoundary, or kFineStates / stages if that is less.
 // If they are more, partial plans whose kept bytes differ by less than one such part are not told apart. For stages of
@@ -18,6 +21,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -34,8 +38,14 @@ inline constexpr int64_t kMostStatesPerBoundary = 8192;
 // Chains are always searched finely. For other graphs kCoarse is enough for one try among many.
 enum class Resolution : uint8_t { kCoarse, kFine };
 
+// What a plan may hold of one step.
+struct StepRoom {
+  int64_t peak_bytes = 0;                                        // at any time
+  int64_t kept_bytes = std::numeric_limits<int64_t>::max() / 2;  // when backward begins
+};
+
 // Chooses what to keep of each op, to be completed by KeepSimulator::complete(), or null if nothing fits. The choices
 // within stages must have been made (Staging::choose).
-std::optional<std::vector<Keep>> search_boundaries(const StagedStep& step, int64_t bytes, Resolution resolution);
+std::optional<std::vector<Keep>> search_boundaries(const StagedStep& step, const StepRoom& room, Resolution resolution);
 
 }  // namespace ac2::internal

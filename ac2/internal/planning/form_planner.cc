@@ -42,12 +42,14 @@ FormPlanner::FormPlanner(const StepGraph& graph, Planner& planner, double bytes_
   }
 }
 
-int64_t FormPlanner::window_of(int64_t wish, int64_t bytes) const {
+int64_t FormPlanner::window_of(int64_t part, int64_t bytes) const {
   if (largest_ == 0) {
     return 0;
   }
+  const int64_t of_step = bytes / graph_.in_flight;
+  const int64_t wish = of_step / part;
   if (wish < largest_) {
-    return 4 * largest_ <= bytes ? largest_ : wish;
+    return 4 * largest_ <= of_step ? largest_ : wish;
   }
   return wish - wish % largest_;
 }
@@ -91,7 +93,7 @@ std::optional<FormPlan> FormPlanner::plan_around(const InForms& held, int64_t wi
   }
   const StepGraph rest = without(held);
   Planner planner(rest);
-  int64_t target = bytes - std::min(on_their_way, 2 * window);
+  int64_t target = bytes - std::min(on_their_way, 2 * window) - (graph_.in_flight - 1) * std::min(on_their_way, window);
   std::optional<FormPlan> best;
   // The bytes on their way are not always the most: what is left is given to the rest.
   for (int i = 0; i < 2 && target > 0; ++i) {
@@ -100,7 +102,7 @@ std::optional<FormPlan> FormPlanner::plan_around(const InForms& held, int64_t wi
       break;
     }
     FormPlan plan = as_plan(std::move(found->kept), held, window);
-    const int64_t left = bytes - plan.keep.outcome.peak_bytes;
+    const int64_t left = bytes - plan.keep.outcome.total_bytes;
     if (left >= 0 && is_better_than(best, plan)) {
       best = std::move(plan);
     }
@@ -132,7 +134,7 @@ std::optional<FormPlanner::Searched> FormPlanner::search(const FormChoices& choi
     }
     return with;
   };
-  const int64_t window = window_of(bytes / kWindow, bytes);
+  const int64_t window = window_of(kWindow, bytes);
   std::vector<InForms> tried = {held};
   const auto try_set = [&](const Ops& ops) {
     InForms with = beside(ops);
@@ -150,7 +152,7 @@ std::optional<FormPlanner::Searched> FormPlanner::search(const FormChoices& choi
   if (choices.is_behind_copies) {
     const InForms with = best ? best_held : beside(choices.worthwhile);
     for (const int64_t part : kOtherWindows) {
-      consider(with, window_of(bytes / part, bytes));
+      consider(with, window_of(part, bytes));
     }
   } else if (std::none_of(held.begin(), held.end(), &is_in_a_form)) {
     try_set(choices.may);
@@ -168,7 +170,7 @@ void FormPlanner::improve(int64_t bytes, const std::vector<const FormChoices*>& 
 }
 
 std::optional<FormPlan> FormPlanner::solve(int64_t bytes) {
-  const int64_t window = window_of(bytes / kWindow, bytes);
+  const int64_t window = window_of(kWindow, bytes);
   std::optional<FormPlan> best;
   if (std::optional<KeepPlan> plan = planner_.solve(bytes)) {
     best = FormPlan{*std::move(plan), {bytes_per_cost_, 0, 0}};
@@ -194,7 +196,7 @@ std::optional<FormPlan> FormPlanner::solve(int64_t bytes) {
   std::optional<FormPlan> plain;
   if (has_plain) {
     plain = FormPlan{without_forms, {bytes_per_cost_, window, window}};
-  } else if (const FormPlan& least = smallest(); least.keep.outcome.peak_bytes <= bytes) {
+  } else if (const FormPlan& least = smallest(); least.keep.outcome.total_bytes <= bytes) {
     plain = least;
   }
   std::vector<std::optional<Searched>> searched;
@@ -256,9 +258,8 @@ std::optional<FormPlan> FormPlanner::alone(uint8_t form, int64_t bytes) {
       for (size_t i = 0; i < std::min(middle, may.size()); ++i) {
         held[may[i]] = keep_in(form);
       }
-      FormPlan plan =
-          as_plan(std::vector<Keep>(graph_.ops.size(), Keep::kWanted), held, window_of(bytes / part, bytes));
-      const bool fits = plan.keep.outcome.peak_bytes <= bytes;
+      FormPlan plan = as_plan(std::vector<Keep>(graph_.ops.size(), Keep::kWanted), held, window_of(part, bytes));
+      const bool fits = plan.keep.outcome.total_bytes <= bytes;
       if (fits && plan.keep.outcome.replays == 0 && is_better_than(best, plan)) {
         best = std::move(plan);
       }
@@ -274,7 +275,7 @@ std::optional<FormPlan> FormPlanner::alone(uint8_t form, int64_t bytes) {
 // --- the smallest plan -----------------------------------------------------------------------------------------------
 
 void FormPlanner::note_small(const FormPlan& plan) {
-  if (!smallest_ || plan.keep.outcome.peak_bytes < smallest_->keep.outcome.peak_bytes) {
+  if (!smallest_ || plan.keep.outcome.total_bytes < smallest_->keep.outcome.total_bytes) {
     smallest_ = plan;
   }
 }

@@ -60,8 +60,9 @@ class FormPlanner {
   // By op: the form in which its results are held, as Keep says it; kNothing: in none that was chosen.
   using InForms = std::vector<Keep>;
 
-  // As many bytes as wished, in whole numbers of the largest value, and at least one of those if that leaves room.
-  int64_t window_of(int64_t wish, int64_t bytes) const;
+  // So small a part of what each step in flight has of the bytes, in whole numbers of the largest value, and at least
+  // one of those if that leaves room.
+  int64_t window_of(int64_t part, int64_t bytes) const;
 
   // The step that is left to plan once these results are held in their forms.
   StepGraph without(const InForms& held) const;

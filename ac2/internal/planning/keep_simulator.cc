@@ -1,6 +1,7 @@
 #include "ac2/internal/planning/keep_simulator.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "ac2/internal/planning/final_ops.h"
@@ -9,6 +10,19 @@ namespace ac2::internal {
 
 using Event = StepGraph::Event;
 using Fate = StepGraph::Fate;
+
+namespace {
+
+// Sums that are too large for a number are the largest number.
+int64_t bytes_in_flight(int64_t steps, int64_t waiting, int64_t peak) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  if (waiting > 0 && steps - 1 > (kMost - peak) / waiting) {
+    return kMost;
+  }
+  return (steps - 1) * waiting + peak;
+}
+
+}  // namespace
 
 KeepSimulator::KeepSimulator(const StepGraph& graph)
     : graph_(graph), uses_(graph), may_have_final_ops_(may_have_final_ops(graph, uses_.wanted())) {}
@@ -243,6 +257,11 @@ void KeepSimulator::forward_op(uint32_t index) {
   }
 }
 
+void KeepSimulator::note_waiting() {
+  outcome_.forward_bytes = held_;
+  outcome_.waiting_bytes = held_ + on_their_way();
+}
+
 KeepOutcome KeepSimulator::watch(absl::Span<const Keep> kept, KeepWatch& watch, bool with_final_ops) {
   const bool may_have_final_ops = std::exchange(may_have_final_ops_, may_have_final_ops_ && with_final_ops);
   watch_ = &watch;
@@ -287,8 +306,8 @@ KeepOutcome KeepSimulator::run(absl::Span<const Keep> kept) {
       }
       case Event::kBackward:
         if (!in_backward_) {
+          note_waiting();
           in_backward_ = true;
-          outcome_.forward_bytes = held_;
         }
         begin_backward();
         break;
@@ -312,8 +331,9 @@ KeepOutcome KeepSimulator::run(absl::Span<const Keep> kept) {
     }
   }
   if (!in_backward_) {
-    outcome_.forward_bytes = held_;
+    note_waiting();
   }
+  outcome_.total_bytes = bytes_in_flight(graph_.in_flight, outcome_.waiting_bytes, outcome_.peak_bytes);
   if (copies_any_) {
     // The queues are one for all forms behind them, and so is the waiting, which the first of these has.
     const auto first = std::find(graph_.forms.begin(), graph_.forms.end(), StepGraph::Queue::kCopies);

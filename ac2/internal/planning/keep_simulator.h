@@ -52,6 +52,10 @@ namespace ac2::internal {
 struct KeepOutcome {
   int64_t forward_bytes = 0;  // held when the first backward begins
   int64_t peak_bytes = 0;     // the most held at any time
+  // What a step holds until its backward begins: forward_bytes, and of a plan that copies what may be on its way then.
+  int64_t waiting_bytes = 0;
+  // The most that all steps in flight hold (StepGraph::in_flight): one is at its peak, and the others wait.
+  int64_t total_bytes = 0;
   double replay_cost = 0;
   int64_t replays = 0;
   // By the form of the step.
@@ -117,6 +121,8 @@ class KeepSimulator {
   void note_coming(uint32_t value, bool is_form);
   void note_going(uint32_t value, bool is_form);
   void start_schedule();
+  // Forward has come to its end.
+  void note_waiting();
   // Forward has come to the op.
   void forward_op(uint32_t op);
   // Backward has come to the hook by itself.

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "ac2/internal/planning/boundary_search.h"
 #include "ac2/internal/planning/min_cut.h"
 
 namespace ac2::internal {
@@ -29,7 +28,7 @@ constexpr size_t kStarts = 4;
 
 // Makes `plan` the best if it is and fits.
 void consider(KeepPlan plan, int64_t bytes, std::optional<KeepPlan>& best) {
-  if (plan.outcome.peak_bytes <= bytes && (!best || is_better(plan.outcome, best->outcome))) {
+  if (plan.outcome.total_bytes <= bytes && (!best || is_better(plan.outcome, best->outcome))) {
     best = std::move(plan);
   }
 }
@@ -91,7 +90,7 @@ KeepPlan Planner::evaluate(std::vector<Keep> kept) {
   KeepPlan plan{std::move(kept), {}};
   plan.outcome = simulator_.run(plan.kept);
   // FormPlanner has a smallest plan of its own.
-  if (!plan.outcome.uses_a_form() && (!smallest_ || plan.outcome.peak_bytes < smallest_->outcome.peak_bytes)) {
+  if (!plan.outcome.uses_a_form() && (!smallest_ || plan.outcome.total_bytes < smallest_->outcome.total_bytes)) {
     smallest_ = plan;
   }
   return plan;
@@ -105,7 +104,8 @@ KeepPlan Planner::keep_none() {
   return evaluate(std::vector<Keep>(graph_.ops.size(), Keep::kNothing));
 }
 
-Planner::Found Planner::search_prices(StagedStep& step, double early, double late, int64_t bytes) {
+Planner::Found Planner::search_prices(StagedStep& step, double early, double late, const StepRoom& room,
+                                      int64_t bytes) {
   staging_.choose(step, late);
   StagedStep dear = step;
   staging_.choose(dear, early);
@@ -117,7 +117,7 @@ Planner::Found Planner::search_prices(StagedStep& step, double early, double lat
     for (size_t i = 0; i < count; ++i) {
       step.stages[i] = i < stage ? dear.stages[i] : late_stages[i];
     }
-    Found found = search_chosen(step, bytes);
+    Found found = search_chosen(step, room, bytes);
     if (found && (!best || is_better(found->outcome, best->outcome))) {
       best = std::move(found);
       border = stage;
@@ -134,30 +134,35 @@ Planner::Found Planner::search_prices(StagedStep& step, double early, double lat
   return best;
 }
 
-Planner::Found Planner::search(StagedStep& step, double price, int64_t bytes) {
+Planner::Found Planner::search(StagedStep& step, double price, const StepRoom& room, int64_t bytes) {
   staging_.choose(step, price);
-  return search_chosen(step, bytes);
+  return search_chosen(step, room, bytes);
 }
 
-Planner::Found Planner::search_chosen(const StagedStep& step, int64_t bytes) {
+Planner::Found Planner::search_chosen(const StagedStep& step, const StepRoom& room, int64_t bytes) {
   Found best;
-  int64_t target = bytes;
-  for (int i = 0; i < kCorrections && target > 0; ++i) {
+  StepRoom target = room;
+  const auto add = [&](int64_t peak, int64_t kept) {
+    target.peak_bytes += peak;
+    target.kept_bytes += is_one_in_flight() ? 0 : kept;
+  };
+  for (int i = 0; i < kCorrections && target.peak_bytes > 0; ++i) {
     std::optional<std::vector<Keep>> kept = search_boundaries(step, target, Resolution::kCoarse);
     if (!kept) {
-      if (target < bytes) {
+      if (target.peak_bytes < room.peak_bytes) {
         break;
       }
-      target += bytes / 4;
+      add(room.peak_bytes / 4, room.kept_bytes / 4);
       continue;
     }
     KeepPlan plan = evaluate(*std::move(kept));
-    const int64_t left = bytes - plan.outcome.peak_bytes;
+    const KeepOutcome outcome = plan.outcome;
     consider(std::move(plan), bytes, best);
+    const int64_t left = bytes - outcome.total_bytes;
     if (left >= 0 && left <= bytes / 50) {
       break;
     }
-    target += left;
+    add(room.peak_bytes - outcome.peak_bytes, room.kept_bytes - outcome.waiting_bytes);
   }
   return best;
 }
@@ -172,7 +177,7 @@ Planner::Found Planner::drop_cheapest(int64_t bytes) {
       kept[by_rate_[i]] = Keep::kWanted;
     }
     KeepPlan plan = evaluate(std::move(kept));
-    const bool fits = plan.outcome.peak_bytes <= bytes;
+    const bool fits = plan.outcome.total_bytes <= bytes;
     consider(std::move(plan), bytes, best);
     (fits ? low : high) = fits ? middle : middle - 1;
   }
@@ -180,7 +185,7 @@ Planner::Found Planner::drop_cheapest(int64_t bytes) {
 }
 
 std::optional<KeepPlan> Planner::solve(int64_t bytes) {
-  if (KeepPlan all = keep_all(); all.outcome.peak_bytes <= bytes) {
+  if (KeepPlan all = keep_all(); all.outcome.total_bytes <= bytes) {
     return all;
   }
   std::vector<KeepPlan> starts = find_starts(bytes);
@@ -215,10 +220,12 @@ std::optional<KeepPlan> Planner::sketch(int64_t bytes) {
   }
   add(keep_none());
   add(drop_cheapest(bytes));
-  const Relaxation relaxation = relax(bytes);
-  for (StagedStep& step : steps_) {
-    for (const double price : {relaxation.too_cheap, relaxation.dear_enough, MinCut::kInfinite}) {
-      add(search(step, price, bytes));
+  const Relaxation relaxation = relax(bytes / graph_.in_flight);
+  for (const StepRoom& room : few_rooms(bytes)) {
+    for (StagedStep& step : steps_) {
+      for (const double price : {relaxation.too_cheap, relaxation.dear_enough, MinCut::kInfinite}) {
+        add(search(step, price, room, bytes));
+      }
     }
   }
   return best;
@@ -226,54 +233,74 @@ std::optional<KeepPlan> Planner::sketch(int64_t bytes) {
 
 std::vector<KeepPlan> Planner::find_starts(int64_t bytes) {
   std::vector<KeepPlan> starts;
+  const auto add = [&](KeepPlan plan) {
+    if (plan.outcome.total_bytes <= bytes) {
+      starts.push_back(std::move(plan));
+    }
+  };
+  add(keep_none());
+  if (Found dropped = drop_cheapest(bytes)) {
+    add(*std::move(dropped));
+  }
+  // As if each step had its share of the bytes for itself.
+  const int64_t share = bytes / graph_.in_flight;
+  search_thoroughly(room_of(share, bytes), share, bytes, starts);
+  if (!is_one_in_flight()) {
+    for (KeepPlan& plan : keep_boundaries()) {
+      add(std::move(plan));
+    }
+    const StepRoom room = search_rooms(bytes, starts);
+    search_thoroughly(room, room.kept_bytes - steps_.back().saved_bytes, bytes, starts);
+  }
+  if (starts.empty()) {
+    smallest();
+    add(*smallest_);
+  }
+  return starts;
+}
+
+void Planner::search_thoroughly(const StepRoom& room, int64_t kept, int64_t bytes, std::vector<KeepPlan>& starts) {
   const auto add = [&](Found plan) {
-    if (plan && plan->outcome.peak_bytes <= bytes) {
+    if (plan) {
       starts.push_back(*std::move(plan));
     }
   };
-  const Relaxation relaxation = relax(bytes);
+  const Relaxation relaxation = relax(kept);
   std::vector<double> prices = prices_;
   for (const double price : {relaxation.too_cheap, relaxation.dear_enough, 2 * relaxation.dear_enough}) {
     if (price > 0) {
       prices.push_back(price);
     }
   }
-  add(keep_none());
-  add(drop_cheapest(bytes));
   for (StagedStep& step : steps_) {
     const bool single =
         std::all_of(step.stages.begin(), step.stages.end(), [](const Stage& stage) { return stage.ops.size() <= 1; });
     // Within stages of single ops there is nothing to choose, so one price is enough.
     for (const double price : single ? std::vector<double>{MinCut::kInfinite} : prices) {
-      add(search(step, price, bytes));
+      add(search(step, price, room, bytes));
     }
     if (!single && relaxation.dear_enough > 0) {
       const double dear = relaxation.dear_enough;
-      add(search_prices(step, dear, relaxation.too_cheap, bytes));
-      add(search_prices(step, 2 * dear, relaxation.too_cheap, bytes));
-      add(search_prices(step, MinCut::kInfinite, dear, bytes));
+      add(search_prices(step, dear, relaxation.too_cheap, room, bytes));
+      add(search_prices(step, 2 * dear, relaxation.too_cheap, room, bytes));
+      add(search_prices(step, MinCut::kInfinite, dear, room, bytes));
     }
   }
-  if (starts.empty()) {
-    smallest();
-    add(smallest_);
-  }
-  return starts;
 }
 
-Planner::Relaxation Planner::relax(int64_t bytes) {
+Planner::Relaxation Planner::relax(int64_t kept) {
   Relaxation relaxation;
   StagedStep& step = steps_.back();
   const auto keeps_too_much = [&](double price) {
     staging_.choose(step, price);
     double cost = 0;
-    int64_t kept = 0;
+    int64_t sum = 0;
     for (const Stage& stage : step.stages) {
       cost += stage.if_replayed.replay_cost;
-      kept += stage.if_replayed.kept_bytes;
+      sum += stage.if_replayed.kept_bytes;
     }
-    relaxation.cost = std::max(relaxation.cost, cost + price * static_cast<double>(kept - bytes));
-    return kept > bytes;
+    relaxation.cost = std::max(relaxation.cost, cost + price * static_cast<double>(sum - kept));
+    return sum > kept;
   };
   if (by_rate_.empty() || !keeps_too_much(0)) {
     return relaxation;
@@ -293,7 +320,8 @@ Planner::Relaxation Planner::relax(int64_t bytes) {
 }
 
 double Planner::least_cost(int64_t bytes) {
-  return steps_.back().stages.size() == 1 ? relax(bytes).cost : 0;
+  // What is kept at the end of forward is held at the peak too, and so by each step in flight.
+  return steps_.back().stages.size() == 1 ? relax(bytes / graph_.in_flight).cost : 0;
 }
 
 const KeepPlan& Planner::sketch_smallest() {
@@ -305,7 +333,7 @@ const KeepPlan& Planner::sketch_smallest() {
       int64_t low = 0, high = most;
       for (int i = 0; i < kHalvings && low < high; ++i) {
         const int64_t middle = low + (high - low) / 2;
-        std::optional<std::vector<Keep>> kept = search_boundaries(step, middle, Resolution::kFine);
+        std::optional<std::vector<Keep>> kept = search_boundaries(step, {middle}, Resolution::kFine);
         if (kept) {
           high = std::min(middle, evaluate(*std::move(kept)).outcome.peak_bytes);
         } else {
@@ -313,6 +341,9 @@ const KeepPlan& Planner::sketch_smallest() {
         }
       }
     }
+  }
+  if (!is_one_in_flight()) {
+    hold_little();
   }
   return *smallest_;
 }

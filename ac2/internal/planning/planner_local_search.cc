@@ -30,7 +30,7 @@ void Planner::keep_more_as(Keep way, const std::vector<uint32_t>& ops, int64_t b
       kept[dropped[i]] = way;
     }
     KeepPlan more = evaluate(std::move(kept));
-    if (more.outcome.peak_bytes <= bytes) {
+    if (more.outcome.total_bytes <= bytes) {
       if (is_better(more.outcome, plan.outcome)) {
         plan = std::move(more);
       }
@@ -43,13 +43,13 @@ void Planner::keep_more_as(Keep way, const std::vector<uint32_t>& ops, int64_t b
 }
 
 void Planner::make_fit(int64_t bytes, uint32_t except, KeepPlan& plan) {
-  for (size_t i = by_rate_.size(); i-- > 0 && plan.outcome.peak_bytes > bytes && evaluations_ > 0;) {
+  for (size_t i = by_rate_.size(); i-- > 0 && plan.outcome.total_bytes > bytes && evaluations_ > 0;) {
     const uint32_t op = by_rate_[i];
     if (op != except && plan.kept[op] != Keep::kNothing) {
       std::vector<Keep> kept = plan.kept;
       kept[op] = Keep::kNothing;
       KeepPlan less = evaluate(std::move(kept));
-      if (less.outcome.peak_bytes < plan.outcome.peak_bytes) {
+      if (less.outcome.total_bytes < plan.outcome.total_bytes) {
         plan = std::move(less);
       }
     }
@@ -66,7 +66,7 @@ void Planner::exchange(int64_t bytes, KeepPlan& plan) {
       kept[op] = was_kept ? Keep::kNothing : Keep::kWanted;
       KeepPlan other = evaluate(std::move(kept));
       make_fit(bytes, op, other);
-      if (other.outcome.peak_bytes > bytes) {
+      if (other.outcome.total_bytes > bytes) {
         continue;
       }
       keep_more(bytes, other);
@@ -83,7 +83,7 @@ bool Planner::try_as(Keep keep, uint32_t op, const std::vector<FormTries>& tries
   kept[op] = keep;
   KeepPlan other = evaluate(std::move(kept));
   make_fit(bytes, op, other);
-  if (other.outcome.peak_bytes > bytes) {
+  if (other.outcome.total_bytes > bytes) {
     return false;
   }
   keep_more(bytes, other);
@@ -133,7 +133,7 @@ bool Planner::shrink() {
       if (apart > 0) {
         flip(i + apart);
       }
-      if (evaluate(kept).outcome.peak_bytes < before.outcome.peak_bytes) {
+      if (evaluate(kept).outcome.total_bytes < before.outcome.total_bytes) {
         return true;
       }
     }

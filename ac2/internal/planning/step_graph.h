@@ -77,6 +77,9 @@ struct StepGraph {
   std::vector<Op> ops;          // in the order of the program
   std::vector<uint32_t> hooks;  // by hook: the value that it wants
   std::vector<Event> events;
+  // So many such steps are in flight: their forwards have run, and their backwards are to come, one after the other.
+  // The events are those of one.
+  int64_t in_flight = 1;
   // By hook: how much time backward has taken by itself, in the unit of Op::cost, when it takes the value. For plans
   // that copy. Empty: backward is as long as forward, and goes through it in reverse.
   std::vector<double> taken_at;
