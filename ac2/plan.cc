@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -73,6 +74,8 @@ void check(const PlanOptions& options) {
                   (std::isfinite(*options.copy_bytes_per_forward) && *options.copy_bytes_per_forward > 0),
               "PlanOptions::copy_bytes_per_forward must be a positive number of bytes, but is ",
               *options.copy_bytes_per_forward, ". Leave it out, and the speed is measured.");
+  TORCH_CHECK(options.in_flight >= 1, "PlanOptions::in_flight must be 1 or more steps, but is ", options.in_flight,
+              ". It counts the step that is in backward, too.");
   internal::check_forms(options.forms, "PlanOptions::forms");
   const bool copies = host_memory_in(options.forms).has_value();
   TORCH_CHECK(copies || !options.copy_bytes_per_forward,
@@ -176,8 +179,19 @@ struct StepPlanner::State {
     std::optional<KeepPlan> plan = planner->solve(bytes);
     return plan ? std::optional(FormPlan{*std::move(plan), {}}) : std::nullopt;
   }
-  int64_t smallest_bytes() {
-    return (form_planner ? form_planner->smallest().keep : planner->smallest()).outcome.peak_bytes;
+  const internal::KeepOutcome& smallest() {
+    return (form_planner ? form_planner->smallest().keep : planner->smallest()).outcome;
+  }
+  // "12", and of several steps in flight how that comes about.
+  std::string smallest_bytes() {
+    const internal::KeepOutcome& smallest = this->smallest();
+    std::string bytes = std::to_string(smallest.total_bytes);
+    if (graph.in_flight > 1) {
+      bytes += " with " + std::to_string(graph.in_flight) +
+               " steps in flight (PlanOptions::in_flight), of which one holds " + std::to_string(smallest.peak_bytes) +
+               " at its peak, and each other " + std::to_string(smallest.waiting_bytes) + " until its backward";
+    }
+    return bytes;
   }
 
   std::shared_ptr<const PlannedStep> planned(const FormPlan& plan, int64_t bytes) {
@@ -186,7 +200,8 @@ struct StepPlanner::State {
     step->is_inexact = has_choices;
     const std::vector<uint8_t> are_final = planner->simulator().final_ops(plan.keep.kept);
     internal::set_decisions(plan, {graph, indices, decided_within, are_final, forms}, *step);
-    step->bytes = bytes;
+    // Of several steps in flight each has a region of its own.
+    step->bytes = graph.in_flight == 1 ? bytes : std::max<int64_t>(plan.keep.outcome.peak_bytes, 1);
     step->costs = costs;
     step->summary = summary(plan.keep);
     return step;
@@ -265,6 +280,7 @@ StepPlanner::StepPlanner(const std::function<void()>& step, PlanOptions options)
     state_->measured_copies.emplace(*FormAccess::copied_with(*options.forms[*copies]), costs);
   }
   const Devices devices = state_->record(step, options);
+  state_->graph.in_flight = options.in_flight;
   const StepGraph& graph = state_->graph;
   TORCH_CHECK(!graph.hooks.empty(), "There is nothing to plan: the step ran ", graph.ops.size(),
               " ops on this thread that compute something, and autograd saved nothing for backward. A step must have a "
@@ -325,7 +341,7 @@ Plan StepPlanner::plan(Bytes given) {
 }
 
 Plan StepPlanner::smallest() {
-  return plan(std::max<int64_t>(state_->smallest_bytes(), 1));
+  return plan(std::max<int64_t>(state_->smallest().total_bytes, 1));
 }
 
 PlanSummary StepPlanner::summarize(const std::function<bool(const Op&)>& keeps) {

@@ -102,6 +102,14 @@ struct PlanOptions {
   // the step is recorded; and of plan(), which records within the bytes of the plan and knows no step with everything
   // kept.
   std::optional<c10::Device> step_peak_on = std::nullopt;
+  // How many such steps are in flight, as micro-batches are in a pipeline: their forwards have run, each in a region of
+  // its own with the plan, and their backwards are to come, one after the other. The bytes of StepPlanner::plan() are
+  // then for all of them together: one is at its peak, and the others hold what they hold when their backward begins,
+  //   (in_flight - 1) * forward_bytes + peak_bytes <= bytes
+  // and smallest() is the plan for which that sum is smallest. Of a plan that copies to the host's memory, what may
+  // still be on its way when forward ends counts for the others too. A region that follows the plan has the peak_bytes
+  // of its step as its budget. PlanSummary, summarize() and budget() are about one step. Below 1 is an error.
+  int64_t in_flight = 1;
 };
 
 // A plan for a step, and what is known of it. A scope takes a plan in a policy's place, and its budget with it; so does
@@ -145,9 +153,10 @@ class StepPlanner {
   StepPlanner& operator=(const StepPlanner&) = delete;
 
   using Plan = ac2::Plan;
-  // Throws c10::Error unless `bytes` is positive, and if no plan is that small; the error then says how small one is.
+  // `bytes`: of all steps in flight together (PlanOptions::in_flight). Throws c10::Error unless `bytes` is positive,
+  // and if no plan is that small; the error then says how small one is.
   Plan plan(Bytes bytes);
-  // The plan with the fewest bytes that has been found. plan() may later find a smaller one.
+  // The plan with the fewest bytes, in the same sense, that has been found. plan() may later find a smaller one.
   Plan smallest();
 
   // An op whose results may be kept or not.
@@ -157,10 +166,10 @@ class StepPlanner {
     int64_t bytes = 0;  // of its results that backward wants
     double cost = 0;    // in the unit of PlanSummary
   };
-  // The most that a step comes to if it keeps the results of exactly those ops for which `keeps` returns true. The
+  // The most that one step comes to if it keeps the results of exactly those ops for which `keeps` returns true. The
   // function is called in the order of the program.
   PlanSummary summarize(const std::function<bool(const Op&)>& keeps);
-  // What a memory budget of so many bytes (ScopeOptions::memory_budget) would cost this step in place of a plan, as
+  // What a memory budget of so many bytes (ScopeOptions::memory_budget) would cost one step in place of a plan, as
   // computed from the recording: what would be held, and which ops would run again, some of them several times. No form
   // is used and no step_peak_bytes are known. The figures are those of a first step, in which the budget knows nothing
   // of what is to come; a step that repeats itself replays no more. A real step may differ: its costs are measured

@@ -8,7 +8,8 @@
 
 namespace ac2 {
 
-// The most that a plan comes to, as computed from the recording. Where the program itself still has results when
+// The most that one step with a plan comes to, as computed from the recording, however many are in flight
+// (PlanOptions::in_flight). Where the program itself still has results when
 // backward begins, in a local variable or a list, backward takes those as they are: a step then replays fewer ops, and
 // holds fewer bytes in backward, than the summary says. The summary says exactly what happens where the program has let
 // go of all that it computed but the loss.

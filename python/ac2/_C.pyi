@@ -214,6 +214,7 @@ class StepPlanner:
         recording_budget: Optional[int],
         copy_bytes_per_forward: Optional[float],
         step_peak_on: Optional[torch.device],
+        in_flight: int,
         forms: Sequence[Form],
     ) -> None: ...
     def plan(self, bytes: int) -> Plan: ...

@@ -43,6 +43,10 @@ class StepPlanner:
             ``step_peak_bytes``: "cpu", "cuda" or a ``torch.device``. On the CPU an allocator of ac2's comes in front of
             PyTorch's for that, as with whatever_fits(); on an accelerator the peaks of its statistics begin anew, as after
             ``torch.cuda.reset_peak_memory_stats()``. Not beside forms that pack.
+        in_flight: how many such steps are in flight, as micro-batches are in a pipeline: their forwards have run, and their
+            backwards are to come, one after the other. The bytes of plan() are then for all of them together,
+            ``(in_flight - 1) * forward_bytes + peak_bytes <= bytes``, and smallest() is the plan for which that sum is
+            smallest. Summaries, summarize() and budget() are about one step.
 
     Raises:
         RuntimeError: inside a region, if nothing was recorded that autograd holds, and with ``ac2.forms.host_memory()`` if no
@@ -59,6 +63,7 @@ class StepPlanner:
         forms: Sequence[Form] = (),
         copy_bytes_per_forward: Optional[float] = None,
         step_peak_on: Union[str, torch.device, None] = None,
+        in_flight: int = 1,
     ) -> None:
         if not callable(step):
             raise TypeError(f"step is {step!r}; expected a callable without arguments that runs one step.")
@@ -66,17 +71,23 @@ class StepPlanner:
         recording = None if recording_budget is None else as_bytes(recording_budget, "recording_budget")
         speed = None if copy_bytes_per_forward is None else _as_speed(copy_bytes_per_forward)
         device = None if step_peak_on is None else torch.device(step_peak_on)
-        self._planner = _C.StepPlanner(step, models_costs(modelled_costs), recording, speed, device, as_forms(forms))
+        steps = _as_steps(in_flight)
+        self._planner = _C.StepPlanner(step, models_costs(modelled_costs), recording, speed, device, steps, as_forms(forms))
 
     def plan(self, bytes: BudgetLike) -> "_C.Plan":
         """The plan for so many bytes: PolicyScope takes it as a policy, and its ``summary`` says what it comes to.
+
+        The bytes are those of all steps in flight together.
 
         Raises RuntimeError if no plan is that small; the error says how small one is.
         """
         return self._planner.plan(as_bytes(bytes))
 
     def smallest(self) -> "_C.Plan":
-        """The plan with the fewest bytes that has been found. plan() may later find a smaller one."""
+        """The plan with the fewest bytes that has been found. plan() may later find a smaller one.
+
+        The bytes are those of all steps in flight together.
+        """
         return self._planner.smallest()
 
     def summarize(self, keeps: Callable[["_C.PlannedOp"], Any]) -> "_C.PlanSummary":
@@ -108,6 +119,14 @@ def _as_speed(given: Any) -> float:
     return float(given)
 
 
+def _as_steps(given: Any) -> int:
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise TypeError(f"in_flight is {given!r}; expected a number of steps, such as 4.")
+    if given < 1:
+        raise ValueError(f"in_flight is {given!r}; expected 1 or more steps. It counts the step that is in backward, too.")
+    return given
+
+
 def plan(
     step: Callable[[], Any],
     bytes: BudgetLike,
@@ -116,6 +135,7 @@ def plan(
     recording_budget: BudgetLike = None,
     forms: Sequence[Form] = (),
     copy_bytes_per_forward: Optional[float] = None,
+    in_flight: int = 1,
 ) -> "_C.Plan":
     """A plan that keeps for backward what is cheapest within ``bytes``, chosen for the whole of ``step``.
 
@@ -135,6 +155,7 @@ def plan(
         recording_budget=recording,
         forms=forms,
         copy_bytes_per_forward=copy_bytes_per_forward,
+        in_flight=in_flight,
     )
     return planner.plan(most)
 

@@ -33,7 +33,8 @@ using WithoutGil = py::call_guard<py::gil_scoped_release>;
 std::unique_ptr<StepPlanner> make_planner(const py::function& step, bool modelled_costs,
                                           std::optional<int64_t> recording_budget,
                                           std::optional<double> copy_bytes_per_forward,
-                                          std::optional<c10::Device> step_peak_on, const py::sequence& given) {
+                                          std::optional<c10::Device> step_peak_on, int64_t in_flight,
+                                          const py::sequence& given) {
   const HeldObject held(step);
   const Forms forms = to_forms(given);
   const std::function<void()> call = [&held] {
@@ -45,7 +46,8 @@ std::unique_ptr<StepPlanner> make_planner(const py::function& step, bool modelle
                                                          .recording_budget = recording_budget,
                                                          .forms = forms,
                                                          .copy_bytes_per_forward = copy_bytes_per_forward,
-                                                         .step_peak_on = step_peak_on});
+                                                         .step_peak_on = step_peak_on,
+                                                         .in_flight = in_flight});
 }
 
 // The overload "aten::add.Tensor"; "aten::mm" or "aten::mm.default" for the one without a name. Null for a name that no
@@ -175,7 +177,7 @@ void add_planner(py::module_& module) {
       .def_readonly("cost", &StepPlanner::Op::cost, "In the unit of PlanSummary.");
   py::class_<StepPlanner>(module, "StepPlanner")
       .def(py::init(&make_planner), py::arg("step"), py::arg("modelled_costs"), py::arg("recording_budget"),
-           py::arg("copy_bytes_per_forward"), py::arg("step_peak_on"), py::arg("forms"))
+           py::arg("copy_bytes_per_forward"), py::arg("step_peak_on"), py::arg("in_flight"), py::arg("forms"))
       .def(
           "plan", [](StepPlanner& planner, int64_t bytes) { return planner.plan(bytes); }, WithoutGil(),
           py::arg("bytes"))

@@ -229,6 +229,46 @@ def test_a_speed_of_copies_that_is_not_positive_is_an_error(wrong):
         ac2.StepPlanner(lambda: None, copy_bytes_per_forward="25GB")
 
 
+def test_steps_in_flight_share_the_bytes_of_their_plan():
+    x, w = _inputs()
+
+    def forward():
+        return _step(x, w)
+
+    alone = ac2.StepPlanner(lambda: torch.autograd.grad(forward(), [x]), modelled_costs=True)
+    planner = ac2.StepPlanner(lambda: torch.autograd.grad(forward(), [x]), modelled_costs=True, in_flight=4)
+
+    def bytes_of(plan):
+        return 3 * plan.summary.forward_bytes + plan.summary.peak_bytes
+
+    smallest = planner.smallest()
+    assert bytes_of(smallest) <= bytes_of(alone.smallest()) < 4 * alone.smallest().summary.peak_bytes
+    most = 4 * alone.smallest().summary.peak_bytes
+    plan = planner.plan(most)
+    assert bytes_of(plan) <= most
+    assert plan.summary.replay_cost <= alone.plan(most // 4).summary.replay_cost
+    losses = []
+    for _ in range(4):
+        with ac2.PolicyScope(plan) as scope:
+            losses.append(forward())
+        assert scope.trace.stats().saved_bytes == plan.summary.forward_bytes + x.nbytes + w.nbytes
+    for loss in losses:
+        assert _gradient_is_plain(loss, x)
+    said = bytes_of(smallest)
+    with pytest.raises(RuntimeError, match=rf"smallest that was found takes {said} with 4 steps in flight"):
+        planner.plan(said - 1)
+    made = ac2.plan(lambda: torch.autograd.grad(forward(), [x]), most, modelled_costs=True, in_flight=4)
+    assert bytes_of(made) <= most
+
+
+@pytest.mark.parametrize("wrong", [0, -1])
+def test_fewer_than_one_step_in_flight_is_an_error(wrong):
+    with pytest.raises(ValueError, match=f"in_flight is {wrong}; expected 1 or more steps"):
+        ac2.StepPlanner(lambda: None, in_flight=wrong)
+    with pytest.raises(TypeError, match="in_flight is 2.5; expected a number of steps"):
+        ac2.StepPlanner(lambda: None, in_flight=2.5)
+
+
 def test_summarize_asks_of_each_op_in_the_order_of_the_program():
     x, w = _inputs()
     planner = ac2.StepPlanner(lambda: _step(x, w), modelled_costs=True)
