@@ -25,6 +25,7 @@ constexpr int kHalvings = 16;
 constexpr size_t kWork = 20'000'000;
 // How many plans a local search starts from.
 constexpr size_t kStarts = 4;
+constexpr size_t kStartsInFlight = 16;  // if several steps are in flight
 
 // Makes `plan` the best if it is and fits.
 void consider(KeepPlan plan, int64_t bytes, std::optional<KeepPlan>& best) {
@@ -195,7 +196,12 @@ std::optional<KeepPlan> Planner::solve(int64_t bytes) {
   // The cheapest few. More than one, because a dearer plan may have more room left.
   std::stable_sort(starts.begin(), starts.end(),
                    [](const KeepPlan& a, const KeepPlan& b) { return is_better(a.outcome, b.outcome); });
-  starts.resize(std::min(starts.size(), kStarts));
+  if (!is_one_in_flight()) {
+    // Searches in rooms that hardly differ find the same.
+    const auto is_same = [](const KeepPlan& a, const KeepPlan& b) { return a.kept == b.kept; };
+    starts.erase(std::unique(starts.begin(), starts.end(), is_same), starts.end());
+  }
+  starts.resize(std::min(starts.size(), is_one_in_flight() ? kStarts : kStartsInFlight));
   std::optional<KeepPlan> best;
   for (KeepPlan& plan : starts) {
     evaluations_ = patience_;
