@@ -14,6 +14,9 @@ namespace gpt {
 
 namespace {
 
+// How often a plan is made for a device before it counts as one that does not fit.
+constexpr int kTries = 8;
+
 bool all_ops(const ac2::StepPlanner::Op&) {
   return true;
 }
@@ -25,6 +28,7 @@ class StagePlanner {
         groups_(options.mesh, {.data = 0, .tensor = 0, .pipeline = stage}),
         stage_(options.model, groups_, {.device = c10::Device(at::kMeta), .sequence = options.sequence}),
         optimizer_(stage_, {.sharded = options.sharded_optimizer}),
+        in_flight_(gpt::in_flight(stage_, options.micro_batches)),
         gathers_(options.sequence && options.mesh.tensor > 1) {}
 
   StagePlan plan() {
@@ -35,7 +39,7 @@ class StagePlanner {
                    .gradient_bytes = optimizer_.parameter_bytes(),
                    .optimizer_bytes = optimizer_.state_bytes(),
                    .steps = {}};
-    for (const bool again : gathers_ ? std::vector<bool>{false, true} : std::vector<bool>{false}) {
+    for (const bool again : with_and_without_gathering_again()) {
       for (const auto& [name, policy] :
            std::vector<std::pair<std::string, ac2::Policy>>{{"no recomputation", ac2::CheckpointPolicy::PREFER_SAVE},
                                                             {"save_compute_intensive", "save_compute_intensive"},
@@ -57,11 +61,13 @@ class StagePlanner {
     const at::Tensor input =
         stage_.is_first() ? at::empty(sizes, words)
                           : at::empty(stage_.hidden_sizes(options_.batch), stage_.hidden_options()).requires_grad_();
-    return ac2::StepPlanner([&] {
-      // As in pipeline_step.cc the targets are let go after forward, and the input after backward.
-      const BackwardLater backward(forward_in_regions(stage_, input, std::exchange(targets, {}), regions, nullptr));
-      backward.run(at::ones(backward.sizes(), backward.options()));
-    });
+    return ac2::StepPlanner(
+        [&] {
+          // As in pipeline_step.cc the targets are let go after forward, and the input after backward.
+          const BackwardLater backward(forward_in_regions(stage_, input, std::exchange(targets, {}), regions, nullptr));
+          backward.run(at::ones(backward.sizes(), backward.options()));
+        },
+        {.in_flight = in_flight_});
   }
 
   PlannedStep step(std::string name, Regions regions, ac2::PlanSummary summary) {
@@ -76,33 +82,75 @@ class StagePlanner {
     return step(std::move(name), regions, planner.summarize(all_ops));
   }
 
-  // The bytes of tensors besides those that regions hold are known from the steps before: what the program holds of the
-  // micro-batches in flight, and what comes on top of all that is held.
-  PlannedStep within_device(const StagePlan& plan) {
-    const int64_t in_flight = gpt::in_flight(stage_, options_.micro_batches);
+  // Not gathering again comes first.
+  std::vector<bool> with_and_without_gathering_again() const {
+    return gathers_ ? std::vector<bool>{false, true} : std::vector<bool>{false};
+  }
+
+  // What the regions of all micro-batches in flight hold at most: one is at its peak, and the others wait.
+  int64_t bytes_in_flight(const ac2::PlanSummary& summary) const {
+    return (in_flight_ - 1) * summary.forward_bytes + summary.peak_bytes;
+  }
+
+  // What the device has for regions, as known from the steps before: the rest is parameters and so on, what the program
+  // holds of the micro-batches in flight, and what comes on top of all that is held.
+  int64_t room(const StagePlan& plan, bool gather_again) const {
     const PlannedStep& none = plan.steps[0];
-    const int64_t of_program = none.figures.held_bytes - in_flight * none.summary.forward_bytes;
+    const int64_t of_program = none.figures.held_bytes - in_flight_ * none.summary.forward_bytes;
     int64_t on_top = 0;
     for (const PlannedStep& step : plan.steps) {
-      on_top = std::max(on_top, step.figures.peak_bytes - step.figures.held_bytes);
+      if (step.regions.gather_again == gather_again) {
+        on_top = std::max(on_top, step.figures.peak_bytes - of_program - bytes_in_flight(step.summary));
+      }
     }
-    const int64_t budget = (options_.device_bytes - plan.state_bytes() - of_program - on_top) / in_flight;
-    Regions regions;
-    ac2::StepPlanner planner = this->planner(regions);
+    return options_.device_bytes - plan.state_bytes() - of_program - on_top;
+  }
+
+  // Null if no plan is that small.
+  std::optional<ac2::Plan> plan_within(ac2::StepPlanner& planner, int64_t bytes) const {
     // The smallest plan takes a search that is not needed where all fits.
-    std::optional<ac2::Plan> smallest;
-    if (planner.summarize(all_ops).peak_bytes > budget) smallest = planner.smallest();
-    const bool fits = !smallest || budget >= smallest->summary().peak_bytes;
-    ac2::Plan chosen = fits ? planner.plan(budget) : *std::move(smallest);
-    regions.around_all = chosen;
-    return step(fits ? "the plan that fits" : "the smallest plan", std::move(regions), chosen.summary());
+    const bool fits =
+        bytes_in_flight(planner.summarize(all_ops)) <= bytes || bytes_in_flight(planner.smallest().summary()) <= bytes;
+    return fits && bytes > 0 ? std::optional(planner.plan(bytes)) : std::nullopt;
+  }
+
+  PlannedStep planned(std::string name, Regions regions, const ac2::Plan& plan) {
+    name += regions.gather_again ? ", gathers" : "";
+    regions.around_all = plan;
+    return step(std::move(name), std::move(regions), plan.summary());
+  }
+
+  // A plan that gathers nothing again, if one fits, whatever it replays: what a device sends takes time of links that
+  // the costs of ops do not know. Else one that gathers again, and if that does not fit either the smaller one.
+  PlannedStep within_device(const StagePlan& plan) {
+    std::optional<PlannedStep> smallest;
+    for (const bool again : with_and_without_gathering_again()) {
+      const Regions regions{.gather_again = again};
+      ac2::StepPlanner planner = this->planner(regions);
+      // What comes on top is not the same in each step, so that a plan may turn out too large.
+      int64_t bytes = room(plan, again);
+      for (int i = 0; i < kTries; ++i) {
+        const std::optional<ac2::Plan> chosen = plan_within(planner, bytes);
+        if (!chosen) break;
+        PlannedStep made = planned("the plan that fits", regions, *chosen);
+        const int64_t over = plan.state_bytes() + made.figures.peak_bytes - options_.device_bytes;
+        if (over <= 0) return made;
+        bytes -= over << i;  // twice as much each time, because another plan may be over at another place
+      }
+      const ac2::Plan least = planner.smallest();
+      if (!smallest || bytes_in_flight(least.summary()) < bytes_in_flight(smallest->summary)) {
+        smallest = planned("the smallest plan", regions, least);
+      }
+    }
+    return *std::move(smallest);
   }
 
   const MeshPlanOptions& options_;
   MeshGroups groups_;
   Stage stage_;
   MeshOptimizer optimizer_;
-  bool gathers_;  // whether there are all-gathers within layers
+  const int64_t in_flight_;  // micro-batches
+  bool gathers_;             // whether there are all-gathers within layers
 };
 
 }  // namespace

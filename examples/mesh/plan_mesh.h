@@ -43,8 +43,9 @@ struct StagePlan {
   int64_t parameters = 0;
   int64_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;
   // No recomputation; save_compute_intensive and recompute_all in each layer. With `sequence` these a second time, in
-  // which gathered tensors are gathered again and not saved. At last the cheapest plan that the device has room for, or
-  // else the smallest plan.
+  // which gathered tensors are gathered again and not saved. At last the cheapest plan that the device has room for
+  // with all its micro-batches in flight, without gathering again if there is one, or else with it; or else the
+  // smallest plan.
   std::vector<PlannedStep> steps;
 
   int64_t state_bytes() const { return parameter_bytes + gradient_bytes + optimizer_bytes; }
