@@ -130,6 +130,14 @@ TEST(Ac2RunTest, ARegionThatBeginsInAGuardOfTheThreadsKeysOutlastsIt) {
   EXPECT_GT(recomputed_ops(said), 100);
 }
 
+TEST(Ac2RunTest, TheOpInWhichARegionBeginsMayHaveOpsInsideOfIt) {
+  const std::string program = std::string(kTrains) + "first_ops";
+  for (const char* options :
+       {"", "--policy recompute_all", "--memory-budget soft:1", "--policy recompute_all --verify"}) {
+    expect_same(options, program);
+  }
+}
+
 TEST(Ac2RunTest, AForkedChildGoesOnInItsRegionAndSpeaksOfWhatItDidItself) {
   const std::string said = expect_same("--policy recompute_all", std::string(kTrains) + "fork");
   EXPECT_THAT(said, StartsWith("ac2, process "));
@@ -187,7 +195,8 @@ TEST(Ac2RunTest, ErrorsOfTheProgramAreSaidAsWithoutAc2) {
 TEST(Ac2RunTest, WhereMemoryEndsAProgramTheWordsSayWhatWasAskedForAndWhatIsHeld) {
   const std::string ended = "ac2: the program ended because memory ran out when nothing more could be dropped.\n";
   const std::string one = expect_same("", std::string(kTrains) + "run_out_of_memory");
-  EXPECT_THAT(one, StartsWith(ended + "  4194304.00 GiB were asked for.\n  Regions hold 4 B of results for 1 graph"));
+  EXPECT_THAT(one, StartsWith(ended + "  4194304.00 GiB were asked for by aten::exp of [1125899906842624] float.\n  "
+                                      "Regions hold 4 B of results for 1 graph"));
   EXPECT_THAT(one, HasSubstr("\nterminate called after throwing an instance of 'c10::OutOfMemoryError'"));
   const std::string many = expect_same("", std::string(kTrains) + "run_out_of_address_space");
   EXPECT_THAT(many, StartsWith(ended));

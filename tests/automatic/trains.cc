@@ -23,6 +23,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/automatic/library/training.h"
@@ -122,6 +123,36 @@ int begin_in_a_guard() {
   return train_on_main();
 }
 
+// Networks whose first op has ops inside of it, each as the first of its thread. Twice, the second time under a guard
+// that has the thread's keys of before.
+int begin_with_ops_of_several() {
+  using Network = std::function<at::Tensor(const at::Tensor&)>;
+  const at::Tensor weight = at::linspace(-1, 1, 64).view({8, 8}), bias = at::linspace(-2, 3, 8);
+  const at::Tensor gates = at::linspace(-1, 1, 192).view({24, 8}), bias_of_gates = at::linspace(-1, 2, 24);
+  const at::Tensor indices = at::arange(64).view({8, 8}).remainder(8);
+  const std::vector<std::pair<std::string, Network>> networks = {
+      {"mlp", [&](const at::Tensor& x) { return at::linear(at::gelu(at::linear(x, weight, bias)), weight, bias); }},
+      {"addmm", [&](const at::Tensor& x) { return at::addmm(bias, x, weight).sigmoid(); }},
+      {"gru", [&](const at::Tensor& x) { return at::gru_cell(x, x, gates, gates, bias_of_gates, bias_of_gates); }},
+      {"scatter_add", [&](const at::Tensor& x) { return at::scatter_add(x, 1, indices, x * x).tanh(); }},
+      {"index_copy", [&](const at::Tensor& x) { return at::index_copy(weight, 0, at::arange(8), x).exp().sin(); }},
+      {"square", [](const at::Tensor& x) { return (x * x).exp().sin(); }}};
+  const auto step = [&](const std::string& name, const Network& network) {
+    const at::Tensor x = at::linspace(-1, 1, 64).view({8, 8}).requires_grad_();
+    const at::Tensor gradient = torch::autograd::grad({network(x).sin().sum()}, {x})[0];
+    std::printf("%s %a %a\n", name.c_str(), gradient.sum().item<double>(), (gradient * x).sum().item<double>());
+  };
+  for (const auto& [name, network] : networks) {
+    std::thread([&, &name = name, &network = network] {
+      const at::ThreadLocalState before;
+      step(name, network);
+      const at::ThreadLocalStateGuard guard(before);
+      step(name + " again", network);
+    }).join();
+  }
+  return 0;
+}
+
 int64_t address_space() {
   std::ifstream statm("/proc/self/statm");
   int64_t pages = 0;
@@ -205,6 +236,7 @@ const std::map<std::string, std::function<int()>>& ways() {
       {"thread_end", train_when_a_thread_ends},
       {"leave_a_thread", leave_a_thread},
       {"guard", begin_in_a_guard},
+      {"first_ops", begin_with_ops_of_several},
       {"little_memory", train_with_little_memory},
       {"enough_memory", train_with_enough_memory},
       {"exit",

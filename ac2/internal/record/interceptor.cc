@@ -64,6 +64,11 @@ void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::j
     return;
   }
   ThreadRegions& regions = ThreadRegions::here();
+  if (Region* waiting = regions.waiting_for_end_of_op()) {
+    const c10::impl::ExcludeDispatchKeyGuard guard(kRecordKey);
+    run_unrecorded(*waiting, op_facts(op), below, stack);
+    return;
+  }
   const c10::impl::PODLocalDispatchKeySet tls_keys = c10::impl::raw_local_dispatch_key_set;
   const c10::impl::ExcludeDispatchKeyGuard guard(kRecordKey);
   if (Region* region = is_for_python ? nullptr : regions.recording()) {

@@ -32,6 +32,7 @@ Region* saving_region() {
   const Opener open = opener.load(std::memory_order_acquire);
   if (open != nullptr && regions.begins_a_graph()) {
     open();
+    regions.began_within_op();
   }
   Region* const region = regions.saving();
   if (open != nullptr && region != nullptr) {

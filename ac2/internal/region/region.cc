@@ -1,6 +1,7 @@
 #include "ac2/internal/region/region.h"
 
 #include <ATen/SavedTensorHooks.h>
+#include <ATen/SequenceNumber.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/macros/Macros.h>
@@ -226,7 +227,10 @@ void ThreadRegions::remove_closed_elsewhere() {
 }
 
 Region* ThreadRegions::saving() {
-  Region* const region = recording();
+  // What the op under way saves comes from outside.
+  Region* const region = within_node_
+                             ? if_recording(disabled_ == 0 && !Unrecorded::here() ? regions_.back().get() : nullptr)
+                             : recording();
   if (region == nullptr) {
     return nullptr;
   }
@@ -243,7 +247,30 @@ bool ThreadRegions::begins_a_graph() const {
 void ThreadRegions::include_key_again() {
   if (includes_key_ && !c10::impl::tls_is_dispatch_key_included(kRecordKey)) {
     c10::impl::tls_set_dispatch_key_included(kRecordKey, true);
+    began_within_op();
   }
+}
+
+void ThreadRegions::began_within_op() {
+  if (!regions_.empty()) {
+    within_node_ = at::sequence_number::peek();
+    regions_changed();
+  }
+}
+
+void ThreadRegions::op_has_ended() {
+  if (within_node_) {
+    within_node_.reset();
+    regions_changed();
+  }
+}
+
+Region* ThreadRegions::still_waiting() {
+  if (regions_.empty() || at::sequence_number::peek() != *within_node_) {
+    op_has_ended();
+    return nullptr;
+  }
+  return regions_.back().get();
 }
 
 Region* ThreadRegions::innermost() {
@@ -255,7 +282,10 @@ Region* ThreadRegions::innermost() {
 }
 
 Region* ThreadRegions::recording() {
-  Region* region = innermost();
+  return if_recording(innermost());
+}
+
+Region* ThreadRegions::if_recording(Region* region) const {
   if (region == nullptr) {
     return nullptr;
   }
@@ -285,7 +315,7 @@ bool ThreadRegions::found_key_included() const {
 
 void ThreadRegions::regions_changed() {
   const bool include = disabled_ == 0 && !regions_.empty();
-  innermost_ = include ? regions_.back().get() : nullptr;
+  innermost_ = include && !within_node_ ? regions_.back().get() : nullptr;
   if (include && !includes_key_) {
     found_key_included_ = found_key_included();
   }
@@ -293,8 +323,8 @@ void ThreadRegions::regions_changed() {
     c10::impl::tls_set_dispatch_key_included(kRecordKey, include || found_key_included_);
   }
   includes_key_ = include;
-  const bool hold =
-      include && may_hold_arguments_ && (innermost_->policies.may_drop_tensors() || FormAccess::any_may_drop_tensors());
+  const bool hold = innermost_ != nullptr && may_hold_arguments_ &&
+                    (innermost_->policies.may_drop_tensors() || FormAccess::any_may_drop_tensors());
   if (hold != includes_hold_key_) {
     c10::impl::tls_set_dispatch_key_included(kHoldKey, hold);
     includes_hold_key_ = hold;
