@@ -7,12 +7,14 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "ac2/internal/libtorch/sums_in_float.h"
 #include "ac2/internal/libtorch/tensor_bytes.h"
 #include "ac2/internal/operators/op_callbacks.h"
 #include "ac2/internal/operators/row_watch.h"
@@ -25,8 +27,9 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// Of a first chunk, on which is measured how much a row takes.
+// Of a first chunk, on which is measured how much a row takes: this part of the rows, and so many at most.
 constexpr int64_t kMeasuredShare = 64;
+constexpr int64_t kMostMeasured = 16;
 
 bool has_dimension(const at::Tensor& tensor, int64_t dim) {
   return tensor.dim() > 0 && dim >= -tensor.dim() && dim < tensor.dim();
@@ -155,6 +158,9 @@ std::vector<int64_t> even_sizes(int64_t rows, int64_t chunks, int64_t least) {
 
 // By chunk, the slices of all tensors.
 std::vector<Tensors> cut(const Tensors& tensors, const std::vector<int64_t>& sizes, int64_t dim) {
+  if (sizes.size() == 1) {
+    return {tensors};  // which the function may write to, as in a plain call
+  }
   std::vector<Tensors> chunks(sizes.size());
   for (const at::Tensor& tensor : tensors) {
     const Tensors slices = tensor.split_with_sizes(sizes, dim);
@@ -163,6 +169,20 @@ std::vector<Tensors> cut(const Tensors& tensors, const std::vector<int64_t>& siz
     }
   }
   return chunks;
+}
+
+// The chunks, each cut into parts of no more rows than that. A part of a part: if what is left were cut anew, gradients
+// of its rows would be added to those of the rows before, which are 0, and -0 would become 0.
+std::vector<Tensors> cut_further(const std::vector<Tensors>& chunks, double rows, int64_t least, int64_t dim) {
+  std::vector<Tensors> cut_chunks;
+  for (const Tensors& chunk : chunks) {
+    const int64_t has = chunk[0].size(dim);
+    const auto size =
+        static_cast<int64_t>(std::clamp(rows, static_cast<double>(least), static_cast<double>(std::max(has, least))));
+    std::vector<Tensors> parts = cut(chunk, even_sizes(has, (has + size - 1) / size, least), dim);
+    std::move(parts.rbegin(), parts.rend(), std::back_inserter(cut_chunks));
+  }
+  return cut_chunks;
 }
 
 // The results of an op that lie in memory of their own.
@@ -184,14 +204,11 @@ class Results {
 
   void add(Tensors results, int64_t rows) {
     check_results(results, rows);
-    if (options_.reduce == "mean" && results.size() == 1) {
-      results[0] = results[0] * (static_cast<double>(rows) / static_cast<double>(rows_));
-    }
     for (size_t i = 0; i < results.size(); ++i) {
-      if (!options_.reduce.empty() && !by_result_[i].empty()) {
-        by_result_[i][0] = by_result_[i][0] + results[i];
-      } else {
+      if (options_.reduce.empty()) {
         by_result_[i].push_back(std::move(results[i]));
+      } else {
+        add_up(i, results[i], static_cast<double>(rows) / static_cast<double>(rows_));
       }
     }
     ++chunks_;
@@ -203,12 +220,31 @@ class Results {
       all.push_back(options_.reduce.empty() ? at::cat(results, options_.dim) : std::move(results[0]));
     }
     if (options_.reduce == "mean" && all.size() == 2) {
-      return {all[0] / all[1]};
+      all = {all[0] / all[1]};
+    }
+    for (size_t i = 0; i < types_.size() && i < all.size(); ++i) {
+      all[i] = type_of_sums(types_[i]) == types_[i] ? all[i] : all[i].to(types_[i]);
     }
     return all;
   }
 
  private:
+  void add_up(size_t index, const at::Tensor& result, double share) {
+    const at::ScalarType type = result.scalar_type();
+    at::Tensor part = type_of_sums(type) == type ? result : result.to(type_of_sums(type));
+    if (options_.reduce == "mean" && by_result_.size() == 1) {
+      part = part * share;
+    }
+    Tensors& sum = by_result_[index];
+    if (sum.empty()) {
+      types_.push_back(type);
+      sum.push_back(std::move(part));
+    } else {
+      types_[index] = at::promote_types(types_[index], type);
+      sum[0] = sum[0] + part;
+    }
+  }
+
   void check_results(const Tensors& results, int64_t rows) {
     if (chunks_ == 0) {
       TORCH_CHECK(!results.empty(), "in_chunks: the function returned no tensor.");
@@ -237,6 +273,7 @@ class Results {
   const int64_t rows_;
   int64_t chunks_ = 0;
   std::vector<Tensors> by_result_;
+  std::vector<at::ScalarType> types_;  // of the results that are added up
 };
 
 Policy recomputing() {
@@ -260,9 +297,11 @@ Tensors in_chunks(const ChunkFunction& fn, const Tensors& tensors, const ChunkOp
   check_chunks(tensors, options);
   const int64_t rows = tensors[0].size(options.dim), least = least_rows(options);
   Results results(options, rows);
+  SumsInFloat sums;
   bool is_first = true;
   const auto run = [&](const Tensors& slices, Policy policy) {
     const bool is_a_part = slices[0].size(options.dim) < rows;
+    const uint64_t begin = SumsInFloat::now();
     Tensors of_chunk;
     {
       const PolicyScope scope(std::move(policy));
@@ -281,32 +320,44 @@ Tensors in_chunks(const ChunkFunction& fn, const Tensors& tensors, const ChunkOp
         statistics->check();
       }
     }
+    if (is_a_part) {
+      sums.add_part(of_chunk, begin, slices);
+    }
     results.add(std::move(of_chunk), slices[0].size(options.dim));
   };
-  Tensors rest = tensors;
-  int64_t rows_left = rows, chunks = options.chunks.value_or(1);
-  if (options.bytes) {
-    const int64_t measured = std::max<int64_t>(rows / kMeasuredShare, least);
-    const int64_t first = rows - measured < least ? rows : measured;
-    std::vector<Tensors> parts = cut(tensors, {first, rows - first}, options.dim);
-    int64_t made = 0;
-    run(parts[0], Policy([&made](const OpContext& op) {
-                    made += made_by(op);
-                    return CheckpointPolicy::PREFER_RECOMPUTE;
-                  }).named("in_chunks"));
-    rows_left -= first;
-    if (rows_left == 0) {
-      return results.take();
+  if (!options.bytes) {
+    for (const Tensors& slices : cut(tensors, even_sizes(rows, *options.chunks, least), options.dim)) {
+      run(slices, recomputing());
     }
-    const double rows_that_fit = static_cast<double>(options.bytes->count()) /
-                                 static_cast<double>(std::max<int64_t>(made, 1)) * static_cast<double>(first);
-    const auto size =
-        static_cast<int64_t>(std::clamp(rows_that_fit, static_cast<double>(least), static_cast<double>(rows_left)));
-    chunks = (rows_left + size - 1) / size;
-    rest = std::move(parts[1]);
+    return results.take();
   }
-  for (const Tensors& slices : cut(rest, even_sizes(rows_left, chunks, least), options.dim)) {
-    run(slices, recomputing());
+
+  const auto made_in = [&](const Tensors& slices) {
+    int64_t made = 0;
+    run(slices, Policy([&made](const OpContext& op) {
+                  made += made_by(op);
+                  return CheckpointPolicy::PREFER_RECOMPUTE;
+                }).named("in_chunks"));
+    return made;
+  };
+  const int64_t bytes = options.bytes->count();
+  const int64_t measured = std::max(std::min(rows / kMeasuredShare, kMostMeasured), least);
+  std::vector<int64_t> sizes = {measured, rows - measured};
+  if (rows - measured < least) {
+    sizes = {rows};
+  }
+  std::vector<Tensors> left = cut(tensors, sizes, options.dim);
+  std::reverse(left.begin(), left.end());  // the next chunk is the last
+  for (bool is_first = true; !left.empty(); is_first = false) {
+    const Tensors slices = std::move(left.back());
+    left.pop_back();
+    const int64_t made = made_in(slices);
+    if (is_first || made > bytes) {
+      // Rows differ, or nothing is known of them yet.
+      const double rows_that_fit = static_cast<double>(bytes) / static_cast<double>(std::max<int64_t>(made, 1)) *
+                                   static_cast<double>(slices[0].size(options.dim));
+      left = cut_further(left, rows_that_fit, least, options.dim);
+    }
   }
   return results.take();
 }

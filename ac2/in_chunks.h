@@ -24,8 +24,8 @@
 // differ in the last bit on the CPU, where kernels compute the ends of stretches of memory by other code; which end
 // where depends on the number of rows. A product of matrices may add in another order for another number of rows. What
 // is added up over chunks, the gradients of weights and "sum" and "mean", differs from one call by the order of
-// additions; sums are kept in the type of what is added. Ops that draw random numbers draw chunk by chunk. With `exact`
-// all of these are errors.
+// additions; numbers of a half precision are added up in float. Ops that draw random numbers draw chunk by chunk. With
+// `exact` all of these are errors.
 //
 // Threads: as PolicyScope.
 #pragma once
@@ -51,7 +51,8 @@ struct ChunkOptions {
   int64_t dim = 0;
   // Either of both. `chunks`: how many, of sizes that differ by one row at most; no more than there are rows. `bytes`:
   // the results of all ops of a chunk together take no more in forward, unless those of a single row do. How much a row
-  // takes is measured on a first chunk of a 64th of the rows.
+  // takes is measured on a first chunk of a 64th of the rows and of 16 at most, whose results may take more, and again
+  // where a later chunk has taken more, because rows differ.
   std::optional<int64_t> chunks = std::nullopt;
   std::optional<Bytes> bytes = std::nullopt;
   // "": results are concatenated. "sum": they are added up. "mean": each result is a mean over its chunk's rows, and is

@@ -11,12 +11,14 @@
 #include <bit>
 #include <limits>
 
+#include "ac2/internal/libtorch/sums_in_float.h"
 #include "ac2/scope.h"
 
 namespace ac2 {
 
 namespace {
 
+using internal::type_of_sums;
 using Options = LinearCrossEntropyOptions;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
@@ -42,6 +44,18 @@ void check(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& 
   check_by_class(options.class_weights, "class_weights");
   TORCH_CHECK(!options.class_weights.defined() || !options.class_weights.requires_grad(),
               "linear_cross_entropy: class_weights requires a gradient, and none goes there. Give its detach().");
+  const auto check_no_tangent = [](const at::Tensor& tensor, const char* name) {
+    TORCH_CHECK(
+        !tensor.defined() || !tensor._fw_grad(/*level=*/0).defined(), "linear_cross_entropy: ", name,
+        " has a tangent, and linear_cross_entropy has no forward-mode derivative. In place of it, call in_chunks() "
+        "with a function of linear() and cross_entropy_loss().");
+  };
+  check_no_tangent(input, "input");
+  check_no_tangent(weight, "weight");
+  check_no_tangent(options.bias, "bias");
+  TORCH_CHECK(!options.class_weights.defined() || options.class_weights.is_floating_point(),
+              "linear_cross_entropy: class_weights are of ", options.class_weights.scalar_type(),
+              "; expected floating-point numbers of the logits' type.");
   TORCH_CHECK(options.reduction == "mean" || options.reduction == "sum", "linear_cross_entropy: reduction is \"",
               options.reduction, "\"; expected \"mean\" or \"sum\".");
   TORCH_CHECK(options.label_smoothing >= 0 && options.label_smoothing <= 1, "linear_cross_entropy: label_smoothing is ",
@@ -64,11 +78,6 @@ Divisors divisors(const at::Tensor& target, const Options& options) {
           ? at::where(counts, options.class_weights.index_select(0, at::where(counts, target, 0)), 0).sum()
           : counts.sum().to(at::kFloat);
   return {total, total.masked_fill(counts.any().logical_not(), std::numeric_limits<double>::infinity())};
-}
-
-// Sums of numbers of a half precision are float: those of losses would be infinite.
-at::ScalarType type_of_sums(at::ScalarType type) {
-  return type == at::kHalf || type == at::kBFloat16 ? at::kFloat : type;
 }
 
 // A sum over chunks, of the sizes of `like`.
@@ -114,7 +123,8 @@ class NoCastsKept {
 // Once for all chunks.
 at::Tensor cast_as_autocast_does(const at::Tensor& weight) {
   const at::DeviceType device = weight.device().type();
-  const bool is_cast = at::autocast::is_autocast_enabled(device) && weight.scalar_type() != at::kDouble;
+  const bool is_cast = at::autocast::is_autocast_available(device) && at::autocast::is_autocast_enabled(device) &&
+                       weight.scalar_type() != at::kDouble;
   return is_cast ? weight.to(at::autocast::get_autocast_dtype(device)) : weight;
 }
 

@@ -17,10 +17,10 @@ constexpr int64_t kLeastTokens = 64;  // in a chunk
 at::Tensor tiled_mlp(const std::function<at::Tensor(const at::Tensor& tokens)>& mlp, const at::Tensor& hidden,
                      std::optional<int64_t> chunks) {
   TORCH_CHECK(mlp != nullptr, "tiled_mlp was given no function.");
-  TORCH_CHECK(hidden.defined() && hidden.dim() >= 2, "tiled_mlp: hidden ",
+  TORCH_CHECK(hidden.defined() && hidden.dim() >= 1, "tiled_mlp: hidden ",
               hidden.defined() ? c10::str("is ", hidden.sizes()) : "is undefined", "; expected [..., features].");
   TORCH_CHECK(!chunks || *chunks > 0, "tiled_mlp: chunks must be a positive number, but is ", *chunks, ".");
-  const at::Tensor tokens = hidden.flatten(0, -2);
+  const at::Tensor tokens = hidden.dim() == 1 ? hidden.unsqueeze(0) : hidden.flatten(0, -2);
   const int64_t count = chunks.value_or(internal::chunks_for(tokens.size(0), hidden.size(-1), kLeastTokens));
   const at::Tensor result = in_chunks(
       [&](const at::Tensor& slice) {

@@ -37,7 +37,8 @@ def in_chunks(
         dim: along which the tensors are cut, and results concatenated.
         chunks: how many, of sizes that differ by one row at most. Either this or ``bytes``.
         bytes: the results of all ops of a chunk together take no more in forward (``"256MiB"``), unless those of a single row
-            do. How much a row takes is measured on a first chunk of a 64th of the rows.
+            do. How much a row takes is measured on a first chunk of a 64th of the rows and of 16 at most, whose results may take
+            more, and again where a later chunk has taken more, because rows differ.
         reduce: None: results are concatenated. "sum": they are added up. "mean": each is a mean over its chunk's rows, and is
             weighted by their number; or ``fn`` returns a sum and a count of what was added, and the result is the sum of the
             sums by the sum of the counts.
@@ -45,6 +46,9 @@ def in_chunks(
             tensors that are not cut), random numbers, and ops that are not known to compute each row by itself with the same
             bits for any number of rows, such as products of matrices, sigmoid and gelu. Chunks have two rows at least. Not
             seen are kernels that take raw pointers, and numbers that ``fn`` reads from sizes.
+
+    A function that writes to its slices is an error of PyTorch's (SplitWithSizes) with more than one chunk: begin with an op that
+    does not, or with ``clone()``.
 
     Raises:
         ValueError: options that do not go together, or tensors of different sizes along ``dim``.
@@ -106,6 +110,11 @@ def linear_cross_entropy(
     named = {"input": input, "weight": weight, "target": target, "bias": bias, "class_weights": class_weights}
     _check_tensors("linear_cross_entropy", named, ("bias", "class_weights"))
     _check_chunks("linear_cross_entropy", chunks)
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        raise RuntimeError(
+            "linear_cross_entropy has no rules for torch.func (grad, vmap, jvp and others). In place of it, call in_chunks() with a "
+            "function of linear() and cross_entropy()."
+        )
     return _C.linear_cross_entropy(
         input, weight, target, bias, class_weights, str(reduction), ignore_index, label_smoothing, chunks
     )

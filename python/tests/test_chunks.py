@@ -58,6 +58,91 @@ def test_a_cross_entropy_that_ignores_targets_has_its_mean():
         torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_many_sums_of_a_half_precision_are_as_near_as_one(dtype):
+    torch.manual_seed(0)
+    x, words, target = torch.randn(2048, 16).to(dtype), torch.randn(64, 16).to(dtype), torch.randint(64, (2048,))
+
+    def both(chunks, dtype=dtype, **how):
+        w = words.to(dtype).requires_grad_()
+
+        def loss_of(x, target):
+            loss = F.cross_entropy(x.to(dtype) @ w.T, target, reduction="mean" if how else "sum")
+            return loss if how else (loss, (target != -100).sum())
+
+        loss = ac2.in_chunks(loss_of, x, target, chunks=chunks, reduce="mean")
+        return loss.double().item(), torch.autograd.grad(loss**2, w)[0].double()
+
+    truth, of_truth = both(1, torch.float64)
+    for chunks in (512, 2048):
+        for how in ({}, {"mean": True}):
+            loss, gradient = both(chunks, **how)
+            assert abs(loss - truth) < 0.01 * truth
+            assert (gradient - of_truth).norm() < 0.02 * of_truth.norm()
+
+
+def test_the_gradient_of_a_shared_tensor_reaches_its_hooks_once_and_has_its_type():
+    words = torch.randn(8, 16).bfloat16().requires_grad_()
+    seen = []
+    shared = words * 2
+    shared.register_hook(lambda gradient: seen.append(gradient.dtype))
+    x = torch.randn(64, 16).bfloat16().requires_grad_()
+    y = ac2.in_chunks(lambda x: (x @ shared.T).tanh(), x, chunks=16)
+    y.sum().backward(retain_graph=True)
+    assert seen == [torch.bfloat16] and words.grad.dtype == torch.bfloat16
+    first = words.grad.clone()
+    words.grad = None
+    y.sum().backward()
+    assert same_bits(words.grad, first)
+    for chunks in (1, 4):  # and can be differentiated again
+        y = ac2.in_chunks(lambda x: (x @ words.T).tanh(), x, chunks=chunks)
+        (gradient,) = torch.autograd.grad(y.sum(), words, create_graph=True)
+        (second,) = torch.autograd.grad(gradient.float().square().sum(), words)
+        expected = second if chunks == 1 else expected
+        assert (second.double() - expected.double()).norm() <= 0.02 * expected.double().norm()
+
+
+def test_rows_that_take_more_than_the_first_are_measured_again():
+    made = []
+
+    def sines(x):
+        made.append(x.shape[0])
+        return torch.cat([x[:, :1], x[:, 1:].sin().repeat(1, 1 if len(made) == 1 else 50)], 1).sum(1, keepdim=True)
+
+    ac2.in_chunks(sines, torch.randn(256, 8), bytes=20000)
+    # The second chunk has taken too much, and those behind it take less.
+    assert made[0] == 4 and made[1] > 40 and max(made[2:]) < 15 and sum(made) == 256
+    made.clear()
+    ac2.in_chunks(lambda x: made.append(x.shape[0]) or x.sin(), torch.randn(4096, 4), bytes=1 << 14)
+    assert made[0] == 16
+
+
+def test_one_chunk_may_write_to_what_it_is_given():
+    x = torch.randn(8, 6, requires_grad=True)
+    relu = torch.nn.ReLU(inplace=True)
+    for run in (lambda: ac2.in_chunks(relu, x * 1, chunks=1), lambda: ac2.tiled_mlp(relu, x * 1)):
+        assert same_bits(torch.autograd.grad(run().sum(), x)[0], torch.autograd.grad(x.relu().sum(), x)[0])
+
+
+def test_an_mlp_takes_one_token_too():
+    linear, token = torch.nn.Linear(6, 3), torch.randn(6)
+    assert same_bits(ac2.tiled_mlp(linear, token), linear(token[None])[0])
+
+
+def test_a_loss_can_be_planned_on_the_meta_device_and_says_what_it_has_no_derivative_for():
+    with torch.device("meta"):
+        hidden, words, target = leaf(8, 4), leaf(6, 4), torch.zeros(8, dtype=torch.long)
+    ac2.linear_cross_entropy(hidden, words, target).backward()
+    assert hidden.grad.shape == (8, 4)
+    hidden, words, target = leaf(8, 4), leaf(6, 4), torch.zeros(8, dtype=torch.long)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(hidden.detach(), torch.ones(8, 4))
+        with pytest.raises(RuntimeError, match="input has a tangent.*in_chunks"):
+            ac2.linear_cross_entropy(dual, words, target)
+    with pytest.raises(RuntimeError, match="torch.func.*in_chunks"):
+        torch.func.grad(lambda hidden: ac2.linear_cross_entropy(hidden, words.detach(), target))(hidden.detach())
+
+
 # docs/guide.md says these bounds. `further`: how much further from the sums in double those of the chunks may be.
 @pytest.mark.parametrize("dtype, bound, further", [(torch.float32, 4e-7, 1.25), (torch.bfloat16, 0.02, 2)])
 @pytest.mark.parametrize("chunks", [4, 16, 64])

@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "ac2/scope.h"
 #include "tests/support/allocation_log.h"
 #include "tests/support/regions.h"
 
@@ -36,6 +38,25 @@ TEST_F(InChunksTest, WorkByRowsHasTheBitsOfOneCallInAnyNumberOfChunks) {
     const at::Tensor y = in_chunks(&by_rows, hidden_, {.chunks = chunks});
     EXPECT_TRUE(same_bits(y, by_rows(hidden_))) << chunks;
     expect_same_bits(torch::autograd::grad({y.sum()}, {hidden_}), expected, "gradients");
+  }
+}
+
+// In the type itself the sums would come to a stand at 256, and at 2048.
+TEST_F(InChunksTest, SumsOverChunksOfAHalfPrecisionAreAddedUpInFloat) {
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    const at::Tensor ones = at::ones({4096, 1}, type), weight = at::ones({1}, type).requires_grad_();
+    for (const char* around : {"", "must_save_all", "recompute_all"}) {
+      std::optional<PolicyScope> scope;
+      if (*around != 0) scope.emplace(around);
+      const at::Tensor sum = in_chunks([&](const at::Tensor& rows) { return (rows * weight).sum(); }, ones,
+                                       {.chunks = 4096, .reduce = "sum"});
+      scope.reset();
+      EXPECT_EQ(sum.scalar_type(), type);
+      EXPECT_EQ(sum.item<double>(), 4096) << around;
+      const at::Tensor gradient = torch::autograd::grad({sum}, {weight})[0];
+      EXPECT_EQ(gradient.scalar_type(), type);
+      EXPECT_EQ(gradient.item<double>(), 4096) << around;
+    }
   }
 }
 
