@@ -4,8 +4,8 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
-#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
+#include <torch/custom_class.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -14,6 +14,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "ac2/internal/libtorch/autograd_node.h"
 #include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/libtorch/tensor_meta.h"
 #include "ac2/internal/locks/fork_locks.h"
@@ -88,6 +89,30 @@ class SameResizability {
   std::vector<std::pair<c10::Storage, bool>> before_;
 };
 
+// Finds tensors to which ops of a function write, by their versions. Holds no tensor: the function may let go of them.
+class WritesToArguments {
+ public:
+  explicit WritesToArguments(const Tensors& tensors) {
+    for (const at::Tensor& tensor : tensors) {
+      const c10::VariableVersion& version = tensor.unsafeGetTensorImpl()->version_counter();
+      before_.emplace_back(version, version.enabled() ? version.current_version() : 0);
+    }
+  }
+
+  void check(const std::string& name) const {
+    for (size_t i = 0; i < before_.size(); ++i) {
+      const auto& [version, before] = before_[i];
+      TORCH_CHECK(
+          !version.enabled() || version.current_version() == before, name, " has written to tensor ", i,
+          " of its arguments, and a replay would write once more. Have the function return what it writes, from "
+          "a copy (clone()), and write that to the tensor after the call; or leave out replayable.");
+    }
+  }
+
+ private:
+  std::vector<std::pair<c10::VariableVersion, uint32_t>> before_;
+};
+
 // The function of one call, and what a replay gives it again of forward's surroundings. An op of these takes it beside
 // tensors and generators.
 class Call final : public torch::CustomClassHolder {
@@ -108,6 +133,7 @@ class Call final : public torch::CustomClassHolder {
       const SameResizability resizability(parts.tensors);
       const at::AutoDispatchBelowAutograd below_autograd;  // in replays too
       const WithAutocastTypes autocast_types(autocast_types_);
+      const WritesToArguments writes(parts.tensors);
       for (size_t i = 0; i < parts.tensors.size(); ++i) {
         at::Tensor& tensor = parts.tensors[i];
         if (requires_grad_.at(i) || tensor.requires_grad()) {
@@ -115,6 +141,7 @@ class Call final : public torch::CustomClassHolder {
         }
       }
       results = fn_(parts);
+      writes.check(name);
     }
     const auto count = static_cast<int64_t>(results.size());
     const int64_t before = results_.exchange(count);
@@ -135,7 +162,7 @@ constexpr size_t kMostGenerators = 2;
 
 // The kernel of all of them.
 void run(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  const auto call = c10::static_intrusive_pointer_cast<Call>(torch::jit::pop(*stack).toCapsule());
+  const c10::intrusive_ptr<Call> call = torch::jit::pop(*stack).toCustomClass<Call>();
   ReplayedParts parts;
   for (const c10::IValue& generator : torch::jit::last(*stack, kMostGenerators)) {
     if (generator.isGenerator()) {
@@ -162,10 +189,13 @@ class Operators {
   }
 
  private:
-  Operators() { ForkLocks::add_first(mutex_); }
+  // A class of its own. PyTorch hands a capsule to Python's policies and modes as a process group, which it is not.
+  Operators() : call_("ac2", "ReplayableCall") { ForkLocks::add_first(mutex_); }
 
   c10::OperatorHandle registered(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    library_.def(absl::StrCat(name, "(Tensor[] tensors, Generator? first, Generator? second, Capsule call) -> Tensor[]")
+    library_.def(absl::StrCat(name,
+                              "(Tensor[] tensors, Generator? first, Generator? second, "
+                              "__torch__.torch.classes.ac2.ReplayableCall call) -> Tensor[]")
                      .c_str());
     library_.impl(name.c_str(), torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
                                                 torch::CppFunction::makeFromBoxedFunction<&run>()));
@@ -173,6 +203,7 @@ class Operators {
   }
 
   Mutex mutex_;
+  const torch::class_<Call> call_;
   torch::Library library_ ABSL_GUARDED_BY(mutex_){torch::Library::FRAGMENT, kNamespace, std::nullopt, __FILE__,
                                                   __LINE__};
   absl::flat_hash_map<std::string, c10::OperatorHandle> by_name_ ABSL_GUARDED_BY(mutex_);
@@ -191,21 +222,10 @@ Tensors call_op(const std::string& name, ReplayedFunction fn, const ReplayedPart
   for (size_t i = 0; i < kMostGenerators; ++i) {
     torch::jit::push(stack, i < parts.generators.size() ? c10::IValue(parts.generators[i]) : c10::IValue());
   }
-  torch::jit::push(stack, c10::IValue::make_capsule(c10::make_intrusive<Call>(std::move(fn), parts.tensors)));
+  torch::jit::push(stack, c10::make_intrusive<Call>(std::move(fn), parts.tensors));
   const at::AutoDispatchBelowAutograd below_autograd;
   Operators::get().get(name).callBoxed(stack);
   return torch::jit::pop(stack).toTensorVector();
-}
-
-// LibTorch counts references to its nodes in one of two ways, by its version.
-using NodePointer = decltype(torch::autograd::Edge::function);
-template <class Pointer>
-Pointer owned(torch::autograd::Node* node) {
-  if constexpr (requires { Pointer::unsafe_steal_from_new(node); }) {
-    return Pointer::unsafe_steal_from_new(node);
-  } else {
-    return Pointer(node, [](auto* dead) { deleteNode(dead); });
-  }
 }
 
 // Where a backward ends with an error that says what to do. LibTorch's own node for that throws errors of another class
@@ -227,7 +247,7 @@ class NoDerivative final : public torch::autograd::Node {
 };
 
 void end_backward_at(const Tensors& results, const std::string& name, const Tensors& tensors) {
-  const auto error = owned<NodePointer>(new NoDerivative(name, torch::autograd::collect_next_edges(tensors)));
+  const auto error = owned_node(new NoDerivative(name, torch::autograd::collect_next_edges(tensors)));
   for (const at::Tensor& result : results) {
     if (torch::autograd::isDifferentiableType(result.scalar_type())) {
       torch::autograd::set_history(result, error);

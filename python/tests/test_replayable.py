@@ -318,6 +318,67 @@ def test_a_function_that_writes_to_its_arguments_is_an_error(weight):
         ac2.replayable(InPlace).apply(weight.sin())
 
 
+def test_an_argument_that_it_writes_to_is_named(weight):
+    @ac2.replayable
+    def counts(x, buffer):
+        buffer.add_(1)
+        return x * buffer
+
+    for policy in ("recompute_all", "must_save_all"):
+        with ac2.PolicyScope(policy), pytest.raises(RuntimeError, match="replayable::counts has written to tensor 1 of its arguments"):
+            counts(weight.detach(), torch.zeros(16))
+    with pytest.raises(RuntimeError, match="replayable::counts has written to tensor 1"):
+        counts(weight.detach(), torch.zeros(16))
+
+
+def test_policies_and_modes_may_look_at_its_arguments(x, weight):
+    seen = []
+
+    def look(values):
+        for value in values:
+            seen.append((type(value).__name__, value.size() if hasattr(value, "size") else repr(value)))
+
+    def policy(ctx, op, *args, **kwargs):
+        look(args)
+        return False
+
+    class Mode(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            look(args)
+            return func(*args, **(kwargs or {}))
+
+    scale = ac2.replayable(lambda x: x * 2, name="scale_and_look")
+    plain = torch.autograd.grad(((x * 2) * weight).cos().sum(), weight)[0]
+    assert same_bits(train(scale, x, weight, policy)[0], plain)
+    with Mode():
+        assert same_bits(train(scale, x, weight)[0], plain)
+    assert "ScriptObject" in {name for name, _ in seen} and "ProcessGroup" not in {name for name, _ in seen}
+
+
+def test_a_router_is_asked_once(weight):
+    calls = []
+
+    @ac2.replayable
+    def route(x):
+        calls.append(1)
+        values, indices = x.topk(4)
+        return values, (indices + len(calls)) % 16
+
+    @ac2.replayable
+    def counted(x):
+        calls.append(1)
+        return x * 3, torch.tensor([3])
+
+    for fn, times in ((route, 1), (counted, 2)):
+        calls.clear()
+        with ac2.PolicyScope("recompute_all"):
+            first, second = fn(weight.detach().sin())
+            y = (weight[second] * first.sum()).cos().sum()
+            del first, second
+        y.backward()
+        assert len(calls) == times, fn
+
+
 def test_verify_mode_finds_a_function_that_computes_other_results(x, weight):
     calls = []
 

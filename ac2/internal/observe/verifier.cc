@@ -59,13 +59,17 @@ class Verifier::VerifiedCall final : public CallObservation {
 
   // Throws if the op changed an argument that neither its schema nor the table of hidden writes says it writes.
   void check() override {
+    const char* const cure = facts_.name.starts_with("replayable::")
+                                 ? "Have the function write to a copy (clone()) and return it."
+                                 : "Declare the argument as Tensor(a!) where the op is registered; for an op that is "
+                                   "not yours, add a row to the "
+                                   "table in ac2/internal/operators/op_tables.cc.";
     for (const Read& read : reads_) {
-      TORCH_CHECK(fingerprint(read.tensor) == read.before, "Verify: ", facts_.name, " (op ", index_,
-                  " of its region) wrote into its argument '", facts_.op.schema().arguments()[read.argument].name(),
-                  "' of sizes ", read.tensor.sizes(),
-                  ", which its schema does not say, so gradients that need the old or the new contents would be wrong. "
-                  "Declare the argument as Tensor(a!) where the op is registered; for an op that is not yours, add a "
-                  "row to the table in ac2/internal/operators/op_tables.cc.");
+      TORCH_CHECK(
+          fingerprint(read.tensor) == read.before, "Verify: ", facts_.name, " (op ", index_,
+          " of its region) wrote into its argument '", facts_.op.schema().arguments()[read.argument].name(),
+          "' of sizes ", read.tensor.sizes(),
+          ", which its schema does not say, so gradients that need the old or the new contents would be wrong. ", cure);
     }
   }
 
