@@ -4,8 +4,9 @@ Inductor's kernels write to buffers without any dispatcher seeing it, and reuse 
 replaying that would read buffers with other contents. So a replay calls the code again as a whole, as PyTorch's selective
 checkpointing does (``torch.ops.higher_order.inductor_compiled_code``), and policies, budgets and plans decide for the whole.
 
-Not recorded are derivatives, code that writes and has no derivative (an optimizer's step), and what runs in CUDA graphs, of which a
-warning tells: what autograd saves of that is held, and the ops around it are recomputed as ever. Of the arguments that compiled
+Not recorded are derivatives, code that writes and has no derivative (an optimizer's step), and, with a warning, code that might choose
+otherwise when it runs again and what runs in CUDA graphs: what autograd saves of that is held, and the ops around it are recomputed as
+ever. Of the arguments that compiled
 code writes to, replays read the bytes of before.
 
 CompiledFxGraph.__call__ is what runs such code, under every mode of torch.compile. It is wrapped when the first region opens, or when
@@ -63,6 +64,8 @@ def _can_be_an_op(graph: Any) -> bool:
         return False
     if options.get("cudagraphs") and "cuda" in getattr(graph, "device_types", ()):
         _warn_of_cuda_graphs()
+        return False
+    if _may_choose_anew(graph):
         return False
     # Code without a derivative may be an optimizer's step, whose weights would all be copied.
     return not _written(graph) or not options.get("is_inference", True)
@@ -189,6 +192,36 @@ def _draws(graph: Any) -> bool:
     return draws
 
 
+# What Inductor's code calls that may compute other bits when it is called again: operators of other libraries, and additions in any
+# order. Of the former the first group is the name.
+_LIBRARIES = r"aten|prims|inductor|higher_order|rngprims|quantized|_quantized|_c10d_functional|c10d_functional|_dtensor|onednn|mkldnn|mkl"
+_VARIES = re.compile(
+    rf"= torch\.ops\.((?!(?:{_LIBRARIES})\.)\w+\.\w+)|\b(?:tl\.)?atomic_add(?:_vec)?\(|\baoti_torch_proxy_executor_call_function\("
+)
+# Ops that choose by numbers, which Inductor calls as they are, and indices that its own kernels compute.
+_CHOOSERS = "topk|sort|argsort|multinomial|kthvalue|nonzero|unique\\w*|_unique\\w*|searchsorted|bucketize|max_pool\\dd_with_indices|mode|median"
+_CHOOSES = re.compile(
+    rf"\baten\.(?:{_CHOOSERS})\.|\baoti_torch_\w+?_(?:{_CHOOSERS})\b|\b(\w+) = empty_strided_\w+\([^\n]*torch\.int(?:8|16|32|64)\)"
+)
+
+
+def _may_choose_anew(graph: Any) -> bool:
+    """Whether the code chooses by numbers, and numbers may be others when it runs again. A replay would choose otherwise for backward
+    than forward did, and what it chose cannot be saved apart: the code is one op. Masks are not looked for: dropout and ReLU have them."""
+    answer: Optional[bool] = getattr(graph, "_ac2_may_choose_anew", None)
+    if answer is None:
+        code = getattr(graph, "source_code", None) or ""
+        varies = _VARIES.search(code)
+        # Seeds are integers, too.
+        answer = varies is not None and any(
+            found[1] is None or f"out={found[1]})" not in code for found in _CHOOSES.finditer(code)
+        )
+        graph._ac2_may_choose_anew = answer
+        if answer and varies is not None:
+            _warn_of_choices(varies[1] or "an addition in any order")
+    return answer
+
+
 _in_regions = {"drawn under a budget": False}  # by the forward of code, ever
 
 
@@ -209,6 +242,17 @@ def _warn_of_numbers_drawn_anew() -> None:
         "forward's (github.com/pytorch/pytorch/issues/190758). Its gradients are wrong, with a region and without. Leave "
         "activation_memory_budget at 1 and give the region a policy or a memory_budget, or have nothing random in what is compiled. This "
         "is said once.",
+        stacklevel=4,
+    )
+
+
+@functools.cache
+def _warn_of_choices(varies: str) -> None:
+    warnings.warn(
+        f"A region of ac2 calls code that torch.compile has compiled, in which {varies} may compute other bits when it runs again, and in "
+        "which indices are chosen by numbers (topk, argmax). It is not computed again, because it might choose otherwise: what autograd "
+        "saves of it is held, whatever the policy says. Compile what chooses apart from the rest, or not at all. This is said once for "
+        "each such operator.",
         stacklevel=4,
     )
 

@@ -210,3 +210,43 @@ def test_code_that_draws_nothing_anew_is_not_spoken_of():
     assert warnings_of_steps(quiet, 0.0) == []
     assert warnings_of_steps(kept_by_a_checkpoint, 0.5) == []
     assert warnings_of_steps(noisy, 0.5, region=in_plain) == []
+
+
+def test_compiled_code_that_might_choose_otherwise_is_not_computed_again():
+    calls = []
+
+    @torch.library.custom_op("compiled_code::add_up", mutates_args=())
+    def add_up(x: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        return x.flip(1) if len(calls) > 1 else x.clone()
+
+    @add_up.register_fake
+    def _(x):
+        return torch.empty_like(x)
+
+    def experts(x, weights):
+        chosen = add_up(x.detach()).topk(2).indices
+        return (x.gather(1, chosen) * weights.gather(1, chosen)).sin()
+
+    def smoothed(x, weights):
+        return torch.nn.functional.dropout(add_up(x.detach()) * x * weights, 0.1).sin()
+
+    x, weights = torch.randn(6, 8, requires_grad=True), torch.randn(6, 8)
+    (plain,) = torch.autograd.grad(experts(x, weights).sum(), x)
+    assert len(calls) == 1
+    calls.clear()
+    compiled = torch.compile(experts)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with ac2.PolicyScope("recompute_all"):
+            y = compiled(x, weights)
+        torch.testing.assert_close(torch.autograd.grad(y.sum(), x)[0], plain)
+    assert len(calls) == 1
+    assert [text for text in (str(w.message) for w in caught) if "compiled_code.add_up may compute other bits" in text]
+    # No choice: computed again, and with forward's seeds, which are integers too.
+    calls.clear()
+    compiled = torch.compile(smoothed)
+    with ac2.PolicyScope("recompute_all"):
+        y = compiled(x, weights)
+    y.sum().backward()
+    assert len(calls) == 2

@@ -40,4 +40,14 @@ bool has_discrete_results(const OpFacts& facts, c10::ArrayRef<c10::IValue> argum
          !has_discrete_results_of_no_numbers(std::string_view(facts.name).substr(0, facts.name.find('.')));
 }
 
+bool chooses_mostly(c10::ArrayRef<c10::IValue> results) {
+  int64_t indices = 0, numbers = 0;
+  for_each_tensor(results, [&](const at::Tensor& tensor) {
+    if (tensor.defined() && tensor.scalar_type() != at::kBool) {
+      (is_discrete(tensor.scalar_type()) ? indices : numbers) += tensor.numel();
+    }
+  });
+  return indices > 1 && indices >= numbers;
+}
+
 }  // namespace ac2::internal

@@ -10,9 +10,9 @@
 //   - Values may be held in an inexact form (PolicyInstance::is_inexact, ScopeOptions::forms). All such ops are saved.
 //   - An op that would be replayed before it may compute other bits each time (OpFacts::varies, Node::may_vary). The op
 //     is saved unless a policy says MUST_RECOMPUTE. Rejected: to save the results of all such ops. The indices of
-//     ResNet-50's max_pool2d alone are 1.6 MB an image, and kernels that do not vary choose the same again. What an
-//     operator of another library chooses itself is not among them: nobody knows whether it varies, and a kernel that
-//     returns counts beside its numbers would always be saved.
+//     ResNet-50's max_pool2d alone are 1.6 MB an image, and kernels that do not vary choose the same again. Of
+//     operators of other libraries nobody knows whether they vary. Those are saved that choose as a router does
+//     (chooses_mostly()); a kernel that returns a seed or counts beside its numbers is computed again.
 //
 // The dtypes tell. Bytes are taken for numbers and not for a choice: libraries keep workspace in them.
 //
@@ -34,5 +34,9 @@ bool is_discrete(c10::ScalarType type);
 // table knows that the discrete results do not depend on numbers (the mask of a dropout).
 bool has_discrete_results(const OpFacts& facts, c10::ArrayRef<c10::IValue> arguments,
                           c10::ArrayRef<c10::IValue> results);
+
+// Whether at least as many elements of the results are indices as numbers, and more than one is. Masks do not count:
+// kernels return them beside what they drop.
+bool chooses_mostly(c10::ArrayRef<c10::IValue> results);
 
 }  // namespace ac2::internal

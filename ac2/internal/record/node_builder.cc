@@ -79,9 +79,8 @@ class NodeBuilder {
       return false;
     }
     const bool varies = may_vary_itself();
-    // An operator of another library that itself returns counts or indices beside numbers is often a kernel whose
-    // results are to be computed again.
-    const bool chooses_anew = follows_what_varies_ || (varies && call_.facts.is_aten);
+    const bool chooses_anew =
+        follows_what_varies_ || (varies && (call_.facts.is_aten || chooses_mostly(call_.results)));
     if (!saves_ && C10_UNLIKELY(chooses_anew || tape_.kept().may_be_inexact())) {
       save_choices();
     }
