@@ -9,6 +9,7 @@ saved nothing by the end of the first backward.
 
 import dis
 import functools
+import itertools
 import types
 from typing import Any, Callable, Dict, Iterator, Optional, Set, Tuple
 
@@ -72,13 +73,24 @@ def _objects(fn: types.FunctionType) -> Iterator[Any]:
     yield from (fn.__kwdefaults__ or {}).values()
 
 
+def _bound(policy: Any, fn: types.FunctionType) -> Iterator[Any]:
+    """What comes with the function: arguments of a partial, and the attributes that it names of its object."""
+    while isinstance(policy, functools.partial):
+        yield from policy.args
+        yield from policy.keywords.values()
+        policy = policy.func
+    if not isinstance(policy, types.FunctionType):
+        attributes = getattr(getattr(policy, "__self__", policy), "__dict__", {})
+        yield from (attributes[name] for name in fn.__code__.co_names if name in attributes)
+
+
 def packets_of(policy: Any) -> Set[Any]:
     """The packets that a policy's function compares operators with; none if it seems to know what they are."""
     fn = _function_of(policy)
     if fn is None or not _COMPARES_NAMES.isdisjoint(fn.__code__.co_names):
         return set()
     packets: Set[Any] = set()
-    for found in _objects(fn):
+    for found in itertools.chain(_objects(fn), _bound(policy, fn)):
         members = found if isinstance(found, (list, tuple, set, frozenset, dict)) else (found,)
         packets.update(member for member in members if isinstance(member, _Packet))
     return packets

@@ -44,7 +44,9 @@ class Functions {
 // The object of a policy that asks `held`. Its SaveWithHooks are watched here: a Policy watches itself only once C++
 // code has made a form that may drop tensors, and those of Python drop none.
 py::object watched_policy(Policy policy, const py::object& held) {
-  return holding(internal::harmless(policies::internal::watch_hooks(std::move(policy), "A policy")), held);
+  return holding(internal::harmless(policies::internal::watch_hooks(std::move(policy), "A policy",
+                                                                    policies::internal::HooksOf::kFunction)),
+                 held);
 }
 
 }  // namespace

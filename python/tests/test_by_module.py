@@ -457,6 +457,8 @@ def test_it_composes():
     (ValueError, 'the pattern "mlp :: " has no op', {"mlp :: ": SAVE}),
     (ValueError, 'the pattern "a..b" has an empty component', {"a..b": SAVE}),
     (ValueError, 'the pattern "mlp::aten.mm" has "::" without a space', {"mlp::aten.mm": SAVE}),
+    (ValueError, 'An op of a module is "0 :: aten.mm"', {"0 ::aten.mm": SAVE}),
+    (ValueError, 'Ops of all modules are "\\*\\* :: aten::mm"', {"aten::mm": SAVE}),
     (ValueError, 'the component "a\\*\\*"', {"a**": SAVE}),
     (ValueError, 'the pattern "mlp" twice', [("mlp", SAVE), ("mlp", True)]),
     (ValueError, 'by_module, "mlp :: aten.gelo".*Did you mean aten::gelu', {"mlp :: aten.gelo": SAVE}),

@@ -136,6 +136,39 @@ def test_hooks_that_never_packed_are_told_of(last, make):
     assert "pack was not called until the end of the first backward" in text and f'"aten::{last}"' in text
 
 
+def test_a_function_may_make_hooks_for_each_op_of_which_some_never_pack():
+    packed = []
+
+    def policy(ctx, op, *args, **kwargs):
+        return ac2.SaveWithHooks(lambda tensor: packed.append(1) or tensor.clone(), lambda tensor: tensor)
+
+    assert warnings_of(policy, "expm1") == []
+    assert packed
+
+
+def test_packets_of_an_object_and_of_a_partial_are_told_of():
+    class Chooses:
+        def __init__(self):
+            self.to_save = {aten.mm}
+            self.others = {aten.sin}
+
+        def policy(self, ctx, op, *args, **kwargs):
+            return op in self.to_save
+
+    def chooses(to_save, ctx, op, *args, **kwargs):
+        return op in to_save
+
+    for policy in (Chooses().policy, functools.partial(chooses, {aten.mm})):
+        (text,) = step(policy)
+        assert "torch.ops.aten.mm, which is a packet" in text
+
+
+def test_a_list_of_every_nth_of_which_nothing_ran_is_told_of():
+    (text,) = step(ac2.policies.every_nth(2, ["aten::gelu"]))
+    assert "every_nth" in text and "aten::gelu" in text
+    assert step(ac2.policies.every_nth(2, ["aten::sin"])) == []
+
+
 def test_hooks_given_as_the_policy_are_told_of():
     x = torch.ones(4, requires_grad=True)
     with ac2.PolicyScope(hooks()):

@@ -2,6 +2,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <memory>
@@ -29,7 +30,7 @@ std::shared_ptr<Packs> packs_of(const PolicyDecision& decision) {
 
 class Hooks final : public FirstBackward {
  public:
-  explicit Hooks(std::string caller) : caller_(std::move(caller)) {}
+  Hooks(std::string caller, HooksOf of) : caller_(std::move(caller)), of_(of) {}
 
   PolicyDecision decided(PolicyDecision decision, const c10::OperatorHandle& op) {
     if (decision.form() == nullptr || is_over()) {
@@ -46,6 +47,10 @@ class Hooks final : public FirstBackward {
 
  private:
   std::string complaint() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) override {
+    const auto began = [](const auto& entry) { return entry.first->began.load(std::memory_order_relaxed); };
+    if (of_ == HooksOf::kFunction && std::any_of(ops_.begin(), ops_.end(), began)) {
+      return "";
+    }
     std::vector<std::string> ops;
     for (const auto& [packs, names] : ops_) {
       if (!packs->began.load(std::memory_order_relaxed) && !packs->told.exchange(true, std::memory_order_relaxed)) {
@@ -66,14 +71,15 @@ class Hooks final : public FirstBackward {
   }
 
   const std::string caller_;
+  const HooksOf of_;
   std::map<std::shared_ptr<Packs>, std::set<std::string>> ops_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace
 
-Policy watch_hooks(Policy policy, std::string caller) {
+Policy watch_hooks(Policy policy, std::string caller, HooksOf of) {
   const std::string name = policy.name();
-  auto hooks = std::make_shared<Hooks>(std::move(caller));
+  auto hooks = std::make_shared<Hooks>(std::move(caller), of);
   Policy watched = policy_per_region([policy = std::move(policy), hooks] {
     PolicyInstance instance = enter_policy(policy);
     if (hooks->is_over() || (instance.constant && packs_of(*instance.constant) == nullptr)) {

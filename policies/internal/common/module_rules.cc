@@ -1,5 +1,6 @@
 #include "policies/internal/common/module_rules.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -46,10 +47,16 @@ Parts split(const std::string& text) {
 }
 
 void check_path(const std::string& path, const std::string& text) {
-  const size_t colons = path.find("::");
-  TORCH_CHECK(colons == std::string::npos, "by_module: the pattern \"", text,
-              "\" has \"::\" without a space on both sides. Ops of all modules are \"** :: ", path,
-              "\", and classes are named without namespaces; ", kExpected, ".");
+  if (const size_t colons = path.find("::"); colons != std::string::npos) {
+    const std::string before(absl::StripTrailingAsciiWhitespace(path.substr(0, colons)));
+    const std::string after(absl::StripLeadingAsciiWhitespace(path.substr(colons + 2)));
+    // "aten::gelu" is an op; the others of the form are a module and an op, or a class of C++.
+    const bool is_op = c10::Dispatcher::singleton().findOp({path, ""}) || before == "aten";
+    TORCH_CHECK(false, "by_module: the pattern \"", text, "\" has \"::\" without a space on both sides. ",
+                is_op ? absl::StrCat("Ops of all modules are \"** :: ", path, "\"")
+                      : absl::StrCat("An op of a module is \"", before, " :: ", after, "\""),
+                ", and classes are named without namespaces; ", kExpected, ".");
+  }
   TORCH_CHECK(path.find_first_of(" \t\n(),/") == std::string::npos, "by_module: the pattern \"", text,
               "\" is no module's name; ", kExpected, ".");
   if (path.empty()) {
