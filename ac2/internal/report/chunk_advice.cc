@@ -55,8 +55,8 @@ const ByRows* find_by_rows(std::string_view op) {
   return found == std::end(kByRows) ? nullptr : found;
 }
 
-// The logits, their logarithms and the gradient of both are there at once in backward.
-constexpr int64_t kAtOnce = 3;
+// The logarithms of logits, and the gradients of both, are there at once in backward, and the gradient of the weight.
+constexpr int64_t kAtOnce = 4;
 
 // The tensor whose rows are computed apart; undefined if there is none, or rows may be mixed.
 at::Tensor cut_by_rows(const FailedCall& call) {
@@ -91,7 +91,9 @@ std::string chunk_advice(const FailedCall& call, int64_t asked) {
   if (rows < 2 || asked <= 0) {
     return "";
   }
-  const int64_t needed = tensor.is_cpu() ? kAtOnce * asked / std::max<int64_t>(room_on_cpu(), 1) + 1 : 2;
+  // An op by elements, or a softmax, has its whole argument there, which would be in chunks too.
+  const int64_t argument = is_product_by_rows(call.op) ? 0 : static_cast<int64_t>(tensor.nbytes());
+  const int64_t needed = tensor.is_cpu() ? kAtOnce * asked / std::max<int64_t>(room_on_cpu() + argument, 1) + 1 : 2;
   const int64_t chunks = std::clamp<int64_t>(needed, 2, rows);
   return chunk_sentence(chunks, "it would ask for ", asked / chunks);
 }
