@@ -12,12 +12,8 @@ namespace ac2::internal {
 
 namespace {
 
-using torch::autograd::Edge;
-using torch::autograd::InputMetadata;
-using torch::autograd::Node;
-
 // As `of`, for gradients of another type. No tensor is made for it, which modes and regions would see.
-template <class Metadata = InputMetadata>
+template <class Metadata = torch::autograd::InputMetadata>
 Metadata with_type(const Metadata& of, at::ScalarType type) {
   const at::TensorOptions options = of.options().dtype(type);
   const c10::SymIntArrayRef sizes = of.shape_as_dim_vector();
@@ -30,9 +26,10 @@ Metadata with_type(const Metadata& of, at::ScalarType type) {
   }
 }
 
-class CastBack final : public Node {
+class CastBack final : public torch::autograd::Node {
  public:
-  CastBack(Edge to, const InputMetadata& metadata) : type_(c10::typeMetaToScalarType(metadata.dtype())) {
+  CastBack(torch::autograd::Edge to, const torch::autograd::InputMetadata& metadata)
+      : type_(c10::typeMetaToScalarType(metadata.dtype())) {
     add_next_edge(std::move(to));
     input_metadata_.emplace_back(with_type(metadata, type_of_sums(type_)));
   }
@@ -64,24 +61,24 @@ uint64_t SumsInFloat::now() {
   return at::sequence_number::peek();
 }
 
-Edge SumsInFloat::summed(const Edge& shared) {
+torch::autograd::Edge SumsInFloat::summed(const torch::autograd::Edge& shared) {
   NodePointer& sum = sums_[{shared.function.get(), shared.input_nr}];
   if (!sum) {
     sum = owned_node(new CastBack(shared, shared.function->input_metadata(shared.input_nr)));
   }
-  return Edge(sum, 0);
+  return torch::autograd::Edge(sum, 0);
 }
 
 void SumsInFloat::add_part(const std::vector<at::Tensor>& results, uint64_t begin, const std::vector<at::Tensor>& own) {
-  absl::flat_hash_set<const Node*> seen;
+  absl::flat_hash_set<const torch::autograd::Node*> seen;
   for (const at::Tensor& tensor : own) {
     seen.insert(torch::autograd::impl::gradient_edge(tensor).function.get());
   }
-  std::vector<Node*> work;
-  const auto is_of_part = [&](Node& node) {
+  std::vector<torch::autograd::Node*> work;
+  const auto is_of_part = [&](torch::autograd::Node& node) {
     return node.sequence_nr() >= begin && dynamic_cast<torch::autograd::AccumulateGrad*>(&node) == nullptr;
   };
-  const auto visit = [&](Node* node) {
+  const auto visit = [&](torch::autograd::Node* node) {
     if (node != nullptr && is_of_part(*node) && seen.insert(node).second) {
       work.push_back(node);
     }
@@ -92,9 +89,9 @@ void SumsInFloat::add_part(const std::vector<at::Tensor>& results, uint64_t begi
     }
   }
   while (!work.empty()) {
-    Node& node = *work.back();
+    torch::autograd::Node& node = *work.back();
     work.pop_back();
-    for (Edge& edge : node.next_edges()) {
+    for (torch::autograd::Edge& edge : node.next_edges()) {
       if (!edge.is_valid() || seen.contains(edge.function.get())) {
         continue;
       }
