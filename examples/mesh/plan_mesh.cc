@@ -120,11 +120,21 @@ class StagePlanner {
     return step(std::move(name), std::move(regions), plan.summary());
   }
 
-  // A plan that gathers nothing again, if one fits, whatever it replays: what a device sends takes time of links that
-  // the costs of ops do not know. Else one that gathers again, and if that does not fit either the smaller one.
+  // Of what is replayed, and of what the tensor group sends. The costs of ops are shares of a forward, which takes two
+  // operations for each parameter and token.
+  double seconds(const StagePlan& plan, const PlannedStep& step) const {
+    const auto tokens = static_cast<double>(options_.micro_batches * options_.batch * options_.model.context);
+    const double forward = 2 * static_cast<double>(plan.parameters) * tokens / options_.flops;
+    const auto sent = static_cast<double>(step.figures.tensor.bytes_by_ring(options_.mesh.tensor));
+    return step.summary.replay_cost / step.summary.forward_cost * forward + sent / options_.link_bytes;
+  }
+
+  // The cheapest plan without gathering again and the cheapest with it, if the device has room for both: that which
+  // takes less time.
   PlannedStep within_device(const StagePlan& plan) {
-    std::optional<PlannedStep> smallest;
+    std::optional<PlannedStep> best, smallest;
     for (const bool again : with_and_without_gathering_again()) {
+      if (best && best->summary.replay_cost == 0) break;
       const Regions regions{.gather_again = again};
       ac2::StepPlanner planner = this->planner(regions);
       // What comes on top is not the same in each step, so that a plan may turn out too large.
@@ -134,15 +144,19 @@ class StagePlanner {
         if (!chosen) break;
         PlannedStep made = planned("the plan that fits", regions, *chosen);
         const int64_t over = plan.state_bytes() + made.figures.peak_bytes - options_.device_bytes;
-        if (over <= 0) return made;
+        if (over <= 0) {
+          if (!best || seconds(plan, made) < seconds(plan, *best)) best = std::move(made);
+          break;
+        }
         bytes -= over << i;  // twice as much each time, because another plan may be over at another place
       }
+      if (best) continue;
       const ac2::Plan least = planner.smallest();
       if (!smallest || bytes_in_flight(least.summary()) < bytes_in_flight(smallest->summary)) {
         smallest = planned("the smallest plan", regions, least);
       }
     }
-    return *std::move(smallest);
+    return best ? *std::move(best) : *std::move(smallest);
   }
 
   const MeshPlanOptions& options_;

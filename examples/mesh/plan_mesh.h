@@ -26,6 +26,10 @@ struct MeshPlanOptions {
   bool sequence = false;
   bool sharded_optimizer = true;
   int64_t device_bytes = int64_t{80} << 30;
+  // What a device computes and sends to its tensor group in a second. A plan gathers again where that takes less time
+  // than what is replayed without. As given: an H100 that reaches 40 % in bfloat16, and NVLink one way.
+  double flops = 400e12;
+  double link_bytes = 450e9;
 };
 
 // One way to checkpoint.
@@ -43,9 +47,9 @@ struct StagePlan {
   int64_t parameters = 0;
   int64_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;
   // No recomputation; save_compute_intensive and recompute_all in each layer. With `sequence` these a second time, in
-  // which gathered tensors are gathered again and not saved. At last the cheapest plan that the device has room for
-  // with all its micro-batches in flight, without gathering again if there is one, or else with it; or else the
-  // smallest plan.
+  // which gathered tensors are gathered again and not saved. At last the plan that takes the least time of those that
+  // the device has room for with all its micro-batches in flight, the cheapest without gathering again and the cheapest
+  // with it; or else the smallest plan.
   std::vector<PlannedStep> steps;
 
   int64_t state_bytes() const { return parameter_bytes + gradient_bytes + optimizer_bytes; }

@@ -87,6 +87,27 @@ TEST(PlanMeshTest, ThePlanThatFitsReplaysLessThanRecomputingLayers) {
   EXPECT_LT(chosen.summary.replay_cost, full.summary.replay_cost);
 }
 
+// Both kinds of plan fit. Over a slow link replaying takes less time than gathering again, and over a fast one more.
+TEST(PlanMeshTest, APlanGathersAgainWhereThatTakesLessTimeThanReplaying) {
+  MeshPlanOptions options{
+      .model = llama3_405b(), .mesh = {.tensor = 8, .pipeline = 2}, .micro_batches = 2, .sequence = true};
+  options.model.layers = 4;
+  const StagePlan without = plan_stage(options, 0);
+  EXPECT_EQ(without.steps.back().name, "the plan that fits");  // all of it fits, so that nothing is gathered again
+  EXPECT_EQ(without.steps.back().summary.replay_cost, 0);
+  const StepFigures &none = without.steps[0].figures, &again = without.steps[3].figures;
+  options.device_bytes = without.state_bytes() + (none.peak_bytes + again.peak_bytes) / 2;
+  options.link_bytes = 1e9;
+  const PlannedStep slow = plan_stage(options, 0).steps.back();
+  EXPECT_EQ(slow.name, "the plan that fits");
+  EXPECT_GT(slow.summary.replay_cost, 0);
+  options.link_bytes = 1e15;
+  const PlannedStep fast = plan_stage(options, 0).steps.back();
+  EXPECT_EQ(fast.name, "the plan that fits, gathers");
+  EXPECT_LT(fast.summary.replay_cost, slow.summary.replay_cost);
+  EXPECT_GT(fast.figures.tensor.all_gather.calls, slow.figures.tensor.all_gather.calls);
+}
+
 TEST(PlanMeshTest, PrintsATableForEachVariant) {
   MeshPlanOptions options{.model = llama3_405b(), .mesh = {.tensor = 8, .pipeline = 2}, .sequence = true};
   options.model.layers = 3;
