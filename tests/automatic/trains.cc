@@ -92,8 +92,14 @@ struct TrainsAtTheEnd {
   ~TrainsAtTheEnd() { print(train({.layers = 2, .steps = 1})); }
 };
 
-// In the destructor of an object that is younger than the thread's region.
+// In the destructor of an object that is younger than the thread's region, and of one that is older, where the region
+// has seen the op in which it began and no other.
 int train_when_a_thread_ends() {
+  std::thread([] {
+    static thread_local const TrainsAtTheEnd older;
+    static_cast<void>(&older);
+    print(std::to_string(at::ones({1}).requires_grad_().exp().item<double>()));
+  }).join();
   std::thread([] {
     print(train({.seed = 8}));
     static thread_local const TrainsAtTheEnd younger;

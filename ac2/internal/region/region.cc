@@ -228,9 +228,8 @@ void ThreadRegions::remove_closed_elsewhere() {
 
 Region* ThreadRegions::saving() {
   // What the op under way saves comes from outside.
-  Region* const region = within_node_
-                             ? if_recording(disabled_ == 0 && !Unrecorded::here() ? regions_.back().get() : nullptr)
-                             : recording();
+  const bool may_wait = within_node_ && !regions_.empty() && disabled_ == 0 && !Unrecorded::here();
+  Region* const region = may_wait ? if_recording(regions_.back().get()) : recording();
   if (region == nullptr) {
     return nullptr;
   }
