@@ -2,6 +2,7 @@
 // its peak and what each of the others holds until its backward.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
