@@ -88,7 +88,8 @@ TEST_F(TiledMlpTest, TheInsideOfOneChunkIsThereAtATime) {
 
 TEST_F(TiledMlpTest, BadInputIsAnErrorThatSaysWhatWasExpected) {
   const auto same = [](const at::Tensor& x) { return x; };
-  expect_error([&] { tiled_mlp(same, at::zeros({3})); }, {"hidden is [3]", "[..., features]"});
+  EXPECT_EQ(tiled_mlp(same, at::zeros({3})).sizes(), at::IntArrayRef({3}));  // one token
+  expect_error([&] { tiled_mlp(same, at::zeros({})); }, {"hidden is []", "[..., features]"});
   expect_error([&] { tiled_mlp(same, hidden_, 0); }, {"positive", "is 0"});
   expect_error(
       [&] {
