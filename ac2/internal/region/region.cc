@@ -226,10 +226,23 @@ void ThreadRegions::remove_closed_elsewhere() {
   }
 }
 
+// Part of recording(), which every op calls.
+C10_ALWAYS_INLINE Region* ThreadRegions::if_recording(Region* region) const {
+  if (region == nullptr) {
+    return nullptr;
+  }
+  if (C10_UNLIKELY(hooks_->disabled_error_message.has_value())) {
+    warn_of_hooks_that_are_off(*hooks_->disabled_error_message);
+  }
+  const int graph_task = torch::autograd::get_current_graph_task_id();
+  return region->graph_task == graph_task || makes_graph(graph_task, at::GradMode::is_enabled()) ? region : nullptr;
+}
+
 Region* ThreadRegions::saving() {
   // What the op under way saves comes from outside.
-  const bool may_wait = within_node_ && !regions_.empty() && disabled_ == 0 && !Unrecorded::here();
-  Region* const region = may_wait ? if_recording(regions_.back().get()) : recording();
+  const bool waits =
+      C10_UNLIKELY(within_node_.has_value()) && !regions_.empty() && disabled_ == 0 && !Unrecorded::here();
+  Region* const region = if_recording(waits ? regions_.back().get() : innermost());
   if (region == nullptr) {
     return nullptr;
   }
@@ -282,17 +295,6 @@ Region* ThreadRegions::innermost() {
 
 Region* ThreadRegions::recording() {
   return if_recording(innermost());
-}
-
-Region* ThreadRegions::if_recording(Region* region) const {
-  if (region == nullptr) {
-    return nullptr;
-  }
-  if (C10_UNLIKELY(hooks_->disabled_error_message.has_value())) {
-    warn_of_hooks_that_are_off(*hooks_->disabled_error_message);
-  }
-  const int graph_task = torch::autograd::get_current_graph_task_id();
-  return region->graph_task == graph_task || makes_graph(graph_task, at::GradMode::is_enabled()) ? region : nullptr;
 }
 
 void ThreadRegions::disable() {
