@@ -7,11 +7,11 @@
 //     sums.add_part(results, begin, slices);
 //   }
 //
-// Autograd adds up the gradients that a node gets in their own type. A sum of hundreds of numbers in bfloat16, one after
-// the other, comes to a stand where the next one is less than half of its last digit. So between the parts and each node
-// that all of them share a node is put whose gradient is float. Autograd's engine casts to that type what it adds up
-// there, and the node casts the sum back. Rejected: a copy of the shared tensor in float, of which each part takes a
-// cast. That copy would be there from forward on, and a function's weights are not known before it has run.
+// Autograd adds up the gradients that a node gets in their own type. A sum of hundreds of numbers in bfloat16, one
+// after the other, comes to a stand where the next one is less than half of its last digit. So between the parts and
+// each node that all of them share a node is put whose gradient is float. Autograd's engine casts to that type what it
+// adds up there, and the node casts the sum back. Rejected: a copy of the shared tensor in float, of which each part
+// takes a cast. That copy would be there from forward on, and a function's weights are not known before it has run.
 //
 // Hooks of the shared tensors run once, as without.
 //

@@ -12,8 +12,8 @@
 
 namespace ac2::internal {
 
-// `error` is the text of the error; `call` the op that asked, or null. Empty if no op is known, and regions hold nothing
-// of the memory that has run out.
+// `error` is the text of the error; `call` the op that asked, or null. Empty if no op is known, and regions hold
+// nothing of the memory that has run out.
 std::string shortage_note(std::string_view error, const FailedCall* call);
 // The same but for what regions hold, in sentences, and also if that is nothing. `where` is the program's line that the
 // error came by; empty: not known.
