@@ -231,7 +231,7 @@ class Results {
  private:
   void add_up(size_t index, const at::Tensor& result, double share) {
     const at::ScalarType type = result.scalar_type();
-    at::Tensor part = type_of_sums(type) == type ? result : result.to(type_of_sums(type));
+    at::Tensor part = result.to(type_of_sums(type));
     if (options_.reduce == "mean" && by_result_.size() == 1) {
       part = part * share;
     }
@@ -348,11 +348,11 @@ Tensors in_chunks(const ChunkFunction& fn, const Tensors& tensors, const ChunkOp
   }
   std::vector<Tensors> left = cut(tensors, sizes, options.dim);
   std::reverse(left.begin(), left.end());  // the next chunk is the last
-  for (bool is_first = true; !left.empty(); is_first = false) {
+  for (bool is_measuring = true; !left.empty(); is_measuring = false) {
     const Tensors slices = std::move(left.back());
     left.pop_back();
     const int64_t made = made_in(slices);
-    if (is_first || made > bytes) {
+    if (is_measuring || made > bytes) {
       // Rows differ, or nothing is known of them yet.
       const double rows_that_fit = static_cast<double>(bytes) / static_cast<double>(std::max<int64_t>(made, 1)) *
                                    static_cast<double>(slices[0].size(options.dim));

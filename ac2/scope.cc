@@ -131,7 +131,6 @@ void tag_with_policy(const at::Tensor& tensor, PolicyDecision decision) {
 }
 
 bool is_checkpoint_enabled() {
-  ThreadRegions::here().op_has_ended();
   return ThreadRegions::here().innermost() != nullptr;
 }
 

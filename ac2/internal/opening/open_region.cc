@@ -131,7 +131,6 @@ std::shared_ptr<ScopeState> open_region(Policy policy, OpeningOptions options) {
       region.offload = as_planned(*plan->copies, options.offload);
     }
   }
-  ThreadRegions::here().op_has_ended();
   check_that_options_count(region);
   return ThreadRegions::here().open(std::move(instance), region);
 }

@@ -64,20 +64,15 @@ void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::j
     return;
   }
   ThreadRegions& regions = ThreadRegions::here();
-  if (Region* waiting = regions.waiting_for_end_of_op()) {
-    const c10::impl::ExcludeDispatchKeyGuard guard(kRecordKey);
-    run_unrecorded(*waiting, op_facts(op), below, stack);
-    return;
-  }
   const c10::impl::PODLocalDispatchKeySet tls_keys = c10::impl::raw_local_dispatch_key_set;
   const c10::impl::ExcludeDispatchKeyGuard guard(kRecordKey);
-  if (Region* region = is_for_python ? nullptr : regions.recording()) {
+  if (Region* region = is_for_python || regions.is_within_op() ? nullptr : regions.recording()) {
     const OpFacts& facts = op_facts(op);
     with_out_of_memory_note([&] { record_call(*region, facts, below, tls_keys, stack); },
                             [&] { return failed_call(facts, *stack); });
   } else if (Region* bystander = regions.innermost()) {
-    // The ops of a backward without create_graph, inside a region, and what Python does in a way of its own: not
-    // recorded, but what they overwrite may be needed.
+    // The ops of a backward without create_graph, inside a region, those inside of the op in which it began, and what
+    // Python does in a way of its own: not recorded, but what they overwrite may be needed.
     run_unrecorded(*bystander, op_facts(op), below, stack);
   } else {
     // A pool thread of the engine can have the key included and no region of its own.

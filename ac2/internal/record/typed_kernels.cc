@@ -80,7 +80,8 @@ c10::OperatorHandle find_op(const char* name, const char* overload) {
 
 // The region, if all there is to do is to run the op and write it down.
 Region* region_of_plain_call() {
-  Region* region = is_replaying() ? nullptr : ThreadRegions::here().recording();
+  ThreadRegions& regions = ThreadRegions::here();
+  Region* region = is_replaying() || regions.is_within_op() ? nullptr : regions.recording();
   return region == nullptr || !region->tape->observers().empty() ? nullptr : region;
 }
 

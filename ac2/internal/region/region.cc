@@ -1,7 +1,6 @@
 #include "ac2/internal/region/region.h"
 
 #include <ATen/SavedTensorHooks.h>
-#include <ATen/SequenceNumber.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/macros/Macros.h>
@@ -121,6 +120,7 @@ ThreadRegions& ThreadRegions::here() {
 
 std::shared_ptr<ScopeState> ThreadRegions::open(PolicyInstance policy, const RegionOptions& options) {
   remove_closed_elsewhere();
+  within_node_.reset();  // a scope is opened between ops
   const int graph_task = torch::autograd::get_current_graph_task_id();
   auto scope = std::make_shared<ScopeState>();
   // A scope inside a backward is no part of the region around that backward.
@@ -226,23 +226,8 @@ void ThreadRegions::remove_closed_elsewhere() {
   }
 }
 
-// Part of recording(), which every op calls.
-C10_ALWAYS_INLINE Region* ThreadRegions::if_recording(Region* region) const {
-  if (region == nullptr) {
-    return nullptr;
-  }
-  if (C10_UNLIKELY(hooks_->disabled_error_message.has_value())) {
-    warn_of_hooks_that_are_off(*hooks_->disabled_error_message);
-  }
-  const int graph_task = torch::autograd::get_current_graph_task_id();
-  return region->graph_task == graph_task || makes_graph(graph_task, at::GradMode::is_enabled()) ? region : nullptr;
-}
-
 Region* ThreadRegions::saving() {
-  // What the op under way saves comes from outside.
-  const bool waits =
-      C10_UNLIKELY(within_node_.has_value()) && !regions_.empty() && disabled_ == 0 && !Unrecorded::here();
-  Region* const region = if_recording(waits ? regions_.back().get() : innermost());
+  Region* const region = recording();
   if (region == nullptr) {
     return nullptr;
   }
@@ -263,26 +248,11 @@ void ThreadRegions::include_key_again() {
   }
 }
 
-void ThreadRegions::began_within_op() {
-  if (!regions_.empty()) {
-    within_node_ = at::sequence_number::peek();
-    regions_changed();
-  }
-}
-
-void ThreadRegions::op_has_ended() {
-  if (within_node_) {
+bool ThreadRegions::is_still_within_op() {
+  if (at::sequence_number::peek() != *within_node_) {
     within_node_.reset();
-    regions_changed();
   }
-}
-
-Region* ThreadRegions::still_waiting() {
-  if (regions_.empty() || at::sequence_number::peek() != *within_node_) {
-    op_has_ended();
-    return nullptr;
-  }
-  return regions_.back().get();
+  return within_node_.has_value();
 }
 
 Region* ThreadRegions::innermost() {
@@ -294,7 +264,15 @@ Region* ThreadRegions::innermost() {
 }
 
 Region* ThreadRegions::recording() {
-  return if_recording(innermost());
+  Region* region = innermost();
+  if (region == nullptr) {
+    return nullptr;
+  }
+  if (C10_UNLIKELY(hooks_->disabled_error_message.has_value())) {
+    warn_of_hooks_that_are_off(*hooks_->disabled_error_message);
+  }
+  const int graph_task = torch::autograd::get_current_graph_task_id();
+  return region->graph_task == graph_task || makes_graph(graph_task, at::GradMode::is_enabled()) ? region : nullptr;
 }
 
 void ThreadRegions::disable() {
@@ -316,7 +294,7 @@ bool ThreadRegions::found_key_included() const {
 
 void ThreadRegions::regions_changed() {
   const bool include = disabled_ == 0 && !regions_.empty();
-  innermost_ = include && !within_node_ ? regions_.back().get() : nullptr;
+  innermost_ = include ? regions_.back().get() : nullptr;
   if (include && !includes_key_) {
     found_key_included_ = found_key_included();
   }
@@ -324,8 +302,8 @@ void ThreadRegions::regions_changed() {
     c10::impl::tls_set_dispatch_key_included(kRecordKey, include || found_key_included_);
   }
   includes_key_ = include;
-  const bool hold = innermost_ != nullptr && may_hold_arguments_ &&
-                    (innermost_->policies.may_drop_tensors() || FormAccess::any_may_drop_tensors());
+  const bool hold =
+      include && may_hold_arguments_ && (innermost_->policies.may_drop_tensors() || FormAccess::any_may_drop_tensors());
   if (hold != includes_hold_key_) {
     c10::impl::tls_set_dispatch_key_included(kHoldKey, hold);
     includes_hold_key_ = hold;

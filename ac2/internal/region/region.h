@@ -5,6 +5,7 @@
 #pragma once
 
 #include <ATen/SavedTensorHooks.h>
+#include <ATen/SequenceNumber.h>
 #include <c10/macros/Macros.h>
 
 #include <atomic>
@@ -105,17 +106,15 @@ class ThreadRegions {
   // A region that was opened in the middle of an op may outlive a guard that puts all keys of the thread back. To be
   // called where autograd saves a tensor, and so in the middle of an op too.
   void include_key_again();
-  // The region has come to this thread's keys in the middle of an op. The ops inside of that op are none of the
-  // region's: the first of them may make a result that the op then writes to.
-  void began_within_op();
-  // The region that waits for the end of such an op; null if none does. LibTorch does not tell when an op ends. The
-  // next op that makes a node of autograd's graph is another one, so that ops up to there are not recorded.
+  // A region has just come to this thread's keys in the middle of an op.
+  void began_within_op() { within_node_ = at::sequence_number::peek(); }
+  // Whether that op is still under way. The ops inside of it are none of the region's: the first of them may make a
+  // result that the op then writes to. LibTorch does not tell when an op ends. The next op that makes a node of
+  // autograd's graph is another one, so that no op up to there is recorded.
   //
   // Rejected: to see that autograd's keys are no longer excluded. They are excluded wherever an op comes to the record
   // key.
-  Region* waiting_for_end_of_op() { return C10_LIKELY(!within_node_) ? nullptr : still_waiting(); }
-  // To be called where the program does something itself.
-  void op_has_ended();
+  bool is_within_op() { return C10_UNLIKELY(within_node_.has_value()) && is_still_within_op(); }
 
   // For DisableCheckpointing. The record key is taken back and not excluded (as by Unrecorded), because Python may
   // leave its `disable` blocks in any order, and an excluded key comes back right only in the order of guards.
@@ -142,15 +141,14 @@ class ThreadRegions {
   void offer_as_innermost_says(const Region& region);
   // Something that decides on the innermost region has changed.
   void regions_changed();
-  Region* still_waiting();
-  // `region` if its ops are recorded at this moment, by the backwards that run.
-  Region* if_recording(Region* region) const;
+  bool is_still_within_op();
 
   const at::impl::SavedTensorDefaultHooksTLS* const hooks_;  // the program's own, of this thread
   std::vector<std::unique_ptr<Region>> regions_;
   std::vector<std::shared_ptr<ScopeState>> scopes_;
-  Region* innermost_ = nullptr;  // null also while disabled_, and within_node_
-  // While a region waits for the end of an op: the number of the next node of autograd's graph.
+  Region* innermost_ = nullptr;  // null also while disabled_
+  // The number of the next node of autograd's graph when a region came in the middle of an op; empty once the op is
+  // known to have ended.
   std::optional<uint64_t> within_node_;
   int disabled_ = 0;
   bool includes_key_ = false;
