@@ -6,8 +6,7 @@ checkpointing does (``torch.ops.higher_order.inductor_compiled_code``), and poli
 
 Not recorded are derivatives, code that writes and has no derivative (an optimizer's step), and, with a warning, code that might choose
 otherwise when it runs again and what runs in CUDA graphs: what autograd saves of that is held, and the ops around it are recomputed as
-ever. Of the arguments that compiled
-code writes to, replays read the bytes of before.
+ever. Of the arguments that compiled code writes to, replays read the bytes of before.
 
 CompiledFxGraph.__call__ is what runs such code, under every mode of torch.compile. It is wrapped when the first region opens, or when
 its module is imported after that.

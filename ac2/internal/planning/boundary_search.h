@@ -11,8 +11,8 @@
 // those of a replayed stretch together with what was kept before it. This is the recursion of Chen et al., "Training
 // Deep Nets with Sublinear Memory Cost" (arXiv 1604.06174), with costs, sizes and budgets of any kind.
 //
-// What is kept until backward begins may have a limit of its own, below that on the bytes at any time: of several steps
-// in flight each holds the former, and only one of them the latter.
+// StepRoom may limit the bytes that are kept when backward begins below those at any time. Each of several steps in
+// flight holds the kept ones, and only one step at a time is at its peak.
 //
 // Exact if each stage is a single op, as in a chain, and if the bytes, counted in the greatest common divisor of all
 // sizes, are no more than the states of one boundary: kMostStatesPerBoundary, or kFineStates / stages if that is less.
@@ -38,7 +38,7 @@ inline constexpr int64_t kMostStatesPerBoundary = 8192;
 // Chains are always searched finely. For other graphs kCoarse is enough for one try among many.
 enum class Resolution : uint8_t { kCoarse, kFine };
 
-// What a plan may hold of one step.
+// The bytes that a plan may hold of one step.
 struct StepRoom {
   int64_t peak_bytes = 0;                                        // at any time
   int64_t kept_bytes = std::numeric_limits<int64_t>::max() / 2;  // when backward begins

@@ -52,7 +52,7 @@ namespace ac2::internal {
 struct KeepOutcome {
   int64_t forward_bytes = 0;  // held when the first backward begins
   int64_t peak_bytes = 0;     // the most held at any time
-  // What a step holds until its backward begins: forward_bytes, and of a plan that copies what may be on its way then.
+  // Held by a step until its backward begins: forward_bytes, and of a plan that copies what may be on its way then.
   int64_t waiting_bytes = 0;
   // The most that all steps in flight hold (StepGraph::in_flight): one is at its peak, and the others wait.
   int64_t total_bytes = 0;

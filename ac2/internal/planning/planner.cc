@@ -326,7 +326,7 @@ Planner::Relaxation Planner::relax(int64_t kept) {
 }
 
 double Planner::least_cost(int64_t bytes) {
-  // What is kept at the end of forward is held at the peak too, and so by each step in flight.
+  // Each step in flight holds the results that are kept at the end of forward, the one at its peak too.
   return steps_.back().stages.size() == 1 ? relax(bytes / graph_.in_flight).cost : 0;
 }
 

@@ -116,7 +116,7 @@ class Planner {
   // Several steps in flight, in planner_in_flight.cc.
 
   bool is_one_in_flight() const { return graph_.in_flight == 1; }
-  // What one step may take of the bytes if it takes so many at its peak.
+  // The room of one step that takes `peak` of the bytes at its peak.
   StepRoom room_of(int64_t peak, int64_t bytes) const;
   // The same in ways that are worth a try; of one step in flight the only one.
   std::vector<StepRoom> few_rooms(int64_t bytes);
