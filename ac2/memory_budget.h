@@ -44,7 +44,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "ac2/bytes.h"  // IWYU pragma: export
+#include "ac2/bytes.h"       // IWYU pragma: export
+#include "ac2/rank_group.h"  // IWYU pragma: export
 
 namespace ac2 {
 
@@ -85,6 +86,10 @@ class MemoryBudget;
 // c10::DeviceAllocator, the first call puts an allocator too. Other accelerators have nothing of the kind: there ops of
 // regions and replays are tried again, and kernels of backward and ops outside of regions are not.
 MemoryBudget whatever_fits(bool modelled_costs = false);
+// The same for the ranks of a job, which agree on what they drop (ac2/rank_group.h). All calls with the same group give
+// the same budget, which keeps the group to the end of the process. Costs come from shapes. Throws c10::Error if the
+// group is null, as the functions below do.
+MemoryBudget whatever_fits(std::shared_ptr<RankGroup> group);
 
 class MemoryBudget {
  public:
@@ -92,9 +97,12 @@ class MemoryBudget {
   // dropped first. With `modelled_costs` the costs of ops come from their shapes instead, so that the same program
   // drops the same values in every run.
   explicit MemoryBudget(Bytes bytes, bool modelled_costs = false);
+  // The ranks of a job agree on what they drop (ac2/rank_group.h). Costs come from shapes.
+  MemoryBudget(Bytes bytes, std::shared_ptr<RankGroup> group);
   // The same, but no error where that many bytes are not enough: then more is held, a warning says so once, and it is
   // counted. Among the budgets of nested scopes the smallest strict one is still an error.
   static MemoryBudget soft(Bytes bytes, bool modelled_costs = false);
+  static MemoryBudget soft(Bytes bytes, std::shared_ptr<RankGroup> group);
   // A bound on the peak of the process, not on what regions hold: as whatever_fits(), where memory has run out as soon
   // as the tensors of a device take more than `bytes` together, whoever holds them. Held values, what the program holds
   // itself, gradients, the optimizer's state and what kernels allocate then stay within `bytes`, where dropping values
@@ -117,6 +125,7 @@ class MemoryBudget {
   //
   // Throws c10::Error unless `bytes` is positive.
   static MemoryBudget peak(Bytes bytes, bool modelled_costs = false);
+  static MemoryBudget peak(Bytes bytes, std::shared_ptr<RankGroup> group);
 
   // A moved budget is a copied one, so that no variable is left without a budget.
   MemoryBudget(const MemoryBudget&) = default;
@@ -136,7 +145,8 @@ class MemoryBudget {
   friend class BudgetOption;
   friend class internal::BudgetAccess;
   friend MemoryBudget whatever_fits(bool modelled_costs);
-  MemoryBudget(Bytes bytes, bool modelled_costs, bool soft);
+  friend MemoryBudget whatever_fits(std::shared_ptr<RankGroup> group);
+  MemoryBudget(Bytes bytes, bool modelled_costs, std::shared_ptr<RankGroup> group, bool soft);
   explicit MemoryBudget(std::shared_ptr<internal::Budget> budget);
   std::shared_ptr<internal::Budget> budget_;
 };

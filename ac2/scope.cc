@@ -36,11 +36,14 @@ std::shared_ptr<internal::Budget> budget_of(const std::optional<MemoryBudget>& b
 }
 
 void warn_of_choices_that_differ(const std::shared_ptr<internal::Budget>& budget) {
-  if (budget != nullptr && (budget->has_no_number() || budget->costs() != internal::CostSource::kModelled)) {
+  if (budget != nullptr && !budget->has_ranks() &&
+      (budget->has_no_number() || budget->costs() != internal::CostSource::kModelled)) {
     TORCH_WARN_ONCE(
         "A region gathers parameters for replays (gather_units, ZeRO-3) and has a memory budget that goes by times or "
         "by the memory that is left. Processes that drop different values gather different parameters, and may wait "
-        "for each other for ever. Give the region a number of bytes and modelled_costs, or no budget.");
+        "for each other for ever. Let the processes agree (",
+        internal::spelled("whatever_fits(group)", "ac2.whatever_fits(group=group)"),
+        "), give the region a number of bytes and modelled_costs, or no budget.");
   }
 }
 

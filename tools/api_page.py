@@ -68,7 +68,7 @@ What the declarations do not say:
 - **In both languages:** options stand in braces in C++, `{.verify = true}`, and are keyword arguments in Python. A policy is no option but
   the argument before them; in C++ `apply_checkpointing` takes `{.modules = …, .policy = …, .options = {…}}`. Python's list below has a line
   for each name, which holds for C++ too.
-- **In one language only:** in Python `report`, `last_trace`, `managed_elsewhere`, `patch_torch_checkpoint`,
+- **In one language only:** in Python `report`, `last_trace`, `managed_elsewhere`, `unit`, `patch_torch_checkpoint`,
   `create_selective_checkpoint_contexts`; in C++ `find_checkpointing`, `ModuleSelector`, `Policy::with_names` and `Policy::factory`.
 - **`ac2/old_names.h`** has names of older programs, until 0.2: `ac2::nn::`, `save_plan`, `load_plan`.
 """

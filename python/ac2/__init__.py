@@ -67,6 +67,7 @@ if not _is_launching:
     )
     from ac2._scope import PolicyScope, apply_ac_policy_fn
     from ac2._tensors import expose, managed_elsewhere, name_tensor, tag_with_policy
+    from ac2._units import unit
     from ac2._version import __version__
 
     sqrt_segments = _signatures.with_readable_errors("ac2", _C.sqrt_segments)
@@ -133,6 +134,7 @@ __all__ = [
     "tiled_mlp",
     "to_chrome_trace",
     "to_dot",
+    "unit",
     "unload_ipython_extension",
     "whatever_fits",
     "write_report",

@@ -47,11 +47,15 @@ def _integer(given: Any) -> Optional[int]:
         return None
 
 
-def models_costs(given: Any) -> bool:
+def models_costs(given: Any, group: Any = None) -> bool:
     """Whether costs of ops come from their shapes: as given, or, if None is, where a process group is initialised.
 
     Clocks differ between the processes of a job, and with them what each process would choose to drop.
     """
+    if group is not None:
+        if given is not None and not as_flag(given, "modelled_costs"):
+            raise ValueError("modelled_costs=False and a group: ranks that agree need costs from shapes. Leave modelled_costs out.")
+        return True
     if given is None:
         return torch.distributed.is_available() and torch.distributed.is_initialized()
     return as_flag(given, "modelled_costs")

@@ -4,12 +4,42 @@ Regions save the tensors that enter and leave a unit, so that no replay in a uni
 """
 
 import dataclasses
-from typing import Any, Dict, Iterator, Tuple
+import functools
+from typing import Any, Callable, Dict, Iterator, Tuple, TypeVar
 
 import torch
 import torch.utils._pytree
 
 from ac2 import _C
+
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def unit(function: _F) -> _F:
+    """A decorator: each call of the function is a unit, whose parameters are there only while it runs, in forward and in backward.
+
+        @ac2.unit
+        def block(x, weights):                        # called between what brings the weights and what takes them away
+            return F.gelu(x @ weights.up) @ weights.down
+
+    Regions save the tensors in what the function is given and in what it returns, whatever the policy, so that no replay in one
+    unit's backward needs another unit's parameters. This is for units that are no modules; ``managed_elsewhere(units=...)`` takes
+    those that are. Outside of regions, and in code that torch.compile compiles, the function is called as it is.
+    """
+    if isinstance(function, (type, torch.nn.Module)) or not callable(function):
+        raise TypeError(f"unit was given {function!r}; expected a function. Modules are told of by managed_elsewhere(units=...).")
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return function(*args, **kwargs)
+        save_at_boundary((args, kwargs))
+        result = function(*args, **kwargs)
+        save_at_boundary(result)
+        return result
+
+    return call  # type: ignore[return-value]
 
 
 def watch_unit(module: torch.nn.Module) -> None:

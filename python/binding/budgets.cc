@@ -3,14 +3,18 @@
 #include <c10/util/Exception.h>
 #include <pybind11/stl.h>
 
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "ac2/internal/budget/budget.h"
 #include "ac2/internal/region/budget_access.h"
 #include "ac2/memory_budget.h"
+#include "ac2/rank_group.h"
 #include "python/binding/copies.h"
 #include "python/binding/errors.h"
+#include "python/binding/held_object.h"
 
 namespace ac2::python {
 
@@ -37,8 +41,35 @@ int64_t as_bytes(const py::object& given) {
   return budgets_in_python().attr("as_bytes")(given).cast<int64_t>();
 }
 
-bool models_costs(const py::object& given) {
-  return budgets_in_python().attr("models_costs")(given).cast<bool>();
+bool models_costs(const py::object& given, const py::object& group = py::none()) {
+  return budgets_in_python().attr("models_costs")(given, group).cast<bool>();
+}
+
+// Ranks that agree by a function of Python's.
+class PythonRanks : public RankGroup {
+ public:
+  explicit PythonRanks(py::object take_largest) : take_largest_(std::move(take_largest)) {}
+
+  void take_largest(at::Tensor& numbers) override {
+    const py::gil_scoped_acquire gil;
+    calling_python([&] { take_largest_.get()(numbers); });
+  }
+
+ private:
+  HeldObject take_largest_;
+};
+
+std::shared_ptr<RankGroup> ranks_of(const py::object& group) {
+  return py::module_::import("ac2._ranks").attr("ranks_of")(group).cast<std::shared_ptr<PythonRanks>>();
+}
+
+// `with_ranks` is called if there is a group, and else `alone`.
+template <class WithRanks, class Alone>
+MemoryBudget budget_of(const py::object& modelled_costs, const py::object& group, WithRanks with_ranks, Alone alone) {
+  return with_value_errors([&] {
+    const bool modelled = models_costs(modelled_costs, group);
+    return group.is_none() ? alone(modelled) : with_ranks(ranks_of(group));
+  });
 }
 
 // The call that makes such a budget.
@@ -47,11 +78,18 @@ struct Call {
   std::optional<int64_t> bytes;  // its argument
   bool models_costs = false;
 
+  bool has_ranks = false;
+
   std::string text() const {
-    return c10::str(function, "(", bytes ? c10::str(*bytes) : "",
-                    models_costs ? (bytes ? ", modelled_costs=True" : "modelled_costs=True") : "", ")");
+    const char* option = has_ranks ? "group=..." : models_costs ? "modelled_costs=True" : "";
+    return c10::str(function, "(", bytes ? c10::str(*bytes) : "", bytes && *option != '\0' ? ", " : "", option, ")");
   }
   py::tuple reduced() const {
+    if (has_ranks) {
+      throw py::type_error(
+          "A MemoryBudget with a group cannot be pickled, because process groups cannot. Make it anew in the "
+          "process that is to have it.");
+    }
     return py::make_tuple(budgets_in_python().attr("made_by"), py::make_tuple(function, bytes, models_costs));
   }
 };
@@ -60,12 +98,12 @@ Call call_of(const MemoryBudget& budget) {
   const internal::Budget& behind = *internal::BudgetAccess::budget(budget);
   const bool models_costs = behind.costs() == internal::CostSource::kModelled;
   if (behind.peak()) {
-    return {"MemoryBudget.peak", budget.bytes(), models_costs};
+    return {"MemoryBudget.peak", budget.bytes(), models_costs, behind.has_ranks()};
   }
   if (behind.has_no_number()) {
-    return {"whatever_fits", std::nullopt, models_costs};
+    return {"whatever_fits", std::nullopt, models_costs, behind.has_ranks()};
   }
-  return {behind.limit().soft ? "MemoryBudget.soft" : "MemoryBudget", budget.bytes(), models_costs};
+  return {behind.limit().soft ? "MemoryBudget.soft" : "MemoryBudget", budget.bytes(), models_costs, behind.has_ranks()};
 }
 
 }  // namespace
@@ -86,7 +124,7 @@ BudgetOption budget_option(const py::object& budget) {
 
 void add_budgets(py::module_& module) {
   py::class_<MemoryBudget> budget(module, "MemoryBudget",
-                                  R"(MemoryBudget(bytes, modelled_costs=None)
+                                  R"(MemoryBudget(bytes, modelled_costs=None, group=None)
 
 A number of bytes that regions may hold for backward. Regions that are given the same object share it.
 
@@ -94,16 +132,26 @@ Args:
     bytes: a positive number, or a text such as "64MiB".
     modelled_costs: the costs of ops come from their shapes instead of their times, so that the same program drops
         the same values in every run. By default if a process group of torch.distributed is initialised when the budget
-        is made, so that processes of the same shapes drop the same values.)");
+        is made, so that processes of the same shapes drop the same values.
+    group: a process group, such as torch.distributed.group.WORLD, whose ranks agree before each backward on what they
+        drop. Replays then communicate in the same order on all ranks, however much memory each has and however long its
+        sequences are. Costs come from shapes. All ranks must run the same program, and make the budget for the group.)");
   copy_is_itself(budget)
-      .def(py::init([](const py::object& bytes, const py::object& modelled_costs) {
-             return with_value_errors([&] { return MemoryBudget(as_bytes(bytes), models_costs(modelled_costs)); });
+      .def(py::init([](const py::object& bytes, const py::object& modelled_costs, const py::object& group) {
+             const int64_t count = with_value_errors([&] { return as_bytes(bytes); });
+             return budget_of(
+                 modelled_costs, group, [&](std::shared_ptr<RankGroup> ranks) { return MemoryBudget(count, ranks); },
+                 [&](bool modelled) { return MemoryBudget(count, modelled); });
            }),
-           py::arg("bytes"), py::arg("modelled_costs") = py::none())
+           py::arg("bytes"), py::arg("modelled_costs") = py::none(), py::arg("group") = py::none())
       .def_static(
           "soft",
-          [](const py::object& bytes, const py::object& modelled_costs) {
-            return with_value_errors([&] { return MemoryBudget::soft(as_bytes(bytes), models_costs(modelled_costs)); });
+          [](const py::object& bytes, const py::object& modelled_costs, const py::object& group) {
+            const int64_t count = with_value_errors([&] { return as_bytes(bytes); });
+            return budget_of(
+                modelled_costs, group,
+                [&](std::shared_ptr<RankGroup> ranks) { return MemoryBudget::soft(count, ranks); },
+                [&](bool modelled) { return MemoryBudget::soft(count, modelled); });
           },
           R"(A budget that is exceeded where there is no other way, instead of an error.
 
@@ -111,11 +159,15 @@ Args:
         ...
 
 The first time is a warning; times_over() and most_bytes_over() count.)",
-          py::arg("bytes"), py::arg("modelled_costs") = py::none())
+          py::arg("bytes"), py::arg("modelled_costs") = py::none(), py::arg("group") = py::none())
       .def_static(
           "peak",
-          [](const py::object& bytes, const py::object& modelled_costs) {
-            return with_value_errors([&] { return MemoryBudget::peak(as_bytes(bytes), models_costs(modelled_costs)); });
+          [](const py::object& bytes, const py::object& modelled_costs, const py::object& group) {
+            const int64_t count = with_value_errors([&] { return as_bytes(bytes); });
+            return budget_of(
+                modelled_costs, group,
+                [&](std::shared_ptr<RankGroup> ranks) { return MemoryBudget::peak(count, ranks); },
+                [&](bool modelled) { return MemoryBudget::peak(count, modelled); });
           },
           R"(A bound on what all tensors of a device take together, not on what regions hold alone.
 
@@ -128,7 +180,7 @@ allocates. Where there is nothing left to drop, more is allocated: a warning say
 most_bytes_over() count. The CPU, and each device on which such regions compute, has these bytes for itself. On CUDA
 they bound what PyTorch's allocator reserves (torch.cuda.set_per_process_memory_fraction, until the budget is gone);
 where nothing is left to drop there, its error arrives. Devices that cannot be bounded are named in a warning.)",
-          py::arg("bytes"), py::arg("modelled_costs") = py::none())
+          py::arg("bytes"), py::arg("modelled_costs") = py::none(), py::arg("group") = py::none())
       .def("bytes", &MemoryBudget::bytes,
            "The bytes of the budget, or of the peak; of whatever_fits() what it has learned, and 2**63 - 1 while that "
            "is nothing.")
@@ -143,16 +195,23 @@ where nothing is left to drop there, its error arrives. Devices that cannot be b
       .def("__reduce__", [](const MemoryBudget& budget) { return call_of(budget).reduced(); });
   module.def(
       "whatever_fits",
-      [](const py::object& modelled_costs) {
+      [](const py::object& modelled_costs, const py::object& group) {
         if (!modelled_costs.is_none() && !py::isinstance<py::bool_>(modelled_costs)) {
           throw py::type_error(
               "whatever_fits was given " + py::repr(modelled_costs).cast<std::string>() +
               "; it takes no number of bytes, only modelled_costs=True or False. A budget of a number is "
               "ac2.MemoryBudget(bytes), a bound on the process's tensors ac2.MemoryBudget.peak(bytes).");
         }
-        const bool modelled = models_costs(modelled_costs);
-        const py::gil_scoped_release no_gil;
-        return whatever_fits(modelled);
+        return budget_of(
+            modelled_costs, group,
+            [](std::shared_ptr<RankGroup> ranks) {
+              const py::gil_scoped_release no_gil;
+              return whatever_fits(std::move(ranks));
+            },
+            [](bool modelled) {
+              const py::gil_scoped_release no_gil;
+              return whatever_fits(modelled);
+            });
       },
       R"(A memory budget without a number: nothing is dropped while there is memory.
 
@@ -167,8 +226,13 @@ drop. All calls give the same budget. A ``PolicyScope()`` without a policy and a
 On the CPU the first call puts an allocator in front of PyTorch's.
 
 Args:
-    modelled_costs: as for MemoryBudget; each value has a budget of its own.)",
-      py::arg("modelled_costs") = py::none());
+    modelled_costs: as for MemoryBudget; each value has a budget of its own.
+    group: as for MemoryBudget; each group has a budget of its own.)",
+      py::arg("modelled_costs") = py::none(), py::arg("group") = py::none());
+  // ac2._ranks makes one for a process group.
+  py::class_<PythonRanks, std::shared_ptr<PythonRanks>>(module, "_RankGroup");
+  module.def("_rank_group",
+             [](py::object take_largest) { return std::make_shared<PythonRanks>(std::move(take_largest)); });
 }
 
 }  // namespace ac2::python

@@ -421,6 +421,7 @@ _OTHERWISE = {
     "PolicyDecision": "a CheckpointPolicy, a bool, a form or SaveWithHooks",
     "PolicyInstance": "first_of and the other composed policies of ac2.policies",
     "Replayable": "what replayable() returns",
+    "RankGroup": "group=",
     "ScopeOptions": "keyword arguments",
     "enter_policy": "first_of and the other composed policies of ac2.policies",
     "find_checkpointing": "last_trace(module)",

@@ -163,6 +163,39 @@ def test_one_region_around_all_blocks_needs_no_other_blocks_weights_if_the_block
     assert held_bytes <= plain_bytes
 
 
+@all_scopes
+def test_units_may_be_calls_of_a_function(scope):
+    def run(scope_of_model, is_unit):
+        model = blocks()
+        swapping = Swapping(model, "nowhere")
+        if is_unit:
+            ac2.managed_elsewhere([weight for block in model for weight in block.frozen()])
+            for block in model:
+                block.forward = ac2.unit(block.forward)
+
+        def forward(x):
+            with scope_of_model():
+                return swapping.forward(x, contextlib.nullcontext)
+
+        return train(model, forward)
+
+    (plain, plain_bytes), (ours, held_bytes) = run(contextlib.nullcontext, False), run(scope, True)
+    assert_same(ours, plain)
+    assert held_bytes <= plain_bytes
+
+
+def test_a_unit_is_its_function():
+    @ac2.unit
+    def double(x, *, by=2):
+        """Twice."""
+        return x * by
+
+    assert (double.__name__, double.__doc__, double(3, by=4)) == ("double", "Twice.", 12)
+    for wrong in (2, torch.nn.Linear, torch.nn.Linear(2, 2)):
+        with pytest.raises(TypeError, match="expected a function"):
+            ac2.unit(wrong)
+
+
 def test_without_units_a_replay_that_needs_another_blocks_weights_is_an_error_that_names_the_option():
     model = blocks()
     swapping = Swapping(model, "nowhere")

@@ -140,6 +140,26 @@ TEST(BudgetLimitsTest, ALowerLimitIsForGoodAndAsStrictAsTheOneThatRuled) {
   EXPECT_EQ(limits.ruling().bytes, 1);
 }
 
+TEST(BudgetLimitsTest, TheLeastThatAShortageHasTaughtARankRulesOnAll) {
+  BudgetLimits limits({.bytes = 1000, .soft = true});
+  EXPECT_EQ(limits.taught(), LearnedLimit::kNone) << "a given number is not";
+  EXPECT_FALSE(limits.agree_on(LearnedLimit::kNone));
+  EXPECT_TRUE(limits.agree_on(600));
+  EXPECT_EQ(limits.ruling(), (BudgetLimit{.bytes = 600, .soft = true}));
+  EXPECT_FALSE(limits.agree_on(700));
+  EXPECT_TRUE(limits.lower(800, 800));
+  EXPECT_EQ(limits.taught(), 600);
+
+  BudgetLimits learns = without_number();
+  EXPECT_TRUE(learns.agree_on(500));
+  EXPECT_EQ(learns.taught(), 500);
+  learns.ran_out({.held = 500, .most_held = 500, .freed = 100});
+  EXPECT_EQ(learns.taught(), 400);
+  EXPECT_FALSE(learns.agree_on(500));
+  EXPECT_TRUE(learns.agree_on(300));
+  EXPECT_EQ(learns.ruling().bytes, 300);
+}
+
 TEST(BudgetLimitsTest, ALimitIsNotLoweredWhereFarLessIsHeldThanBefore) {
   BudgetLimits limits(BudgetLimit{.bytes = 1000});
   EXPECT_FALSE(limits.lower(/*held=*/699, /*most=*/800));

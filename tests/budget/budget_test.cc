@@ -712,6 +712,8 @@ class RacingTape : public internal::BudgetedTape {
   Freed free_in_time(internal::Value*, std::optional<c10::Device>, c10::function_ref<bool()>) override { return {}; }
   bool start_tracking_in_time() override { return true; }
   void anchor_for_room() override {}
+  void add_drops(std::vector<uint8_t>& /*drops*/) override {}
+  void settle(c10::ArrayRef<uint8_t> /*drops*/) override {}
 
   std::function<void()> before_lock = [] {};
   std::vector<internal::Value*> dropped;

@@ -86,6 +86,19 @@ TEST_F(GuideTest, ABoundOnThePeak) {
   EXPECT_EQ(scope.trace()->stats().recomputed_ops, 0);
 }
 
+TEST_F(GuideTest, RanksThatAgree) {
+  struct OneRank : ac2::RankGroup {
+    void take_largest(at::Tensor& /*numbers*/) override {}  // there is no other
+  };
+  const auto group = std::make_shared<OneRank>();
+  const int64_t bytes = 64 << 20;
+  for (const ac2::MemoryBudget& budget : {ac2::whatever_fits(group), ac2::MemoryBudget(bytes, group)}) {
+    PolicyScope scope({.memory_budget = budget});
+    x.sin().cos().sum().backward();
+    EXPECT_EQ(scope.trace()->stats().recomputed_ops, 0);
+  }
+}
+
 TEST_F(GuideTest, ARegionWithinSoManyBytes) {
   const ScopeOptions options{.memory_budget = int64_t{2} << 30};
   EXPECT_TRUE(options.memory_budget.has_value());

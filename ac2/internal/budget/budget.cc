@@ -13,22 +13,24 @@ uint64_t next_number() {
 
 }  // namespace
 
-Budget::Budget(BudgetLimits limits, CostSource costs, std::unique_ptr<PeakBound> peak)
+Budget::Budget(BudgetLimits limits, CostSource costs, std::unique_ptr<PeakBound> peak, std::shared_ptr<RankGroup> ranks)
     : limit_(limits.ruling().bytes),
       limits_(std::move(limits)),
       register_(limit_),
       costs_(costs),
       has_no_number_(limits_.has_no_number()),
       number_(next_number()),
-      peak_(std::move(peak)) {}
+      peak_(std::move(peak)),
+      ranks_(ranks ? std::make_unique<RankAgreement>(std::move(ranks)) : nullptr) {}
 
-std::shared_ptr<Budget> Budget::without_number(CostSource costs) {
-  return std::make_shared<Budget>(BudgetLimits::without_number(BudgetLimits::Bound::kMemory), costs, nullptr);
+std::shared_ptr<Budget> Budget::without_number(CostSource costs, std::shared_ptr<RankGroup> ranks) {
+  return std::make_shared<Budget>(BudgetLimits::without_number(BudgetLimits::Bound::kMemory), costs, nullptr,
+                                  std::move(ranks));
 }
 
-std::shared_ptr<Budget> Budget::for_peak(int64_t peak, CostSource costs) {
+std::shared_ptr<Budget> Budget::for_peak(int64_t peak, CostSource costs, std::shared_ptr<RankGroup> ranks) {
   return std::make_shared<Budget>(BudgetLimits::without_number(BudgetLimits::Bound::kPeak), costs,
-                                  std::make_unique<PeakBound>(peak));
+                                  std::make_unique<PeakBound>(peak), std::move(ranks));
 }
 
 BudgetLimit Budget::limit() const {
@@ -159,6 +161,7 @@ void Budget::backward_ended(int graph_task) {
     const MutexLock lock(mutex_);
     register_.step_ended();
     limits_.step_ended();
+    agreed_.erase(graph_task);
     if (!has_no_number()) {
       // A shortage where less is held counts again after some steps that have held less.
       const int64_t most = most_held_.load(std::memory_order_relaxed);

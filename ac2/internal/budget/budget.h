@@ -37,6 +37,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "ac2/internal/allocator/shortage.h"
 #include "ac2/internal/budget/backward_turn.h"
 #include "ac2/internal/budget/budget_limits.h"
@@ -45,8 +46,10 @@
 #include "ac2/internal/budget/held_register.h"
 #include "ac2/internal/budget/locked_register.h"
 #include "ac2/internal/budget/peak_bound.h"
+#include "ac2/internal/budget/rank_agreement.h"
 #include "ac2/internal/budget/sharing_tapes.h"
 #include "ac2/internal/budget/spent_time.h"
+#include "ac2/internal/locks/condition.h"
 #include "ac2/internal/locks/mutex.h"
 #include "ac2/internal/operators/cost_source.h"
 
@@ -56,13 +59,14 @@ class Budget : public std::enable_shared_from_this<Budget> {
  public:
   Budget(BudgetLimit limit, CostSource costs) : Budget(BudgetLimits(limit), costs, nullptr) {}
   Budget(int64_t bytes, CostSource costs) : Budget(BudgetLimit{bytes}, costs) {}
-  Budget(BudgetLimits limits, CostSource costs, std::unique_ptr<PeakBound> peak);
+  Budget(BudgetLimits limits, CostSource costs, std::unique_ptr<PeakBound> peak,
+         std::shared_ptr<RankGroup> ranks = nullptr);
   Budget(const Budget&) = delete;
   Budget& operator=(const Budget&) = delete;
 
-  static std::shared_ptr<Budget> without_number(CostSource costs);
+  static std::shared_ptr<Budget> without_number(CostSource costs, std::shared_ptr<RankGroup> ranks = nullptr);
   // Without a number of its own, for all that is allocated is to stay within `peak` bytes, and not what is held alone.
-  static std::shared_ptr<Budget> for_peak(int64_t peak, CostSource costs);
+  static std::shared_ptr<Budget> for_peak(int64_t peak, CostSource costs, std::shared_ptr<RankGroup> ranks = nullptr);
 
   // LearnedLimit::kNone of a budget without a number, while it has learned none; the peak of one for that.
   int64_t bytes() const { return peak_ ? peak_->bytes() : limit().bytes; }
@@ -134,6 +138,16 @@ class Budget : public std::enable_shared_from_this<Budget> {
   bool drop_for_another_try() ABSL_LOCKS_EXCLUDED(mutex_);
   // The time that went into making room: what is dropped is freed then too.
   const SpentTime& dropping_time() const { return dropping_time_; }
+
+  // --- ranks that agree, in budget_ranks.cc ---
+
+  bool has_ranks() const { return ranks_ != nullptr; }
+  // Null if there are none.
+  RankGroup* ranks() const { return ranks_ ? ranks_->group().get() : nullptr; }
+  // A backward is about to begin on a tape, and nothing is pinned for it yet. The first call for a backward waits for
+  // the other ranks, and the next ones for the first. No lock may be held but a turn to replay. Throws what the group
+  // throws.
+  void agree(int graph_task) ABSL_LOCKS_EXCLUDED(start_mutex_, mutex_);
 
   // --- a budget without a number ---
 
@@ -239,6 +253,14 @@ class Budget : public std::enable_shared_from_this<Budget> {
   // lock of its own.
   std::optional<int64_t> settle_accelerator() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // --- ranks, in budget_ranks.cc ---
+
+  // False if another thread has begun it, which has ended by now.
+  bool begin_agreement(int graph_task) ABSL_LOCKS_EXCLUDED(mutex_);
+  void end_agreement() ABSL_LOCKS_EXCLUDED(mutex_);
+  void agree_on_limit(int64_t taught) ABSL_LOCKS_EXCLUDED(mutex_);
+  void settle_drops() ABSL_LOCKS_EXCLUDED(mutex_);
+
   // --- tracking and sums, in budget.cc ---
 
   // False if `tell` has returned that for a tape; those that it has told need not be told again.
@@ -280,6 +302,10 @@ class Budget : public std::enable_shared_from_this<Budget> {
   const bool has_no_number_;
   const uint64_t number_;  // of all budgets of the process
   const std::unique_ptr<PeakBound> peak_;
+  const std::unique_ptr<RankAgreement> ranks_;
+  bool is_agreeing_ ABSL_GUARDED_BY(mutex_) = false;
+  Condition has_agreed_;                                     // is_agreeing_ is false again
+  absl::flat_hash_set<int> agreed_ ABSL_GUARDED_BY(mutex_);  // graph tasks of backwards under way
   std::atomic<int64_t> most_held_{0};  // since the last backward ended, of a budget without a number
   std::atomic<int64_t> hurried_drops_{0};
   SpentTime dropping_time_;

@@ -23,8 +23,27 @@ bool BudgetLimits::lower(int64_t held, int64_t most) {
   if (held < most / 8 * 7) {
     return false;
   }
-  add({.bytes = std::max<int64_t>(1, held / 4 * 3), .soft = ruling().soft});
+  lower_to(std::max<int64_t>(1, held / 4 * 3));
   return true;
+}
+
+void BudgetLimits::lower_to(int64_t bytes) {
+  lowered_ = std::min(lowered_, bytes);
+  add({.bytes = bytes, .soft = ruling().soft});
+}
+
+bool BudgetLimits::agree_on(int64_t taught) {
+  if (taught >= this->taught()) {
+    return false;
+  }
+  const int64_t before = ruling().bytes;
+  if (has_no_number()) {
+    learned_->sink_to(taught);
+    apply_learned();
+  } else {
+    lower_to(taught);
+  }
+  return ruling().bytes != before;
 }
 
 int64_t BudgetLimits::least_strict() const {

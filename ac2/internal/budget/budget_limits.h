@@ -49,6 +49,14 @@ class BudgetLimits {
   // not rise again, because an attempt that was too much could be an error. Whether it has changed.
   bool lower(int64_t held, int64_t most);
 
+  // --- what shortages have taught ---
+
+  // The limit of a budget without a number, or the least to which shortages have lowered one with a number;
+  // LearnedLimit::kNone while there was none.
+  int64_t taught() const { return learned_ ? learned_->bytes() : lowered_; }
+  // The least that shortages have taught the ranks of a job. Whether that changes the limit that rules.
+  bool agree_on(int64_t taught);
+
   // --- where a limit is exceeded ---
 
   struct Exceeded {
@@ -105,12 +113,14 @@ class BudgetLimits {
 
  private:
   int64_t least_strict() const;
+  void lower_to(int64_t bytes);
   void apply_learned();
 
   absl::btree_multiset<BudgetLimit> limits_;  // the first one rules
   EasedLimit eased_;
   std::optional<LearnedLimit> learned_;
   BudgetLimit learned_limit_ = {LearnedLimit::kNone, /*soft=*/true};  // as it stands in limits_
+  int64_t lowered_ = LearnedLimit::kNone;
   Bound bound_ = Bound::kMemory;
   bool has_several_devices_ = false;
   bool has_many_replays_ = false;  // a backward has run very many under a strict limit

@@ -4,11 +4,13 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <c10/util/ArrayRef.h>
 #include <c10/util/FunctionRef.h>
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "ac2/internal/forms/packing_cost.h"
 #include "ac2/internal/operators/program_clock.h"
@@ -71,6 +73,14 @@ class BudgetedTape {
   // There is nothing left to drop. Lets go of bytes that are held only so that values that the program still has could
   // be computed again.
   virtual void anchor_for_room() = 0;
+
+  // --- ranks that agree (rank_agreement.h); nothing is told of a tape whose replays do not communicate ---
+
+  // Appends what was dropped of the calls that were recorded since the last settle(), in their order.
+  virtual void add_drops(std::vector<uint8_t>& drops) = 0;
+  // `drops` is what all ranks have dropped, of as many calls as add_drops() has told. From now on the results of these
+  // calls whose replays communicate are no budget's choice: they are held, or gone on all ranks.
+  virtual void settle(c10::ArrayRef<uint8_t> drops) = 0;
 };
 
 }  // namespace ac2::internal

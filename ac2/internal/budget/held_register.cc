@@ -79,6 +79,9 @@ void HeldRegister::add_call(const std::weak_ptr<BudgetedTape>& tape, Node& node)
     memory_.made(node.budget_node, value.budget().id);
     enter(tape, value);
     set_place(value, Place::kElsewhere);
+    if (C10_UNLIKELY(value.budget().settled)) {
+      pin(value);
+    }
   }
   for (const ValueId input : inputs) {
     evictor_.used(input);
@@ -131,6 +134,16 @@ void HeldRegister::set_retention(const Value& value, Retention retention) {
     copies_.forget(value.budget().id);
   }
   evictor_.set_retention(value.budget().id, retention);
+}
+
+void HeldRegister::settle(Value& value) {
+  if (value.budget().settled) {
+    return;
+  }
+  value.parts.budget.change().settled = true;
+  if (value.budget().tracked) {
+    pin(value);
+  }
 }
 
 void HeldRegister::used(const Value& value) {

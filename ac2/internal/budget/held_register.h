@@ -61,6 +61,8 @@ class HeldRegister {
   // The bytes must stay while an op runs, or while its inputs are gathered.
   void pin(const Value& value) { evictor_.pin(value.budget().id); }
   void unpin(const Value& value) { evictor_.unpin(value.budget().id); }
+  // The budget drops the value no more, from now on or from when it comes to track it.
+  void settle(Value& value);
   // The node must be known.
   void replayed(const Node& node);
   // Bytes that count and that cannot be dropped.

@@ -63,6 +63,8 @@ class LearnedLimit {
   }
   // With less than `bytes` a backward has computed the same ops over and over.
   void rise_to(int64_t bytes) { bytes_ = std::max(bytes_, bytes); }
+  // Another rank of a job has no room for more.
+  void sink_to(int64_t bytes) { bytes_ = std::min(bytes_, bytes); }
   int64_t backwards() const { return backwards_; }
   int last_backward() const { return last_backward_; }
   void start_anew() { *this = {}; }

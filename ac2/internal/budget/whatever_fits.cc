@@ -1,7 +1,6 @@
 #include "ac2/internal/budget/whatever_fits.h"
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <limits>
 #include <string>
@@ -23,14 +22,45 @@ namespace ac2::internal {
 
 namespace {
 
-using Budgets = std::array<std::shared_ptr<Budget>, 2>;
+// Those that live to the end of the process.
+class LastingBudgets {
+ public:
+  static LastingBudgets& get() {
+    // Leaked: graphs may outlive static destruction.
+    static auto* lasting = [] {
+      auto* made = new LastingBudgets;
+      ForkLocks::add_last(made->mutex_);
+      return made;
+    }();
+    return *lasting;
+  }
 
-Budgets& budgets() {
-  // Leaked: graphs may outlive static destruction.
-  static auto* budgets =
-      new Budgets{Budget::without_number(CostSource::kMeasured), Budget::without_number(CostSource::kModelled)};
-  return *budgets;
-}
+  const std::shared_ptr<Budget>& of(CostSource costs) const {
+    return costs == CostSource::kMeasured ? timed_ : modelled_;
+  }
+  std::shared_ptr<Budget> of(const std::shared_ptr<RankGroup>& ranks) {
+    const MutexLock lock(mutex_);
+    for (const std::shared_ptr<Budget>& budget : of_ranks_) {
+      if (budget->ranks() == ranks.get()) {
+        return budget;
+      }
+    }
+    of_ranks_.push_back(Budget::without_number(CostSource::kModelled, ranks));
+    return of_ranks_.back();
+  }
+  std::vector<std::shared_ptr<Budget>> all() {
+    const MutexLock lock(mutex_);
+    std::vector<std::shared_ptr<Budget>> all = {timed_, modelled_};
+    all.insert(all.end(), of_ranks_.begin(), of_ranks_.end());
+    return all;
+  }
+
+ private:
+  const std::shared_ptr<Budget> timed_ = Budget::without_number(CostSource::kMeasured);
+  const std::shared_ptr<Budget> modelled_ = Budget::without_number(CostSource::kModelled);
+  Mutex mutex_;
+  std::vector<std::shared_ptr<Budget>> of_ranks_ ABSL_GUARDED_BY(mutex_);
+};
 
 // Those for a peak. A budget lives as long as the program or a tape has it.
 class PeakBudgets {
@@ -67,8 +97,8 @@ class PeakBudgets {
   std::vector<std::weak_ptr<Budget>> budgets_ ABSL_GUARDED_BY(mutex_);
 };
 
-template <class Budgets>
-int64_t drop_of(const Budgets& budgets, c10::Device device, int64_t bytes, Budget::Need need = Budget::Need::kMust) {
+int64_t drop_of(const std::vector<std::shared_ptr<Budget>>& budgets, c10::Device device, int64_t bytes,
+                Budget::Need need = Budget::Need::kMust) {
   int64_t freed = 0;
   for (const std::shared_ptr<Budget>& budget : budgets) {
     if (freed < bytes) {
@@ -84,7 +114,7 @@ int64_t keep_peaks(c10::Device device, int64_t bytes) {
 }
 
 int64_t drop_values(c10::Device device, int64_t bytes) {
-  const int64_t freed = drop_of(budgets(), device, bytes);
+  const int64_t freed = drop_of(LastingBudgets::get().all(), device, bytes);
   return freed < bytes ? freed + drop_of(PeakBudgets::get().living(), device, bytes - freed) : freed;
 }
 
@@ -107,7 +137,7 @@ void exceeded(c10::Device device, int64_t bytes) {
 
 // Those for a peak come last.
 std::vector<std::shared_ptr<Budget>> all_budgets() {
-  std::vector<std::shared_ptr<Budget>> all(budgets().begin(), budgets().end());
+  std::vector<std::shared_ptr<Budget>> all = LastingBudgets::get().all();
   std::ranges::move(PeakBudgets::get().living(), std::back_inserter(all));
   return all;
 }
@@ -123,13 +153,13 @@ HeldValues values_of_budgets() {
 }
 
 std::string what_is_held(c10::Device) {
-  const std::vector<std::shared_ptr<Budget>> all = all_budgets();
   int64_t bytes = 0;
-  for (const std::shared_ptr<Budget>& budget : all) {
+  bool has_peak = false;
+  for (const std::shared_ptr<Budget>& budget : all_budgets()) {
     bytes += budget->most_held_bytes();
+    has_peak |= budget->peak() != nullptr;
   }
-  return absl::StrCat("ac2's regions under whatever_fits()",
-                      all.size() == budgets().size() ? "" : " or MemoryBudget::peak()",
+  return absl::StrCat("ac2's regions under whatever_fits()", has_peak ? " or MemoryBudget::peak()" : "",
                       " have dropped all that they could. They hold ", bytes,
                       " bytes: what policies say MUST be saved, what cannot be computed again, what backward is using, "
                       "and what the program has too. ac2::explain_held() lists what all regions hold.");
@@ -148,13 +178,18 @@ void stand_in_front() {
 
 const std::shared_ptr<Budget>& whatever_fits_budget(CostSource costs) {
   stand_in_front();
-  return budgets()[costs == CostSource::kMeasured ? 0 : 1];
+  return LastingBudgets::get().of(costs);
 }
 
-std::shared_ptr<Budget> peak_budget(int64_t bytes, CostSource costs) {
+std::shared_ptr<Budget> whatever_fits_budget(const std::shared_ptr<RankGroup>& ranks) {
+  stand_in_front();
+  return LastingBudgets::get().of(ranks);
+}
+
+std::shared_ptr<Budget> peak_budget(int64_t bytes, CostSource costs, std::shared_ptr<RankGroup> ranks) {
   stand_in_front();
   KeptBlocks::get().start();  // else free pieces of malloc's heap take several times the peak
-  std::shared_ptr<Budget> budget = Budget::for_peak(bytes, costs);
+  std::shared_ptr<Budget> budget = Budget::for_peak(bytes, costs, std::move(ranks));
   PeakBudgets::get().add(budget);
   const KeptLimit::Keeper keeper = {.limit = &smallest_peak, .free_some = &keep_peaks, .exceeded = &exceeded};
   CountedMemory::get().start(keeper);

@@ -81,6 +81,8 @@ struct Node {
   bool reaches_far_back = false;
   // A replay of it, with what has to be replayed before it, may compute other bits than forward did.
   bool may_vary = false;
+  // Ranks that should agree on its results have recorded different things, so that a replay might wait for ever.
+  bool ranks_differ = false;
 
   int32_t live_outputs = 0;        // the node is freed with the last
   int32_t recomputed_outputs = 0;  // live and not saved; while there is one, the node uses its inputs

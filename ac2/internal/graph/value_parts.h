@@ -35,6 +35,7 @@ struct BudgetedValue {
   bool droppable : 1 = false;     // the budget may drop its bytes
   bool tracked : 1 = false;       // the budget's evictor knows of it
   bool copyable : 1 = false;      // the value may be copied to the host instead
+  bool settled : 1 = false;       // the ranks of a job have agreed on it, and the budget drops it no more
   Counted held = Counted::kNot;   // for what is held
   Counted there = Counted::kNot;  // for what is there
   Retention retention = Retention::kPreferSave;

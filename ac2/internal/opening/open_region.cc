@@ -100,6 +100,12 @@ void check_that_options_count(const RegionOptions& region) {
               ") would have no effect: neither this scope nor one around it has a memory budget, so that there is "
               "always room. Give the scope one (",
               spelled("ScopeOptions::memory_budget", "memory_budget="), "), or no policy, so that it keeps what fits.");
+  const Budget* of_region = around != nullptr ? around->tape->budget() : nullptr;
+  TORCH_CHECK(region.budget == nullptr || !region.budget->has_ranks() || of_region == nullptr ||
+                  of_region == region.budget.get(),
+              "The group of a memory budget (", spelled("RankGroup", "group="),
+              ") would have no effect: a scope around this one has another budget, which is the region's. Give the "
+              "budget with the group to the outermost scope.");
   TORCH_CHECK(!has_budget || !region.keep_for_next_backward,
               "keep_for_next_backward would have no effect: the region has a memory budget, which decides what is held "
               "between two backwards; a scope without a policy has one too. Give the scope a policy and no budget, or "

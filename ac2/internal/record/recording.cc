@@ -8,6 +8,7 @@
 #include "ac2/internal/budget/budget.h"
 #include "ac2/internal/budget/peak_bound.h"
 #include "ac2/internal/libtorch/for_each_tensor.h"
+#include "ac2/internal/libtorch/spelling.h"
 #include "ac2/internal/libtorch/stream_order.h"
 #include "ac2/internal/libtorch/tensor_bytes.h"
 #include "ac2/internal/libtorch/torch_compat.h"
@@ -123,7 +124,7 @@ C10_NOINLINE void Recording::decide_after_op() {
     // Saved in no other form, because the results of the op may still be on their way.
     known_ = ResolvedDecision{.decision = CheckpointPolicy::MUST_SAVE, .scope_id = known_->scope_id};
   }
-  if (C10_UNLIKELY(call_.facts.communicates) && tape_->budget() != nullptr &&
+  if (C10_UNLIKELY(call_.facts.communicates) && tape_->budget() != nullptr && !tape_->budget()->has_ranks() &&
       known_->decision.policy() == CheckpointPolicy::MUST_RECOMPUTE) {
     static constinit SaidOnce said;
     if (said.is_to_say()) {
@@ -131,7 +132,9 @@ C10_NOINLINE void Recording::decide_after_op() {
           c10::str("A policy lets ", c10::toString(call_.facts.op.operator_name()),
                    ", which communicates with other processes, be run again in backward, and the region has a memory "
                    "budget. Processes that drop different values run it again at different times, or not as often, "
-                   "and may wait for each other for ever. Save what it returns, or give the region no budget."));
+                   "and may wait for each other for ever. Let the processes agree (",
+                   spelled("a budget with a RankGroup", "ac2.whatever_fits(group=group)"),
+                   "), save what it returns, or give the region no budget."));
     }
   }
   call_.outlook = Outlook::of(&known_->decision, call_.outlook.by_name, tape_->budget() != nullptr);

@@ -63,6 +63,10 @@ void apply(const RegionOptions& options, Region& region) {
     const Tape::Lock locked(tape);
     locked->exchange_gather_units(gather_units);
   }
+  if (tape.budget() != nullptr && tape.budget()->has_ranks() && any_has_gatherer()) {
+    const Tape::Lock locked(tape);
+    locked->bytes().note_replays_communicate();
+  }
   if (options.keep_for_next_backward) {
     tape.keep_for_next_backward();
   }

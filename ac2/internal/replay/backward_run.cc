@@ -1,6 +1,7 @@
 #include "ac2/internal/replay/backward_run.h"
 
 #include <ATen/core/grad_mode.h>
+#include <c10/macros/Macros.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -51,6 +52,21 @@ void warn(const std::string& text) noexcept {
     warn_in_op(text);
   } catch (...) {
   }
+}
+
+// Before anything of the tape is pinned: a pinned value is not dropped.
+void agree_with_ranks(Tape& tape, int graph_task) {
+  Budget* budget = tape.budget();
+  if (C10_LIKELY(budget == nullptr || !budget->has_ranks())) {
+    return;
+  }
+  {
+    const Tape::Lock locked(tape);
+    if (locked->is_active(graph_task)) {
+      return;
+    }
+  }
+  budget->agree(graph_task);
 }
 
 void leave(Tape& tape, const EnteredTape& entered) {
@@ -137,6 +153,7 @@ BackwardRun::~BackwardRun() {
 }
 
 void BackwardRun::enter(Tape& tape, int graph_task) {
+  agree_with_ranks(tape, graph_task);
   {
     const Tape::Lock locked(tape);
     if (locked->is_active(graph_task)) {

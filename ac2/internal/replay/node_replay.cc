@@ -228,6 +228,11 @@ std::string name_of_replay(const Node& node) {
 }
 
 void replay_in_room(Tape& tape, Node* node) {
+  TORCH_CHECK(!node->ranks_differ, "Replaying ", describe(*node),
+              " may communicate, and the ranks of the memory budget's group have not recorded the same for it: one has "
+              "dropped its results, and another has nothing to compute again. The ranks would wait for each other for "
+              "ever. Save the results of the op on all ranks (",
+              spelled("tag_with_policy(tensor, MUST_SAVE)", "ac2.tag_with_policy(tensor, MUST_SAVE)"), ").");
   gather_missing(tape, *node);
   const std::optional<c10::Device> device = device_of(*node);
   if (device) {

@@ -54,7 +54,8 @@ struct Step {
 bool computes_instead(LockedTape& tape, Value& value) {
   Budget* budget = tape.budget().get();
   if (C10_LIKELY(!value.is_offloaded() || !value.budget().copyable || budget == nullptr) ||
-      offloaded_of(value)->is_near() || !budget->held()->is_cheaper_to_compute(value)) {
+      value.decided() != Decided::kKeep || offloaded_of(value)->is_near() ||
+      !budget->held()->is_cheaper_to_compute(value)) {
     return false;
   }
   tape.kept().compute_instead(&value);
@@ -101,9 +102,19 @@ void start_tracking_for(Tape& tape, const Value& target) {
   }
 }
 
+// The ranks of a job replay in one order, which cannot depend on the room that one of them has.
+bool must_keep_order(Tape& tape) {
+  if (tape.budget() == nullptr || !tape.budget()->has_ranks()) {
+    return false;
+  }
+  const Tape::Lock locked(tape);
+  return locked->bytes().replays_communicate();
+}
+
 // Depth first over what is missing, with a stack of our own: a chain may be a million ops long. False if a budget has
-// no room for it: all that is there is then still there, or can be computed again.
-bool realize_if_there_is_room(Tape& tape, Value* target) {
+// no room for it: all that is there is then still there, or can be computed again. With `must` there is an error then,
+// or a soft budget is exceeded.
+bool realize_in_order(Tape& tape, Value* target, bool must) {
   c10::SmallVector<Missing, 4> missing;
   missing.push_back({target, std::nullopt});
   while (!missing.empty()) {
@@ -113,12 +124,16 @@ bool realize_if_there_is_room(Tape& tape, Value* target) {
         missing.pop_back();
         break;
       case Step::Kind::kUnpack:
-        if (!unpack_if_there_is_room(tape, missing.back().value)) {
+        if (must) {
+          unpack_again(tape, missing.back().value, /*enough_budget=*/0);
+        } else if (!unpack_if_there_is_room(tape, missing.back().value)) {
           return false;
         }
         break;
       case Step::Kind::kReplay:
-        if (!replay_if_there_is_room(tape, step.node)) {
+        if (must) {
+          replay(tape, step.node, /*enough_budget=*/0);
+        } else if (!replay_if_there_is_room(tape, step.node)) {
           return false;
         }
         break;
@@ -133,7 +148,8 @@ bool realize_if_there_is_room(Tape& tape, Value* target) {
 }
 
 void realize(Tape& tape, Value* target) {
-  if (!realize_if_there_is_room(tape, target)) {
+  const bool must = must_keep_order(tape);
+  if (!realize_in_order(tape, target, must)) {
     realize_sparingly(tape, target);
   }
 }

@@ -59,6 +59,8 @@ class BudgetShare {
     }
   }
   void set_retention(Value& value, Retention retention);
+  // The budget drops the value no more.
+  void settle(Value& value) { budget_->held()->settle(value); }
   // A backward begins while none is under way on the tape, which has so many nodes.
   void backward_begins(int64_t nodes) {
     nodes_ = nodes;

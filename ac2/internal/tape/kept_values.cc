@@ -143,6 +143,14 @@ void KeptValues::compute_instead(Value* value) {
   drop_all_bytes(value);
 }
 
+void KeptValues::drop_for_good(Value* value) {
+  budget_.settle(*value);
+  if (value->decided() == Decided::kKeep && value->state().held != Held::kNot) {
+    ledger_.evicted(*value);
+    drop_all_bytes(value, /*original_goes=*/value->is_held_by_reference() && value->is_held_by_us_alone());
+  }
+}
+
 BudgetedTape::Freed KeptValues::evict_if_it_frees(Value* value, std::optional<c10::Device> device) {
   if (value->is_packed_for_room() && !value->is_there()) {
     return drop_form_if_it_frees(value, device);

@@ -62,6 +62,9 @@ class KeptValues {
   void compute_instead(Value* value);
   // evict_for_room(), if it frees memory: see BudgetedTape::free_in_time().
   BudgetedTape::Freed evict_if_it_frees(Value* value, std::optional<c10::Device> device);
+  // The ranks of a job have agreed on the value: all hold it, or none does. The budget decides on it no more.
+  void hold_for_good(Value* value) { decide_again(value, PolicyDecision(CheckpointPolicy::MUST_SAVE)); }
+  void drop_for_good(Value* value);
   // The original is about to be overwritten, and to drop a kept value is cheaper than to copy it.
   void drop_before_overwrite(Value* value);
 

@@ -128,6 +128,10 @@ class LockedTape {
   // `gather` is the old one afterwards, which must die without the lock.
   void exchange_gather_units(std::shared_ptr<const GatherUnits>& gather);
 
+  // On so many calls the ranks of a job have agreed (settlement.cc).
+  int64_t settled_calls() const { return settled_calls_; }
+  void set_settled_calls(int64_t calls) { settled_calls_ = calls; }
+
   // Which nodes of autograd's were made while the region was open.
   AutogradSpan& autograd_span() { return autograd_span_; }
 
@@ -175,6 +179,7 @@ class LockedTape {
   std::shared_ptr<const GatherUnits> gather_units_;
   std::atomic<bool> gathers_units_{false};  // whether there is one, for those without the lock
   AutogradSpan autograd_span_;
+  int64_t settled_calls_ = 0;
   bool tidying_is_due_ = false;  // the recording thread's alone
   bool closed_ = false;
 };

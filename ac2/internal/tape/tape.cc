@@ -126,6 +126,9 @@ bool Tape::start_tracking_in_time() {
 void Tape::anchor_for_room() {
   {
     const Lock locked(*this);
+    if (budget()->has_ranks() && locked->bytes().replays_communicate()) {
+      return;  // ranks that have an anchor replay less than ranks that have none
+    }
     locked->anchor_for_room();
   }
   sweep();

@@ -20,6 +20,7 @@
 #pragma once
 
 #include <c10/macros/Macros.h>
+#include <c10/util/ArrayRef.h>
 #include <c10/util/FunctionRef.h>
 
 #include <atomic>
@@ -28,6 +29,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 #include "ac2/internal/budget/budgeted_tape.h"
 #include "ac2/internal/budget/spent_time.h"
@@ -135,6 +137,8 @@ class Tape final : public std::enable_shared_from_this<Tape>, public BudgetedTap
   Freed free_in_time(Value* value, std::optional<c10::Device> device, c10::function_ref<bool()> may_drop) override;
   bool start_tracking_in_time() override;
   void anchor_for_room() override;
+  void add_drops(std::vector<uint8_t>& drops) override;
+  void settle(c10::ArrayRef<uint8_t> drops) override;
 
   // By tapes_at_fork.h alone. False if this thread has the lock already, or if another one keeps it. The analysis does
   // not follow the locks of many tapes from the function that takes them to the one that gives them back.
