@@ -2,28 +2,26 @@
 
 #include <ATen/core/grad_mode.h>
 #include <c10/macros/Macros.h>
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/graph_task.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "ac2/internal/libtorch/graph_making.h"
 #include "ac2/internal/libtorch/out_of_memory.h"
 #include "ac2/internal/libtorch/python_lock.h"
-#include "ac2/internal/libtorch/torch_compat.h"
-#include "ac2/internal/libtorch/unrecorded.h"
+#include "ac2/internal/libtorch/tensor_meta.h"
 #include "ac2/internal/locks/mutex.h"
 #include "ac2/internal/replay/backward_run.h"
+#include "ac2/internal/replay/given_to_autograd.h"
 #include "ac2/internal/replay/kept_for_next.h"
 #include "ac2/internal/replay/pending_work.h"
 #include "ac2/internal/replay/read_ahead.h"
 #include "ac2/internal/replay/replayed_at_once.h"
 #include "ac2/internal/replay/replayer.h"
-#include "ac2/internal/replay/subclass_codec.h"
+#include "ac2/internal/replay/saved_leaf.h"
+#include "ac2/internal/replay/saved_parts.h"
 #include "ac2/internal/replay/whose_write.h"
 #include "ac2/internal/tape/live_tapes.h"
 #include "ac2/internal/tape/outside_writes.h"
@@ -31,12 +29,6 @@
 namespace ac2::internal {
 
 namespace {
-
-// As at::Tensor::is_leaf(), which makes two virtual calls.
-bool is_leaf(const c10::TensorImpl& impl) {
-  const auto* autograd = static_cast<const torch::autograd::AutogradMeta*>(impl.autograd_meta());
-  return autograd == nullptr || !autograd->grad_fn_;
-}
 
 // An argument of the op that autograd is about to run, of which the pack function has dropped the last reference but
 // autograd's own. The op would read it through the caller's reference.
@@ -46,47 +38,11 @@ C10_NOINLINE void check_argument_was_not_dropped(const at::Tensor& tensor, size_
               ", which an op that is about to run takes as its argument. Drop it after the op, or in a policy.");
 }
 
-// The node that backward is in is no derivative of LibTorch's. Those return no tensor that they have saved.
-bool is_in_function_of_program() {
-  const auto node = torch::autograd::get_current_node();
-  return node != nullptr && dynamic_cast<const torch::autograd::TraceableFunction*>(&*node) == nullptr;
-}
-
-// A backward that makes a graph saves again the tensors that hooks gave it. Autograd has made a tensor of its own of
-// each that stands for a leaf with a gradient, and has given it the leaf's accumulator. Plain autograd saves the leaf
-// itself.
-at::Tensor leaf_behind(const at::Tensor& saved) {
-  if (C10_LIKELY(!saved.requires_grad() || torch::autograd::get_current_graph_task_id() == -1)) {
-    return saved;
-  }
-  const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(saved);
-  const auto* node = accumulator ? dynamic_cast<const torch::autograd::AccumulateGrad*>(&*accumulator) : nullptr;
-  return node != nullptr && has_plain_storage(node->variable) ? node->variable : saved;
-}
-
-at::Tensor copy_of(const at::Tensor& tensor) {
-  const Unrecorded unrecorded;
-  return tensor.clone();
-}
-
 }  // namespace
 
-SavedTensorHook::Leaf::Leaf(const at::Tensor& saved)
-    : tensor(saved.getIntrusivePtr()),
-      storage(saved.unsafeGetTensorImpl()->unsafe_storage().getWeakStorageImpl()),
-      version(version_of(saved.unsafeGetTensorImpl()->version_counter())) {}
+SavedTensorHook::SavedTensorHook(std::shared_ptr<Tape> tape) : tape_(std::move(tape)) {}
 
-SavedTensorHook::Leaf::~Leaf() {
-  if (is_held) {
-    c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim(tensor._unsafe_get_target());
-  }
-}
-
-void SavedTensorHook::Leaf::hold(const at::TensorBase& self) {
-  if (!std::exchange(is_held, true)) {
-    at::Tensor(self).unsafeReleaseIntrusivePtr().release();  // taken back by the destructor
-  }
-}
+SavedTensorHook::~SavedTensorHook() = default;
 
 std::unique_ptr<SavedTensorHook> SavedTensorHook::make(std::shared_ptr<Tape> tape) {
   static_assert(sizeof(SavedTensorHook) <= sizeof(Tape::HookMemory));
@@ -104,69 +60,26 @@ void SavedTensorHook::operator delete(SavedTensorHook* hook, std::destroying_del
   tape->free_hook(reinterpret_cast<Tape::HookMemory*>(hook));
 }
 
-struct SavedTensorHook::Parts : torch::CustomClassHolder {
-  std::vector<std::unique_ptr<SavedTensorHook>> hooks;
-  c10::IValue context;
-};
-
-c10::IValue SavedTensorHook::pack_parts(const at::Tensor& tensor) {
-  const SubclassCodec* codec = subclass_codec();
-  if (codec == nullptr) {
-    return {};
-  }
-  std::optional<SubclassCodec::Parts> taken = codec->take_apart(tensor);
-  if (!taken) {
-    return {};
-  }
-  auto parts = c10::make_intrusive<Parts>();
-  parts->context = std::move(taken->context);
-  for (const at::Tensor& part : taken->tensors) {
-    parts->hooks.push_back(make(tape_));
-    parts->hooks.back()->call_pack_hook(part);
-  }
-  return c10::IValue::make_capsule(std::move(parts));
+C10_NOINLINE void SavedTensorHook::pack_whole(const at::Tensor& tensor) {
+  const OpaqueForm made = opaque_form_of(tensor, [&] { return make(tape_); });
+  pack(tensor, &made);
 }
 
-at::Tensor SavedTensorHook::unpack_parts() {
-  c10::IValue kept;
+at::Tensor SavedTensorHook::unpack_whole() {
+  c10::IValue parts;
   {
     const Tape::Lock tape(*tape_);
     check_opaque_unchanged(*value());
-    kept = value()->opaque_form()->parts;
+    parts = value()->opaque_form()->parts;
   }
-  if (kept.isNone()) {
-    return {};
-  }
-  const auto parts = c10::static_intrusive_pointer_cast<Parts>(kept.toCapsule());
-  std::vector<at::Tensor> tensors;
-  for (const std::unique_ptr<SavedTensorHook>& hook : parts->hooks) {
-    tensors.push_back(hook->call_unpack_hook());
-  }
-  return subclass_codec()->put_together(tensors, parts->context);
-}
-
-C10_NOINLINE void SavedTensorHook::pack_whole(const at::Tensor& tensor) {
-  OpaqueForm made;
-  {
-    const Unrecorded unrecorded;
-    made.parts = pack_parts(tensor);
-    if (made.parts.isNone()) {
-      if (const SubclassCodec* codec = subclass_codec()) {
-        made.class_name = codec->note_whole(tensor);
-      }
-      // The tensor's own detach() makes the alias, without the tape's lock because detach() may be Python code or run
-      // ops.
-      made.alias = tensor.variable_data();
-    }
-  }
-  pack(tensor, &made);
+  return unpack_parts(parts);
 }
 
 // No op may be recorded here: autograd is in the middle of one.
 void SavedTensorHook::call_pack_hook(const at::Tensor& tensor) {
   tape_->observers().tell([&](Observer& observer) { observer.before_save(tensor); });
   if (is_leaf(*tensor.unsafeGetTensorImpl())) {
-    leaf_ = std::make_unique<Leaf>(leaf_behind(tensor));
+    leaf_ = std::make_unique<SavedLeaf>(leaf_behind(tensor));
   }
   if (!has_plain_storage(*tensor.unsafeGetTensorImpl())) {
     pack_whole(tensor);
@@ -237,94 +150,17 @@ void SavedTensorHook::before_set_data(const at::TensorBase& tensor) {
   if (!tensor.defined() || tensor.getIntrusivePtr().weak_use_count() <= 1) {
     return;
   }
-  const bool is_whole = !has_plain_storage(*tensor.unsafeGetTensorImpl());
-  const bool dies_first = !tensor.requires_grad();
-  if (!is_whole && !dies_first) {
-    return;
+  if (has_plain_storage(*tensor.unsafeGetTensorImpl()) && tensor.requires_grad()) {
+    return;  // the storage tells, and the leaf outlives the hooks
   }
   for_each_live_tape([&](Tape& tape) {
     const Tape::Lock locked(tape);
     for (TapeHook* hook = locked->hooks().first(); hook != nullptr; hook = hook->next()) {
-      Leaf* const leaf = static_cast<SavedTensorHook*>(hook)->leaf_.get();
-      if (leaf == nullptr || leaf->tensor._unsafe_get_target() != tensor.unsafeGetTensorImpl()) {
-        continue;
-      }
-      leaf->has_other_data = is_whole;
-      if (dies_first) {
-        leaf->hold(tensor);
+      if (SavedLeaf* const leaf = static_cast<SavedTensorHook*>(hook)->leaf_.get()) {
+        leaf->before_set_data(tensor);
       }
     }
   });
-}
-
-// The leaf's storage and layout are read without a strong reference, for which Python's lock may be needed. A leaf that
-// dies meanwhile has no data. Whether it did is decided by lock() at the end, and not by expired(), which has no order.
-at::Tensor SavedTensorHook::new_data_of_leaf() {
-  if (leaf_ == nullptr || leaf_->tensor.expired()) {
-    return {};
-  }
-  {
-    const Tape::Lock tape(*tape_);
-    const c10::TensorImpl& leaf = *leaf_->tensor._unsafe_get_target();
-    const bool elsewhere = meta() == nullptr
-                               ? leaf_->has_other_data
-                               : leaf.unsafe_storage().unsafeGetStorageImpl() != leaf_->storage._unsafe_get_target();
-    const bool is_as_saved = meta() == nullptr || meta()->describes(leaf) || value()->changed_outside();
-    if (leaf_->tensor.expired() || (!elsewhere && is_as_saved)) {
-      return {};
-    }
-    check_version_of_leaf(leaf, leaf_->version);
-  }
-  const auto leaf = leaf_->tensor.lock();
-  return leaf ? at::Tensor(leaf).variable_data() : at::Tensor();
-}
-
-// Under no lock: the leaf may be Python's.
-C10_NOINLINE at::Tensor SavedTensorHook::leaf_itself(at::Tensor unpacked) {
-  auto leaf = leaf_->tensor.lock();
-  if (leaf && leaf->requires_grad()) {
-    return unpacked;  // autograd makes a tensor of its own over these bytes
-  }
-  if (leaf && unpacked.has_storage() && meta() != nullptr && meta()->describes(*leaf)) {
-    at::Tensor tensor(std::move(leaf));
-    if (tensor.storage().is_alias_of(unpacked.storage())) {
-      return tensor;
-    }
-  }
-  return !is_read_again_as_gradient(unpacked) || lend(unpacked) ? unpacked : copy_of(unpacked);
-}
-
-bool SavedTensorHook::is_read_again_as_gradient(const at::Tensor& unpacked) {
-  // Autograd itself copies a gradient of another layout, and each in a backward that makes a graph.
-  if (meta() == nullptr || at::GradMode::is_enabled() || unpacked.use_count() > 1 ||
-      !unpacked.is_non_overlapping_and_dense() || unpacked.storage().use_count() == 1 || !is_in_function_of_program()) {
-    return false;
-  }
-  const Tape::Lock tape(*tape_);
-  return torch::autograd::get_current_graph_task_keep_graph() || !value()->is_used_only_by(1);
-}
-
-bool SavedTensorHook::lend(const at::Tensor& unpacked) {
-  const Tape::Lock tape(*tape_);
-  if (tape_->budget() != nullptr || !value()->is_held_in_a_storage() ||
-      !torch::autograd::get_current_graph_task_keep_graph() ||
-      !tape->is_active(torch::autograd::get_current_graph_task_id())) {
-    return false;
-  }
-  tape->lent_tensors().push_back(unpacked);
-  return true;
-}
-
-// Replayed and copied bytes have no counter to share: no tensor of the program's lies there.
-C10_NOINLINE void SavedTensorHook::share_version_counter(const at::Tensor& unpacked) {
-  if (meta() == nullptr || !unpacked.defined() || !has_plain_storage(*unpacked.unsafeGetTensorImpl())) {
-    return;
-  }
-  const Tape::Lock tape(*tape_);
-  const c10::VariableVersion& counter = value()->versions().counter();
-  if (counter.enabled() && value()->watched_storage() == unpacked.storage().unsafeGetStorageImpl()) {
-    unpacked.unsafeGetTensorImpl()->set_version_counter(counter);
-  }
 }
 
 at::Tensor SavedTensorHook::call_unpack_hook() {
@@ -337,23 +173,25 @@ at::Tensor SavedTensorHook::call_unpack_hook() {
     throw_naming_the_tensor(error, *tape_, *this);
   }
   if (C10_UNLIKELY(grad_mode)) {
-    share_version_counter(tensor);
+    share_version_counter(*tape_, *this, tensor);
   }
-  return C10_UNLIKELY(leaf_ != nullptr) ? leaf_itself(std::move(tensor)) : tensor;
+  return C10_UNLIKELY(leaf_ != nullptr) ? leaf_to_give(*tape_, *this, *leaf_, std::move(tensor)) : tensor;
 }
 
 C10_ALWAYS_INLINE at::Tensor SavedTensorHook::unpack(int graph_task, bool grad_mode) {
-  if (at::Tensor tensor = new_data_of_leaf(); C10_UNLIKELY(tensor.defined())) {
-    return tensor;
+  if (C10_UNLIKELY(leaf_ != nullptr)) {
+    if (at::Tensor tensor = leaf_->new_data(*tape_, *this); tensor.defined()) {
+      return tensor;
+    }
   }
   if (meta() == nullptr) {
-    if (at::Tensor tensor = unpack_parts(); tensor.defined()) {
+    if (at::Tensor tensor = unpack_whole(); tensor.defined()) {
       return tensor;
     }
   }
   at::Tensor tensor = unpack_value(graph_task);
   if (C10_UNLIKELY(grad_mode || makes_graph(graph_task, grad_mode))) {
-    note_unpacked(tensor);
+    note_unpacked(*tape_, *this, tensor);
   }
   return tensor;
 }
@@ -365,16 +203,6 @@ C10_ALWAYS_INLINE at::Tensor SavedTensorHook::unpack_value(int graph_task) {
   const WithoutPythonLock without;
   // Around the turn: the note asks Python for names, and takes Python's lock for that.
   return with_out_of_memory_note([&] { return unpack_in_turn(graph_task); });
-}
-
-C10_NOINLINE void SavedTensorHook::note_unpacked(const at::Tensor& tensor) {
-  if (meta() == nullptr || !has_plain_storage(tensor)) {
-    return;
-  }
-  const Tape::Lock tape(*tape_);
-  if (!tape->is_closed()) {
-    tape->storages().was_unpacked(tensor, value());
-  }
 }
 
 void SavedTensorHook::take_turn_of_budget(int graph_task) {
