@@ -67,8 +67,8 @@ class BackwardTurn {
   Mutex mutex_;
   Condition changed_;
   int graph_task_ ABSL_GUARDED_BY(mutex_) = kNobody;
-  // Of each backward that has not ended. The tapes are never looked at. One may die meanwhile, and another have its
-  // address: then a backward does not wait that might.
+  // The tapes that each backward has entered, until it ends. They are compared by address alone. If a tape dies
+  // meanwhile and another comes to have its address, a backward that could have waited does not.
   absl::flat_hash_map<int, absl::flat_hash_set<const Tape*>> entered_ ABSL_GUARDED_BY(mutex_);
   // Written under the lock. Relaxed: without it a thread looks only for itself, and what it has stored last it sees.
   std::atomic<std::thread::id> thread_{};

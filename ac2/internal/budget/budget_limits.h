@@ -60,12 +60,12 @@ class BudgetLimits {
   // --- where a limit is exceeded ---
 
   struct Exceeded {
-    std::optional<int64_t> strict = {};  // the strict limit that forbids it, and then it is not counted
-    bool is_first = false;               // of those that a soft limit with a number counts
+    std::optional<int64_t> strict = {};  // the strict limit, if that is what forbids it; then nothing is counted
+    bool is_first = false;               // the first time that a soft limit with a number is exceeded
   };
-  // So many bytes must be held.
+  // So many bytes must be held, although the limit is lower.
   Exceeded exceed(int64_t held);
-  // So many bytes more are allocated than a peak. Whether it is the first time.
+  // More is allocated than the peak, by so many bytes. Returns whether that is the first time.
   bool exceed_peak(int64_t bytes);
   int64_t times_over() const { return times_over_; }
   int64_t most_bytes_over() const { return most_bytes_over_; }

@@ -30,9 +30,9 @@ class OutsideBytes {
 
   // Bytes of all that was added. ours() is never more than that.
   int64_t most() const { return most_; }
-  // Bytes that only those who added them keep alive. LibTorch does not tell when the program drops a tensor, so this
-  // looks at reference counts, of up to 64 storages a call. With more storages, a dropped tensor may count some calls
-  // later.
+  // The bytes of the tensors that only tapes keep alive. LibTorch does not tell when the program drops a tensor.
+  // So each call looks at the reference counts of up to 64 storages. If there are more, a tensor that the program has
+  // dropped begins to count some calls later.
   int64_t ours();
   // The result of the last call of ours().
   int64_t last_ours() const { return ours_; }

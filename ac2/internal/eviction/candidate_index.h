@@ -75,7 +75,7 @@ class CandidateIndex {
   };
   struct Bucket {
     std::vector<Entry> entries;  // a heap, the smallest key first; some are out of date
-    size_t live = 0;             // entries that are not
+    size_t live = 0;             // entries that are up to date
   };
   // Where a value is. Its entry is the one with this stamp; entries with older stamps are out of date.
   struct Stamp {

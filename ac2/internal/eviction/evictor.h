@@ -74,7 +74,7 @@ class Evictor {
   };
 
   explicit Evictor(const Options& options);
-  // Whom the evictor asks; each may be null. They must outlive its last use, and may be made after it.
+  // Whom the evictor asks. Each may be null. Advisers may be made after the evictor, and must live until its last call.
   struct Advisers {
     const Foresight* foresight = nullptr;  // knows the step beforehand
     const ReturnCosts* copies = nullptr;   // the costs of values that have a copy on the host
@@ -169,7 +169,7 @@ class Evictor {
   double score(ValueId value);
   double score(ValueId value, double cost) const;
   Retention retention(ValueId value) const { return states_[value].retention; }
-  // The value is chosen after all that are not.
+  // Whether the value is chosen only when no other can be.
   bool is_kept_last(ValueId value) const { return states_[value].kept_last; }
   // A packed form of it is there, alone or beside its bytes.
   bool is_packed(ValueId value) const { return states_[value].packed_bytes != kNotPacked; }

@@ -18,8 +18,7 @@
 // not fit beside the ops.
 //
 // The clock is the evictor's, in units of cost, and the speed is in bytes for such a unit: a program that runs ahead of
-// its device cannot ask the device how far it is. Until the speed is known the caller says when
-// a copy is done.
+// its device cannot ask the device how far it is. Until the speed is known the caller says when a copy is done.
 //
 // Guaranteed: the same calls give the same answers. A copy stays valid, because values never change. Misuse throws
 // std::logic_error. Threads: not thread-safe. The runtime calls it under the mutex of its Budget.
@@ -67,8 +66,9 @@ class HostCopies final : public ReturnCosts {
   void began(ValueId value);
   // Notes the copies that are done by the clock.
   void settle();
-  // The value whose copy began first of those that are under way, or kNoId; and its copy is known to be done.
+  // Of the copies that are under way, the value of the one that began first; kNoId if there is none.
   ValueId first_under_way() const { return under_way_.empty() ? kNoId : under_way_.front().value; }
+  // The caller knows that this copy is done.
   void first_is_done();
 
   bool is_under_way(ValueId value) const { return is(value, State::kUnderWay); }
@@ -80,11 +80,11 @@ class HostCopies final : public ReturnCosts {
   bool is_worth_waiting_for(ValueId victim) const;
   // The program waits until the first copy is done. Returns its value, which may be dropped now.
   ValueId wait_for_first();
-  // For how long it has waited, in all.
+  // For how long the program has waited, in all.
   double waited() const { return waited_; }
 
   double cost_of_return(ValueId value) const override;
-  // The evictor's clock, and the time for which the program has waited, in which that stands still.
+  // The sum of the evictor's clock, which stands still while the program waits, and of the time that it has waited.
   double now() const { return evictor_.time() + waited_; }
 
  private:

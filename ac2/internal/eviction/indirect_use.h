@@ -1,4 +1,4 @@
-// When a value is used that nothing wants for itself, but that serves to compute other values that are gone.
+// The next use of a value that no hook wants, but from which dropped values must be computed again.
 //
 //   const double next = first_indirect_use(evictor, value, [&](ValueId result) { return when_used(result); });
 #pragma once

@@ -50,8 +50,8 @@ class PackingForms final : public ReturnCosts {
   // Whether any value has been packed so far.
   bool has_packed() const { return has_packed_; }
 
-  // Of packing and unpacking where the value may be packed, for the bytes that a drop would free; of unpacking where
-  // the value has its bytes and was packed before.
+  // Where the value may be packed: the cost of packing and unpacking, counted for as many bytes as a drop would free
+  // (FormCosts::for_freed()). Where the value was packed before and has its bytes: the cost of unpacking alone.
   double cost_of_return(ValueId value) const override;
 
  private:

@@ -1,5 +1,5 @@
-// The costs of having dropped values back in another way than by computing them again, which the evictor weighs against
-// that. HostCopies and PackingForms implement this.
+// What it costs to bring a dropped value back without computing it again. The evictor compares these costs with those
+// of computing. HostCopies and PackingForms implement this.
 #pragma once
 
 #include "ac2/internal/eviction/evictor_ids.h"
@@ -10,8 +10,8 @@ class ReturnCosts {
  public:
   virtual ~ReturnCosts() = default;
 
-  // In the evictor's unit of cost; infinity if the value cannot be had so. A change is to be told to the evictor
-  // (Evictor::cost_of_return_changed).
+  // In the evictor's unit of cost; infinity if the value cannot be brought back in this way. The evictor must be told
+  // of a change (Evictor::cost_of_return_changed).
   virtual double cost_of_return(ValueId value) const = 0;
 };
 

@@ -45,8 +45,8 @@ class StepMemory final : public Foresight {
  public:
   // How long a hook wants its value.
   enum class Wants : uint8_t {
-    kUntilTaken,    // no longer than the value is used: hooks of autograd
-    kPerhapsLonger  // a name of the program may outlive the last use; such a name does not count
+    kUntilTaken,    // until the value's last use, as hooks of autograd do
+    kPerhapsLonger  // perhaps beyond the last use, as names of the program do; from then on such a name does not count
   };
 
   StepMemory(Evictor& evictor, StepStore& store, Wants wants);

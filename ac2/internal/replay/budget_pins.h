@@ -13,10 +13,10 @@ namespace ac2::internal {
 
 class BudgetPins {
  public:
-  // The inputs of `node`.
+  // Pins the inputs of `node`.
   BudgetPins(Tape& tape, const Node& node);
   BudgetPins(Tape& tape, Value* value);
-  // Nothing yet.
+  // Pins nothing yet.
   explicit BudgetPins(Tape& tape) : budget_(tape.budget()), tape_(tape) {}
   ~BudgetPins();
   BudgetPins(const BudgetPins&) = delete;

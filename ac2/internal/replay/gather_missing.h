@@ -1,14 +1,14 @@
-// Parameters that backward reads and that something else has let go of: a region that was asked to gathers them, and
-// any region those that have a gatherer of their own (managed_tensors.h).
+// Gathers parameters that backward reads and whose bytes something else has let go of. A region that was asked to
+// gathers all of them (ScopeOptions::gather_units). Every region gathers those that have a gatherer of their own
+// (managed_tensors.h).
 //
 //   gather_missing(tape, *node);      // before a replay takes its inputs
 //   gather_missing(tape, *value);     // before a parameter that autograd has saved is handed out
 //
-// Nothing happens to other parameters in a region without ScopeOptions::gather_units, and to none outside of a
-// backward, which would have no end at which the parameters are let go of again. The function of the program's is
-// called without the tape's lock and in the turn of the thread that replays (Tape::replay_turn()), as ops and unpack
-// functions are. Nothing has been taken from the tape by then, so that an exception of the function's leaves it as it
-// was.
+// Nothing is gathered outside of a backward: there would be no end at which the parameters are let go of again. The
+// program's function is called without the tape's lock and in the turn of the thread that replays
+// (Tape::replay_turn()), as ops and unpack functions are. Nothing has been taken from the tape by then, so that an
+// exception of the function's leaves the tape as it was.
 //
 // Rejected: gathering all that a saved tensor needs before its replay begins. That is one walk over the graph for each
 // saved tensor, and the parameters of all units would be there at once.

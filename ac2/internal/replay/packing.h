@@ -20,8 +20,8 @@ c10::Storage unpack_value(const Value& value);
 // Whether the bytes of a value that is not at hand come back by unpacking, not by a replay. With the tape's lock.
 // Throws if the value was offloaded and has been changed since.
 bool must_unpack(const Value& value);
-// Without the lock: the value is at hand afterwards. If it counts for a budget, that makes room first, of which
-// `enough_budget` would have done.
+// Without the lock: the value is at hand afterwards. If the value counts for a budget, the budget makes room first.
+// `enough_budget` is the size of a budget that would have had room, for the error's text.
 void unpack_again(Tape& tape, Value* value, int64_t enough_budget);
 // The same; false if the budget has no room.
 bool unpack_if_there_is_room(Tape& tape, Value* value);

@@ -1,6 +1,5 @@
 // The work that a change under the tape's lock leaves to be done without the lock: values are packed, copies to the
-// host are looked after, the budget is met, and what
-// was found is said.
+// host are looked after, the budget is met, and the warnings that the change has left are given.
 //
 //   PendingWork pending;
 //   {

@@ -1,4 +1,4 @@
-// Calls a recorded op again, with the dispatch state that it had, so below every dispatch key that it was below.
+// Calls a recorded op again, in the dispatch state of its first call. So the op meets the same dispatch keys as then.
 #pragma once
 
 #include <ATen/core/Tensor.h>

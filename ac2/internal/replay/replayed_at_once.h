@@ -6,9 +6,9 @@
 //   - which were at least 16 MiB,
 //   - and at least nine tenths of what all regions of that backward had to replay,
 //   - and after which the program had made few nodes of autograd's when the backward began (on the region's thread).
-// So it is not given for regions around blocks, of which there are several or which others follow. Nor is it for one
-// under a memory budget, unless the budget has dropped nothing and is at least twice as large as what is replayed,
-// which is more than the region holds: then a policy says MUST_RECOMPUTE, and the budget has no say.
+// So regions around blocks are not warned of: there are several of them, or others follow. A region under a memory
+// budget is warned of only if a policy says MUST_RECOMPUTE, so that the budget has no say. The sign of that is a budget
+// that has dropped nothing and is at least twice as large as what is replayed, which is more than the region holds.
 //
 // Nothing is counted in forward, and in backward nothing once the warning was given.
 #pragma once

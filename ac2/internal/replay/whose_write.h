@@ -1,4 +1,4 @@
-// Says of an error about a tensor that was written to before backward whose tensor it is, and who reads it.
+// Adds to the error about a saved tensor that was written to before backward whose tensor it is, and who reads it.
 //
 //   try { …unpack `hook`… } catch (const ModifiedInPlace& error) { throw_naming_the_tensor(error, tape, hook); }
 //

@@ -60,11 +60,11 @@ class Anchors {
   Anchors(Lifetimes& lifetimes, StorageIndex& storages, const ByteLedger& ledger, const Observers& observers)
       : lifetimes_(lifetimes), storages_(storages), ledger_(ledger), observers_(observers) {}
 
-  // A backward that recorded no graph of its own, and beside which no other uses the tape.
+  // A backward has ended that recorded no graph of its own, and no other backward uses the tape.
   void backward_ended();
 
-  // True for one node in kInterval: then look() is due before the next op begins. Not at once: a call that writes
-  // refers to what stood there until it is over.
+  // True for one node in kInterval: then look() is due before the next op begins. A look at once would come too early:
+  // a call that writes refers to the old value until the call is over.
   bool node_finished() { return ++finished_ % kInterval == 0; }
   // A tensor that requires no gradient has been made or taken, or detached. True if look() is due because of it.
   bool state_seen(Value* value) {

@@ -21,8 +21,8 @@ class AutogradSpan {
     ended_ = true;
   }
 
-  // Whether the thread has made next to no nodes since, so that a loss follows the region and not more of a model. On
-  // another thread, where nobody can tell, true.
+  // Whether the thread has made next to no nodes since the region ended: then a loss follows, and not more of a model.
+  // True on any other thread, which cannot tell.
   bool is_followed_by_little() const {
     if (thread_ != std::this_thread::get_id() || !ended_) {
       return true;

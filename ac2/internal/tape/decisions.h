@@ -20,14 +20,16 @@ class Decisions {
   Decisions(Lifetimes& lifetimes, ValueBytes& bytes, const Observers& observers)
       : lifetimes_(lifetimes), bytes_(bytes), observers_(observers) {}
 
-  // For a result that an op has just made, and for a value under a budget that can be computed again. Nothing else
-  // follows from it: make_saved() and make_recomputed() are for values that have lived under another decision.
+  // Writes the decision down and does nothing else. For a result that an op has just made, and for a value under a
+  // budget that can be computed again. make_saved() and make_recomputed() are for values that have lived under another
+  // decision, and do what follows from the new one.
   void set_decided(Value* value, Decided decided) { value->parts.decided.change() = decided; }
   // A tag decides of the value, and no name does so from now on.
   void set_tagged(Value* value) { value->parts.is_tagged.change() = true; }
   void make_saved(Value* value);
-  // `value` is computed again when needed, and so are those that this takes and that no longer exist, unless policies
-  // say MUST_SAVE of one. False, and nothing has changed, if it cannot be.
+  // `value` is computed again when needed, and so are the values that this takes and that no longer exist. Returns
+  // false, and changes nothing, if one of them cannot be computed again or must stay saved: policies say MUST_SAVE of
+  // it, or a tag or the budget has decided so.
   bool make_recomputed(Value* value);
   // The replayed bytes of `value` are those of a saved value from now on.
   void save_replayed(Value* value);

@@ -68,9 +68,9 @@ class Lifetimes {
   void take_dying_apart();
   void add_recomputed_output(Node* node);
   void remove_recomputed_output(Node* node);
-  // Returns the node, which has lost an output thereby.
+  // Takes the value off its node, which then has an output less, and returns the node.
   static Node* take_off_node(Value* value);
-  // An output has been taken off `node`, which was to compute it again if `recomputed`.
+  // An output has been taken off `node`. `recomputed` says whether the node was to compute that output again.
   void lose_output(Node* node, bool recomputed);
 
   GraphMemory& memory_;

@@ -89,7 +89,7 @@ class Observer {
   Observer(const Observer&) = delete;
   Observer& operator=(const Observer&) = delete;
 
-  // Where the costs of ops come from that node_recorded() is told; null if it need not be told.
+  // Whether a clock or a model is to give the costs that node_recorded() is told; null if the observer needs no costs.
   virtual std::optional<CostSource> costs() const { return std::nullopt; }
   // Whether the observer knows values by their producers, so that hooks must not go over from one value to another.
   virtual bool tells_values_apart() const { return false; }

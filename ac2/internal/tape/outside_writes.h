@@ -35,8 +35,8 @@ class ModifiedInPlace : public c10::Error {
 
 // Throws ModifiedInPlace if the bytes that `value` holds, or its original, have changed since they were saved.
 void check_unchanged(const Value& value);
-// Throws c10::Error if a leaf whose data the program has exchanged since it was saved has been written to, as plain
-// autograd does: its version must be the one that it had then.
+// For a leaf whose data the program has exchanged since the leaf was saved. Throws c10::Error, as plain autograd does,
+// if the leaf does not have the version that it had when it was saved: then somebody has written to it.
 void check_version_of_leaf(const c10::TensorImpl& leaf, uint32_t expected);
 // The same as check_unchanged() for what was offloaded: nobody can say whether the bytes were copied before the change
 // or after it.

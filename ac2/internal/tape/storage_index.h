@@ -63,16 +63,17 @@ class StorageIndex {
   // A new value for a storage that an op has just written, and that the index has forgotten. Its version is noted when
   // it is first used: ADInplaceOrView counts it only after the op.
   Value* add_written(const at::Tensor& tensor);
-  // A collective has returned the tensor and may not have written it yet. The tensor is known until it has come,
-  // because a value that was made anew at each look would be another one for each hook.
+  // A collective has returned the tensor and may not have written it yet. Until has_come() the tensor stands for one
+  // value, whatever its version says. Otherwise each look would make a value anew, and each hook would have another.
   void is_coming(const at::Tensor& tensor);
-  // The tensor has been waited for, so that a collective has written all of it: from now on a write shows.
+  // The program has waited for the tensor, so that the collective has written all of it. From now on a version that has
+  // changed tells of a write.
   void has_come(const at::Tensor& tensor);
   // The storage is about to be written, so the value that it held is no longer there.
   void forget(c10::StorageImpl* storage);
 
-  // A tensor has been given another storage than this. If nobody but the tape has the old one, now or at the end of the
-  // next op, no write comes there.
+  // A tensor has left this storage for another one. If nobody but the tape has the storage, now or at the end of the
+  // next op, nothing can be written there any more, and its versions are no longer watched.
   void was_left(const c10::StorageImpl* storage);
 
   // The same as forget() for a tensor without plain storage.
