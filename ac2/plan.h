@@ -166,8 +166,10 @@ class StepPlanner {
     int64_t bytes = 0;  // of its results that backward wants
     double cost = 0;    // in the unit of PlanSummary
   };
-  // The most that one step comes to if it keeps the results of exactly those ops for which `keeps` returns true. The
-  // function is called in the order of the program.
+  // The most that one step comes to if it keeps, of the results that a plan chooses among, those of exactly the ops for
+  // which `keeps` returns true. The function is called in the order of the program. It is not asked about ops whose
+  // results the step saves or recomputes whatever a plan chooses: because of a MUST_* decision, a tag, or a policy that
+  // prefers to recompute, because they cannot be computed again, or because the step overwrites them.
   PlanSummary summarize(const std::function<bool(const Op&)>& keeps);
   // What a memory budget of so many bytes (ScopeOptions::memory_budget) would cost one step in place of a plan, as
   // computed from the recording: what would be held, and which ops would run again, some of them several times. No form

@@ -9,10 +9,10 @@
 namespace ac2 {
 
 // The most that one step with a plan comes to, as computed from the recording, however many are in flight
-// (PlanOptions::in_flight). Where the program itself still has results when
-// backward begins, in a local variable or a list, backward takes those as they are: a step then replays fewer ops, and
-// holds fewer bytes in backward, than the summary says. The summary says exactly what happens where the program has let
-// go of all that it computed but the loss.
+// (PlanOptions::in_flight). Where the program itself still has results when backward begins, in a local variable or a
+// list, backward takes those as they are: a step then replays fewer ops, and holds fewer bytes in backward, than the
+// summary says. The summary says exactly what happens where the program has let go of all that it computed but the
+// loss.
 struct PlanSummary {
   int64_t forward_bytes = 0;  // held when backward begins
   int64_t peak_bytes = 0;     // the most held at any time, and so a budget that the plan fits

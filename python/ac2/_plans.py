@@ -93,7 +93,10 @@ class StepPlanner:
     def summarize(self, keeps: Callable[["_C.PlannedOp"], Any]) -> "_C.PlanSummary":
         """The summary of a step that keeps the results of exactly those ops for which ``keeps(op)`` is true.
 
-        ``op`` has ``name``, ``index``, ``bytes`` and ``cost``. The function is called in the order of the program.
+        ``op`` has ``name``, ``index``, ``bytes`` and ``cost``. The function is called in the order of the program. It is not
+        asked about ops whose results the step saves or recomputes whatever a plan chooses: because of a MUST_* decision, a
+        tag, or a policy that prefers to recompute, because they cannot be computed again, or because the step overwrites
+        them.
         """
         if not callable(keeps):
             raise TypeError(f"keeps is {keeps!r}; expected a function that is given an op and says whether its results are kept.")
