@@ -1,7 +1,9 @@
 // Memory budgets: what is held, counted by LibTorch's allocator; what goes first; what stays; and whose budget rules.
+#include <c10/util/ArrayRef.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
