@@ -39,8 +39,11 @@ ABSL_FLAG(int64_t, micro_batches, 8, "micro-batches in a step, for each device o
 ABSL_FLAG(bool, sequence, false, "between products each device of a tensor group has a part of the sequence");
 ABSL_FLAG(bool, sharded_optimizer, true, "each device of the data axis has a part of the optimizer's tensors");
 ABSL_FLAG(double, device_gib, 80, "memory of a device, in GiB");
-ABSL_FLAG(double, teraflops, 400, "what a device computes in a second, for the choice whether to gather again");
-ABSL_FLAG(double, link_gb, 450, "what a device sends to its tensor group in a second, in GB, for the same choice");
+ABSL_FLAG(double, teraflops, 400, "what a device computes in a second");
+ABSL_FLAG(double, link_gb, 450, "what a device sends within its node in a second, in GB");
+ABSL_FLAG(double, network_gb, 50, "what a device sends to other nodes in a second, in GB");
+ABSL_FLAG(int64_t, node, 8, "devices in a node");
+ABSL_FLAG(double, spare_percent, 0, "of a step's time, that plans which hold less may add to it");
 
 namespace gpt {
 namespace {
@@ -81,9 +84,10 @@ void run_on_mesh() {
   const auto along = [](int64_t devices) { return devices == 0 ? 1 : devices; };
   const double gib = absl::GetFlag(FLAGS_device_gib);
   TORCH_CHECK(gib > 0 && gib < 1e6, "--device_gib is ", gib, "; expected a positive number.");
-  const double teraflops = absl::GetFlag(FLAGS_teraflops), link_gb = absl::GetFlag(FLAGS_link_gb);
-  TORCH_CHECK(teraflops > 0 && link_gb > 0, "--teraflops is ", teraflops, " and --link_gb is ", link_gb,
-              "; expected positive numbers.");
+  const double teraflops = absl::GetFlag(FLAGS_teraflops), link_gb = absl::GetFlag(FLAGS_link_gb),
+               network_gb = absl::GetFlag(FLAGS_network_gb);
+  TORCH_CHECK(teraflops > 0 && link_gb > 0 && network_gb > 0, "--teraflops is ", teraflops, ", --link_gb is ", link_gb,
+              " and --network_gb is ", network_gb, "; expected positive numbers.");
   print_mesh_plan(std::cout, plan_mesh({.model = model,
                                         .mesh = {.data = along(absl::GetFlag(FLAGS_data)),
                                                  .tensor = along(absl::GetFlag(FLAGS_tensor)),
@@ -94,7 +98,10 @@ void run_on_mesh() {
                                         .sharded_optimizer = absl::GetFlag(FLAGS_sharded_optimizer),
                                         .device_bytes = bytes_of_gib(gib),
                                         .flops = teraflops * 1e12,
-                                        .link_bytes = link_gb * 1e9}));
+                                        .link_bytes = link_gb * 1e9,
+                                        .network_bytes = network_gb * 1e9,
+                                        .devices_per_node = absl::GetFlag(FLAGS_node),
+                                        .spare = absl::GetFlag(FLAGS_spare_percent) / 100}));
 }
 
 void run() {

@@ -32,6 +32,15 @@ int64_t rank_of(const DeviceMesh& mesh, MeshPlace place) {
   return (place.pipeline * mesh.data + place.data) * mesh.tensor + place.tensor;
 }
 
+bool is_within_nodes(const DeviceMesh& mesh, MeshAxis axis, int64_t devices_per_node) {
+  TORCH_CHECK(devices_per_node > 0, "A node has ", devices_per_node, " devices; expected 1 or more.");
+  for (int64_t rank = 0; rank < mesh.ranks(); ++rank) {
+    const std::vector<int64_t> line = mesh.ranks_along(axis, place_of(mesh, rank));
+    if (line.front() / devices_per_node != line.back() / devices_per_node) return false;
+  }
+  return true;
+}
+
 LayerRange layers_of_stage(int64_t layers, int64_t stages, int64_t stage) {
   TORCH_CHECK(layers >= stages, layers, " layers cannot be split into ", stages,
               " stages: each has one layer or more. Use a mesh with a pipeline of ", layers, " or fewer.");

@@ -32,6 +32,9 @@ struct DeviceMesh {
 void check_mesh(const DeviceMesh& mesh);
 MeshPlace place_of(const DeviceMesh& mesh, int64_t rank);
 int64_t rank_of(const DeviceMesh& mesh, MeshPlace place);
+// Whether all lines along the axis stay within one node each. A node has `devices_per_node` ranks that follow one
+// another.
+bool is_within_nodes(const DeviceMesh& mesh, MeshAxis axis, int64_t devices_per_node);
 
 // A range of layers: [first, first + count).
 struct LayerRange {

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
-#include <algorithm>
 #include <deque>
 #include <optional>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "ac2/testing/counting_allocator.h"
 #include "examples/mesh/backward_later.h"
 #include "examples/mesh/meta_memory.h"
+#include "examples/mesh/pipeline_schedule.h"
 
 namespace gpt {
 
@@ -42,21 +42,26 @@ class Step {
       : stage_(stage), options_(options), pipeline_(stage.groups().pipeline), bytes_(stage.options().device) {}
 
   void run(StepFigures& figures) {
-    const int64_t most = in_flight(stage_, options_.micro_batches);
     const int64_t before = bytes_.now();
     bytes_.reset_peak();
-    figures.in_flight = most;
-    for (int64_t i = 0; i < options_.micro_batches; ++i) {
-      forward(i);
-      if (i + 1 == most) {
+    const MeshGroups& groups = stage_.groups();
+    figures.in_flight = most_in_flight(groups.mesh.pipeline, groups.place.pipeline, options_.micro_batches);
+    for (const MicroBatchTurn& turn :
+         turns_of_stage(groups.mesh.pipeline, groups.place.pipeline, options_.micro_batches)) {
+      if (!turn.is_forward) {
+        backward(figures);
+        continue;
+      }
+      const Traffic exchanged = groups.tensor.traffic();
+      forward(turn.micro_batch);
+      figures.tensor_in_forward += groups.tensor.traffic() - exchanged;
+      if (turn.micro_batch + 1 == figures.in_flight) {
         figures.held_bytes = bytes_.now() - before;
         for (const Waiting& waiting : waiting_) {
           for (const auto& trace : waiting.traces) figures.saved_bytes += trace->stats().saved_bytes;
         }
       }
-      if (i + 1 >= most) backward(figures);
     }
-    while (!waiting_.empty()) backward(figures);
     pipeline_.flush();
     figures.peak_bytes = bytes_.peak() - before;
     figures.loss = loss_;
@@ -121,10 +126,6 @@ class Step {
 
 }  // namespace
 
-int64_t in_flight(const Stage& stage, int64_t micro_batches) {
-  return std::min(stage.groups().mesh.pipeline - stage.groups().place.pipeline, micro_batches);
-}
-
 StepFigures run_step(Stage& stage, MeshOptimizer& optimizer, const StepOptions& options) {
   TORCH_CHECK(options.micro_batches > 0 && options.batch > 0, "A step has ", options.micro_batches,
               " micro-batches of ", options.batch, " sequences; expected 1 or more of each.");
@@ -134,9 +135,11 @@ StepFigures run_step(Stage& stage, MeshOptimizer& optimizer, const StepOptions& 
   Step(stage, options).run(figures);
   const TensorBytes bytes(stage.options().device);
   const int64_t before = bytes.now();
+  const Traffic until_optimizer = groups.tensor.traffic();
   bytes.reset_peak();
   optimizer.step();
   figures.optimizer_peak_bytes = bytes.peak() - before;
+  figures.tensor_in_optimizer = groups.tensor.traffic() - until_optimizer;
   figures.tensor = groups.tensor.traffic() - tensor;
   figures.data = groups.data.traffic() - data;
   figures.pipeline = groups.pipeline.traffic() - pipeline;

@@ -1,5 +1,5 @@
-// One training step of a stage: all micro-batches forward and backward, in the order "one forward, one backward"
-// (arXiv 2104.04473), then the optimizer. What it holds, replays and exchanges is counted.
+// One training step of a stage: all micro-batches forward and backward, in the order of
+// pipeline_schedule.h, then the optimizer. What it holds, replays and exchanges is counted.
 //
 //   const Regions regions{.by_layer = "recompute_all"};
 //   const StepFigures figures = run_step(stage, optimizer, {.micro_batches = 8, .regions = regions});
@@ -40,11 +40,10 @@ struct StepFigures {
   int64_t replayed_ops = 0;
   int64_t evicted_values = 0;
   Traffic tensor, data, pipeline;
+  // Of the tensor group: in the forwards of all micro-batches, and in the optimizer.
+  Traffic tensor_in_forward, tensor_in_optimizer;
   double loss = 0;  // the mean over the micro-batches, in the last stage on the CPU
 };
-
-// The most micro-batches of a step that wait for their backward in this stage.
-int64_t in_flight(const Stage& stage, int64_t micro_batches);
 
 // Throws c10::Error unless there are one or more micro-batches and sequences.
 StepFigures run_step(Stage& stage, MeshOptimizer& optimizer, const StepOptions& options);

@@ -1,185 +1,82 @@
 #include "examples/mesh/plan_mesh.h"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
 #include <optional>
 #include <utility>
-#include <vector>
-
-#include "examples/mesh/backward_later.h"
-#include "examples/mesh/meta_memory.h"
 
 namespace gpt {
-
 namespace {
 
-// How often a plan is made for a device before it counts as one that does not fit.
-constexpr int kTries = 8;
+// Sums of the same times in another order differ by less.
+constexpr double kRounding = 1e-9;
+// Halvings of a range of times.
+constexpr int kHalvings = 40;
 
-bool all_ops(const ac2::StepPlanner::Op&) {
-  return true;
+std::vector<StageTimes> times_of(const std::vector<PlannedStep>& steps) {
+  std::vector<StageTimes> times;
+  for (const PlannedStep& step : steps) times.push_back(step.times);
+  return times;
 }
 
-class StagePlanner {
- public:
-  StagePlanner(const MeshPlanOptions& options, int64_t stage)
-      : options_(options),
-        groups_(options.mesh, {.data = 0, .tensor = 0, .pipeline = stage}),
-        stage_(options.model, groups_, {.device = c10::Device(at::kMeta), .sequence = options.sequence}),
-        optimizer_(stage_, {.sharded = options.sharded_optimizer}),
-        in_flight_(gpt::in_flight(stage_, options.micro_batches)),
-        gathers_(options.sequence && options.mesh.tensor > 1) {}
-
-  StagePlan plan() {
-    StagePlan plan{.stage = groups_.place.pipeline,
-                   .layers = stage_.layers().count,
-                   .parameters = optimizer_.parameters(),
-                   .parameter_bytes = optimizer_.parameter_bytes(),
-                   .gradient_bytes = optimizer_.parameter_bytes(),
-                   .optimizer_bytes = optimizer_.state_bytes(),
-                   .steps = {}};
-    for (const bool again : with_and_without_gathering_again()) {
-      for (const auto& [name, policy] :
-           std::vector<std::pair<std::string, ac2::Policy>>{{"no recomputation", ac2::CheckpointPolicy::PREFER_SAVE},
-                                                            {"save_compute_intensive", "save_compute_intensive"},
-                                                            {"recompute_all", "recompute_all"}}) {
-        plan.steps.push_back(by_layer(again ? name + ", gathers" : name, policy, again));
-      }
-    }
-    plan.steps.push_back(within_device(plan));
-    return plan;
+// The longest backward of a stage with which the step takes `limit` or less; at least the backward that is given.
+double longest_backward(std::vector<StageTimes> times, int64_t stage, int64_t micro_batches, double limit) {
+  double fits = times[stage].backward, is_too_long = fits + limit;
+  for (int i = 0; i < kHalvings; ++i) {
+    const double middle = (fits + is_too_long) / 2;
+    times[stage].backward = middle;
+    (pipeline_times(times, micro_batches).step <= limit ? fits : is_too_long) = middle;
   }
+  return fits;
+}
 
- private:
-  // One region around all. Backward is recorded too: ops that take several saved tensors hold them all until they are
-  // done, which a planner that only sees forward cannot know.
-  ac2::StepPlanner planner(const Regions& regions) const {
-    const std::vector<int64_t> sizes = {options_.model.context, options_.batch};
-    const auto words = stage_.hidden_options().dtype(at::kLong);
-    at::Tensor targets = stage_.is_last() ? at::empty(sizes, words) : at::Tensor();
-    const at::Tensor input =
-        stage_.is_first() ? at::empty(sizes, words)
-                          : at::empty(stage_.hidden_sizes(options_.batch), stage_.hidden_options()).requires_grad_();
-    return ac2::StepPlanner(
-        [&] {
-          // As in pipeline_step.cc the targets are let go after forward, and the input after backward.
-          const BackwardLater backward(forward_in_regions(stage_, input, std::exchange(targets, {}), regions, nullptr));
-          backward.run(at::ones(backward.sizes(), backward.options()));
-        },
-        {.in_flight = in_flight_});
+// Of the variants and plans of a stage the one that peaks lowest, of those that take no longer in forward and in the
+// optimizer, and `backward` or less in a backward.
+PlannedStep smallest_within(const MeshPlan& plan, int64_t stage, double backward) {
+  const StagePlan& of_stage = plan.stages[stage];
+  PlannedStep best = plan.chosen[stage];
+  for (const PlannedStep& step : of_stage.steps) {
+    const bool is_in_time = step.times.forward <= best.times.forward && step.times.after <= best.times.after &&
+                            step.times.backward <= backward;
+    if (is_in_time && step.figures.peak_bytes < best.figures.peak_bytes) best = step;
   }
-
-  PlannedStep step(std::string name, Regions regions, ac2::PlanSummary summary) {
-    StepFigures figures = run_step(
-        stage_, optimizer_, {.micro_batches = options_.micro_batches, .batch = options_.batch, .regions = regions});
-    return {std::move(name), std::move(regions), figures, summary};
-  }
-
-  PlannedStep by_layer(std::string name, const ac2::Policy& policy, bool gather_again) {
-    const Regions regions{.by_layer = policy, .gather_again = gather_again};
-    ac2::StepPlanner planner = this->planner(regions);
-    return step(std::move(name), regions, planner.summarize(all_ops));
-  }
-
-  // Not gathering again comes first.
-  std::vector<bool> with_and_without_gathering_again() const {
-    return gathers_ ? std::vector<bool>{false, true} : std::vector<bool>{false};
-  }
-
-  // What the regions of all micro-batches in flight hold at most: one is at its peak, and the others wait.
-  int64_t bytes_in_flight(const ac2::PlanSummary& summary) const {
-    return (in_flight_ - 1) * summary.forward_bytes + summary.peak_bytes;
-  }
-
-  // What the device has for regions, as known from the steps before: the rest is parameters and so on, what the program
-  // holds of the micro-batches in flight, and what comes on top of all that is held.
-  int64_t room(const StagePlan& plan, bool gather_again) const {
-    const PlannedStep& none = plan.steps[0];
-    const int64_t of_program = none.figures.held_bytes - in_flight_ * none.summary.forward_bytes;
-    int64_t on_top = 0;
-    for (const PlannedStep& step : plan.steps) {
-      if (step.regions.gather_again == gather_again) {
-        on_top = std::max(on_top, step.figures.peak_bytes - of_program - bytes_in_flight(step.summary));
-      }
-    }
-    return options_.device_bytes - plan.state_bytes() - of_program - on_top;
-  }
-
-  // Null if no plan is that small.
-  std::optional<ac2::Plan> plan_within(ac2::StepPlanner& planner, int64_t bytes) const {
-    // The smallest plan takes a search that is not needed where all fits.
-    const bool fits =
-        bytes_in_flight(planner.summarize(all_ops)) <= bytes || bytes_in_flight(planner.smallest().summary()) <= bytes;
-    return fits && bytes > 0 ? std::optional(planner.plan(bytes)) : std::nullopt;
-  }
-
-  PlannedStep planned(std::string name, Regions regions, const ac2::Plan& plan) {
-    name += regions.gather_again ? ", gathers" : "";
-    regions.around_all = plan;
-    return step(std::move(name), std::move(regions), plan.summary());
-  }
-
-  // Of what is replayed, and of what the tensor group sends. The costs of ops are shares of a forward, which takes two
-  // operations for each parameter and token.
-  double seconds(const StagePlan& plan, const PlannedStep& step) const {
-    const auto tokens = static_cast<double>(options_.micro_batches * options_.batch * options_.model.context);
-    const double forward = 2 * static_cast<double>(plan.parameters) * tokens / options_.flops;
-    const auto sent = static_cast<double>(step.figures.tensor.bytes_by_ring(options_.mesh.tensor));
-    return step.summary.replay_cost / step.summary.forward_cost * forward + sent / options_.link_bytes;
-  }
-
-  // The cheapest plan without gathering again and the cheapest with it, if the device has room for both: that which
-  // takes less time.
-  PlannedStep within_device(const StagePlan& plan) {
-    std::optional<PlannedStep> best, smallest;
-    for (const bool again : with_and_without_gathering_again()) {
-      if (best && best->summary.replay_cost == 0) break;
-      const Regions regions{.gather_again = again};
-      ac2::StepPlanner planner = this->planner(regions);
-      // What comes on top is not the same in each step, so that a plan may turn out too large.
-      int64_t bytes = room(plan, again);
-      for (int i = 0; i < kTries; ++i) {
-        const std::optional<ac2::Plan> chosen = plan_within(planner, bytes);
-        if (!chosen) break;
-        PlannedStep made = planned("the plan that fits", regions, *chosen);
-        const int64_t over = plan.state_bytes() + made.figures.peak_bytes - options_.device_bytes;
-        if (over <= 0) {
-          if (!best || seconds(plan, made) < seconds(plan, *best)) best = std::move(made);
-          break;
-        }
-        bytes -= over << i;  // twice as much each time, because another plan may be over at another place
-      }
-      if (best) continue;
-      const ac2::Plan least = planner.smallest();
-      if (!smallest || bytes_in_flight(least.summary()) < bytes_in_flight(smallest->summary)) {
-        smallest = planned("the smallest plan", regions, least);
-      }
-    }
-    return best ? *std::move(best) : *std::move(smallest);
-  }
-
-  const MeshPlanOptions& options_;
-  MeshGroups groups_;
-  Stage stage_;
-  MeshOptimizer optimizer_;
-  const int64_t in_flight_;  // micro-batches
-  bool gathers_;             // whether there are all-gathers within layers
-};
+  std::optional<PlannedStep> smaller = smaller_plan(plan.options, of_stage, best, backward);
+  return smaller ? *std::move(smaller) : best;
+}
 
 }  // namespace
 
-StagePlan plan_stage(const MeshPlanOptions& options, int64_t stage) {
-  check_mesh(options.mesh);
-  MetaMemory::install();
-  return StagePlanner(options, stage).plan();
-}
-
 MeshPlan plan_mesh(const MeshPlanOptions& options) {
   check_mesh(options.mesh);
-  MeshPlan plan{.options = options, .stages = {}};
-  for (int64_t stage = 0; stage < options.mesh.pipeline; ++stage) plan.stages.push_back(plan_stage(options, stage));
+  TORCH_CHECK(options.spare >= 0, "spare is ", options.spare, "; it must be 0 or a share of a step's time.");
+  MeshPlan plan{.options = options, .stages = {}, .chosen = {}, .times = {}};
+  const int64_t stages = options.mesh.pipeline;
+  for (int64_t stage = 0; stage < stages; ++stage) {
+    plan.stages.push_back(plan_stage(options, stage));
+    plan.chosen.push_back(plan.stages.back().steps.back());
+  }
+  const double least = pipeline_times(times_of(plan.chosen), options.micro_batches).step;
+  for (int64_t stage = 0; stage < stages; ++stage) {
+    // What a stage leaves is there for the next ones.
+    const double share = options.spare * static_cast<double>(stage + 1) / static_cast<double>(stages);
+    const double now = plan.chosen[stage].times.backward;
+    const double longest =
+        longest_backward(times_of(plan.chosen), stage, options.micro_batches, least * (1 + share + kRounding));
+    if (longest > now * (1 + kRounding)) plan.chosen[stage] = smallest_within(plan, stage, longest);
+  }
+  plan.times = pipeline_times(times_of(plan.chosen), options.micro_batches);
   return plan;
+}
+
+PipelineTimes times_of_variant(const MeshPlan& plan, size_t i) {
+  std::vector<StageTimes> times;
+  for (const StagePlan& stage : plan.stages) times.push_back(stage.steps.at(i).times);
+  return pipeline_times(times, plan.options.micro_batches);
+}
+
+double adds_to_step(const MeshPlan& plan, int64_t stage, const PlannedStep& step) {
+  std::vector<StageTimes> times = times_of(plan.chosen);
+  times.at(stage) = step.times;
+  return pipeline_times(times, plan.options.micro_batches).step - plan.times.step;
 }
 
 }  // namespace gpt

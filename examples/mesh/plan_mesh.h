@@ -1,68 +1,38 @@
-// The bytes, replays and collectives of each device of a mesh in a step of a large model: planned on meta tensors,
-// in one process.
+// The plans of all stages of a mesh, and the time of a step with them.
 //
 //   const MeshPlan plan = plan_mesh({.model = llama3_405b(), .mesh = {.data = 8, .tensor = 8, .pipeline = 16}});
 //   print_mesh_plan(std::cout, plan);
 //
-// The step is that of pipeline_step.h, which runs with as many processes as the mesh has devices too, and does what is
-// said here. Devices that differ in data and tensor alone do the same, so there is one plan for each stage.
+// A stage's plan costs what it adds to the step of the whole pipeline. In a stage that waits for a slower one, only
+// what is replayed for the last micro-batch adds to the step, and all of it only in the slowest stage.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <ostream>
-#include <string>
 #include <vector>
 
-#include "ac2/plan.h"
-#include "examples/mesh/pipeline_step.h"
+#include "examples/mesh/pipeline_schedule.h"
+#include "examples/mesh/stage_plan.h"
 
 namespace gpt {
-
-struct MeshPlanOptions {
-  LargeModel model = gpt3_175b();
-  DeviceMesh mesh = {};
-  int64_t micro_batches = 1;
-  int64_t batch = 1;  // sequences in a micro-batch
-  bool sequence = false;
-  bool sharded_optimizer = true;
-  int64_t device_bytes = int64_t{80} << 30;
-  // What a device computes and sends to its tensor group in a second. A plan gathers again where that takes less time
-  // than what is replayed without. As given: an H100 that reaches 40 % in bfloat16, and NVLink one way.
-  double flops = 400e12;
-  double link_bytes = 450e9;
-};
-
-// One way to checkpoint.
-struct PlannedStep {
-  std::string name;
-  Regions regions;
-  StepFigures figures;
-  // Of one micro-batch, as the planner computes it.
-  ac2::PlanSummary summary;
-};
-
-struct StagePlan {
-  int64_t stage = 0;
-  int64_t layers = 0;
-  int64_t parameters = 0;
-  int64_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;
-  // No recomputation; save_compute_intensive and recompute_all in each layer. With `sequence` these a second time, in
-  // which gathered tensors are gathered again and not saved. At last the plan that takes the least time of those that
-  // the device has room for with all its micro-batches in flight, the cheapest without gathering again and the cheapest
-  // with it; or else the smallest plan.
-  std::vector<PlannedStep> steps;
-
-  int64_t state_bytes() const { return parameter_bytes + gradient_bytes + optimizer_bytes; }
-};
 
 struct MeshPlan {
   MeshPlanOptions options;
   std::vector<StagePlan> stages;
+  // By stage: the plan that takes the least time, or one that peaks lower, if the step of the pipeline then takes no
+  // more than the share MeshPlanOptions::spare longer, for all stages together.
+  std::vector<PlannedStep> chosen;
+  PipelineTimes times;  // with these
 };
 
 // Throws c10::Error for a model that the mesh cannot share.
-StagePlan plan_stage(const MeshPlanOptions& options, int64_t stage);
 MeshPlan plan_mesh(const MeshPlanOptions& options);
+
+// With variant i of StagePlan::steps in all stages.
+PipelineTimes times_of_variant(const MeshPlan& plan, size_t i);
+// In seconds, with another step in one stage, in place of the chosen one.
+double adds_to_step(const MeshPlan& plan, int64_t stage, const PlannedStep& step);
 
 void print_mesh_plan(std::ostream& out, const MeshPlan& plan);
 

@@ -1,8 +1,21 @@
 #include "examples/mesh/plan_mesh.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "examples/table.h"
 
 namespace gpt {
 namespace {
+
+std::string percent(double part, double whole) {
+  return fixed(100 * part / whole, 2) + " %";
+}
+
+std::string milliseconds(double seconds) {
+  return fixed(1e3 * seconds, 3);
+}
 
 std::string gibibytes(int64_t bytes) {
   return fixed(static_cast<double>(bytes) / 0x1p30, 2);
@@ -12,6 +25,10 @@ std::string gibibytes(int64_t bytes) {
 std::string exchanged(const Exchanged& exchanged) {
   return exchanged.calls == 0 ? "0"
                               : std::to_string(exchanged.calls) + " x " + mebibytes(exchanged.bytes / exchanged.calls);
+}
+
+bool fits(const MeshPlan& plan, const StagePlan& stage, const PlannedStep& step) {
+  return stage.state_bytes() + step.figures.peak_bytes <= plan.options.device_bytes;
 }
 
 void print_states(std::ostream& out, const MeshPlan& plan) {
@@ -37,17 +54,48 @@ void print_steps(std::ostream& out, const MeshPlan& plan) {
       const StepFigures& figures = step.figures;
       const int64_t all = stage.state_bytes() + figures.peak_bytes;
       rows.push_back({std::to_string(stage.stage), step.name, gibibytes(figures.held_bytes),
-                      gibibytes(figures.peak_bytes), gibibytes(all), all <= options.device_bytes ? "yes" : "no",
+                      gibibytes(figures.peak_bytes), gibibytes(all), fits(plan, stage, step) ? "yes" : "no",
                       std::to_string(figures.replayed_ops),
                       fixed(100 * step.summary.replay_cost / step.summary.forward_cost, 1) + " %",
-                      gibibytes(figures.tensor.bytes_by_ring(options.mesh.tensor))});
+                      gibibytes(figures.tensor.bytes_by_ring(options.mesh.tensor)),
+                      percent(adds_to_step(plan, stage.stage, step), plan.times.step)});
     }
     out << '\n';
     print_table(out,
                 {"stage", "variant", "held, GiB", "peak, GiB", "with parameters and so on, GiB", "fits", "replayed ops",
-                 "replayed of forward", "sent to the tensor group, GiB"},
+                 "replayed of forward", "sent to the tensor group, GiB", "adds to the step"},
                 rows);
   }
+}
+
+void print_times(std::ostream& out, const MeshPlan& plan) {
+  std::vector<std::vector<std::string>> rows;
+  for (const StagePlan& stage : plan.stages) {
+    const PlannedStep& step = plan.chosen[stage.stage];
+    const double waits = plan.times.waits[stage.stage];
+    rows.push_back({std::to_string(stage.stage), step.name, gibibytes(stage.state_bytes() + step.figures.peak_bytes),
+                    milliseconds(step.times.forward), milliseconds(step.times.backward),
+                    milliseconds(step.times.to_next), milliseconds(step.times.after),
+                    milliseconds(plan.times.step - waits), percent(waits, plan.times.step)});
+  }
+  out << "\nWith the plan of each stage that is named here a step takes " << milliseconds(plan.times.step)
+      << " ms:\n\n";
+  print_table(out,
+              {"stage", "chosen", "with parameters and so on, GiB", "forward, ms", "backward, ms", "to the next, ms",
+               "optimizer, ms", "busy, ms", "waits"},
+              rows);
+  rows.clear();
+  for (size_t i = 0; i + 1 < plan.stages[0].steps.size(); ++i) {
+    size_t fitting = 0;
+    for (const StagePlan& stage : plan.stages) fitting += fits(plan, stage, stage.steps[i]) ? 1 : 0;
+    const PipelineTimes times = times_of_variant(plan, i);
+    rows.push_back({plan.stages[0].steps[i].name, std::to_string(fitting) + " of " + std::to_string(plan.stages.size()),
+                    milliseconds(times.step), percent(times.step - plan.times.step, plan.times.step),
+                    percent(*std::min_element(times.waits.begin(), times.waits.end()), times.step)});
+  }
+  out << '\n';
+  print_table(out, {"in all stages", "stages that it fits", "step, ms", "more than chosen", "the slowest stage waits"},
+              rows);
 }
 
 void print_traffic(std::ostream& out, const MeshPlan& plan) {
@@ -83,12 +131,15 @@ void print_mesh_plan(std::ostream& out, const MeshPlan& plan) {
       << " tokens for each of the data axis.\n\nEach device of a stage, and of a step:\n\n";
   print_states(out, plan);
   print_steps(out, plan);
+  print_times(out, plan);
   print_traffic(out, plan);
   out << "\nHeld: by all tensors beyond parameters, gradients and the optimizer's, when the most micro-batches wait "
          "for\n"
          "their backward. Peak: the most of that in a step, without what kernels take while they run. Variants that "
          "are\n"
-         "not listed in the last table have the collectives of the one above. Costs come from shapes.\n";
+         "not listed in the last table have the collectives of the one above. Costs and times come from shapes. A "
+         "variant\n"
+         "adds to the step what the step takes longer if the stage has it in place of the chosen plan.\n";
 }
 
 }  // namespace gpt

@@ -17,6 +17,11 @@ struct Exchanged {
     ++calls;
     bytes += static_cast<int64_t>(tensor.nbytes());
   }
+  Exchanged& operator+=(const Exchanged& other) {
+    calls += other.calls;
+    bytes += other.bytes;
+    return *this;
+  }
   Exchanged operator-(const Exchanged& other) const { return {calls - other.calls, bytes - other.bytes}; }
   bool operator==(const Exchanged&) const = default;
 };
@@ -26,6 +31,14 @@ struct Exchanged {
 struct Traffic {
   Exchanged all_reduce, all_gather, reduce_scatter, sent, received;
 
+  Traffic& operator+=(const Traffic& other) {
+    all_reduce += other.all_reduce;
+    all_gather += other.all_gather;
+    reduce_scatter += other.reduce_scatter;
+    sent += other.sent;
+    received += other.received;
+    return *this;
+  }
   Traffic operator-(const Traffic& other) const {
     return {all_reduce - other.all_reduce, all_gather - other.all_gather, reduce_scatter - other.reduce_scatter,
             sent - other.sent, received - other.received};

@@ -29,6 +29,13 @@ TEST(DeviceMeshTest, RanksCountAlongTensorThenDataThenPipeline) {
   EXPECT_THAT(mesh.ranks_along(MeshAxis::kData, place), ElementsAre(7, 9, 11));
   EXPECT_THAT(mesh.ranks_along(MeshAxis::kPipeline, place), ElementsAre(3, 9, 15, 21));
   EXPECT_THROW(place_of(mesh, 24), c10::Error);
+  // Lines of 2 that begin with an even rank, of 5 ranks from one end to the other, and of 19.
+  EXPECT_TRUE(is_within_nodes(mesh, MeshAxis::kTensor, 2));
+  EXPECT_FALSE(is_within_nodes(mesh, MeshAxis::kTensor, 3));
+  EXPECT_TRUE(is_within_nodes(mesh, MeshAxis::kData, 6));
+  EXPECT_FALSE(is_within_nodes(mesh, MeshAxis::kData, 4));
+  EXPECT_FALSE(is_within_nodes(mesh, MeshAxis::kPipeline, 12));
+  EXPECT_TRUE(is_within_nodes(mesh, MeshAxis::kPipeline, 24));
   EXPECT_THROW(place_of({.data = 0}, 0), c10::Error);
 }
 
@@ -108,6 +115,39 @@ TEST(PlanMeshTest, APlanGathersAgainWhereThatTakesLessTimeThanReplaying) {
   EXPECT_GT(fast.figures.tensor.all_gather.calls, slow.figures.tensor.all_gather.calls);
 }
 
+// Three stages of 1, 2 and 1 layers: the first one waits for the second one.
+TEST(PlanMeshTest, AStageThatWaitsHasAPlanThatHoldsLessForTheTimeOfOneMicroBatch) {
+  MeshPlanOptions options{.model = llama3_405b(), .mesh = {.tensor = 8, .pipeline = 3}, .micro_batches = 8};
+  options.model.layers = 4;
+  const MeshPlan plan = plan_mesh(options);
+  for (const StagePlan& stage : plan.stages) {
+    EXPECT_EQ(plan.chosen[stage.stage].name, "the plan that fits");
+    EXPECT_EQ(plan.chosen[stage.stage].summary.replay_cost, 0);
+  }
+  EXPECT_GT(plan.times.waits[0], plan.times.waits[1]);
+  const auto replays = [&](int64_t stage) {
+    return plan.stages[stage].steps[2].times.backward - plan.stages[stage].steps[0].times.backward;
+  };
+  const double rounding = 1e-9 * plan.times.step;
+  EXPECT_NEAR(adds_to_step(plan, 0, plan.stages[0].steps[2]), replays(0), rounding);
+  // Nearly all of it: the pipeline's beginning and end hide a part.
+  const double slow = adds_to_step(plan, 1, plan.stages[1].steps[2]);
+  EXPECT_GT(slow, 7 * replays(1));
+  EXPECT_LT(slow, 8 * replays(1) + rounding);
+  EXPECT_NEAR(times_of_variant(plan, 0).step, plan.times.step, rounding);
+  EXPECT_GT(times_of_variant(plan, 2).step, plan.times.step + slow - rounding);
+
+  options.spare = 0.02;
+  const MeshPlan spares = plan_mesh(options);
+  EXPECT_EQ(spares.chosen[0].name, "a smaller plan");
+  EXPECT_LT(spares.chosen[0].figures.peak_bytes, plan.chosen[0].figures.peak_bytes);
+  EXPECT_GT(spares.chosen[0].summary.replay_cost, 0);
+  EXPECT_LE(spares.times.step, plan.times.step * 1.02 + rounding);
+  // Each of its micro-batches replays, and the step takes as much longer as two of them, or less.
+  EXPECT_LT(adds_to_step(plan, 0, spares.chosen[0]),
+            2 * (spares.chosen[0].times.backward - plan.chosen[0].times.backward));
+}
+
 TEST(PlanMeshTest, PrintsATableForEachVariant) {
   MeshPlanOptions options{.model = llama3_405b(), .mesh = {.tensor = 8, .pipeline = 2}, .sequence = true};
   options.model.layers = 3;
@@ -115,6 +155,7 @@ TEST(PlanMeshTest, PrintsATableForEachVariant) {
   print_mesh_plan(out, plan_mesh(options));
   EXPECT_THAT(out.str(), HasSubstr("Llama-3 405B, BFloat16, on 16 devices: 1 (data) x 8 (tensor) x 2 (pipeline)"));
   EXPECT_THAT(out.str(), HasSubstr("recompute_all, gathers"));
+  EXPECT_THAT(out.str(), HasSubstr("With the plan of each stage that is named here a step takes"));
 }
 
 TEST(PlanMeshTest, NamesModelsThatAMeshCannotShare) {
