@@ -32,7 +32,8 @@ ABSL_FLAG(std::vector<std::string>, budgets_gib, {},
           "without a mesh");
 ABSL_FLAG(std::string, model, "gpt3", "gpt3, or on a mesh llama3: Llama-3 405B");
 ABSL_FLAG(int64_t, data, 0,
-          "devices along the mesh's data axis; 0 with tensor and pipeline 0: no mesh, the layers on one device");
+          "devices along the mesh's data axis; 0 with parts, tensor and pipeline 0: no mesh, the layers on one device");
+ABSL_FLAG(int64_t, parts, 0, "devices along the mesh's context axis, each with a part of each sequence");
 ABSL_FLAG(int64_t, tensor, 0, "devices along the mesh's tensor axis");
 ABSL_FLAG(int64_t, pipeline, 0, "stages");
 ABSL_FLAG(int64_t, micro_batches, 8, "micro-batches in a step, for each device of the data axis");
@@ -68,7 +69,8 @@ int64_t budget_from(const std::string& text) {
 }
 
 bool has_mesh() {
-  return absl::GetFlag(FLAGS_data) != 0 || absl::GetFlag(FLAGS_tensor) != 0 || absl::GetFlag(FLAGS_pipeline) != 0;
+  return absl::GetFlag(FLAGS_data) != 0 || absl::GetFlag(FLAGS_parts) != 0 || absl::GetFlag(FLAGS_tensor) != 0 ||
+         absl::GetFlag(FLAGS_pipeline) != 0;
 }
 
 void run_on_mesh() {
@@ -90,6 +92,7 @@ void run_on_mesh() {
               " and --network_gb is ", network_gb, "; expected positive numbers.");
   print_mesh_plan(std::cout, plan_mesh({.model = model,
                                         .mesh = {.data = along(absl::GetFlag(FLAGS_data)),
+                                                 .context = along(absl::GetFlag(FLAGS_parts)),
                                                  .tensor = along(absl::GetFlag(FLAGS_tensor)),
                                                  .pipeline = along(absl::GetFlag(FLAGS_pipeline))},
                                         .micro_batches = absl::GetFlag(FLAGS_micro_batches),
@@ -110,7 +113,7 @@ void run() {
     return;
   }
   TORCH_CHECK(absl::GetFlag(FLAGS_model) == "gpt3", "--model=", absl::GetFlag(FLAGS_model),
-              " is for a mesh: give --data, --tensor or --pipeline too.");
+              " is for a mesh: give --data, --parts, --tensor or --pipeline too.");
   LargeGptOptions options{.layers = absl::GetFlag(FLAGS_layers),
                           .dim = absl::GetFlag(FLAGS_dim),
                           .heads = absl::GetFlag(FLAGS_heads),

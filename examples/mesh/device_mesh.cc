@@ -5,31 +5,64 @@
 namespace gpt {
 
 int64_t DeviceMesh::along(MeshAxis axis) const {
-  return axis == MeshAxis::kTensor ? tensor : axis == MeshAxis::kData ? data : pipeline;
+  switch (axis) {
+    case MeshAxis::kTensor:
+      return tensor;
+    case MeshAxis::kContext:
+      return context;
+    case MeshAxis::kData:
+      return data;
+    case MeshAxis::kPipeline:
+      return pipeline;
+    case MeshAxis::kReplicas:
+      return data * context;
+  }
+  TORCH_CHECK(false, "No axis of a mesh has the number ", static_cast<int>(axis), ".");
 }
 
 std::vector<int64_t> DeviceMesh::ranks_along(MeshAxis axis, MeshPlace place) const {
   std::vector<int64_t> ranks;
-  int64_t& moving = axis == MeshAxis::kTensor ? place.tensor : axis == MeshAxis::kData ? place.data : place.pipeline;
-  for (moving = 0; moving < along(axis); ++moving) ranks.push_back(rank_of(*this, place));
+  for (int64_t i = 0; i < along(axis); ++i) {
+    switch (axis) {
+      case MeshAxis::kTensor:
+        place.tensor = i;
+        break;
+      case MeshAxis::kContext:
+        place.context = i;
+        break;
+      case MeshAxis::kData:
+        place.data = i;
+        break;
+      case MeshAxis::kPipeline:
+        place.pipeline = i;
+        break;
+      case MeshAxis::kReplicas:
+        place.data = i / context;
+        place.context = i % context;
+        break;
+    }
+    ranks.push_back(rank_of(*this, place));
+  }
   return ranks;
 }
 
 void check_mesh(const DeviceMesh& mesh) {
-  TORCH_CHECK(mesh.data > 0 && mesh.tensor > 0 && mesh.pipeline > 0, "The mesh is ", mesh.data, " (data) x ",
-              mesh.tensor, " (tensor) x ", mesh.pipeline, " (pipeline); expected 1 or more of each.");
+  TORCH_CHECK(mesh.data > 0 && mesh.context > 0 && mesh.tensor > 0 && mesh.pipeline > 0, "The mesh is ", mesh.data,
+              " (data) x ", mesh.context, " (context) x ", mesh.tensor, " (tensor) x ", mesh.pipeline,
+              " (pipeline); expected 1 or more of each.");
 }
 
 MeshPlace place_of(const DeviceMesh& mesh, int64_t rank) {
   check_mesh(mesh);
   TORCH_CHECK(rank >= 0 && rank < mesh.ranks(), "Rank ", rank, " is not in a mesh of ", mesh.ranks(), " devices.");
-  return {.data = rank / mesh.tensor % mesh.data,
+  return {.data = rank / (mesh.tensor * mesh.context) % mesh.data,
+          .context = rank / mesh.tensor % mesh.context,
           .tensor = rank % mesh.tensor,
-          .pipeline = rank / (mesh.tensor * mesh.data)};
+          .pipeline = rank / (mesh.tensor * mesh.context * mesh.data)};
 }
 
 int64_t rank_of(const DeviceMesh& mesh, MeshPlace place) {
-  return (place.pipeline * mesh.data + place.data) * mesh.tensor + place.tensor;
+  return ((place.pipeline * mesh.data + place.data) * mesh.context + place.context) * mesh.tensor + place.tensor;
 }
 
 bool is_within_nodes(const DeviceMesh& mesh, MeshAxis axis, int64_t devices_per_node) {

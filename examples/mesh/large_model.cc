@@ -38,7 +38,7 @@ LargeModel large_model_by_name(const std::string& name) {
   return llama3_405b();
 }
 
-void check_model(const LargeModel& model, int64_t tensor) {
+void check_model(const LargeModel& model, int64_t tensor, int64_t context) {
   for (const auto& [what, number] :
        {std::pair("layers", model.layers), std::pair("dim", model.dim), std::pair("heads", model.heads),
         std::pair("key_heads", model.key_heads), std::pair("hidden", model.hidden),
@@ -55,6 +55,8 @@ void check_model(const LargeModel& model, int64_t tensor) {
     TORCH_CHECK(number % tensor == 0, "The tensor axis has ", tensor, " devices, which cannot share ", what, " ",
                 number, ".");
   }
+  TORCH_CHECK(model.context % (tensor * context) == 0, "The tensor and the context axis have ", tensor, " x ", context,
+              " devices, which cannot share context ", model.context, ".");
 }
 
 }  // namespace gpt

@@ -32,7 +32,8 @@ LargeModel llama3_405b();
 // "gpt3" or "llama3". Throws c10::Error that lists them if it is neither.
 LargeModel large_model_by_name(const std::string& name);
 
-// Throws c10::Error for sizes that make no model, or that `tensor` devices cannot share.
-void check_model(const LargeModel& model, int64_t tensor);
+// Throws c10::Error for sizes that make no model, or that `tensor` devices, and for the sequence as many times
+// `context`, cannot share.
+void check_model(const LargeModel& model, int64_t tensor, int64_t context = 1);
 
 }  // namespace gpt

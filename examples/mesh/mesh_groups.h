@@ -1,4 +1,4 @@
-// The three groups that one process of a mesh is in.
+// The four groups that one process of a mesh is in.
 //
 //   MeshGroups planned(mesh, place);            // only counts; for meta tensors
 //   MeshGroups real(mesh, job.rank, job.store());
@@ -22,7 +22,8 @@ struct MeshGroups {
 
   DeviceMesh mesh;
   MeshPlace place;
-  Communicator tensor, data, pipeline;
+  Communicator tensor, context, pipeline;
+  Communicator replicas;  // data and context together, which reduce the gradients of the same parameters
 };
 
 }  // namespace gpt

@@ -31,14 +31,17 @@ void copy_parts(const at::Tensor& flat, const std::vector<at::Tensor>& tensors) 
 MeshOptimizer::MeshOptimizer(const Stage& stage, const MeshOptimizerOptions& options)
     : stage_(stage), options_(options) {
   const at::NoGradGuard no_grad;
-  const Communicator& data = stage.groups().data;
+  const Communicator& replicas = stage.groups().replicas;
   for (const std::vector<at::Tensor>& unit : stage.units()) {
     for (const at::Tensor& parameter : unit) {
       parameter.mutable_grad() = at::zeros_like(parameter);
       parameters_ += parameter.numel();
     }
     at::Tensor mine = flat(unit);
-    if (options_.sharded) mine = mine.narrow(0, data.rank() * (mine.numel() / data.size()), mine.numel() / data.size());
+    if (options_.sharded) {
+      const int64_t part = mine.numel() / replicas.size();
+      mine = mine.narrow(0, replicas.rank() * part, part);
+    }
     // A copy, whatever the dtype.
     const at::Tensor weights = mine.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
     states_.push_back({.weights = weights, .mean = at::zeros_like(weights), .square = at::zeros_like(weights)});
@@ -52,8 +55,9 @@ at::Tensor MeshOptimizer::flat(const std::vector<at::Tensor>& tensors) const {
     parts.push_back(tensor.reshape({-1}));
     size += tensor.numel();
   }
-  if (const int64_t rest = size % stage_.groups().data.size()) {
-    parts.push_back(at::zeros({stage_.groups().data.size() - rest}, parts[0].options()));
+  const int64_t replicas = stage_.groups().replicas.size();
+  if (const int64_t rest = size % replicas) {
+    parts.push_back(at::zeros({replicas - rest}, parts[0].options()));
   }
   return at::cat(parts);
 }
@@ -74,17 +78,17 @@ void MeshOptimizer::sum_gradients_seen_in_parts() {
 }
 
 void MeshOptimizer::update(const std::vector<at::Tensor>& unit, State& state) {
-  Communicator& data = stage_.groups().data;
+  Communicator& replicas = stage_.groups().replicas;
   const std::vector<at::Tensor> gradients = gradients_of(unit);
   const at::Tensor whole = flat(gradients);
-  const at::Tensor sum = options_.sharded ? data.reduce_scatter(whole) : data.all_reduce(whole);
-  const at::Tensor gradient = sum.to(at::kFloat) / static_cast<double>(data.size());
+  const at::Tensor sum = options_.sharded ? replicas.reduce_scatter(whole) : replicas.all_reduce(whole);
+  const at::Tensor gradient = sum.to(at::kFloat) / static_cast<double>(replicas.size());
   state.mean.lerp_(gradient, 1 - kBeta1);
   state.square.lerp_(gradient.square(), 1 - kBeta2);
   const double bias1 = 1 - std::pow(kBeta1, steps_), bias2 = 1 - std::pow(kBeta2, steps_);
   state.weights.addcdiv_(state.mean, (state.square / bias2).sqrt_().add_(kEpsilon), -options_.learning_rate / bias1);
   const at::Tensor updated = state.weights.to(stage_.model().dtype);
-  copy_parts(options_.sharded ? data.all_gather(updated) : updated, unit);
+  copy_parts(options_.sharded ? replicas.all_gather(updated) : updated, unit);
   for (const at::Tensor& tensor : gradients) tensor.zero_();
 }
 

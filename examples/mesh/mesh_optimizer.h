@@ -1,10 +1,11 @@
-// Adam for the parameters of a stage, with weights and moments in float, over the processes of a data group.
+// Adam for the parameters of a stage, with weights and moments in float, over all processes that have them
+// (MeshGroups::replicas).
 //
 //   MeshOptimizer optimizer(stage, {.sharded = true});
 //   …backward of all micro-batches adds to the gradients…
 //   optimizer.step();                   // reduces the gradients, updates the parameters, and sets the gradients to 0
 //
-// Sharded, each process of the data group has its part of the optimizer's tensors (arXiv 1910.02054): a reduce-scatter
+// Sharded, each of these processes has its part of the optimizer's tensors (arXiv 1910.02054): a reduce-scatter
 // of gradients and an all-gather of parameters take the place of an all-reduce. The gradients and parameters of a unit
 // of the stage, a layer say, are exchanged together.
 //
@@ -40,7 +41,7 @@ class MeshOptimizer {
   struct State {
     at::Tensor weights, mean, square;
   };
-  // As one tensor, with zeros behind it so that the data group can share it.
+  // As one tensor, with zeros behind it so that the replicas can share it.
   at::Tensor flat(const std::vector<at::Tensor>& tensors) const;
   void sum_gradients_seen_in_parts();
   void update(const std::vector<at::Tensor>& unit, State& state);

@@ -52,9 +52,10 @@ class Step {
         backward(figures);
         continue;
       }
-      const Traffic exchanged = groups.tensor.traffic();
+      const Traffic tensor = groups.tensor.traffic(), context = groups.context.traffic();
       forward(turn.micro_batch);
-      figures.tensor_in_forward += groups.tensor.traffic() - exchanged;
+      figures.tensor_in_forward += groups.tensor.traffic() - tensor;
+      figures.context_in_forward += groups.context.traffic() - context;
       if (turn.micro_batch + 1 == figures.in_flight) {
         figures.held_bytes = bytes_.now() - before;
         for (const Waiting& waiting : waiting_) {
@@ -68,15 +69,20 @@ class Step {
   }
 
  private:
-  // The same in each process that has the same place in the data group.
+  // The part here of sequences that are the same in each process with the same place on the data axis.
   std::pair<at::Tensor, at::Tensor> words(int64_t micro_batch) const {
-    const std::vector<int64_t> sizes = {stage_.model().context, options_.batch};
     const auto options = at::TensorOptions().device(stage_.options().device).dtype(at::kLong);
-    if (bytes_.meta) return {at::empty(sizes, options), at::empty(sizes, options)};
+    const std::vector<int64_t> own = {stage_.own_tokens(), options_.batch};
+    if (bytes_.meta) return {at::empty(own, options), at::empty(own, options)};
+    const std::vector<int64_t> sizes = {stage_.model().context, options_.batch};
     const auto seed = static_cast<uint64_t>(stage_.groups().place.data * options_.micro_batches + micro_batch);
     const at::Generator generator = at::detail::createCPUGenerator(seed);
-    const at::Tensor tokens = at::randint(stage_.model().vocabulary, sizes, generator, options);
-    return {tokens, at::randint(stage_.model().vocabulary, sizes, generator, options)};
+    const auto draw = [&] {
+      const at::Tensor words = at::randint(stage_.model().vocabulary, sizes, generator, options);
+      return own == sizes ? words : words.narrow(0, stage_.first_token(), own[0]).clone();
+    };
+    const at::Tensor tokens = draw();
+    return {tokens, draw()};
   }
 
   void forward(int64_t micro_batch) {
@@ -130,7 +136,8 @@ StepFigures run_step(Stage& stage, MeshOptimizer& optimizer, const StepOptions& 
   TORCH_CHECK(options.micro_batches > 0 && options.batch > 0, "A step has ", options.micro_batches,
               " micro-batches of ", options.batch, " sequences; expected 1 or more of each.");
   MeshGroups& groups = stage.groups();
-  const Traffic tensor = groups.tensor.traffic(), data = groups.data.traffic(), pipeline = groups.pipeline.traffic();
+  const Traffic tensor = groups.tensor.traffic(), context = groups.context.traffic(),
+                pipeline = groups.pipeline.traffic(), replicas = groups.replicas.traffic();
   StepFigures figures;
   Step(stage, options).run(figures);
   const TensorBytes bytes(stage.options().device);
@@ -141,8 +148,9 @@ StepFigures run_step(Stage& stage, MeshOptimizer& optimizer, const StepOptions& 
   figures.optimizer_peak_bytes = bytes.peak() - before;
   figures.tensor_in_optimizer = groups.tensor.traffic() - until_optimizer;
   figures.tensor = groups.tensor.traffic() - tensor;
-  figures.data = groups.data.traffic() - data;
+  figures.context = groups.context.traffic() - context;
   figures.pipeline = groups.pipeline.traffic() - pipeline;
+  figures.replicas = groups.replicas.traffic() - replicas;
   return figures;
 }
 

@@ -39,9 +39,9 @@ struct StepFigures {
   int64_t optimizer_peak_bytes = 0;
   int64_t replayed_ops = 0;
   int64_t evicted_values = 0;
-  Traffic tensor, data, pipeline;
-  // Of the tensor group: in the forwards of all micro-batches, and in the optimizer.
-  Traffic tensor_in_forward, tensor_in_optimizer;
+  Traffic tensor, context, pipeline, replicas;
+  // Of these: in the forwards of all micro-batches, and in the optimizer. The others are in these parts alone.
+  Traffic tensor_in_forward, tensor_in_optimizer, context_in_forward;
   double loss = 0;  // the mean over the micro-batches, in the last stage on the CPU
 };
 

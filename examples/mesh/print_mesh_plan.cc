@@ -104,19 +104,22 @@ void print_traffic(std::ostream& out, const MeshPlan& plan) {
     const auto add = [&](const PlannedStep& step) {
       const StepFigures& f = step.figures;
       rows.push_back({std::to_string(stage.stage), step.name, exchanged(f.tensor.all_reduce),
-                      exchanged(f.tensor.all_gather), exchanged(f.tensor.reduce_scatter), exchanged(f.data.all_reduce),
-                      exchanged(f.data.reduce_scatter), exchanged(f.data.all_gather), exchanged(f.pipeline.sent)});
+                      exchanged(f.tensor.all_gather), exchanged(f.tensor.reduce_scatter),
+                      exchanged(f.context.all_gather), exchanged(f.context.reduce_scatter),
+                      exchanged(f.replicas.all_reduce), exchanged(f.replicas.reduce_scatter),
+                      exchanged(f.replicas.all_gather), exchanged(f.pipeline.sent)});
     };
     add(stage.steps[0]);
     for (size_t i = 1; i < stage.steps.size(); ++i) {
       const StepFigures &step = stage.steps[i].figures, &before = stage.steps[i - 1].figures;
-      if (!(step.tensor == before.tensor)) add(stage.steps[i]);
+      if (!(step.tensor == before.tensor) || !(step.context == before.context)) add(stage.steps[i]);
     }
   }
   out << '\n';
   print_table(out,
               {"stage", "variant", "tensor all-reduces", "tensor all-gathers", "tensor reduce-scatters",
-               "data all-reduces", "data reduce-scatters", "data all-gathers", "sent to other stages"},
+               "context all-gathers", "context reduce-scatters", "gradient all-reduces", "gradient reduce-scatters",
+               "parameter all-gathers", "sent to other stages"},
               rows);
 }
 
@@ -126,9 +129,9 @@ void print_mesh_plan(std::ostream& out, const MeshPlan& plan) {
   const MeshPlanOptions& options = plan.options;
   const DeviceMesh& mesh = options.mesh;
   out << options.model.name << ", " << c10::toString(options.model.dtype) << ", on " << mesh.ranks()
-      << " devices: " << mesh.data << " (data) x " << mesh.tensor << " (tensor) x " << mesh.pipeline << " (pipeline); "
-      << options.micro_batches << " micro-batches of " << options.batch << " x " << options.model.context
-      << " tokens for each of the data axis.\n\nEach device of a stage, and of a step:\n\n";
+      << " devices: " << mesh.data << " (data) x " << mesh.context << " (context) x " << mesh.tensor << " (tensor) x "
+      << mesh.pipeline << " (pipeline); " << options.micro_batches << " micro-batches of " << options.batch << " x "
+      << options.model.context << " tokens for each of the data axis.\n\nEach device of a stage, and of a step:\n\n";
   print_states(out, plan);
   print_steps(out, plan);
   print_times(out, plan);

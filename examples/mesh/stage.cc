@@ -4,6 +4,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <cmath>
+#include <limits>
+#include <optional>
 
 #include "examples/mesh/rms_norm.h"
 
@@ -27,12 +29,19 @@ at::Tensor heads_first(const at::Tensor& heads) {
   return heads.permute({1, 2, 0, 3});
 }
 
-// From queries, keys and values [batch, heads, time, channels of a head] to [time, batch, channels].
-at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+// From queries, keys and values [batch, heads, time, channels of a head] to [time, batch, channels]. Without a mask
+// each query sees the keys up to its own.
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask) {
   // On the meta device scaled_dot_product_attention() would build [time, time] matrices, which no device does.
-  const at::Tensor mixed =
-      std::get<0>(at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, /*dropout_p=*/0.0, /*is_causal=*/true));
+  const at::Tensor mixed = std::get<0>(
+      at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, /*dropout_p=*/0.0, /*is_causal=*/!mask.defined(),
+                                                      mask.defined() ? std::optional<at::Tensor>(mask) : std::nullopt));
   return mixed.permute({2, 0, 1, 3}).reshape({q.size(2), q.size(0), q.size(1) * q.size(3)});
+}
+
+// 0 where the query `first` + row sees the key of the column, else minus infinity.
+at::Tensor causal_mask(int64_t time, int64_t first, int64_t keys, const at::TensorOptions& options) {
+  return at::full({time, keys}, -std::numeric_limits<double>::infinity(), options).triu_(first + 1);
 }
 
 // Each key for as many queries as share it; without a copy where there is one key.
@@ -88,10 +97,11 @@ class Stage::Maker {
 };
 
 Stage::Stage(const LargeModel& model, MeshGroups& groups, const StageOptions& options)
-    : model_((check_model(model, groups.mesh.tensor), model)),
+    : model_((check_model(model, groups.mesh.tensor, groups.mesh.context), model)),
       groups_(groups),
       options_(options),
       tensor_{.communicator = &groups.tensor, .sequence = options.sequence && groups.mesh.tensor > 1},
+      context_{.communicator = &groups.context, .sequence = true},
       range_(layers_of_stage(model.layers, groups.mesh.pipeline, groups.place.pipeline)) {
   if (is_first()) {
     Maker make(*this, 0);
@@ -110,10 +120,12 @@ Stage::Stage(const LargeModel& model, MeshGroups& groups, const StageOptions& op
     const auto wide = at::TensorOptions().device(options_.device).dtype(at::kFloat);
     const at::Tensor powers =
         at::arange(0, channels, 2, wide) * (-std::log(kRotaryBase) / static_cast<double>(channels));
-    const at::Tensor angles = at::arange(model_.context, wide).view({-1, 1, 1, 1}) * powers.exp();
+    const at::Tensor angles =
+        at::arange(first_token(), first_token() + own_tokens(), wide).view({-1, 1, 1, 1}) * powers.exp();
     cosines_ = angles.cos().to(model_.dtype);
     sines_ = angles.sin().to(model_.dtype);
   }
+  if (groups.mesh.context > 1) mask_ = causal_mask(own_tokens(), first_token(), model_.context, hidden_options());
 }
 
 void Stage::make_layer(int64_t index) {
@@ -141,7 +153,7 @@ void Stage::make_layer(int64_t index) {
 }
 
 std::vector<int64_t> Stage::hidden_sizes(int64_t batch) const {
-  return {model_.context / (tensor_.sequence ? tensor_.size() : 1), batch, model_.dim};
+  return {own_tokens() / (tensor_.sequence ? tensor_.size() : 1), batch, model_.dim};
 }
 
 std::vector<at::Tensor> Stage::seen_in_parts() const {
@@ -167,15 +179,13 @@ at::Tensor Stage::attend(const Layer& layer, const at::Tensor& x) const {
       return product(whole, weight).view({time, batch, count, channels});
     };
     const at::Tensor q = heads_first(rotated(split(layer.queries, heads)));
-    const at::Tensor k = heads_first(rotated(split(layer.keys, key_heads)));
-    const at::Tensor v = heads_first(split(layer.values, key_heads));
-    mixed = attention(q, shared(k, heads), shared(v, heads));
+    const at::Tensor k = heads_first(enter_parallel(rotated(split(layer.keys, key_heads)), context_));
+    const at::Tensor v = heads_first(enter_parallel(split(layer.values, key_heads), context_));
+    mixed = attention(q, shared(k, heads), shared(v, heads), mask_);
   } else {
-    const auto qkv = product(whole, layer.qkv, layer.qkv_bias)
-                         .view({time, batch, heads, 3, channels})
-                         .permute({3, 1, 2, 0, 4})
-                         .unbind(0);
-    mixed = attention(qkv[0], qkv[1], qkv[2]);
+    const auto qkv = product(whole, layer.qkv, layer.qkv_bias).view({time, batch, heads, 3, channels}).unbind(3);
+    mixed = attention(heads_first(qkv[0]), heads_first(enter_parallel(qkv[1], context_)),
+                      heads_first(enter_parallel(qkv[2], context_)), mask_);
   }
   return plus(leave_parallel(product(mixed, layer.projection), tensor_), layer.projection_bias);
 }
@@ -195,7 +205,7 @@ at::Tensor Stage::through(const Layer& layer, const at::Tensor& x) const {
 at::Tensor Stage::embed(const at::Tensor& tokens) const {
   const at::Tensor x = parallel_embedding(words_, tokens, tensor_);
   if (!positions_.defined()) return x;
-  const int64_t time = x.size(0), first = tensor_.sequence ? tensor_.rank() * time : 0;
+  const int64_t time = x.size(0), first = first_token() + (tensor_.sequence ? tensor_.rank() * time : 0);
   return x + positions_.narrow(0, first, time).unsqueeze(1);
 }
 

@@ -7,6 +7,10 @@
 //     return layer();
 //   });
 //
+// Where the mesh has a context axis, each process has the part of each sequence that its place on the axis says, and
+// attention gathers keys and values of the whole sequence. Each process masks those after its own queries. The mask is
+// a tensor of the stage's here; kernels for devices take the place of the first query instead.
+//
 // Nothing here depends on the device: on meta tensors it runs the ops that it runs on the CPU, without data.
 // The parameters of a model depend on the seed and not on the mesh.
 //
@@ -48,8 +52,11 @@ class Stage {
   LayerRange layers() const { return range_; }
 
   using AroundLayer = std::function<at::Tensor(const std::function<at::Tensor()>& layer)>;
-  // From tokens [time, batch] in the first stage, else hidden states, to the mean loss in the last one, else hidden
-  // states. Only the last one takes targets, which are [time, batch].
+  // The tokens of a sequence that are here.
+  int64_t own_tokens() const { return model_.context / groups_.context.size(); }
+  int64_t first_token() const { return groups_.context.rank() * own_tokens(); }
+  // `time` below is own_tokens(). From tokens [time, batch] in the first stage, else hidden states, to the mean loss in
+  // the last one, else hidden states. Only the last one takes targets, which are [time, batch].
   at::Tensor forward(const at::Tensor& input, const at::Tensor& targets, const AroundLayer& around_layer) const;
   // Of what goes from stage to stage.
   std::vector<int64_t> hidden_sizes(int64_t batch) const;
@@ -79,11 +86,12 @@ class Stage {
   LargeModel model_;
   MeshGroups& groups_;
   StageOptions options_;
-  TensorGroup tensor_;
+  TensorGroup tensor_, context_;
   LayerRange range_;
   std::vector<Layer> layers_;
   at::Tensor words_, positions_, norm_, bias_, head_;
-  at::Tensor cosines_, sines_;  // of rotary positions
+  at::Tensor cosines_, sines_;  // of the rotary positions that are here
+  at::Tensor mask_;             // [time, context], added to what attention compares; undefined for one part
   std::vector<std::vector<at::Tensor>> units_;
   std::vector<at::Tensor> replicated_;
 };

@@ -41,11 +41,11 @@ class StagePlanner {
  public:
   StagePlanner(const MeshPlanOptions& options, int64_t stage)
       : options_(options),
-        groups_(options.mesh, {.data = 0, .tensor = 0, .pipeline = stage}),
+        groups_(options.mesh, {.pipeline = stage}),
         stage_(options.model, groups_, {.device = c10::Device(at::kMeta), .sequence = options.sequence}),
         optimizer_(stage_, {.sharded = options.sharded_optimizer}),
         in_flight_(most_in_flight(options.mesh.pipeline, stage, options.micro_batches)),
-        gathers_(options.sequence && options.mesh.tensor > 1) {}
+        gathers_((options.sequence && options.mesh.tensor > 1) || options.mesh.context > 1) {}
 
   StagePlan plan() {
     StagePlan plan{.stage = groups_.place.pipeline,
@@ -91,7 +91,7 @@ class StagePlanner {
   // One region around all. Backward is recorded too: ops that take several saved tensors hold them all until they are
   // done, which a planner that only sees forward cannot know.
   ac2::StepPlanner planner(const Regions& regions) const {
-    const std::vector<int64_t> sizes = {options_.model.context, options_.batch};
+    const std::vector<int64_t> sizes = {stage_.own_tokens(), options_.batch};
     const auto words = stage_.hidden_options().dtype(at::kLong);
     at::Tensor targets = stage_.is_last() ? at::empty(sizes, words) : at::Tensor();
     const at::Tensor input =
@@ -126,9 +126,11 @@ class StagePlanner {
   StageTimes times(const StepFigures& figures, const ac2::PlanSummary& summary) const {
     const auto micro_batches = static_cast<double>(options_.micro_batches);
     const double cost = operations_of_a_cost() / options_.flops;
-    const double in_forward = seconds_of(figures.tensor_in_forward, MeshAxis::kTensor);
+    const double in_forward = seconds_of(figures.tensor_in_forward, MeshAxis::kTensor) +
+                              seconds_of(figures.context_in_forward, MeshAxis::kContext);
     const double in_optimizer = seconds_of(figures.tensor_in_optimizer, MeshAxis::kTensor);
-    const double in_backward = seconds_of(figures.tensor, MeshAxis::kTensor) - in_forward - in_optimizer;
+    const double in_backward = seconds_of(figures.tensor, MeshAxis::kTensor) +
+                               seconds_of(figures.context, MeshAxis::kContext) - in_forward - in_optimizer;
     const double wire = options_.mesh.pipeline == 1
                             ? 0
                             : static_cast<double>(c10::multiply_integers(stage_.hidden_sizes(options_.batch)) *
@@ -138,7 +140,7 @@ class StagePlanner {
             .backward = (2 * summary.forward_cost + summary.replay_cost) * cost + in_backward / micro_batches,
             .to_next = stage_.is_last() ? 0 : wire,
             .to_before = stage_.is_first() ? 0 : wire,
-            .after = in_optimizer + seconds_of(figures.data, MeshAxis::kData)};
+            .after = in_optimizer + seconds_of(figures.replicas, MeshAxis::kReplicas)};
   }
 
   double seconds(const PlannedStep& step) const { return step.times.busy(options_.micro_batches); }

@@ -4,7 +4,7 @@
 //   const StagePlan plan = plan_stage({.model = llama3_405b(), .mesh = {.data = 8, .tensor = 8, .pipeline = 16}}, 3);
 //
 // The step is that of pipeline_step.h, which runs with as many processes as the mesh has devices too, and does what is
-// said here. Devices that differ in data and tensor alone do the same, so there is one plan for each stage.
+// said here. Devices that differ in data, context and tensor alone do the same, so there is one plan for each stage.
 #pragma once
 
 #include <cstdint>
@@ -54,10 +54,10 @@ struct StagePlan {
   int64_t layers = 0;
   int64_t parameters = 0;
   int64_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;
-  // No recomputation; save_compute_intensive and recompute_all in each layer. With `sequence` these a second time, in
-  // which gathered tensors are gathered again and not saved. At last the plan that takes the least time of those that
-  // the device has room for with all its micro-batches in flight, the cheapest without gathering again and the cheapest
-  // with it; or else the smallest plan.
+  // No recomputation; save_compute_intensive and recompute_all in each layer. With `sequence`, or a context axis, these
+  // a second time, in which gathered tensors are gathered again and not saved. At last the plan that takes the least
+  // time of those that the device has room for with all its micro-batches in flight, the cheapest without gathering
+  // again and the cheapest with it; or else the smallest plan.
   std::vector<PlannedStep> steps;
 
   int64_t state_bytes() const { return parameter_bytes + gradient_bytes + optimizer_bytes; }

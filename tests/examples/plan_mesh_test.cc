@@ -18,7 +18,7 @@ MeshPlanOptions gpt3_on_1024() {
   return {.model = gpt3_175b(), .mesh = {.data = 16, .tensor = 8, .pipeline = 8}, .micro_batches = 4};
 }
 
-TEST(DeviceMeshTest, RanksCountAlongTensorThenDataThenPipeline) {
+TEST(DeviceMeshTest, RanksCountAlongTensorThenContextThenDataThenPipeline) {
   const DeviceMesh mesh{.data = 3, .tensor = 2, .pipeline = 4};
   for (int64_t rank = 0; rank < mesh.ranks(); ++rank) EXPECT_EQ(rank_of(mesh, place_of(mesh, rank)), rank);
   const MeshPlace place = place_of(mesh, 9);
@@ -36,6 +36,15 @@ TEST(DeviceMeshTest, RanksCountAlongTensorThenDataThenPipeline) {
   EXPECT_FALSE(is_within_nodes(mesh, MeshAxis::kData, 4));
   EXPECT_FALSE(is_within_nodes(mesh, MeshAxis::kPipeline, 12));
   EXPECT_TRUE(is_within_nodes(mesh, MeshAxis::kPipeline, 24));
+  const DeviceMesh parts{.data = 3, .context = 4, .tensor = 2, .pipeline = 2};
+  for (int64_t rank = 0; rank < parts.ranks(); ++rank) EXPECT_EQ(rank_of(parts, place_of(parts, rank)), rank);
+  const MeshPlace part = place_of(parts, 37);
+  EXPECT_THAT(parts.ranks_along(MeshAxis::kTensor, part), ElementsAre(36, 37));
+  EXPECT_THAT(parts.ranks_along(MeshAxis::kContext, part), ElementsAre(33, 35, 37, 39));
+  EXPECT_THAT(parts.ranks_along(MeshAxis::kData, part), ElementsAre(29, 37, 45));
+  EXPECT_THAT(parts.ranks_along(MeshAxis::kPipeline, part), ElementsAre(13, 37));
+  EXPECT_THAT(parts.ranks_along(MeshAxis::kReplicas, part),
+              ElementsAre(25, 27, 29, 31, 33, 35, 37, 39, 41, 43, 45, 47));
   EXPECT_THROW(place_of({.data = 0}, 0), c10::Error);
 }
 
@@ -66,8 +75,8 @@ TEST(PlanMeshTest, AStageOfGpt3HoldsAndExchangesWhatItsSizesSay) {
   EXPECT_EQ(none.in_flight, 3);
   // Forward and backward of each layer have two all-reduces each.
   EXPECT_EQ(none.tensor.all_reduce, (Exchanged{.calls = 4 * 4 * layers, .bytes = 4 * 4 * layers * 2 * tokens * d}));
-  EXPECT_EQ(none.data.reduce_scatter, (Exchanged{.calls = layers, .bytes = plan.parameter_bytes}));
-  EXPECT_EQ(none.data.all_gather, none.data.reduce_scatter);
+  EXPECT_EQ(none.replicas.reduce_scatter, (Exchanged{.calls = layers, .bytes = plan.parameter_bytes}));
+  EXPECT_EQ(none.replicas.all_gather, none.replicas.reduce_scatter);
   EXPECT_EQ(none.pipeline.sent, (Exchanged{.calls = 2 * 4, .bytes = 2 * 4 * 2 * tokens * d}));
   EXPECT_EQ(none.pipeline.received, none.pipeline.sent);
   // In two bytes: both norms' inputs and results; split over the devices, queries, keys, values and what is attended
@@ -153,7 +162,8 @@ TEST(PlanMeshTest, PrintsATableForEachVariant) {
   options.model.layers = 3;
   std::ostringstream out;
   print_mesh_plan(out, plan_mesh(options));
-  EXPECT_THAT(out.str(), HasSubstr("Llama-3 405B, BFloat16, on 16 devices: 1 (data) x 8 (tensor) x 2 (pipeline)"));
+  EXPECT_THAT(out.str(),
+              HasSubstr("Llama-3 405B, BFloat16, on 16 devices: 1 (data) x 1 (context) x 8 (tensor) x 2 (pipeline)"));
   EXPECT_THAT(out.str(), HasSubstr("recompute_all, gathers"));
   EXPECT_THAT(out.str(), HasSubstr("With the plan of each stage that is named here a step takes"));
 }

@@ -103,8 +103,9 @@ gpt::StagePlan plan_of(const Case& c, int64_t stage) {
 }
 
 void expect_as_planned(const Case& c, int64_t rank, const Store& store) {
-  SCOPED_TRACE(c.model.name + ", " + std::to_string(c.mesh.data) + " x " + std::to_string(c.mesh.tensor) + " x " +
-               std::to_string(c.mesh.pipeline) + (c.sequence ? ", sequence" : "") + ", rank " + std::to_string(rank));
+  SCOPED_TRACE(c.model.name + ", " + std::to_string(c.mesh.data) + " x " + std::to_string(c.mesh.context) + " x " +
+               std::to_string(c.mesh.tensor) + " x " + std::to_string(c.mesh.pipeline) +
+               (c.sequence ? ", sequence" : "") + ", rank " + std::to_string(rank));
   MeshGroups groups(c.mesh, rank, store);
   const gpt::StagePlan plan = plan_of(c, groups.place.pipeline);
   std::vector<at::Tensor> without;
@@ -118,7 +119,7 @@ void expect_as_planned(const Case& c, int64_t rank, const Store& store) {
     EXPECT_EQ(trained.optimizer.state_bytes(), plan.optimizer_bytes);
   }
   EXPECT_EQ(plain.held_bytes, plan.steps[0].figures.held_bytes);
-  EXPECT_EQ(plan.steps.size(), c.sequence ? 7U : 4U);
+  EXPECT_EQ(plan.steps.size(), c.sequence || c.mesh.context > 1 ? 7U : 4U);
   for (const gpt::PlannedStep& step : plan.steps) {
     SCOPED_TRACE(step.name);
     Trained trained(c, groups);
@@ -141,12 +142,23 @@ void expect_as_planned(const Case& c, int64_t rank, const Store& store) {
     EXPECT_EQ(real.evicted_values, 0);
     EXPECT_EQ(planned.evicted_values, 0);
     EXPECT_TRUE(real.tensor == planned.tensor);
-    EXPECT_TRUE(real.data == planned.data);
+    EXPECT_TRUE(real.context == planned.context);
+    EXPECT_TRUE(real.replicas == planned.replicas);
     EXPECT_TRUE(real.pipeline == planned.pipeline);
+    EXPECT_TRUE(real.tensor_in_forward == planned.tensor_in_forward);
+    EXPECT_TRUE(real.tensor_in_optimizer == planned.tensor_in_optimizer);
+    EXPECT_TRUE(real.context_in_forward == planned.context_in_forward);
     if (step.regions.gather_again) {
-      EXPECT_GT(real.tensor.all_gather.calls, plain.tensor.all_gather.calls);
+      EXPECT_EQ(real.tensor.all_gather.calls > plain.tensor.all_gather.calls, c.sequence);
+      // Keys that several heads share are copied for them. Backward wants the copies, and what was gathered only where
+      // the copies are made again.
+      EXPECT_GE(real.context.all_gather.calls, plain.context.all_gather.calls);
+      if (c.model.key_heads == c.model.heads || step.name.starts_with("recompute_all")) {
+        EXPECT_EQ(real.context.all_gather.calls > plain.context.all_gather.calls, c.mesh.context > 1);
+      }
     } else {
       EXPECT_TRUE(real.tensor == plain.tensor);
+      EXPECT_TRUE(real.context == plain.context);
     }
     EXPECT_EQ(real.loss, plain.loss);
     const std::vector<at::Tensor> parameters = copies(trained.stage);
@@ -164,7 +176,8 @@ void expect_losses_of_one_process(const Case& c, int64_t rank, const Store& stor
   Trained trained(c, groups), whole(c, alone);
   for (int step = 0; step < 2; ++step) {
     const double loss = trained.step({.by_layer = "recompute_all"}).loss;
-    const double mean = groups.data.all_reduce(at::full({1}, loss)).item<double>() / static_cast<double>(c.mesh.data);
+    const double mean =
+        groups.replicas.all_reduce(at::full({1}, loss)).item<double>() / static_cast<double>(groups.replicas.size());
     const double expected =
         run_step(whole.stage, whole.optimizer, {.micro_batches = c.mesh.data * kMicroBatches, .batch = kBatch}).loss;
     if (trained.stage.is_last()) {
@@ -213,6 +226,8 @@ TEST(MeshPlanTest, TwoProcessesHoldReplayAndExchangeWhatIsPlanned) {
                      {.model = small_llama(), .mesh = {.tensor = 2}, .sequence = true},
                      {.model = small_gpt(), .mesh = {.data = 2}, .sharded = false},
                      {.model = small_llama(), .mesh = {.data = 2}},
+                     {.model = small_gpt(), .mesh = {.context = 2}},
+                     {.model = small_llama(), .mesh = {.context = 2}},
                      {.model = small_llama(), .mesh = {.pipeline = 2}}});
   });
 }
@@ -222,6 +237,9 @@ TEST(MeshPlanTest, FourProcessesHoldReplayAndExchangeWhatIsPlanned) {
     expect_all(job, {{.model = small_gpt(), .mesh = {.tensor = 2, .pipeline = 2}, .sequence = true},
                      {.model = small_llama(), .mesh = {.data = 2, .tensor = 2}},
                      {.model = small_gpt(), .mesh = {.data = 2, .pipeline = 2}},
+                     {.model = small_llama(), .mesh = {.context = 2, .tensor = 2}, .sequence = true},
+                     {.model = small_gpt(), .mesh = {.data = 2, .context = 2}},
+                     {.model = small_llama(), .mesh = {.context = 2, .pipeline = 2}},
                      {.model = small_llama(), .mesh = {.pipeline = 4}}});
   });
 }
