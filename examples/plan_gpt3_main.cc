@@ -44,6 +44,8 @@ ABSL_FLAG(double, teraflops, 400, "what a device computes in a second");
 ABSL_FLAG(double, link_gb, 450, "what a device sends within its node in a second, in GB");
 ABSL_FLAG(double, network_gb, 50, "what a device sends to other nodes in a second, in GB");
 ABSL_FLAG(int64_t, node, 8, "devices in a node");
+ABSL_FLAG(double, host_gib, 0, "of a node's host memory for copies, in GiB; 0: nothing is copied");
+ABSL_FLAG(double, host_link_gb, 50, "what a device copies to the host's memory, and back, in a second, in GB");
 ABSL_FLAG(double, spare_percent, 0, "of a step's time, that plans which hold less may add to it");
 
 namespace gpt {
@@ -90,6 +92,9 @@ void run_on_mesh() {
                network_gb = absl::GetFlag(FLAGS_network_gb);
   TORCH_CHECK(teraflops > 0 && link_gb > 0 && network_gb > 0, "--teraflops is ", teraflops, ", --link_gb is ", link_gb,
               " and --network_gb is ", network_gb, "; expected positive numbers.");
+  const double host_gib = absl::GetFlag(FLAGS_host_gib), host_link_gb = absl::GetFlag(FLAGS_host_link_gb);
+  TORCH_CHECK(host_gib >= 0 && host_gib < 1e6 && host_link_gb > 0, "--host_gib is ", host_gib,
+              " and --host_link_gb is ", host_link_gb, "; expected numbers that are not negative, and a speed.");
   print_mesh_plan(std::cout, plan_mesh({.model = model,
                                         .mesh = {.data = along(absl::GetFlag(FLAGS_data)),
                                                  .context = along(absl::GetFlag(FLAGS_parts)),
@@ -104,6 +109,8 @@ void run_on_mesh() {
                                         .link_bytes = link_gb * 1e9,
                                         .network_bytes = network_gb * 1e9,
                                         .devices_per_node = absl::GetFlag(FLAGS_node),
+                                        .host_bytes = bytes_of_gib(host_gib),
+                                        .host_link_bytes = host_link_gb * 1e9,
                                         .spare = absl::GetFlag(FLAGS_spare_percent) / 100}));
 }
 

@@ -76,14 +76,22 @@ void print_times(std::ostream& out, const MeshPlan& plan) {
     rows.push_back({std::to_string(stage.stage), step.name, gibibytes(stage.state_bytes() + step.figures.peak_bytes),
                     milliseconds(step.times.forward), milliseconds(step.times.backward),
                     milliseconds(step.times.to_next), milliseconds(step.times.after),
-                    milliseconds(plan.times.step - waits), percent(waits, plan.times.step)});
+                    milliseconds(plan.times.step - waits), percent(waits, plan.times.step),
+                    gibibytes(step.host_bytes)});
   }
   out << "\nWith the plan of each stage that is named here a step takes " << milliseconds(plan.times.step)
       << " ms:\n\n";
   print_table(out,
               {"stage", "chosen", "with parameters and so on, GiB", "forward, ms", "backward, ms", "to the next, ms",
-               "optimizer, ms", "busy, ms", "waits"},
+               "optimizer, ms", "busy, ms", "waits", "in the host's memory, GiB"},
               rows);
+  for (const StagePlan& stage : plan.stages) {
+    if (!stage.beyond_host) continue;
+    out << "\nIn stage " << stage.stage << " \"" << stage.beyond_host->name << "\" would add "
+        << percent(adds_to_step(plan, stage.stage, *stage.beyond_host), plan.times.step) << " to the step, but copies "
+        << gibibytes(stage.beyond_host->host_bytes) << " GiB, and a device's share of the host's memory is "
+        << gibibytes(host_bytes_of_device(plan.options)) << " GiB.\n";
+  }
   rows.clear();
   for (size_t i = 0; i + 1 < plan.stages[0].steps.size(); ++i) {
     size_t fitting = 0;

@@ -3,13 +3,15 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "examples/mesh/backward_later.h"
 #include "examples/mesh/meta_memory.h"
+#include "examples/mesh/stage_times.h"
 
 namespace gpt {
 
@@ -19,22 +21,11 @@ namespace {
 constexpr int kTries = 8;
 // Halvings of the bytes between a plan and the smallest one.
 constexpr int kSmallerTries = 6;
+// How often a plan is made, each time with half the copies, before the host's memory counts as too small.
+constexpr int kCopyTries = 5;
 
 bool all_ops(const ac2::StepPlanner::Op&) {
   return true;
-}
-
-// How many operations a product has for each unit of the planner's modelled costs.
-double operations_of_a_cost() {
-  static const double operations = [] {
-    constexpr int64_t kSize = 4096;
-    const auto meta = at::TensorOptions().device(at::kMeta);
-    const at::Tensor x = at::empty({kSize, kSize}, meta).requires_grad_();
-    const at::Tensor gradient = at::empty({kSize, kSize}, meta);
-    ac2::StepPlanner planner([&] { BackwardLater(x.mm(x).mm(x)).run(gradient); });
-    return 2 * 2 * std::pow(static_cast<double>(kSize), 3) / planner.summarize(all_ops).forward_cost;
-  }();
-  return operations;
 }
 
 class StagePlanner {
@@ -63,7 +54,12 @@ class StagePlanner {
         plan.steps.push_back(by_layer(again ? name + ", gathers" : name, policy, again));
       }
     }
-    plan.steps.push_back(within_device(plan));
+    PlannedStep best = within_device(plan);
+    if (options_.host_bytes > 0 && (!fits(plan, best) || seconds(best) > seconds(plan.steps[0]))) {
+      for (const bool again : with_and_without_gathering_again()) add_copies(plan, again, best);
+      if (plan.beyond_host && !is_better(plan, *plan.beyond_host, best)) plan.beyond_host.reset();
+    }
+    plan.steps.push_back(std::move(best));
     return plan;
   }
 
@@ -90,60 +86,43 @@ class StagePlanner {
  private:
   // One region around all. Backward is recorded too: ops that take several saved tensors hold them all until they are
   // done, which a planner that only sees forward cannot know.
-  ac2::StepPlanner planner(const Regions& regions) const {
+  ac2::StepPlanner planner(const Regions& regions, double copied_in_forward = 0) const {
     const std::vector<int64_t> sizes = {stage_.own_tokens(), options_.batch};
     const auto words = stage_.hidden_options().dtype(at::kLong);
     at::Tensor targets = stage_.is_last() ? at::empty(sizes, words) : at::Tensor();
     const at::Tensor input =
         stage_.is_first() ? at::empty(sizes, words)
                           : at::empty(stage_.hidden_sizes(options_.batch), stage_.hidden_options()).requires_grad_();
+    ac2::PlanOptions options{.in_flight = in_flight_};
+    if (copied_in_forward > 0) {
+      options.forms = {ac2::forms::host_memory()};
+      options.copy_bytes_per_forward = copied_in_forward;
+    }
     return ac2::StepPlanner(
         [&] {
           // As in pipeline_step.cc the targets are let go after forward, and the input after backward.
           const BackwardLater backward(forward_in_regions(stage_, input, std::exchange(targets, {}), regions, nullptr));
           backward.run(at::ones(backward.sizes(), backward.options()));
         },
-        {.in_flight = in_flight_});
+        std::move(options));
   }
 
   PlannedStep step(std::string name, Regions regions, ac2::PlanSummary summary) {
     StepFigures figures = run_step(
         stage_, optimizer_, {.micro_batches = options_.micro_batches, .batch = options_.batch, .regions = regions});
-    const StageTimes times = this->times(figures, summary);
+    const StageTimes times = modelled_times(options_, stage_, figures, summary);
     return {std::move(name), std::move(regions), figures, summary, times};
   }
 
-  // Bytes in a second, to the group along an axis.
-  double rate(MeshAxis axis) const {
-    return is_within_nodes(options_.mesh, axis, options_.devices_per_node) ? options_.link_bytes
-                                                                           : options_.network_bytes;
-  }
-
-  double seconds_of(const Traffic& traffic, MeshAxis axis) const {
-    return static_cast<double>(traffic.bytes_by_ring(options_.mesh.along(axis))) / rate(axis);
-  }
-
-  StageTimes times(const StepFigures& figures, const ac2::PlanSummary& summary) const {
-    const auto micro_batches = static_cast<double>(options_.micro_batches);
-    const double cost = operations_of_a_cost() / options_.flops;
-    const double in_forward = seconds_of(figures.tensor_in_forward, MeshAxis::kTensor) +
-                              seconds_of(figures.context_in_forward, MeshAxis::kContext);
-    const double in_optimizer = seconds_of(figures.tensor_in_optimizer, MeshAxis::kTensor);
-    const double in_backward = seconds_of(figures.tensor, MeshAxis::kTensor) +
-                               seconds_of(figures.context, MeshAxis::kContext) - in_forward - in_optimizer;
-    const double wire = options_.mesh.pipeline == 1
-                            ? 0
-                            : static_cast<double>(c10::multiply_integers(stage_.hidden_sizes(options_.batch)) *
-                                                  static_cast<int64_t>(c10::elementSize(options_.model.dtype))) /
-                                  rate(MeshAxis::kPipeline);
-    return {.forward = summary.forward_cost * cost + in_forward / micro_batches,
-            .backward = (2 * summary.forward_cost + summary.replay_cost) * cost + in_backward / micro_batches,
-            .to_next = stage_.is_last() ? 0 : wire,
-            .to_before = stage_.is_first() ? 0 : wire,
-            .after = in_optimizer + seconds_of(figures.replicas, MeshAxis::kReplicas)};
-  }
-
   double seconds(const PlannedStep& step) const { return step.times.busy(options_.micro_batches); }
+
+  bool fits(const StagePlan& plan, const PlannedStep& step) const {
+    return plan.state_bytes() + step.figures.peak_bytes <= options_.device_bytes;
+  }
+
+  bool is_better(const StagePlan& plan, const PlannedStep& a, const PlannedStep& b) const {
+    return fits(plan, a) && (!fits(plan, b) || seconds(a) < seconds(b));
+  }
 
   PlannedStep by_layer(std::string name, const ac2::Policy& policy, bool gather_again) {
     const Regions regions{.by_layer = policy, .gather_again = gather_again};
@@ -161,18 +140,21 @@ class StagePlanner {
     return (in_flight_ - 1) * summary.forward_bytes + summary.peak_bytes;
   }
 
+  // What the program holds of the micro-batches in flight.
+  int64_t of_program(const StagePlan& plan) const {
+    return plan.steps[0].figures.held_bytes - in_flight_ * plan.steps[0].summary.forward_bytes;
+  }
+
   // What the device has for regions, as known from the steps before: the rest is parameters and so on, what the program
-  // holds of the micro-batches in flight, and what comes on top of all that is held.
+  // holds, and what comes on top of all that is held.
   int64_t room(const StagePlan& plan, bool gather_again) const {
-    const PlannedStep& none = plan.steps[0];
-    const int64_t of_program = none.figures.held_bytes - in_flight_ * none.summary.forward_bytes;
     int64_t on_top = 0;
     for (const PlannedStep& step : plan.steps) {
       if (step.regions.gather_again == gather_again) {
-        on_top = std::max(on_top, step.figures.peak_bytes - of_program - bytes_in_flight(step.summary));
+        on_top = std::max(on_top, step.figures.peak_bytes - of_program(plan) - bytes_in_flight(step.summary));
       }
     }
-    return options_.device_bytes - plan.state_bytes() - of_program - on_top;
+    return options_.device_bytes - plan.state_bytes() - of_program(plan) - on_top;
   }
 
   // Null if no plan is that small.
@@ -209,6 +191,7 @@ class StagePlanner {
           break;
         }
         bytes -= over << i;  // twice as much each time, because another plan may be over at another place
+        taken_off_[again ? 1 : 0] += over << i;
       }
       if (best) continue;
       const ac2::Plan least = planner.smallest();
@@ -219,12 +202,49 @@ class StagePlanner {
     return best ? *std::move(best) : *std::move(smallest);
   }
 
+  // The cheapest plan whose copies fit into the host's memory, in place of `best` if it is better.
+  void add_copies(StagePlan& plan, bool again, PlannedStep& best) const {
+    const auto none = std::find_if(plan.steps.begin(), plan.steps.end(),
+                                   [&](const PlannedStep& step) { return step.regions.gather_again == again; });
+    const int64_t bytes = room(plan, again) - taken_off_[again ? 1 : 0];
+    double copied_in_forward = options_.host_link_bytes * none->times.forward;
+    for (int i = 0; i < kCopyTries; ++i, copied_in_forward /= 2) {
+      ac2::StepPlanner planner = this->planner({.gather_again = again}, copied_in_forward);
+      const std::optional<ac2::Plan> chosen = plan_within(planner, bytes);
+      if (!chosen) return;
+      PlannedStep made = copying(plan, *none, *chosen);
+      if (made.host_bytes == 0) return;
+      if (made.host_bytes <= host_bytes_of_device(options_)) {
+        if (is_better(plan, made, best)) best = std::move(made);
+        return;
+      }
+      if (i == 0 && (!plan.beyond_host || is_better(plan, made, *plan.beyond_host))) plan.beyond_host = made;
+    }
+  }
+
+  PlannedStep copying(const StagePlan& plan, const PlannedStep& none, const ac2::Plan& chosen) const {
+    const ac2::PlanSummary& summary = chosen.summary();
+    PlannedStep step = none;
+    step.name = std::string("the plan that fits, copies") + (none.regions.gather_again ? ", gathers" : "");
+    step.regions = {.around_all = chosen, .gather_again = none.regions.gather_again};
+    step.summary = summary;
+    step.figures.held_bytes = of_program(plan) + in_flight_ * summary.forward_bytes;
+    step.figures.saved_bytes -= in_flight_ * (none.summary.forward_bytes - summary.forward_bytes);
+    step.figures.peak_bytes = options_.device_bytes - plan.state_bytes();
+    step.figures.replayed_ops = options_.micro_batches * summary.replayed_ops;
+    step.times = modelled_times(options_, stage_, step.figures, summary);
+    for (const ac2::PlanSummary::Use& use : summary.uses) step.host_bytes += in_flight_ * use.bytes;
+    return step;
+  }
+
   const MeshPlanOptions& options_;
   MeshGroups groups_;
   Stage stage_;
   MeshOptimizer optimizer_;
   const int64_t in_flight_;  // micro-batches
   bool gathers_;             // whether there are all-gathers within layers
+  // Without gathering again and with it: of the room, what plans that turned out too large have shown to be missing.
+  std::array<int64_t, 2> taken_off_{};
 };
 
 }  // namespace

@@ -13,40 +13,23 @@
 #include <vector>
 
 #include "ac2/plan.h"
+#include "examples/mesh/mesh_plan_options.h"
 #include "examples/mesh/pipeline_schedule.h"
 #include "examples/mesh/pipeline_step.h"
 
 namespace gpt {
 
-struct MeshPlanOptions {
-  LargeModel model = gpt3_175b();
-  DeviceMesh mesh = {};
-  int64_t micro_batches = 1;
-  int64_t batch = 1;  // sequences in a micro-batch
-  bool sequence = false;
-  bool sharded_optimizer = true;
-  int64_t device_bytes = int64_t{80} << 30;
-  // What a device computes in a second, and what it sends within its node and to other nodes. As given: an H100 that
-  // reaches 40 % in bfloat16, NVLink one way, and an adapter of 400 Gb/s for each device.
-  double flops = 400e12;
-  double link_bytes = 450e9;
-  double network_bytes = 50e9;
-  int64_t devices_per_node = 8;
-  // The share of a step's time that smaller plans may add to it (plan_mesh.h).
-  double spare = 0;
-};
-
-// One way to checkpoint.
+// One way to checkpoint. Nothing is copied from meta tensors, and so the figures of a plan that copies are not those of
+// a step that ran: held_bytes and replayed_ops come from its summary, peak_bytes are those for which it was made, and
+// the rest is that of no recomputation.
 struct PlannedStep {
   std::string name;
   Regions regions;
   StepFigures figures;
   // Of one micro-batch, as the planner computes it.
   ac2::PlanSummary summary;
-  // An op takes the time that the planner's costs say, on a device on which products run at `flops`, and a backward
-  // twice that of its forward, and the replays. Collectives go round rings and hide behind nothing. The optimizer takes
-  // its collectives' time.
-  StageTimes times;
+  StageTimes times;        // as stage_times.h has them
+  int64_t host_bytes = 0;  // that the micro-batches in flight have in the host's memory
 };
 
 struct StagePlan {
@@ -58,7 +41,10 @@ struct StagePlan {
   // a second time, in which gathered tensors are gathered again and not saved. At last the plan that takes the least
   // time of those that the device has room for with all its micro-batches in flight, the cheapest without gathering
   // again and the cheapest with it; or else the smallest plan.
+  // Where a node has host memory, the cheapest with copies are among them.
   std::vector<PlannedStep> steps;
+  // A plan that takes less time than the last step, but copies more than the device's share of the host's memory holds.
+  std::optional<PlannedStep> beyond_host = std::nullopt;
 
   int64_t state_bytes() const { return parameter_bytes + gradient_bytes + optimizer_bytes; }
 };

@@ -157,6 +157,47 @@ TEST(PlanMeshTest, AStageThatWaitsHasAPlanThatHoldsLessForTheTimeOfOneMicroBatch
             2 * (spares.chosen[0].times.backward - plan.chosen[0].times.backward));
 }
 
+// Copies hide behind the step where the host's memory has room for them, and a part of them where it has less.
+TEST(PlanMeshTest, PlansCopyNoMoreThanTheHostHasRoomFor) {
+  MeshPlanOptions options{.model = gpt3_175b(), .mesh = {.tensor = 8, .pipeline = 2}, .micro_batches = 2};
+  options.model.layers = 4;
+  const StagePlan roomy = plan_stage(options, 0);
+  const StepFigures &none = roomy.steps[0].figures, &full = roomy.steps[2].figures;
+  options.device_bytes = roomy.state_bytes() + (none.peak_bytes + 3 * full.peak_bytes) / 4;
+  const PlannedStep replays = plan_stage(options, 0).steps.back();
+  EXPECT_EQ(replays.name, "the plan that fits");
+  EXPECT_GT(replays.summary.replay_cost, 0);
+  EXPECT_EQ(replays.host_bytes, 0);
+
+  options.host_bytes = int64_t{1} << 40;
+  const StagePlan copies = plan_stage(options, 0);
+  EXPECT_FALSE(copies.beyond_host);
+  EXPECT_EQ(copies.steps.back().name, "the plan that fits, copies");
+  EXPECT_LT(copies.steps.back().times.backward, replays.times.backward);
+  EXPECT_GT(copies.steps.back().host_bytes, 0);
+  EXPECT_LT(copies.steps.back().figures.held_bytes, none.held_bytes);
+
+  options.host_bytes = copies.steps.back().host_bytes * 8;
+  EXPECT_EQ(host_bytes_of_device(options), copies.steps.back().host_bytes);
+  EXPECT_EQ(plan_stage(options, 0).steps.back().host_bytes, copies.steps.back().host_bytes);
+  options.host_bytes -= 8;
+  const StagePlan less = plan_stage(options, 0);
+  ASSERT_TRUE(less.beyond_host);
+  EXPECT_EQ(less.beyond_host->host_bytes, copies.steps.back().host_bytes);
+  EXPECT_LE(less.steps.back().host_bytes, host_bytes_of_device(options));
+  options.host_bytes = 8;
+  const StagePlan nothing = plan_stage(options, 0);
+  ASSERT_TRUE(nothing.beyond_host);
+  EXPECT_EQ(nothing.steps.back().name, "the plan that fits");
+  EXPECT_EQ(nothing.steps.back().times.backward, replays.times.backward);
+  // A node of 16 devices has all of this mesh, and a larger one no more.
+  options.host_bytes = 4800;
+  options.devices_per_node = 16;
+  EXPECT_EQ(host_bytes_of_device(options), 300);
+  options.devices_per_node = 32;
+  EXPECT_EQ(host_bytes_of_device(options), 300);
+}
+
 TEST(PlanMeshTest, PrintsATableForEachVariant) {
   MeshPlanOptions options{.model = llama3_405b(), .mesh = {.tensor = 8, .pipeline = 2}, .sequence = true};
   options.model.layers = 3;

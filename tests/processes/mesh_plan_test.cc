@@ -227,7 +227,6 @@ TEST(MeshPlanTest, TwoProcessesHoldReplayAndExchangeWhatIsPlanned) {
                      {.model = small_gpt(), .mesh = {.data = 2}, .sharded = false},
                      {.model = small_llama(), .mesh = {.data = 2}},
                      {.model = small_gpt(), .mesh = {.context = 2}},
-                     {.model = small_llama(), .mesh = {.context = 2}},
                      {.model = small_llama(), .mesh = {.pipeline = 2}}});
   });
 }
