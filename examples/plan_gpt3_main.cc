@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "examples/mesh/plan_mesh.h"
+#include "examples/mesh/mesh.h"
 #include "examples/plan_gpt3.h"
 
 ABSL_FLAG(int64_t, layers, 96, "Transformer blocks of gpt3");

@@ -10,8 +10,7 @@
 
 #include "ac2/testing/counting_allocator.h"
 #include "ac2/trace.h"
-#include "examples/mesh/meta_memory.h"
-#include "examples/mesh/plan_mesh.h"
+#include "examples/mesh/mesh.h"
 #include "tests/processes/in_ranks.h"
 #include "tests/support/regions.h"
 
