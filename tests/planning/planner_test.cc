@@ -128,15 +128,30 @@ TEST(PlannerTest, HoldsASavedResultForPlannedReplaysOnly) {
   EXPECT_EQ(less.replays, 2);
 }
 
-TEST(PlannerTest, SavesNothingForGoodThatLeadsToNothingThatBackwardWants) {
+TEST(PlannerTest, SavesNothingForGoodThatIsGoneBeforeBackward) {
   Step step;
   const uint32_t saved = step.run(1, 100, {}, Step::kNothing, Fate::kSaved);
-  step.run(1, 7, {saved}, Step::kNothing);
+  const uint32_t sum = step.run(1, 7, {saved}, Step::kNothing);
   step.run(1, 5, {}, Step::kResult);
+  step.graph.events.push_back({StepGraph::Event::kDies, sum});
   KeepSimulator simulator(step.backward());
   std::vector<Keep> kept(3, Keep::kWanted);
   simulator.complete(kept);
   EXPECT_EQ(simulator.final_ops(kept), (std::vector<uint8_t>{0, 0, 0}));
+}
+
+// The output of a pipeline's stage, say: nothing wants it, and the region would hold what it was made from.
+TEST(PlannerTest, HoldsNothingForAResultThatIsThereAndThatNothingWants) {
+  Step step;
+  const uint32_t saved = step.run(1, 100, {}, Step::kNothing, Fate::kSaved);
+  const uint32_t sum = step.run(1, 7, {saved}, Step::kNothing);
+  step.run(1, 9, {sum}, Step::kNothing);
+  step.run(1, 5, {}, Step::kResult);
+  KeepSimulator simulator(step.backward());
+  std::vector<Keep> kept(4, Keep::kWanted);
+  simulator.complete(kept);
+  EXPECT_EQ(simulator.final_ops(kept), (std::vector<uint8_t>{0, 1, 1, 0}));
+  EXPECT_EQ(simulator.run(kept).forward_bytes, 5);
 }
 
 TEST(PlannerTest, IsExactOnChains) {

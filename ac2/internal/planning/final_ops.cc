@@ -32,6 +32,21 @@ std::vector<uint8_t> taken_by_replays(const StepGraph& graph, absl::Span<const u
   return taken;
 }
 
+// By value: whether it is still there when the first backward begins. Backward may never want it: the region looks for
+// values that the program has let go of only now and then.
+std::vector<uint8_t> there_at_backward(const StepGraph& graph) {
+  std::vector<uint8_t> there(graph.values.size(), 1);
+  for (const StepGraph::Event& event : graph.events) {
+    if (event.kind == StepGraph::Event::kBackward) {
+      break;
+    }
+    if (event.kind == StepGraph::Event::kDies) {
+      there[event.index] = 0;
+    }
+  }
+  return there;
+}
+
 }  // namespace
 
 bool may_have_final_ops(const StepGraph& graph, absl::Span<const uint8_t> wanted) {
@@ -58,8 +73,9 @@ std::vector<uint8_t> final_ops(const StepGraph& graph, absl::Span<const uint8_t>
                    std::any_of(op.inputs.begin(), op.inputs.end(), is_held_for_the_op);
   }
   // A value that leads to no result which backward wants goes when the program lets it go, and all that was held for it
-  // goes too. A value that leads to one lives as long as that result, by whatever ops.
-  std::vector<uint8_t> leads_on(graph.values.size());
+  // goes too. A value that leads to one, or to one that is still there when backward begins, lives as long as that
+  // result, by whatever ops.
+  std::vector<uint8_t> leads_on = there_at_backward(graph);
   for (size_t i = graph.ops.size(); i-- > 0;) {
     const StepGraph::Op& op = graph.ops[i];
     const bool is_needed = std::any_of(op.results.begin(), op.results.end(),

@@ -7,8 +7,8 @@
 // should the program leave the plan, and so may be replayed. For most ops this costs nothing, because the region holds
 // what they take anyway or can compute it again. But a result that is saved whatever the plan says, as that of a
 // collective, or a tensor from outside that the program has let go of, may be held for this alone. An op that takes one
-// of those is final if the plan never replays it and it leads to a result that backward wants, and so are the ops in
-// between.
+// of those is final if the plan never replays it and it leads to a result that backward wants, or that is still there
+// when backward begins, such as the output of a pipeline's stage. So are the ops in between.
 //
 // Threads: any.
 #pragma once
