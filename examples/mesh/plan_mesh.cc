@@ -9,6 +9,8 @@ namespace {
 
 // Sums of the same times in another order differ by less.
 constexpr double kRounding = 1e-9;
+// A stage has a smaller plan looked for if its backward may be longer by this share of the step.
+constexpr double kLeastShare = 1e-6;
 // Halvings of a range of times.
 constexpr int kHalvings = 40;
 
@@ -61,7 +63,7 @@ MeshPlan plan_mesh(const MeshPlanOptions& options) {
     const double now = plan.chosen[stage].times.backward;
     const double longest =
         longest_backward(times_of(plan.chosen), stage, options.micro_batches, least * (1 + share + kRounding));
-    if (longest > now * (1 + kRounding)) plan.chosen[stage] = smallest_within(plan, stage, longest);
+    if (longest - now > kLeastShare * least) plan.chosen[stage] = smallest_within(plan, stage, longest);
   }
   plan.times = pipeline_times(times_of(plan.chosen), options.micro_batches);
   return plan;
