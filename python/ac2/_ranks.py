@@ -22,7 +22,7 @@ def ranks_of(group: Any) -> "_C._RankGroup":
     if group is torch.distributed.GroupMember.NON_GROUP_MEMBER:
         raise ValueError("group= is a process group of which this process is no rank. Give each rank the group that it belongs to.")
     if not isinstance(group, torch.distributed.ProcessGroup):
-        raise TypeError(f"group is {group!r}; expected a process group, such as torch.distributed.group.WORLD.")
+        raise TypeError(f"group is {group!r}; expected a process group, such as torch.distributed.group.WORLD or mesh.get_group().")
     if group not in _ranks_of_group:
         _ranks_of_group[group] = _C._rank_group(_Largest(group))
     return _ranks_of_group[group]

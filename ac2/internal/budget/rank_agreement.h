@@ -26,7 +26,7 @@ namespace ac2::internal {
 class RankAgreement {
  public:
   static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
-  // Of each call: whether a result that hooks want is not held, and whether hooks want none that a budget decides.
+  // Of each call: whether a result that hooks want is not held, and whether none of its results counts on a replay.
   static constexpr int64_t kBytesOfCall = 2;
   static constexpr int64_t kDropped = 0;
   static constexpr int64_t kAbsent = 1;

@@ -128,10 +128,13 @@ void add_drops_of(const LockedTape& tape, int64_t calls, std::vector<uint8_t>& d
   }
   for (const Node* node : tape.reachable_nodes()) {
     for (const NodeOutput& output : node->outputs) {
-      if (node->index >= first && is_kept(output.value)) {
-        note(node->index, RankAgreement::kAbsent) = 0;
-        note(node->index, RankAgreement::kDropped) |= is_held(*output.value) ? 0 : 1;
+      if (node->index < first || output.value == nullptr || !output.value->counts_on_replay()) {
+        continue;
       }
+      // A result that no hook wants is not held either. Which of the values in a storage a hook is on may depend on the
+      // thread of a collective.
+      note(node->index, RankAgreement::kAbsent) = 0;
+      note(node->index, RankAgreement::kDropped) |= is_kept(output.value) && !is_held(*output.value) ? 1 : 0;
     }
   }
 }
