@@ -47,7 +47,7 @@ class RankGroup {
   // there. Throws if they cannot come, as where a rank is lost; the exception ends the backward.
   //
   // Called in backward, by the thread that unpacks the first tensor of a region, with no lock held and no region open:
-  // once a backward, and once more if a rank has dropped something.
+  // once a backward, and once more if the ranks have not dropped the same.
   virtual void take_largest(at::Tensor& numbers) = 0;
 };
 

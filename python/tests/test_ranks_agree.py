@@ -34,7 +34,7 @@ def soft(count):
     return ac2.MemoryBudget.soft(count, group=dist.group.WORLD)
 
 
-# The group meets by one all-reduce a backward, and by one more where a rank has dropped something.
+# The group meets by one all-reduce a backward, and by one more where they have not dropped the same.
 MEETING = "c10d::allreduce_"
 
 

@@ -295,6 +295,13 @@ TEST_F(RanksTest, RanksMeetTwiceInABackwardBeforeWhichOneHasDroppedSomething) {
   EXPECT_EQ(ranks[1].calls, 6);
 }
 
+TEST_F(RanksTest, RanksThatHaveDroppedTheSameMeetOnceABackward) {
+  const auto ranks = train({{.bytes = kSmall}, {.bytes = kSmall}}, 4, 3);
+  EXPECT_GT(ranks[0].evicted, 0);
+  EXPECT_EQ(ranks[0].calls, 3);
+  EXPECT_EQ(ranks[0].gathered, ranks[1].gathered);
+}
+
 TEST_F(RanksTest, WhatNeedsNoOtherRankStaysEachRanksChoice) {
   // No parameter is gathered for a replay of what does not depend on one.
   const Model local = [](const at::Tensor& x, const std::vector<at::Tensor>&) { return sines(x, 12).sum(); };

@@ -9,6 +9,19 @@
 
 namespace ac2::internal {
 
+namespace {
+
+void warn_of_other_calls() {
+  static constinit SaidOnce said;
+  if (said.is_to_say()) {
+    warn_in_op(
+        "The ranks of a memory budget's group have recorded different numbers of ops, so that their results cannot be "
+        "told apart. Each result whose replay communicates is dropped on all of them. This is said once in a process.");
+  }
+}
+
+}  // namespace
+
 bool Budget::begin_agreement(int graph_task) {
   const MutexLock lock(mutex_);
   while (is_agreeing_) {
@@ -61,11 +74,11 @@ void Budget::settle_drops() {
   std::vector<Told> told;
   RankAgreement::Drops drops;
   std::vector<std::weak_ptr<BudgetedTape>> tapes;
-  RankAgreement::Standing standing;
+  int64_t taught = 0;
   {
     const MutexLock lock(mutex_);
     tapes = tapes_.all();
-    standing.limit = limits_.taught();
+    taught = limits_.taught();
   }
   for (const std::weak_ptr<BudgetedTape>& weak : tapes) {
     if (std::shared_ptr<BudgetedTape> tape = weak.lock()) {
@@ -76,27 +89,15 @@ void Budget::settle_drops() {
       }
     }
   }
-  const auto calls = drops.size() / RankAgreement::kBytesOfCall;
-  standing.calls = static_cast<int64_t>(calls);
-  for (size_t call = 0; call < calls; ++call) {
-    standing.has_dropped |= drops[call * RankAgreement::kBytesOfCall + RankAgreement::kDropped] != 0;
-  }
-  const RankAgreement::Common common = ranks_->compare(standing);
+  const RankAgreement::Common common = ranks_->compare({.limit = taught, .drops = drops});
   agree_on_limit(common.limit);
   if (!common.has_same_calls) {
-    static constinit SaidOnce said;
-    if (said.is_to_say()) {
-      warn_in_op(
-          "The ranks of a memory budget's group have recorded different numbers of ops, so that their results cannot "
-          "be "
-          "told apart. Each result whose replay communicates is dropped on all of them. This is said once in a "
-          "process.");
+    warn_of_other_calls();
+    for (size_t call = 0; call < drops.size(); call += RankAgreement::kBytesOfCall) {
+      drops[call + RankAgreement::kDropped] = 1;
+      drops[call + RankAgreement::kAbsent] = 0;
     }
-    for (size_t call = 0; call < calls; ++call) {
-      drops[call * RankAgreement::kBytesOfCall + RankAgreement::kDropped] = 1;
-      drops[call * RankAgreement::kBytesOfCall + RankAgreement::kAbsent] = 0;
-    }
-  } else if (common.has_dropped) {
+  } else if (!common.has_same_drops) {
     ranks_->unite(drops);
   }
   for (const Told& one : told) {

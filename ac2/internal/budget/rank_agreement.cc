@@ -32,13 +32,25 @@ void take_largest(RankGroup& group, Numbers& numbers, at::ScalarType type) {
   std::copy(largest, largest + size, numbers.begin());
 }
 
+// The same on all ranks for the same bytes (FNV-1a), and not negative.
+int64_t digest_of(const RankAgreement::Drops& drops) {
+  uint64_t digest = 0xcbf29ce484222325ULL;
+  for (const uint8_t byte : drops) {
+    digest = (digest ^ byte) * 0x100000001b3ULL;
+  }
+  return static_cast<int64_t>(digest >> 1);
+}
+
 }  // namespace
 
 RankAgreement::Common RankAgreement::compare(const Standing& standing) {
+  const auto calls = static_cast<int64_t>(standing.drops.size()) / kBytesOfCall;
+  const int64_t digest = digest_of(standing.drops);
   // The least of numbers is the largest of the negated ones.
-  std::array<int64_t, 4> numbers = {-standing.limit, standing.calls, -standing.calls, standing.has_dropped ? 1 : 0};
+  std::array<int64_t, 5> numbers = {-standing.limit, calls, -calls, digest, -digest};
   take_largest(*group_, numbers, at::kLong);
-  return {.limit = -numbers[0], .has_same_calls = numbers[1] == -numbers[2], .has_dropped = numbers[3] != 0};
+  return {
+      .limit = -numbers[0], .has_same_calls = numbers[1] == -numbers[2], .has_same_drops = numbers[3] == -numbers[4]};
 }
 
 void RankAgreement::unite(Drops& drops) {

@@ -60,14 +60,14 @@ class Settlement {
       return;
     }
     const bool is_settled = node.index < first_;
-    const bool is_dropped = !is_settled && says(node, RankAgreement::kDropped);
-    node.ranks_differ |= is_dropped && says(node, RankAgreement::kAbsent);
+    const bool drops = !is_settled && is_dropped(node);
+    node.ranks_differ |= drops && says(node, RankAgreement::kAbsent) != 0;
     for (const NodeOutput& output : node.outputs) {
       Value* value = output.value;
       if (value == nullptr || !value->counts_on_replay()) {
         continue;
       }
-      if (!is_settled && is_kept(value) && is_held(*value) && !is_dropped) {
+      if (!is_settled && is_kept(value) && is_held(*value) && !drops) {
         to_hold_.push_back(value);
         continue;
       }
@@ -103,8 +103,14 @@ class Settlement {
     return std::any_of(node.inputs.begin(), node.inputs.end(),
                        [&](const NodeInput& input) { return depend_.contains(input.value); });
   }
-  bool says(const Node& node, int64_t which) const {
-    return drops_[static_cast<size_t>((node.index - first_) * kBytesOfCall + which)] != 0;
+  // What all ranks together say of a call that is not settled.
+  uint8_t says(const Node& node, int64_t which) const {
+    return drops_[static_cast<size_t>((node.index - first_) * kBytesOfCall + which)];
+  }
+  // One of them does not hold a result, or has no hook that wants it, so that nothing holds it there.
+  bool is_dropped(const Node& node) const {
+    return says(node, RankAgreement::kDropped) != 0 ||
+           says(node, RankAgreement::kHooked) + says(node, RankAgreement::kNotHooked) != RankAgreement::kMostHooked;
   }
 
   LockedTape& tape_;
@@ -116,25 +122,38 @@ class Settlement {
   std::vector<Value*> to_drop_;
 };
 
+// What the tape says of one of its calls.
+void describe_call(const Node& node, uint8_t* bytes) {
+  for (const NodeOutput& output : node.outputs) {
+    const Value* value = output.value;
+    if (value == nullptr || !value->counts_on_replay()) {
+      continue;
+    }
+    bytes[RankAgreement::kAbsent] = 0;
+    if (is_kept(value)) {
+      bytes[RankAgreement::kDropped] |= is_held(*value) ? 0 : 1;
+      if (bytes[RankAgreement::kHooked] < RankAgreement::kMostHooked) {
+        ++bytes[RankAgreement::kHooked];
+        --bytes[RankAgreement::kNotHooked];
+      }
+    }
+  }
+}
+
 void add_drops_of(const LockedTape& tape, int64_t calls, std::vector<uint8_t>& drops) {
   const int64_t first = tape.settled_calls();
   const size_t begin = drops.size();
   drops.resize(begin + static_cast<size_t>((calls - first) * kBytesOfCall));
-  const auto note = [&](int64_t call, int64_t which) -> uint8_t& {
-    return drops[begin + static_cast<size_t>((call - first) * kBytesOfCall + which)];
+  const auto bytes_of = [&](int64_t call) {
+    return &drops[begin + static_cast<size_t>((call - first) * kBytesOfCall)];
   };
   for (int64_t call = first; call < calls; ++call) {
-    note(call, RankAgreement::kAbsent) = 1;
+    bytes_of(call)[RankAgreement::kNotHooked] = RankAgreement::kMostHooked;
+    bytes_of(call)[RankAgreement::kAbsent] = 1;
   }
   for (const Node* node : tape.reachable_nodes()) {
-    for (const NodeOutput& output : node->outputs) {
-      if (node->index < first || output.value == nullptr || !output.value->counts_on_replay()) {
-        continue;
-      }
-      // A result that no hook wants is not held either. Which of the values in a storage a hook is on may depend on the
-      // thread of a collective.
-      note(node->index, RankAgreement::kAbsent) = 0;
-      note(node->index, RankAgreement::kDropped) |= is_kept(output.value) && !is_held(*output.value) ? 1 : 0;
+    if (node->index >= first) {
+      describe_call(*node, bytes_of(node->index));
     }
   }
 }
