@@ -302,6 +302,25 @@ TEST_F(RanksTest, RanksThatHaveDroppedTheSameMeetOnceABackward) {
   EXPECT_EQ(ranks[0].gathered, ranks[1].gathered);
 }
 
+// As garbage collection does, which comes earlier on one rank than on another.
+TEST_F(RanksTest, AGraphThatOneRankAloneStillHasChangesNothing) {
+  std::vector<at::Tensor> still_there;
+  const auto model_of = [](std::vector<at::Tensor>* keep) -> Model {
+    return [keep](const at::Tensor& x, const std::vector<at::Tensor>& weights) {
+      const at::Tensor y = at::linear(x, weights[0]);
+      if (const at::Tensor wanted = y.sin(); keep != nullptr) {
+        keep->push_back(wanted);  // whose graph has saved y, which no other graph wants
+      }
+      const at::Tensor later = at::linear(x, weights[1]).tanh();
+      const at::Tensor last = (y + x).tanh();  // where y is computed again, weight 0 is gathered before weight 1
+      return ((later + last) * sines(x, 8)).sum();
+    };
+  };
+  const auto ranks = train({{.model = model_of(&still_there)}, {.bytes = 1, .model = model_of(nullptr)}}, 2, 2);
+  EXPECT_EQ(ranks[1].gathered[0], (std::vector<int>{0, 1}));
+  EXPECT_EQ(ranks[0].gathered, ranks[1].gathered);
+}
+
 TEST_F(RanksTest, WhatNeedsNoOtherRankStaysEachRanksChoice) {
   // No parameter is gathered for a replay of what does not depend on one.
   const Model local = [](const at::Tensor& x, const std::vector<at::Tensor>&) { return sines(x, 12).sum(); };
