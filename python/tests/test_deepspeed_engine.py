@@ -77,6 +77,15 @@ WAYS = {
     "whatever fits": (lambda block, x: block(x), lambda: ac2.PolicyScope(memory_budget=ac2.whatever_fits()), {}),
 }
 AC2 = [way for way, (_, _, options) in WAYS.items() if options is not None]
+
+
+def scope_of_ranks_that_agree():
+    """One of the ranks has room for little and the other for all."""
+    count = 16 << 10 if dist.get_rank() == 1 else 1 << 30
+    return ac2.PolicyScope(memory_budget=ac2.MemoryBudget.soft(count, group=dist.group.WORLD))
+
+
+WAYS["ranks that agree"] = (lambda block, x: block(x), scope_of_ranks_that_agree, {})
 FEW = ["ac2.checkpoint", "soft budget"]
 
 
@@ -190,6 +199,17 @@ def test_zero_3_with_a_frozen_base_gathers_once_more_what_has_no_backward_withou
             more = Counter(communicated[way]) - plain
             assert more == Counter({"c10d::_allgather_base_": gathered_more * STEPS}), way
             assert len(communicated[way]) < len(communicated["PyTorch's"])
+
+
+@pytest.mark.parametrize(("lora", "gathered_more"), [(False, 0), (True, 7)])
+def test_zero_3_ranks_of_which_one_has_little_memory_gather_alike(ranks, lora, gathered_more):
+    communicated = compared(ranks, ["ranks that agree"], stage=3, lora=lora, **ONE_BY_ONE)
+    assert communicated[0]["ranks that agree"] == communicated[1]["ranks that agree"]
+    for each in communicated:
+        more = Counter(each["ranks that agree"]) - Counter(each["plain"])
+        assert more.pop("c10d::allreduce_") == 2 * STEPS  # they meet twice a backward
+        # The rank that has room for all gathers with the other one.
+        assert more == Counter({"c10d::_allgather_base_": gathered_more * STEPS})
 
 
 def test_zero_3_needs_no_gathering_where_a_block_is_gathered_as_one(ranks):
