@@ -274,7 +274,7 @@ _PROGRAM = """
             loss.backward()
         except RuntimeError as error:
             assert ac2.live_node_count() > 0
-            print("caught", type(error).__name__, error)
+            print("caught", type(error).__name__, error, flush=True)
             os._exit(0)
 """
 
