@@ -49,6 +49,11 @@ void Budget::agree(int graph_task) {
   try {
     settle_drops();
   } catch (...) {
+    {
+      // A backward that could not agree never ends here, and none is to pass for one that has agreed.
+      const MutexLock lock(mutex_);
+      agreed_.erase(graph_task);
+    }
     end_agreement();
     throw;
   }
