@@ -15,6 +15,7 @@ import torch.distributed as dist
 from processes import Ranks, communication_of
 from support import assert_same, same_bits
 from test_distributed import CROSSINGS, Model, Way, local, shard
+from test_managed import Elsewhere
 from torch import nn
 
 import ac2
@@ -70,46 +71,43 @@ def test_a_rank_with_less_memory_gathers_units_with_the_others(ranks, crossing):
     assert results[2][2] > 0  # which has room for all
 
 
-def gather_alike():
+class ElsewhereOnAllRanks(Elsewhere):
     """What brings a weight says to the others which one it is: each must have the same."""
-    torch.manual_seed(0)
-    weights = [torch.nn.Parameter(torch.randn(16, 16), requires_grad=False) for _ in range(3)]
-    elsewhere = [weight.detach().clone() for weight in weights]
-    gathered = []
 
-    def gather(parameters):
-        for parameter in parameters:
-            position = next(i for i, weight in enumerate(weights) if weight is parameter)
-            positions = [None] * COUNT
-            dist.all_gather_object(positions, position)
-            assert positions == [position] * COUNT
-            gathered.append(position)
-            parameter.data = elsewhere[position].clone()
-        return lambda: let_go(parameters)
+    def gather(self, parameters):
+        over = super().gather(parameters)
+        calls = [None] * COUNT
+        dist.all_gather_object(calls, self.calls[-1])
+        assert calls == [self.calls[-1]] * COUNT
+        return over
 
-    def let_go(parameters):
-        for parameter in parameters:
-            parameter.data = torch.empty(0)
+    def forward(self, x, swaps=True):
+        """The last replays need what the first weight has made."""
+        first = None
+        for i, weight in enumerate(self.weights):
+            self.put(i)
+            x = torch.nn.functional.linear(x.sin(), weight).cos()
+            first = x if first is None else first
+            if swaps:
+                self.let_go(i)
+        return (x.sin() * first.sin().exp()).sum()
+
+
+def gather_alike():
+    weights = ElsewhereOnAllRanks()
 
     def step(scope, swaps):
         x = torch.linspace(-1, 1, 32 * 16).reshape(32, 16).requires_grad_()
-        y, first = x, None
         with scope:
-            for weight, data in zip(weights, elsewhere, strict=True):
-                weight.data = data.clone()
-                y = torch.nn.functional.linear(y.sin(), weight).cos()
-                first = y if first is None else first
-                if swaps:
-                    weight.data = torch.empty(0)
-            loss = (y.sin() * first.sin().exp()).sum()
+            loss = weights.forward(x, swaps)
         loss.backward()
         return x.grad
 
     expected = step(contextlib.nullcontext(), False)
-    ac2.managed_elsewhere(weights, gather=gather)
+    ac2.managed_elsewhere(weights.weights, gather=weights.gather)
     for budget in (soft(1 if dist.get_rank() == 2 else MUCH), soft(MUCH)):
         assert same_bits(step(ac2.PolicyScope(memory_budget=budget), True), expected)
-    return gathered
+    return [position for call in weights.calls if call is not None for position in call]
 
 
 def test_a_function_that_brings_weights_is_called_alike_on_all_ranks(ranks):

@@ -4,13 +4,11 @@
 #include "ac2/rank_group.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <condition_variable>
-#include <cstring>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -22,11 +20,11 @@
 #include <utility>
 #include <vector>
 
-#include "ac2/internal/libtorch/managed_tensors.h"
 #include "ac2/memory_budget.h"
 #include "ac2/scope.h"
 #include "ac2/trace.h"
 #include "tests/support/regions.h"
+#include "tests/support/resized_parameter.h"
 #include "tests/support/warnings.h"
 
 namespace ac2::test {
@@ -94,15 +92,8 @@ class Units {
   explicit Units(int count, int64_t width) {
     for (int unit = 0; unit < count; ++unit) {
       // The same numbers on all ranks.
-      shards_.push_back(at::linspace(-1, 1, width * width).reshape({width, width}) + 0.1 * unit);
-      parameters_.push_back(at::empty({width, width}).requires_grad_());
-      internal::manage_storage(parameters_.back(), "weight " + std::to_string(unit));
-      gather(unit);
-    }
-  }
-  ~Units() {
-    for (int unit = 0; unit < static_cast<int>(parameters_.size()); ++unit) {
-      gather(unit);
+      units_.emplace_back(at::linspace(-1, 1, width * width).reshape({width, width}) + 0.1 * unit,
+                          "weight " + std::to_string(unit));
     }
   }
   Units(const Units&) = delete;
@@ -110,33 +101,37 @@ class Units {
 
   ScopeOptions options(const MemoryBudget& budget) {
     return {.memory_budget = budget, .gather_units = [this](const std::vector<at::Tensor>& missing) {
-              for (int unit = 0; unit < static_cast<int>(parameters_.size()); ++unit) {
+              for (size_t unit = 0; unit < units_.size(); ++unit) {
                 for (const at::Tensor& parameter : missing) {
-                  if (parameter.is_same(parameters_[unit])) {
-                    gather(unit);
-                    gathered.push_back(unit);
+                  if (parameter.is_same(units_[unit].parameter())) {
+                    units_[unit].gather();
+                    gathered.push_back(static_cast<int>(unit));
                   }
                 }
               }
             }};
   }
   void let_go() {
-    for (const at::Tensor& parameter : parameters_) {
-      const c10::Storage& storage = parameter.storage();
-      storage.unsafeGetStorageImpl()->set_data_ptr_noswap(storage.allocator()->allocate(0));
-      storage.unsafeGetStorageImpl()->set_nbytes(0);
+    for (ResizedParameter& unit : units_) {
+      unit.let_go();
     }
   }
   void gather_all() {
-    for (int unit = 0; unit < static_cast<int>(parameters_.size()); ++unit) {
-      gather(unit);
+    for (ResizedParameter& unit : units_) {
+      unit.gather();
     }
   }
-  const std::vector<at::Tensor>& parameters() const { return parameters_; }
+  std::vector<at::Tensor> parameters() const {
+    std::vector<at::Tensor> parameters;
+    for (const ResizedParameter& unit : units_) {
+      parameters.push_back(unit.parameter());
+    }
+    return parameters;
+  }
   std::vector<at::Tensor> plain() const {
     std::vector<at::Tensor> plain;
-    for (const at::Tensor& shard : shards_) {
-      plain.push_back(shard.clone().requires_grad_());
+    for (const ResizedParameter& unit : units_) {
+      plain.push_back(unit.plain());
     }
     return plain;
   }
@@ -144,16 +139,7 @@ class Units {
   std::vector<int> gathered;
 
  private:
-  void gather(int unit) {
-    const at::NoGradGuard no_grad;
-    const c10::Storage& storage = parameters_[unit].storage();
-    storage.unsafeGetStorageImpl()->set_data_ptr_noswap(storage.allocator()->allocate(shards_[unit].nbytes()));
-    storage.unsafeGetStorageImpl()->set_nbytes(shards_[unit].nbytes());
-    std::memcpy(parameters_[unit].mutable_data_ptr(), shards_[unit].const_data_ptr(), shards_[unit].nbytes());
-  }
-
-  std::vector<at::Tensor> shards_;
-  std::vector<at::Tensor> parameters_;
+  std::vector<ResizedParameter> units_;
 };
 
 using Model = std::function<at::Tensor(const at::Tensor& x, const std::vector<at::Tensor>& weights)>;

@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,40 +15,13 @@
 #include "ac2/policy.h"
 #include "ac2/scope.h"
 #include "tests/support/regions.h"
+#include "tests/support/resized_parameter.h"
 #include "tests/support/warnings.h"
 
 namespace ac2::test {
 namespace {
 
 using ::testing::HasSubstr;
-
-// Puts the bytes back before backward, as the hooks of FSDP do, and counts how often they were there.
-class Resized {
- public:
-  explicit Resized(at::IntArrayRef sizes) : shard_(constant(sizes)) {
-    parameter_ = at::empty(sizes).requires_grad_();
-    internal::manage_storage(parameter_, "weight (of unit 0)");
-    gather();
-  }
-  void gather() {
-    const at::NoGradGuard no_grad;
-    const c10::Storage& storage = parameter_.storage();
-    storage.unsafeGetStorageImpl()->set_data_ptr_noswap(storage.allocator()->allocate(shard_.nbytes()));
-    storage.unsafeGetStorageImpl()->set_nbytes(shard_.nbytes());
-    std::memcpy(parameter_.mutable_data_ptr(), shard_.const_data_ptr(), shard_.nbytes());
-  }
-  void let_go() {
-    const c10::Storage& storage = parameter_.storage();
-    storage.unsafeGetStorageImpl()->set_data_ptr_noswap(storage.allocator()->allocate(0));
-    storage.unsafeGetStorageImpl()->set_nbytes(0);
-  }
-  const at::Tensor& parameter() const { return parameter_; }
-  at::Tensor plain() const { return shard_.clone().requires_grad_(); }
-
- private:
-  at::Tensor shard_;
-  at::Tensor parameter_;
-};
 
 class ManagedTensorsTest : public CleanTest {};
 
@@ -60,7 +32,7 @@ at::Tensor layer(const at::Tensor& x, const at::Tensor& weight) {
 TEST_F(ManagedTensorsTest, AReplayReadsAParameterThatHasBeenGatheredAgain) {
   const auto saves_products = [](const OpContext& op) { return op.is("aten::addmm") || op.is("aten::mm"); };
   for (const Policy& policy : {Policy("recompute_all"), Policy(saves_products), Policy("must_save_all")}) {
-    Resized weight({8, 8});
+    ResizedParameter weight(constant({8, 8}));
     const at::Tensor x = sample({4, 8}), y = leaf_like(x), plain = weight.plain();
     layer(y, plain).sum().backward();
     std::optional<PolicyScope> scope;
@@ -78,7 +50,7 @@ TEST_F(ManagedTensorsTest, AReplayReadsAParameterThatHasBeenGatheredAgain) {
 }
 
 TEST_F(ManagedTensorsTest, AManagedParameterIsNotHeld) {
-  Resized weight({64, 8});
+  ResizedParameter weight(constant({64, 8}));
   const at::Tensor x = sample({4, 8});
   const PolicyScope scope("recompute_all");
   at::Tensor loss = layer(x, weight.parameter()).sum();
@@ -90,7 +62,7 @@ TEST_F(ManagedTensorsTest, AManagedParameterIsNotHeld) {
 
 // Not what else is held, nor what a budget counts.
 TEST_F(ManagedTensorsTest, AManagedParameterTakesNoneOfABudget) {
-  Resized weight({64, 8});
+  ResizedParameter weight(constant({64, 8}));
   const at::Tensor x = sample({4, 8});
   const MemoryBudget budget(16 << 10);
   const PolicyScope scope({.memory_budget = budget});
@@ -104,7 +76,7 @@ TEST_F(ManagedTensorsTest, AManagedParameterTakesNoneOfABudget) {
 }
 
 TEST_F(ManagedTensorsTest, GatheringInsideTheRegionCopiesNothing) {
-  Resized weight({8, 8});
+  ResizedParameter weight(constant({8, 8}));
   const at::Tensor x = sample({4, 8});
   const PolicyScope scope("recompute_all");
   at::Tensor first = layer(x, weight.parameter());
@@ -122,7 +94,7 @@ TEST_F(ManagedTensorsTest, GatheringInsideTheRegionCopiesNothing) {
 
 // The error of a backward that needs a parameter which was let go of; empty if there was none.
 std::string error_without_parameter(const ScopeOptions& options) {
-  Resized weight({8, 8});
+  ResizedParameter weight(constant({8, 8}));
   const at::Tensor x = sample({4, 8});
   std::optional<PolicyScope> scope;
   scope.emplace("recompute_all", options);
@@ -146,12 +118,12 @@ TEST_F(ManagedTensorsTest, AnErrorNamesTheParameterThatIsNotThere) {
 
 // Gathers what it is given, and counts.
 struct Gathering {
-  explicit Gathering(std::vector<Resized*> all) : weights(std::move(all)) {}
+  explicit Gathering(std::vector<ResizedParameter*> all) : weights(std::move(all)) {}
 
   ScopeOptions options() {
     return {.gather_units = [this](const std::vector<at::Tensor>& parameters) {
       for (const at::Tensor& parameter : parameters) {
-        for (Resized* weight : weights) {
+        for (ResizedParameter* weight : weights) {
           if (parameter.is_same(weight->parameter())) {
             weight->gather();
             ++gathered;
@@ -162,14 +134,14 @@ struct Gathering {
     }};
   }
 
-  std::vector<Resized*> weights;
+  std::vector<ResizedParameter*> weights;
   int calls = 0;
   int gathered = 0;
 };
 
 TEST_F(ManagedTensorsTest, AParameterThatIsNotThereIsGatheredOnceForAllReplays) {
   for (const char* policy : {"recompute_all", "must_save_all"}) {
-    Resized first({8, 8}), second({8, 8});
+    ResizedParameter first(constant({8, 8})), second(constant({8, 8}));
     Gathering gathering({&first, &second});
     const at::Tensor x = sample({4, 8}), y = leaf_like(x), plain_first = first.plain(), plain_second = second.plain();
     layer(layer(y, plain_first), plain_second).sum().backward();
@@ -189,7 +161,7 @@ TEST_F(ManagedTensorsTest, AParameterThatIsNotThereIsGatheredOnceForAllReplays) 
 }
 
 TEST_F(ManagedTensorsTest, NothingIsGatheredWhereTheParametersAreThere) {
-  Resized weight({8, 8});
+  ResizedParameter weight(constant({8, 8}));
   Gathering gathering({&weight});
   const at::Tensor x = sample({4, 8});
   const PolicyScope scope("recompute_all", gathering.options());
@@ -202,7 +174,7 @@ TEST_F(ManagedTensorsTest, NothingIsGatheredWhereTheParametersAreThere) {
 
 TEST_F(ManagedTensorsTest, TheOpsOfTheFunctionThatGathersAreNotRecorded) {
   const auto recorded = [](int ops) {
-    Resized weight({8, 8});
+    ResizedParameter weight(constant({8, 8}));
     const at::Tensor x = sample({4, 8});
     const PolicyScope scope("recompute_all", {.gather_units = [&](const std::vector<at::Tensor>&) {
                               weight.gather();
@@ -219,7 +191,7 @@ TEST_F(ManagedTensorsTest, TheOpsOfTheFunctionThatGathersAreNotRecorded) {
 }
 
 TEST_F(ManagedTensorsTest, AnErrorOfTheFunctionThatGathersLeavesTheGraphAsItWas) {
-  Resized weight({8, 8});
+  ResizedParameter weight(constant({8, 8}));
   bool fails = true;
   const at::Tensor x = sample({4, 8}), y = leaf_like(x), plain = weight.plain();
   const at::Tensor expected = gradient_of(layer(y, plain), y);
@@ -245,7 +217,7 @@ TEST_F(ManagedTensorsTest, AParameterThatIsStillNotThereIsAnErrorThatNamesIt) {
 // Or else processes would gather other units, for what is still there differs between them.
 TEST_F(ManagedTensorsTest, WhatIsReplayedDoesNotDependOnWhatTheProgramStillHas) {
   const auto replayed = [](bool keeps) {
-    Resized weight({8, 8});
+    ResizedParameter weight(constant({8, 8}));
     Gathering gathering({&weight});
     const at::Tensor x = sample({4, 8});
     std::optional<PolicyScope> scope;
@@ -267,7 +239,7 @@ TEST_F(ManagedTensorsTest, WhatIsReplayedDoesNotDependOnWhatTheProgramStillHas) 
 }
 
 TEST_F(ManagedTensorsTest, AnInnerScopeCanHaveTheRegionGather) {
-  Resized weight({8, 8});
+  ResizedParameter weight(constant({8, 8}));
   Gathering gathering({&weight});
   const at::Tensor x = sample({4, 8});
   std::optional<PolicyScope> scope;
@@ -342,7 +314,7 @@ TEST_F(ManagedTensorsTest, AParameterThatIsGivenItsDataAgainIsReadThere) {
 TEST_F(ManagedTensorsTest, AStorageIsKnownAtTheAddressOfAnEarlierOne) {
   const c10::StorageImpl* address = nullptr;
   {
-    const Resized earlier({8, 8});
+    const ResizedParameter earlier(constant({8, 8}));
     address = earlier.parameter().storage().unsafeGetStorageImpl();
   }
   std::vector<at::Tensor> all;
@@ -357,7 +329,7 @@ TEST_F(ManagedTensorsTest, AStorageIsKnownAtTheAddressOfAnEarlierOne) {
 }
 
 TEST_F(ManagedTensorsTest, ATagOrAnOffloadedInputLeavesAManagedParameterWhereItIs) {
-  Resized weight({8, 8});
+  ResizedParameter weight(constant({8, 8}));
   const at::Tensor x = sample({4, 8});
   const PolicyScope scope("recompute_all");
   at::Tensor loss = layer(x, weight.parameter()).sum();
@@ -373,7 +345,7 @@ TEST_F(ManagedTensorsTest, ATagOrAnOffloadedInputLeavesAManagedParameterWhereItI
 // A value that an op of the region writes to a parameter is not computed again: that would write to the parameter
 // itself.
 TEST_F(ManagedTensorsTest, AWriteToAManagedParameterIsNotReplayed) {
-  Resized weight({8, 8});
+  ResizedParameter weight(constant({8, 8}));
   const at::Tensor x = sample({4, 8});
   const PolicyScope scope("recompute_all");
   {
