@@ -144,9 +144,9 @@ class Budget : public std::enable_shared_from_this<Budget> {
   bool has_ranks() const { return ranks_ != nullptr; }
   // Null if there are none.
   RankGroup* ranks() const { return ranks_ ? ranks_->group().get() : nullptr; }
-  // A backward is about to begin on a tape, and nothing is pinned for it yet. The first call for a backward waits for
-  // the other ranks, and the next ones for the first. No lock may be held but a turn to replay. Throws what the group
-  // throws.
+  // There are ranks, and a backward is about to begin on a tape, with nothing pinned for it yet. The first call waits
+  // for the other ranks, and the next ones for the first. No lock may be held but a turn to replay. Throws what the
+  // group throws.
   void agree(int graph_task) ABSL_LOCKS_EXCLUDED(start_mutex_, mutex_);
 
   // --- a budget without a number ---
@@ -255,7 +255,7 @@ class Budget : public std::enable_shared_from_this<Budget> {
 
   // --- ranks, in budget_ranks.cc ---
 
-  // False if another thread has begun it, which has ended by now.
+  // False if the backward has agreed already, perhaps on another thread that this one has waited for.
   bool begin_agreement(int graph_task) ABSL_LOCKS_EXCLUDED(mutex_);
   void end_agreement() ABSL_LOCKS_EXCLUDED(mutex_);
   void agree_on_limit(int64_t taught) ABSL_LOCKS_EXCLUDED(mutex_);

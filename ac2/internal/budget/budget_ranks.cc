@@ -1,5 +1,6 @@
 // How the budgets of a job's ranks come to drop the same, before each backward.
 #include <c10/util/ArrayRef.h>
+#include <c10/util/ScopeExit.h>
 
 #include <memory>
 #include <vector>
@@ -27,7 +28,7 @@ bool Budget::begin_agreement(int graph_task) {
   while (is_agreeing_) {
     has_agreed_.wait(mutex_);
   }
-  is_agreeing_ = agreed_.insert(graph_task).second;
+  is_agreeing_ = !agreed_.contains(graph_task);
   return is_agreeing_;
 }
 
@@ -40,24 +41,13 @@ void Budget::end_agreement() {
 }
 
 void Budget::agree(int graph_task) {
-  if (ranks_ == nullptr) {
-    return;
-  }
   if (!begin_agreement(graph_task)) {
     return;
   }
-  try {
-    settle_drops();
-  } catch (...) {
-    {
-      // A backward that could not agree never ends here, and none is to pass for one that has agreed.
-      const MutexLock lock(mutex_);
-      agreed_.erase(graph_task);
-    }
-    end_agreement();
-    throw;
-  }
-  end_agreement();
+  const auto end = c10::make_scope_exit([this] { end_agreement(); });
+  settle_drops();
+  const MutexLock lock(mutex_);
+  agreed_.insert(graph_task);
 }
 
 void Budget::agree_on_limit(int64_t taught) {

@@ -23,8 +23,8 @@ namespace {
 constexpr int64_t kBytesOfCall = RankAgreement::kBytesOfCall;
 
 // Whether hooks want the value, and a budget decides on it.
-bool is_kept(const Value* value) {
-  return value != nullptr && value->decided() == Decided::kKeep && value->has_hooks();
+bool is_kept(const Value& value) {
+  return value.decided() == Decided::kKeep && value.has_hooks();
 }
 
 bool is_held(const Value& value) {
@@ -41,7 +41,7 @@ bool communicates(LockedTape& tape, const Node& node) {
   });
 }
 
-// What becomes of the results of a tape that depend on the other ranks.
+// Settlement decides on the results of a tape that depend on the other ranks, and carries that out.
 class Settlement {
  public:
   Settlement(LockedTape& tape, c10::ArrayRef<uint8_t> drops)
@@ -67,38 +67,34 @@ class Settlement {
       if (value == nullptr || !value->counts_on_replay()) {
         continue;
       }
-      if (!is_settled && is_kept(value) && is_held(*value) && !drops) {
-        to_hold_.push_back(value);
+      if (!is_settled && is_kept(*value) && is_held(*value) && !drops) {
+        add(to_hold_, value);
         continue;
       }
       depend_.insert(value);
       if (!is_settled) {
-        to_drop_.push_back(value);
+        add(to_drop_, value);
       }
     }
   }
 
   void carry_out() {
-    // A value that is held for good lets go of what it was computed from, and perhaps of others in these lists.
-    for (const auto* values : {&to_drop_, &to_hold_}) {
-      for (Value* value : *values) {
-        tape_.lifetimes().ref(value);
-      }
-    }
     for (Value* value : to_drop_) {
       tape_.kept().drop_for_good(value);
+      tape_.lifetimes().unref(value);
     }
     for (Value* value : to_hold_) {
       tape_.kept().hold_for_good(value);
-    }
-    for (const auto* values : {&to_drop_, &to_hold_}) {
-      for (Value* value : *values) {
-        tape_.lifetimes().unref(value);
-      }
+      tape_.lifetimes().unref(value);
     }
   }
 
  private:
+  // A value that is held for good lets go of what it was computed from, and perhaps of others that are in a list.
+  void add(std::vector<Value*>& values, Value* value) {
+    tape_.lifetimes().ref(value);
+    values.push_back(value);
+  }
   bool takes_what_depends(const Node& node) const {
     return std::any_of(node.inputs.begin(), node.inputs.end(),
                        [&](const NodeInput& input) { return depend_.contains(input.value); });
@@ -122,7 +118,7 @@ class Settlement {
   std::vector<Value*> to_drop_;
 };
 
-// What the tape says of one of its calls.
+// Writes what the tape has of one of its calls.
 void describe_call(const Node& node, uint8_t* bytes) {
   for (const NodeOutput& output : node.outputs) {
     const Value* value = output.value;
@@ -130,7 +126,7 @@ void describe_call(const Node& node, uint8_t* bytes) {
       continue;
     }
     bytes[RankAgreement::kAbsent] = 0;
-    if (is_kept(value)) {
+    if (is_kept(*value)) {
       bytes[RankAgreement::kDropped] |= is_held(*value) ? 0 : 1;
       if (bytes[RankAgreement::kHooked] < RankAgreement::kMostHooked) {
         ++bytes[RankAgreement::kHooked];
