@@ -63,12 +63,12 @@ std::shared_ptr<RankGroup> ranks_of(const py::object& group) {
   return py::module_::import("ac2._ranks").attr("ranks_of")(group).cast<std::shared_ptr<PythonRanks>>();
 }
 
-// `with_ranks` is called if there is a group, and else `alone`.
-template <class WithRanks, class Alone>
-MemoryBudget budget_of(const py::object& modelled_costs, const py::object& group, WithRanks with_ranks, Alone alone) {
+// `make` takes the ranks, or without a group whether costs are modelled, as the functions of MemoryBudget do.
+template <class Make>
+MemoryBudget budget_of(const py::object& modelled_costs, const py::object& group, const Make& make) {
   return with_value_errors([&] {
     const bool modelled = models_costs(modelled_costs, group);
-    return group.is_none() ? alone(modelled) : with_ranks(ranks_of(group));
+    return group.is_none() ? make(modelled) : make(ranks_of(group));
   });
 }
 
@@ -139,19 +139,15 @@ Args:
   copy_is_itself(budget)
       .def(py::init([](const py::object& bytes, const py::object& modelled_costs, const py::object& group) {
              const int64_t count = with_value_errors([&] { return as_bytes(bytes); });
-             return budget_of(
-                 modelled_costs, group, [&](std::shared_ptr<RankGroup> ranks) { return MemoryBudget(count, ranks); },
-                 [&](bool modelled) { return MemoryBudget(count, modelled); });
+             return budget_of(modelled_costs, group, [&](auto costs) { return MemoryBudget(count, std::move(costs)); });
            }),
            py::arg("bytes"), py::arg("modelled_costs") = py::none(), py::arg("group") = py::none())
       .def_static(
           "soft",
           [](const py::object& bytes, const py::object& modelled_costs, const py::object& group) {
             const int64_t count = with_value_errors([&] { return as_bytes(bytes); });
-            return budget_of(
-                modelled_costs, group,
-                [&](std::shared_ptr<RankGroup> ranks) { return MemoryBudget::soft(count, ranks); },
-                [&](bool modelled) { return MemoryBudget::soft(count, modelled); });
+            return budget_of(modelled_costs, group,
+                             [&](auto costs) { return MemoryBudget::soft(count, std::move(costs)); });
           },
           R"(A budget that is exceeded where there is no other way, instead of an error.
 
@@ -164,10 +160,8 @@ The first time is a warning; times_over() and most_bytes_over() count.)",
           "peak",
           [](const py::object& bytes, const py::object& modelled_costs, const py::object& group) {
             const int64_t count = with_value_errors([&] { return as_bytes(bytes); });
-            return budget_of(
-                modelled_costs, group,
-                [&](std::shared_ptr<RankGroup> ranks) { return MemoryBudget::peak(count, ranks); },
-                [&](bool modelled) { return MemoryBudget::peak(count, modelled); });
+            return budget_of(modelled_costs, group,
+                             [&](auto costs) { return MemoryBudget::peak(count, std::move(costs)); });
           },
           R"(A bound on what all tensors of a device take together, not on what regions hold alone.
 
@@ -202,16 +196,10 @@ where nothing is left to drop there, its error arrives. Devices that cannot be b
               "; it takes no number of bytes, only modelled_costs=True or False. A budget of a number is "
               "ac2.MemoryBudget(bytes), a bound on the process's tensors ac2.MemoryBudget.peak(bytes).");
         }
-        return budget_of(
-            modelled_costs, group,
-            [](std::shared_ptr<RankGroup> ranks) {
-              const py::gil_scoped_release no_gil;
-              return whatever_fits(std::move(ranks));
-            },
-            [](bool modelled) {
-              const py::gil_scoped_release no_gil;
-              return whatever_fits(modelled);
-            });
+        return budget_of(modelled_costs, group, [](auto costs) {
+          const py::gil_scoped_release no_gil;
+          return whatever_fits(std::move(costs));
+        });
       },
       R"(A memory budget without a number: nothing is dropped while there is memory.
 
