@@ -5,6 +5,7 @@
 //   form.h                  ways in which a result is held other than as it is
 //   bytes.h                 numbers of bytes
 //   memory_budget.h         a number of bytes instead of a decision
+//   rank_group.h            the ranks of a job, which agree on what their budgets drop
 //   budget_option.h         what a scope may be given for one
 //   offload.h               results in the host's memory
 //   scope.h                 regions: where ops are recorded under a policy. A program may need no more than this
@@ -33,6 +34,7 @@
 #include "ac2/form.h"                     // IWYU pragma: export
 #include "ac2/bytes.h"                    // IWYU pragma: export
 #include "ac2/memory_budget.h"            // IWYU pragma: export
+#include "ac2/rank_group.h"               // IWYU pragma: export
 #include "ac2/budget_option.h"            // IWYU pragma: export
 #include "ac2/offload.h"                  // IWYU pragma: export
 #include "ac2/scope.h"                    // IWYU pragma: export

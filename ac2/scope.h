@@ -79,9 +79,10 @@ struct ScopeOptions {
   // has let go of, as FSDP does in Python. It has their bytes there when it returns, and sees to it that they are let
   // go of by the end of the backward. Without it such a replay is an error that names the parameter. The function may
   // communicate, so that all processes must set it alike and have the same shapes; the region then replays results that
-  // the program still has too, because processes may differ in that. Under a memory_budget set modelled_costs: what a
-  // budget drops by times, or by the memory that is left, may differ between processes, which may then wait for each
-  // other for ever. On an inner scope the function holds for the whole region from there on.
+  // the program still has too, because processes may differ in that. Under a memory_budget let the ranks agree
+  // (ac2/rank_group.h): what a budget drops by times, or by the memory that is left, may differ between processes,
+  // which may then wait for each other for ever. On an inner scope the function holds for the whole region from there
+  // on.
   std::function<void(const std::vector<at::Tensor>&)> gather_units = nullptr;
   // For a backward in two halves: one that keeps its graph and computes gradients of some leaves (the inputs of a
   // pipeline's stage), and a later one for the others (its weights). What the first replays and a later one reads again

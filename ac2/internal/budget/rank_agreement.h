@@ -1,4 +1,4 @@
-// What the ranks of a job say to each other before a backward, so that they drop the same (ac2/rank_group.h).
+// RankAgreement has the ranks of a job tell each other before a backward what they have dropped (ac2/rank_group.h).
 //
 //   RankAgreement ranks(group);
 //   const Common common = ranks.compare({.limit = limit, .drops = drops});

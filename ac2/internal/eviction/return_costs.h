@@ -1,5 +1,5 @@
-// What it costs to bring a dropped value back without computing it again. The evictor compares these costs with those
-// of computing. HostCopies and PackingForms implement this.
+// ReturnCosts are the costs of bringing dropped values back without computing them again. The evictor compares these
+// costs with those of computing. HostCopies and PackingForms implement this.
 #pragma once
 
 #include "ac2/internal/eviction/evictor_ids.h"

@@ -1,5 +1,6 @@
-// What makes an unpacked tensor to autograd what the saved one would have been, beside its bytes. Plain autograd
-// unpacks the tensor that was saved, with the other references to it, its version counter, and its place in the region.
+// An unpacked tensor is to autograd what the saved one would have been. Plain autograd unpacks the tensor that was
+// saved, with the other references to it, its version counter, and its place in the region. These functions see to
+// that.
 //
 // Threads: any, without a lock. A leaf may be Python's.
 #pragma once
@@ -12,9 +13,9 @@
 
 namespace ac2::internal {
 
-// What `hook`, which saved `leaf`, gives autograd. A leaf without a gradient itself, if its bytes are those of
-// `unpacked`: plain autograd gives functions the tensor itself. Else `unpacked`, which is lent or copied if the
-// function that unpacks it may return it as a gradient and its bytes are read again after that.
+// Returns the tensor that `hook`, which saved `leaf`, gives autograd. A leaf without a gradient itself, if its bytes
+// are those of `unpacked`: plain autograd gives functions the tensor itself. Else `unpacked`, which is lent or copied
+// if the function that unpacks it may return it as a gradient and its bytes are read again after that.
 at::Tensor leaf_to_give(Tape& tape, const TapeHook& hook, const SavedLeaf& leaf, at::Tensor unpacked);
 
 // A backward that makes a graph saves the unpacked tensor once more. Writes to what was saved in forward are errors for

@@ -1,6 +1,6 @@
 // Saved tensors that have no plain storage: sparse ones, nested ones, subclasses that are written in Python, and so on.
-// What a tensor is made of is saved, if its class says what that is (subclass_codec.h). Otherwise the tensor is held
-// whole.
+// The parts that a tensor is made of are saved, if its class names them (subclass_codec.h). Otherwise the tensor is
+// held whole.
 //
 //   const OpaqueForm form = opaque_form_of(tensor, [&] { return SavedTensorHook::make(tape); });
 //   …
